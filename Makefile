@@ -1,0 +1,94 @@
+# `make` lists what there is. Everything runs in .venv, which makes itself and is renewed when
+# pyproject.toml changes.
+
+PYTHON ?= $(shell for p in python3.11 python3; do $$p -c '' 2>/dev/null && echo $$p && break; done)
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+
+heading = @printf '\n== %s ==\n' '$(1)'
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@printf '\n  PYTHON=python3.12       the interpreter that makes %s\n' '$(VENV)'
+	@printf '  PYTEST_ARGS="-k name"   goes to pytest\n'
+
+.PHONY: setup
+setup: $(READY) ## make .venv with all that is needed to work here
+
+$(READY): pyproject.toml
+	$(call heading,set-up)
+	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo 'stdiod needs Python 3.11 or newer; found: $(or $(shell $(or $(PYTHON),false) --version 2>&1),none).' >&2; \
+		echo 'Say which one to use: make PYTHON=/path/to/python3.11' >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --editable '.[dev]'
+	@touch $@
+
+.PHONY: test
+test: $(READY) ## run the tests; PYTEST_ARGS is passed on
+	$(call heading,tests)
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+.PHONY: check
+check: format-check lint types imports test package-test ## all that has to hold before a commit
+
+.PHONY: format
+format: $(READY) ## rewrite the code in the house's style
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+.PHONY: format-check
+format-check: $(READY)
+	$(call heading,format)
+	$(BIN)/ruff format --check .
+
+.PHONY: lint
+lint: $(READY)
+	$(call heading,lint)
+	$(BIN)/ruff check .
+
+.PHONY: types
+types: $(READY)
+	$(call heading,types)
+	$(BIN)/mypy
+
+.PHONY: imports
+imports: $(READY)
+	$(call heading,import contract)
+	$(BIN)/lint-imports
+
+.PHONY: package-test
+package-test: $(READY) ## try the sdist and the wheel outside of the checkout
+	$(call heading,packaging)
+	$(BIN)/python scripts/package_test.py
+
+.PHONY: coverage
+coverage: $(READY) ## run the tests and show which lines they miss
+	$(BIN)/coverage run -m pytest $(PYTEST_ARGS)
+	$(BIN)/coverage report
+
+.PHONY: demo
+demo: $(READY) ## watch a small fleet being supervised
+	@$(BIN)/python scripts/demo.py
+
+.PHONY: run
+run: $(READY) ## run the daemon on the sample modules, in the foreground
+	@$(BIN)/stdiod run modules
+
+.PHONY: bench
+bench: $(READY) ## measure; BENCH_ARGS is passed on
+	@$(BIN)/python scripts/bench.py $(BENCH_ARGS)
+
+.PHONY: clean
+clean: ## remove all that was made here, .venv too
+	rm -rf $(VENV) build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

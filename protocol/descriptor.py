@@ -1,0 +1,164 @@
+"""What a module descriptor says, as frozen values with every default filled in.
+
+The shape is DESIGN 4: Module Descriptor v1 plus optional fields. `protocol.descriptor_loading`
+turns bytes into a `Descriptor` or into words about what is wrong with them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+RESERVED_NAMES = frozenset({"supervisor"})
+NAME_LIMIT = 128
+MIN_LINE_BYTES = 1 << 20  # "at least 1 MiB" is the default's floor (DESIGN 5), not a module's.
+
+
+class Kind(StrEnum):
+    """The module kinds of Module Descriptor v1."""
+
+    PROVIDER = "provider"
+    TOOL = "tool"
+    AGENT = "agent"
+    HOOK = "hook"
+    ORCHESTRATOR = "orchestrator"
+    CONTEXT = "context"
+
+
+class Lifecycle(StrEnum):
+    """Whether one process serves many requests, or one."""
+
+    PERSISTENT = "persistent"
+    PER_INVOCATION = "per-invocation"
+
+
+class InputForm(StrEnum):
+    """What a Spec 001 tool reads: the section 6 envelope, or the args with requestId merged in."""
+
+    ENVELOPE = "envelope"
+    FLAT = "flat"
+
+
+class StdoutPolicy(StrEnum):
+    """Whether a line that is no event ends the invocation, or is quarantined with a warning."""
+
+    STRICT = "strict"
+    TOLERANT = "tolerant"
+
+
+class Start(StrEnum):
+    """Whether a module starts with the daemon, or with its first request."""
+
+    EAGER = "eager"
+    LAZY = "lazy"
+
+
+class Restart(StrEnum):
+    """OTP's restart types: always, after an abnormal end only, never."""
+
+    PERMANENT = "permanent"
+    TRANSIENT = "transient"
+    TEMPORARY = "temporary"
+
+
+class Transport(msgspec.Struct, frozen=True, kw_only=True):
+    """How the module is reached."""
+
+    command: tuple[str, ...]
+    protocol: str = "module"
+    lifecycle: Lifecycle = Lifecycle.PERSISTENT
+    input: InputForm = InputForm.ENVELOPE
+    stdout: StdoutPolicy = StdoutPolicy.TOLERANT
+    cwd: str = "."
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    pass_env: tuple[str, ...] = ()
+
+
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+    """Exponential backoff between restarts; `jitter` is the share of a delay drawn at random."""
+
+    initial_s: float = 0.5
+    factor: float = 2.0
+    max_s: float = 60.0
+    jitter: float = 0.25
+
+
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds on each wait, in seconds; None for `silence_s` means no bound."""
+
+    start_s: float = 10.0
+    health_s: float = 2.0
+    describe_s: float = 5.0
+    invoke_s: float = 30.0
+    silence_s: float | None = None
+    exit_s: float = 2.0
+    stop_s: float = 5.0
+
+
+class HealthChecks(msgspec.Struct, frozen=True, kw_only=True):
+    """How often an idle instance is probed, and how many misses in a row replace it."""
+
+    interval_s: float = 10.0
+    failures: int = 3
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a module may use; None is no limit."""
+
+    memory_bytes: int | None = None
+    line_bytes: int = 8 << 20
+    open_files: int | None = None
+    processes: int | None = None
+    cpu_s: int | None = None
+
+
+class Instances(msgspec.Struct, frozen=True, kw_only=True):
+    """How many processes serve a persistent module, and when one is replaced."""
+
+    min: int = 1
+    max: int = 1
+    idle_stop_s: float | None = None
+    max_requests: int | None = None
+    max_age_s: float | None = None
+
+
+class Supervision(msgspec.Struct, frozen=True, kw_only=True):
+    """How the module is started, watched, restarted and bounded."""
+
+    start: Start = Start.EAGER
+    restart: Restart = Restart.PERMANENT
+    intensity: int = 5
+    period_s: float = 60.0
+    backoff: Backoff = Backoff()
+    retry_failed_s: float = 300.0
+    depends_on: tuple[str, ...] = ()
+    timeouts: Timeouts = Timeouts()
+    health: HealthChecks = HealthChecks()
+    limits: Limits = Limits()
+    concurrency: int = 1
+    queue: int = 1024
+    instances: Instances = Instances()
+    warm: int = 0
+
+
+class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
+    """One module, as its descriptor file declares it.
+
+    `source` is the file's absolute path, `folder` the directory its relative paths start from,
+    and `digest` the SHA-256 (hex) of the file's bytes: equal digests mean an unchanged file.
+    """
+
+    name: str
+    kind: Kind
+    transport: Transport
+    capabilities: tuple[str, ...] = ()
+    version: str | None = None
+    description: str | None = None
+    inputs: dict[str, Any] | None = None
+    outputs: dict[str, Any] | None = None
+    supervision: Supervision = Supervision()
+    source: str
+    folder: str
+    digest: str

@@ -1,0 +1,39 @@
+"""The dialects a descriptor may name: one file each, and one line each in `DIALECTS`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from protocol.connection import Connection
+from protocol.descriptor import Descriptor, Lifecycle, StdoutPolicy
+from protocol.dialects.module import ModuleConnection
+from protocol.dialects.narratoria import NarratoriaConnection
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """What the daemon must know of a dialect before a process exists."""
+
+    connect: Callable[[Descriptor], Connection]
+    lifecycles: tuple[Lifecycle, ...]
+    """The first one is the default."""
+    stdout: StdoutPolicy
+    answers_probes: bool
+    """Whether a process can be asked `health` and `describe`; else the host answers."""
+
+
+DIALECTS: dict[str, Dialect] = {
+    "module": Dialect(
+        connect=ModuleConnection,
+        lifecycles=(Lifecycle.PERSISTENT, Lifecycle.PER_INVOCATION),
+        stdout=StdoutPolicy.TOLERANT,
+        answers_probes=True,
+    ),
+    "narratoria": Dialect(
+        connect=NarratoriaConnection,
+        lifecycles=(Lifecycle.PER_INVOCATION,),
+        stdout=StdoutPolicy.STRICT,
+        answers_probes=False,
+    ),
+}

@@ -1,0 +1,307 @@
+"""Dialect `module`: Module Protocol v1 over STDIO, with Spec 001 event streams (DESIGN 5.1).
+
+How a line finds its request, in this order:
+
+1. it has a `requestId`: the open request of that id; a line for no open request is a stray;
+2. one request is open: that one;
+3. several are open: the oldest, as long as the module was never seen to echo ids (it then answers
+   in order, whatever it was sent); of a module that does echo ids such a line is nobody's;
+4. none is open: a `log` is the module's own, anything else is a stray.
+
+A line that cannot be accepted fails the request it names, or can only mean; a tolerant module's is
+quarantined instead unless it names one. When the module echoes no ids, nobody can tell whether
+such a line stood in an answer's place or before it. So before the next request goes out a
+`health` does, and until its answer, which no `invoke` can have, every line is a stray: the stream
+is in step again without a restart.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from protocol.assets import AssetRules
+from protocol.connection import (
+    TOLERABLE,
+    Answered,
+    EventReceived,
+    LocalError,
+    ModuleLog,
+    Notice,
+    Quarantined,
+    Received,
+    Request,
+    Stray,
+    Violated,
+    Warned,
+)
+from protocol.descriptor import Descriptor, Lifecycle, StdoutPolicy
+from protocol.errors import Outcome, Reason
+from protocol.events import Asset, Done, ErrorEvent, Event, Log, decode_event, explain_event
+from protocol.frames import RequestFrame, encode_line
+from protocol.framing import LineSplitter, Overlong
+from protocol.json_line import Fault, excerpt, is_utf8, overlong_fault, read_object
+from protocol.replies import (
+    Operation,
+    decode_invoke_reply,
+    invoke_outcome,
+    read_done,
+    read_reply,
+)
+
+_DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class _Step(Enum):
+    """Whether lines without an id can be paired with requests."""
+
+    KEPT = auto()
+    LOST = auto()
+    SYNCING = auto()
+
+
+class _Open:
+    """A request that waits for its answer."""
+
+    __slots__ = ("assets", "last_error", "operation", "request_id")
+
+    def __init__(self, request: Request) -> None:
+        self.request_id = request.request_id
+        self.operation = request.operation
+        self.last_error: ErrorEvent | None = None
+        self.assets: AssetRules | None = None
+
+
+class ModuleConnection:
+    """One process that answers `health`, `describe` and `invoke`, any number of times."""
+
+    def __init__(self, descriptor: Descriptor) -> None:
+        transport = descriptor.transport
+        self._tool = descriptor.name
+        self._strict = transport.stdout is StdoutPolicy.STRICT
+        self.closes_stdin = transport.lifecycle is Lifecycle.PER_INVOCATION
+        self._splitter = LineSplitter(descriptor.supervision.limits.line_bytes)
+        self._open: dict[str, _Open] = {}
+        self._echoes_ids = False
+        self._step = _Step.KEPT
+        self._features: frozenset[str] = frozenset()
+        self._outgoing: list[bytes] = []
+
+    def allow_features(self, features: frozenset[str]) -> None:
+        """Take note of the optional features that the module's `describe` named."""
+        self._features = features
+
+    def send_request(self, request: Request) -> None:
+        """Queue a request frame."""
+        if request.request_id in self._open:
+            raise LocalError(f"request {request.request_id} is open already")
+        content: dict[str, Any] = {}
+        if request.operation is Operation.INVOKE:
+            content = {"op": request.op, "args": request.args}
+            if request.session_id is not None:
+                content["session_id"] = request.session_id
+        # Encoded before it is noted as open: args that cannot be encoded leave nothing behind.
+        line = encode_line(
+            RequestFrame(request.request_id, self._tool, request.operation, content)
+        )
+        if self._step is _Step.LOST:
+            self._step = _Step.SYNCING
+            sync = RequestFrame(f"{request.request_id}.sync", self._tool, Operation.HEALTH)
+            self._outgoing.append(encode_line(sync))
+        self._open[request.request_id] = _Open(request)
+        self._outgoing.append(line)
+
+    def send_cancel(self, request_id: str) -> bool:
+        """Queue a cancel, for a module whose features include it."""
+        if "cancel" not in self._features or request_id not in self._open:
+            return False
+        self._outgoing.append(encode_line({"requestId": request_id, "operation": "cancel"}))
+        return True
+
+    def abandon(self, request_id: str) -> bool:
+        """Forget a request; its late lines are strays if the module echoes ids."""
+        self._open.pop(request_id, None)
+        return self._echoes_ids
+
+    def data_to_send(self) -> bytes:
+        """Return all requests queued since the last call, to be written at once."""
+        data = b"".join(self._outgoing)
+        self._outgoing.clear()
+        return data
+
+    def receive_data(self, data: bytes) -> list[Received]:
+        """Take bytes from stdout."""
+        received: list[Received] = []
+        for line in self._splitter.feed(data):
+            if isinstance(line, Overlong):
+                self._reject(overlong_fault(line), None, received)
+            elif b'"type"' in line:
+                self._receive_event_line(line, received)
+            else:
+                self._receive_reply_line(line, received)
+        return received
+
+    def receive_eof(self) -> list[Received]:
+        """Accept a last line without a newline if it is a whole object (DESIGN 5)."""
+        line = self._splitter.finish()
+        if line is None:
+            return []
+        received: list[Received] = []
+        document = read_object(line)
+        if isinstance(document, Fault):
+            words = "the output ends in the middle of a line"
+            fault = Fault(Reason.TRUNCATED_LINE, words, excerpt(line))
+            request = self._find(None)
+            # Not an answer yet: how the process ended may say more (policy.verdict).
+            received.append(
+                Violated(request.request_id, fault) if request else Quarantined(fault)
+            )
+        else:
+            self._receive_document(line, document, received)
+        return received
+
+    def process_exited(self) -> list[str]:
+        """Return the ids of all requests that are still open; none is from here on."""
+        unanswered = list(self._open)
+        self._open.clear()
+        return unanswered
+
+    # The two fast paths: one typed parse each. What they refuse is read again, slowly.
+
+    def _receive_event_line(self, line: bytes, received: list[Received]) -> None:
+        try:
+            event = decode_event(line)
+        except _DECODE_ERRORS:
+            self._receive_slowly(line, received)
+            return
+        if is_utf8(line):
+            self._receive_event(event, line, received)
+        else:
+            self._receive_slowly(line, received)
+
+    def _receive_reply_line(self, line: bytes, received: list[Received]) -> None:
+        try:
+            reply = decode_invoke_reply(line)
+        except _DECODE_ERRORS:
+            self._receive_slowly(line, received)
+            return
+        request = self._find(reply.request_id)
+        outcome = invoke_outcome(reply)
+        if (
+            request is None
+            or outcome is None
+            or request.operation is not Operation.INVOKE
+            or not is_utf8(line)
+        ):
+            self._receive_slowly(line, received)
+            return
+        self._answer(request, reply.request_id, outcome, received)
+
+    def _receive_slowly(self, line: bytes, received: list[Received]) -> None:
+        document = read_object(line)
+        if isinstance(document, Fault):
+            self._reject(document, None, received)
+        else:
+            self._receive_document(line, document, received)
+
+    def _receive_document(
+        self, line: bytes, document: dict[str, Any], received: list[Received]
+    ) -> None:
+        named = document.get("requestId")
+        named = named if isinstance(named, str) else None
+        if "type" in document:
+            try:
+                event = msgspec.convert(document, Event)
+            except msgspec.ValidationError:
+                self._reject(explain_event(line, document), named, received)
+            else:
+                self._receive_event(event, line, received)
+            return
+        if self._step is _Step.SYNCING and _is_health(document.get("result", document)):
+            self._step = _Step.KEPT
+            return
+        request = self._find(named)
+        if request is None:
+            received.append(Stray(excerpt(line)))
+            return
+        outcome = read_reply(request.operation, document, excerpt(line))
+        if isinstance(outcome, Fault):
+            self._reject(outcome, named, received)
+        else:
+            self._answer(request, named, outcome, received)
+
+    def _receive_event(self, event: Event, line: bytes, received: list[Received]) -> None:
+        named = None if event.request_id is UNSET else event.request_id
+        if self._step is _Step.SYNCING and isinstance(event, Done) and _is_health(event.result):
+            self._step = _Step.KEPT
+            return
+        request = self._find(named)
+        if request is None:
+            if isinstance(event, Log) and named is None:
+                received.append(ModuleLog(event))
+            else:
+                received.append(Stray(excerpt(line)))
+            return
+        match event:
+            case Done():
+                outcome = read_done(request.operation, event, request.last_error, excerpt(line))
+                if isinstance(outcome, Fault):
+                    self._reject(outcome, request.request_id, received)
+                else:
+                    self._answer(request, named, outcome, received)
+                return
+            case ErrorEvent():
+                request.last_error = event
+            case Asset():
+                request.assets = request.assets or AssetRules()
+                notice = request.assets.refusal(event)
+                if notice is not None:
+                    received.append(Warned(request.request_id, notice))
+                    return
+            case _:
+                pass
+        received.append(EventReceived(request.request_id, event))
+
+    def _answer(
+        self, request: _Open, named: str | None, outcome: Outcome, received: list[Received]
+    ) -> None:
+        if named is not None:
+            self._echoes_ids = True
+        del self._open[request.request_id]
+        received.append(Answered(request.request_id, outcome))
+
+    def _find(self, named: str | None) -> _Open | None:
+        if named is not None:
+            return self._open.get(named)
+        if self._step is _Step.SYNCING or not self._open:
+            return None
+        if len(self._open) > 1 and self._echoes_ids:
+            return None
+        return next(iter(self._open.values()))
+
+    def _reject(self, fault: Fault, named: str | None, received: list[Received]) -> None:
+        if named is not None:
+            if self._open.pop(named, None) is None:
+                received.append(Stray(fault.excerpt))
+            else:
+                received.append(Answered(named, fault.failure()))
+            return
+        oldest = self._find(None)
+        if oldest is None:
+            received.append(Quarantined(fault))
+        elif fault.reason in TOLERABLE and not self._strict:
+            received.append(Warned(oldest.request_id, Notice.of(fault)))
+        else:
+            # Of several requests answered in order, each later answer might now be paired with
+            # the wrong one; so all of them end here.
+            received += [Answered(request_id, fault.failure()) for request_id in self._open]
+            self._open.clear()
+            if not self._echoes_ids:
+                self._step = _Step.LOST
+
+
+def _is_health(answer: Any) -> bool:
+    return isinstance(answer, dict) and isinstance(answer.get("status"), str)

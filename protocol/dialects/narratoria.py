@@ -1,0 +1,173 @@
+"""Dialect `narratoria`: Spec 001, a process per invocation (DESIGN 5.2).
+
+    idle --send_request--> open --done--> finished
+                             \\--fault (strict)--> broken
+
+Only an open connection accepts events. Lines after `done` are strays (4.6); after a fault that
+ends processing (5.2) every line is ignored. The exit code has the last word (5.3), and that is
+`supervisor.policy.verdict`'s to say.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+import msgspec
+
+from protocol.assets import AssetRules
+from protocol.connection import (
+    TOLERABLE,
+    Answered,
+    EventReceived,
+    LocalError,
+    Notice,
+    Received,
+    Request,
+    Stray,
+    Violated,
+    Warned,
+)
+from protocol.descriptor import Descriptor, InputForm, StdoutPolicy
+from protocol.errors import Reason
+from protocol.events import Asset, Done, ErrorEvent, Event, decode_event, explain_event
+from protocol.frames import RequestFrame, encode_line
+from protocol.framing import LineSplitter, Overlong
+from protocol.json_line import Fault, excerpt, is_utf8, overlong_fault, read_object
+from protocol.replies import Operation, read_done
+
+
+class _State(Enum):
+    IDLE = auto()
+    OPEN = auto()
+    FINISHED = auto()
+    BROKEN = auto()
+
+
+class NarratoriaConnection:
+    """One process serving one invocation."""
+
+    closes_stdin = True
+
+    def __init__(self, descriptor: Descriptor) -> None:
+        self._tool = descriptor.name
+        self._flat = descriptor.transport.input is InputForm.FLAT
+        self._strict = descriptor.transport.stdout is StdoutPolicy.STRICT
+        self._splitter = LineSplitter(descriptor.supervision.limits.line_bytes)
+        self._state = _State.IDLE
+        self._request_id = ""
+        self._outgoing = b""
+        self._last_error: ErrorEvent | None = None
+        self._assets = AssetRules()
+
+    def send_request(self, request: Request) -> None:
+        """Queue the one line of input (Spec 001 section 6), or the args themselves when flat."""
+        if self._state is not _State.IDLE or request.operation is not Operation.INVOKE:
+            raise LocalError("a Spec 001 process serves one invocation and nothing else")
+        self._state = _State.OPEN
+        self._request_id = request.request_id
+        if self._flat:
+            self._outgoing = encode_line({**request.args, "requestId": request.request_id})
+        else:
+            self._outgoing = encode_line(
+                RequestFrame(request.request_id, self._tool, request.op, request.args)
+            )
+
+    def send_cancel(self, request_id: str) -> bool:
+        """Return False: Spec 001 section 10 leaves cancellation to the process's end."""
+        del request_id
+        return False
+
+    def allow_features(self, features: frozenset[str]) -> None:
+        """Do nothing: Spec 001 has no optional features."""
+
+    def abandon(self, request_id: str) -> bool:
+        """Ignore everything from here on; the process serves no other request."""
+        if request_id == self._request_id:
+            self._state = _State.BROKEN
+        return True
+
+    def data_to_send(self) -> bytes:
+        """Return the input, once."""
+        data, self._outgoing = self._outgoing, b""
+        return data
+
+    def receive_data(self, data: bytes) -> list[Received]:
+        """Take bytes from stdout, line by line as they come (5.4)."""
+        received: list[Received] = []
+        for line in self._splitter.feed(data):
+            if isinstance(line, Overlong):
+                self._reject(overlong_fault(line), received)
+            else:
+                self._receive_line(line, received)
+        return received
+
+    def receive_eof(self) -> list[Received]:
+        """Accept a last line without a newline if it is a whole object (DESIGN 5)."""
+        received: list[Received] = []
+        line = self._splitter.finish()
+        if line is not None:
+            if self._state is _State.OPEN and isinstance(read_object(line), Fault):
+                self._reject(
+                    Fault(
+                        Reason.TRUNCATED_LINE,
+                        "the output ends in the middle of a line",
+                        excerpt(line),
+                    ),
+                    received,
+                )
+            else:
+                self._receive_line(line, received)
+        return received
+
+    def process_exited(self) -> list[str]:
+        """Return the request's id if no `done` came."""
+        unanswered = self._state in (_State.OPEN, _State.BROKEN)
+        return [self._request_id] if unanswered else []
+
+    def _receive_line(self, line: bytes, received: list[Received]) -> None:
+        if self._state is not _State.OPEN:
+            if self._state is _State.FINISHED:
+                # 4.6: "Stop accepting further events from the tool after processing `done`."
+                received.append(Stray(excerpt(line)))
+            return
+        try:
+            event = decode_event(line) if is_utf8(line) else None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            event = None
+        if event is None:
+            document = read_object(line)
+            fault = document if isinstance(document, Fault) else explain_event(line, document)
+            self._reject(fault, received)
+        else:
+            self._receive_event(event, line, received)
+
+    def _receive_event(self, event: Event, line: bytes, received: list[Received]) -> None:
+        match event:
+            case Done():
+                outcome = read_done(Operation.INVOKE, event, self._last_error, excerpt(line))
+                if isinstance(outcome, Fault):
+                    self._reject(outcome, received)
+                    return
+                self._state = _State.FINISHED
+                received.append(Answered(self._request_id, outcome))
+                return
+            case ErrorEvent():
+                self._last_error = event  # 4.5: it does not terminate the invocation by itself.
+            case Asset():
+                notice = self._assets.refusal(event)
+                if notice is not None:
+                    received.append(Warned(self._request_id, notice))
+                    return
+            case _:
+                pass
+        received.append(EventReceived(self._request_id, event))
+
+    def _reject(self, fault: Fault, received: list[Received]) -> None:
+        if self._state is _State.FINISHED:
+            received.append(Stray(fault.excerpt))
+        elif self._state is _State.OPEN:
+            if fault.reason in TOLERABLE and not self._strict:
+                received.append(Warned(self._request_id, Notice.of(fault)))
+            else:
+                self._state = _State.BROKEN
+                received.append(Violated(self._request_id, fault))

@@ -1,0 +1,145 @@
+"""The codes and reasons a request can fail with, and the two ways in which it can end.
+
+`Code` is the reserved vocabulary of Error Schema v1 (plus `cancelled`, which is ours); a module
+may report any other code and it passes through untouched. `Reason` says which of the host's own
+findings led to the code. Each reason belongs to one code: `CODE_OF` is that table, and the only
+place that knows it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+
+class Code(StrEnum):
+    """The reserved codes of Error Schema v1, and `cancelled`."""
+
+    TIMEOUT = "timeout"
+    OOM = "oom"
+    UNREACHABLE = "unreachable"
+    BAD_REQUEST = "bad_request"
+    FORBIDDEN = "forbidden"
+    INTERNAL = "internal"
+    UNSUPPORTED_OP = "unsupported_op"
+    CANCELLED = "cancelled"
+
+
+class Reason(StrEnum):
+    """What the host found; the `details.reason` of every error the host makes."""
+
+    DEADLINE = "deadline"
+    SILENCE = "silence"
+    EXIT_DEADLINE = "exit_deadline"
+    START_DEADLINE = "start_deadline"
+
+    MEMORY_LIMIT = "memory_limit"
+    CGROUP_OOM = "cgroup_oom"
+
+    SPAWN_FAILED = "spawn_failed"
+    EXITED = "exited"
+    SIGNALED = "signaled"
+    NOT_READY = "not_ready"
+    FAILED = "failed"
+    QUEUE_FULL = "queue_full"
+    STOPPING = "stopping"
+    BROKEN_PIPE = "broken_pipe"
+
+    UNKNOWN_MODULE = "unknown_module"
+    MISSING_OP = "missing_op"
+    INVALID_ARGS = "invalid_args"
+    MALFORMED_REQUEST = "malformed_request"
+    REENTRANT_CALL = "reentrant_call"
+
+    CAPABILITY = "capability"
+    HOOK = "hook"
+
+    MISSING_DONE = "missing_done"
+    UNKNOWN_TYPE = "unknown_type"
+    BAD_VERSION = "bad_version"
+    MALFORMED_JSON = "malformed_json"
+    NOT_OBJECT = "not_object"
+    INVALID_UTF8 = "invalid_utf8"
+    INVALID_EVENT = "invalid_event"
+    TRUNCATED_LINE = "truncated_line"
+    LINE_TOO_LONG = "line_too_long"
+    REPORTED = "reported"
+
+    UNKNOWN_OP = "unknown_op"
+
+    CLIENT = "client"
+    DISCONNECT = "disconnect"
+    SHUTDOWN = "shutdown"
+
+
+CODE_OF: dict[Reason, Code] = {
+    Reason.DEADLINE: Code.TIMEOUT,
+    Reason.SILENCE: Code.TIMEOUT,
+    Reason.EXIT_DEADLINE: Code.TIMEOUT,
+    Reason.START_DEADLINE: Code.TIMEOUT,
+    Reason.MEMORY_LIMIT: Code.OOM,
+    Reason.CGROUP_OOM: Code.OOM,
+    Reason.SPAWN_FAILED: Code.UNREACHABLE,
+    # A persistent instance that dies is unreachable; a per-invocation process that exits badly is
+    # a protocol-level failure (Spec 001 5.3). `policy.verdict` says `internal` there.
+    Reason.EXITED: Code.UNREACHABLE,
+    Reason.SIGNALED: Code.UNREACHABLE,
+    Reason.NOT_READY: Code.UNREACHABLE,
+    Reason.FAILED: Code.UNREACHABLE,
+    Reason.QUEUE_FULL: Code.UNREACHABLE,
+    Reason.STOPPING: Code.UNREACHABLE,
+    Reason.BROKEN_PIPE: Code.UNREACHABLE,
+    Reason.UNKNOWN_MODULE: Code.BAD_REQUEST,
+    Reason.MISSING_OP: Code.BAD_REQUEST,
+    Reason.INVALID_ARGS: Code.BAD_REQUEST,
+    Reason.MALFORMED_REQUEST: Code.BAD_REQUEST,
+    Reason.REENTRANT_CALL: Code.BAD_REQUEST,
+    Reason.CAPABILITY: Code.FORBIDDEN,
+    Reason.HOOK: Code.FORBIDDEN,
+    Reason.MISSING_DONE: Code.INTERNAL,
+    Reason.UNKNOWN_TYPE: Code.INTERNAL,
+    Reason.BAD_VERSION: Code.INTERNAL,
+    Reason.MALFORMED_JSON: Code.INTERNAL,
+    Reason.NOT_OBJECT: Code.INTERNAL,
+    Reason.INVALID_UTF8: Code.INTERNAL,
+    Reason.INVALID_EVENT: Code.INTERNAL,
+    Reason.TRUNCATED_LINE: Code.INTERNAL,
+    Reason.LINE_TOO_LONG: Code.INTERNAL,
+    Reason.REPORTED: Code.INTERNAL,
+    Reason.UNKNOWN_OP: Code.UNSUPPORTED_OP,
+    Reason.CLIENT: Code.CANCELLED,
+    Reason.DISCONNECT: Code.CANCELLED,
+    Reason.SHUTDOWN: Code.CANCELLED,
+}
+
+
+class Success(msgspec.Struct, frozen=True):
+    """A request that ended well: any JSON value, and the summary the module gave, if any."""
+
+    result: Any = None
+    summary: str | None = None
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A request that ended badly, as Error Schema v1: code, message, details."""
+
+    code: str
+    message: str
+    details: dict[str, Any] = msgspec.field(default_factory=dict)
+    summary: str | None = None
+
+    @classmethod
+    def because(cls, reason: Reason, message: str, **evidence: Any) -> Failure:
+        """Build a host-made failure: the code follows from the reason.
+
+        `evidence` is what DESIGN 5.5 lists (`instance`, `pid`, `exit_code`, `signal`,
+        `uptime_s`, `stderr_tail`, `line_excerpt`, `retry_in_s`); what is None is left out.
+        """
+        details: dict[str, Any] = {"reason": str(reason)}
+        details.update((key, value) for key, value in evidence.items() if value is not None)
+        return cls(CODE_OF[reason], message, details)
+
+
+Outcome = Success | Failure

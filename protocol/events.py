@@ -1,0 +1,118 @@
+"""The six events of Spec 001 section 4, decoded and validated in one pass.
+
+`decode_event` is the fast path: one typed parse, no intermediate dictionary. Only when it refuses
+a line does `explain_event` parse it again, slowly, to name what is wrong. A test holds the two,
+and `schemas/narratoria-event.v0.json`, to the same verdict on any input.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from protocol.errors import Reason
+from protocol.json_line import Fault, excerpt
+
+VERSION = "0"
+
+
+class _Envelope(msgspec.Struct, frozen=True, tag_field="type", kw_only=True, omit_defaults=True):
+    """Spec 001 section 3; unknown fields are ignored (section 8)."""
+
+    version: Literal["0"]
+    request_id: str | UnsetType = msgspec.field(default=UNSET, name="requestId")
+    timestamp: str | UnsetType = UNSET
+
+
+class Log(_Envelope, tag="log", frozen=True, kw_only=True):
+    """4.1: progress or diagnostics; never an error by itself."""
+
+    level: Literal["debug", "info", "warn", "error"]
+    message: str
+    fields: dict[str, Any] | UnsetType = UNSET
+
+
+class StatePatch(_Envelope, tag="state_patch", frozen=True, kw_only=True):
+    """4.2: a change of the session's state; always an object."""
+
+    patch: dict[str, Any]
+
+
+class Asset(_Envelope, tag="asset", frozen=True, kw_only=True):
+    """4.3: a file the module made."""
+
+    asset_id: str = msgspec.field(name="assetId")
+    kind: str
+    media_type: str = msgspec.field(name="mediaType")
+    path: str
+    metadata: dict[str, Any] | UnsetType = UNSET
+
+
+class UiEvent(_Envelope, tag="ui_event", frozen=True, kw_only=True):
+    """4.4: something a user interface may act on."""
+
+    event: str
+    payload: dict[str, Any] | UnsetType = UNSET
+
+
+class ErrorEvent(_Envelope, tag="error", frozen=True, kw_only=True):
+    """4.5: a structured error; it does not end the invocation."""
+
+    error_code: str = msgspec.field(name="errorCode")
+    error_message: str = msgspec.field(name="errorMessage")
+    details: dict[str, Any] | UnsetType = UNSET
+
+
+class Done(_Envelope, tag="done", frozen=True, kw_only=True):
+    """4.6: the end; `result` and `error` are ours (DESIGN 5.1), allowed by section 3."""
+
+    ok: bool
+    summary: str | UnsetType = UNSET
+    result: Any = UNSET
+    error: Any = UNSET
+
+
+Event = Log | StatePatch | Asset | UiEvent | ErrorEvent | Done
+Progress = Log | StatePatch | Asset | UiEvent | ErrorEvent
+"""The events that do not end an invocation."""
+
+TYPES = ("log", "state_patch", "asset", "ui_event", "error", "done")
+
+_DECODER = msgspec.json.Decoder(Event)
+
+decode_event = _DECODER.decode
+"""Parse a line; raises `msgspec.DecodeError`, `UnicodeDecodeError` or `RecursionError`."""
+
+
+def explain_event(line: bytes, document: dict[str, Any]) -> Fault:
+    """Name what keeps a JSON object from being an event.
+
+    `document` is the same line, already read as an object. The version is looked at first: of
+    another version neither the types nor the fields are known.
+    """
+    if document.get("version") != VERSION:
+        found = f"is {document['version']!r:.40}" if "version" in document else "is missing"
+        return Fault(
+            Reason.BAD_VERSION,
+            f'the event\'s "version" {found}, it must be "0" (Spec 001 section 3)',
+            excerpt(line),
+        )
+    name = document.get("type")
+    if name is None:
+        return Fault(
+            Reason.INVALID_EVENT, 'the event has no "type" (Spec 001 section 3)', excerpt(line)
+        )
+    if isinstance(name, str) and name not in TYPES:
+        return Fault(
+            Reason.UNKNOWN_TYPE,
+            f"{name!r:.40} is no event type; there are {', '.join(TYPES)} (Spec 001 section 3)",
+            excerpt(line),
+        )
+    try:
+        msgspec.convert(document, Event)
+    except msgspec.ValidationError as error:
+        return Fault(Reason.INVALID_EVENT, f"bad {name!s:.40} event: {error}", excerpt(line))
+    # The typed parse and this one must agree; were they ever not to, refusing is the safe side.
+    return Fault(Reason.INVALID_EVENT, f"bad {name!s:.40} event", excerpt(line))

@@ -1,0 +1,88 @@
+"""Read one line as a JSON object, or say by name why it is none.
+
+msgspec reads strictly where hosts differ: no NaN, no lone surrogates, no raw control characters;
+integers of any size stay exact, and of duplicate keys the last counts. What msgspec only skips it
+does not check for UTF-8, so the line's bytes are checked as a whole (`is_utf8`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from protocol.errors import Failure, Reason
+from protocol.framing import EXCERPT_BYTES, Overlong
+
+_ANY = msgspec.json.Decoder()
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """What is wrong with a line a module printed: the reason, in words, and its beginning."""
+
+    reason: Reason
+    message: str
+    excerpt: str
+
+    def failure(self, **evidence: Any) -> Failure:
+        """Turn the fault into the failure of a request."""
+        return Failure.because(self.reason, self.message, line_excerpt=self.excerpt, **evidence)
+
+
+def is_utf8(line: bytes) -> bool:
+    """Tell whether the bytes are UTF-8; cheap when they are ASCII."""
+    if line.isascii():
+        return True
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def excerpt(line: bytes) -> str:
+    """Return the beginning of a line as text that can be printed anywhere."""
+    text = line[:EXCERPT_BYTES].decode(errors="replace")
+    shown = "".join(char if char.isprintable() else "\ufffd" for char in text)
+    return shown + "…" if len(line) > EXCERPT_BYTES else shown
+
+
+def overlong_fault(line: Overlong) -> Fault:
+    """Describe a line that was dropped because of its length."""
+    return Fault(
+        Reason.LINE_TOO_LONG,
+        f"a line is longer than {line.limit_bytes} bytes (limits.line_bytes) and was dropped",
+        excerpt(line.excerpt),
+    )
+
+
+def read_object(line: bytes) -> dict[str, Any] | Fault:
+    """Parse a line that must hold one JSON object."""
+    if not is_utf8(line):
+        return Fault(Reason.INVALID_UTF8, "the line is not UTF-8", excerpt(line))
+    try:
+        value = _ANY.decode(line)
+    except RecursionError:
+        return Fault(Reason.MALFORMED_JSON, "the line's JSON is nested too deeply", excerpt(line))
+    except msgspec.ValidationError as error:
+        # The only validation without a type is a number no double can hold.
+        return Fault(Reason.MALFORMED_JSON, f"the line is not JSON: {error}", excerpt(line))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        words = str(error).removeprefix("JSON is malformed: ")
+        return Fault(Reason.MALFORMED_JSON, f"the line is not JSON: {words}", excerpt(line))
+    if not isinstance(value, dict):
+        kind = _JSON_NAMES[type(value)]
+        return Fault(
+            Reason.NOT_OBJECT, f"the line is {kind}, it must be a JSON object", excerpt(line)
+        )
+    return value
+
+
+_JSON_NAMES = {
+    list: "a JSON array",
+    str: "a JSON string",
+    int: "a JSON number",
+    float: "a JSON number",
+    bool: "a JSON boolean",
+    type(None): "JSON null",
+}

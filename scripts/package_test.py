@@ -1,0 +1,209 @@
+"""Prove that what we ship works outside of the checkout, and beside PyPI's `supervisor`.
+
+From a clean copy of the files that git knows or would add, build the sdist and the wheel, then see
+that
+
+- the sdist builds the very wheel that the checkout builds,
+- the installed wheel has its command and its schemas, and passes the tests of the sans-IO rings,
+- it and PyPI's `supervisor` both work, whichever was installed first, and that either still works
+  when the other has been removed.
+
+Both distributions install `supervisor/__init__.py`. pip lets the later one overwrite it, and
+removes it with whichever is removed first. Neither does harm as long as neither file holds code:
+theirs is a comment, ours a docstring, and without the file `supervisor` is a namespace package.
+"""
+
+import itertools
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Final
+
+CHECKOUT: Final = Path(__file__).resolve().parent.parent
+PACKAGES: Final = ("supervisor", "protocol", "schemas")
+TESTED: Final = ("tests/protocol", "tests/policy", "tests/schemas")
+NEEDED_IN_SDIST: Final = ("Makefile", "docs", "modules", "scripts", "tests")
+
+# Pinned, so that their next release cannot turn our build red.
+THEIRS: Final = "supervisor==4.3.0"
+SHARED: Final = "supervisor/__init__.py"
+
+PROBE_OURS: Final = """
+import protocol, schemas, supervisor.cli.main, sys
+for module in (protocol, schemas, supervisor.cli.main):
+    assert module.__file__.startswith(sys.prefix), f"not the installed one: {module.__file__}"
+assert schemas.NAMES, "no schemas"
+for name in schemas.NAMES:
+    assert isinstance(schemas.load(name), dict), name
+"""
+PROBE_THEIRS: Final = "import supervisor.supervisord, supervisor.supervisorctl"
+OWNED_FILES: Final = """
+import importlib.metadata, sys
+for file in importlib.metadata.files(sys.argv[1]):
+    if "__pycache__" not in file.parts:
+        print(file)
+"""
+
+# What a user's shell might set, and what would let the checkout back in.
+ENVIRONMENT: Final = {
+    name: value for name, value in os.environ.items() if not name.startswith("PYTHON")
+} | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+
+
+def main() -> None:
+    """Build, install and try everything in a folder that is removed afterwards."""
+    with tempfile.TemporaryDirectory(prefix="stdiod-package-") as name:
+        scratch = Path(name).resolve()
+        wheel, unpacked = build_and_compare(scratch)
+        elsewhere = scratch / "elsewhere"
+        elsewhere.mkdir()
+        venv = Venv(scratch / "venv", cwd=elsewhere)
+        try_alone(venv, wheel)
+        try_beside_theirs(venv, wheel)
+        run_tests(venv, wheel, unpacked)
+    say("the package is sound")
+
+
+def build_and_compare(scratch: Path) -> tuple[Path, Path]:
+    """Return the wheel and the unpacked sdist, having checked what is in them."""
+    say("building sdist and wheel from a clean copy")
+    tree = scratch / "tree"
+    copy_known_files(tree)
+    wheel = build(tree, "wheel", scratch / "from-tree")
+    sdist = build(tree, "sdist", scratch / "from-tree")
+    shutil.unpack_archive(sdist, scratch / "unpacked", filter="data")
+    (unpacked,) = (scratch / "unpacked").iterdir()
+
+    for needed in NEEDED_IN_SDIST:
+        assert (unpacked / needed).exists(), f"the sdist lacks {needed}"
+    contents = wheel_contents(wheel)
+    for package in PACKAGES:
+        for file in (tree / package).rglob("*"):
+            path = file.relative_to(tree).as_posix()
+            assert file.is_dir() or path in contents, f"the wheel lacks {path}"
+    again = wheel_contents(build(unpacked, "wheel", scratch / "from-sdist"))
+    differing = sorted(dict(contents.items() ^ again.items()))
+    assert not differing, f"the sdist builds another wheel; these differ: {differing}"
+    return wheel, unpacked
+
+
+def try_alone(venv: "Venv", wheel: Path) -> None:
+    """Check the wheel with nothing but its dependencies around it."""
+    say("the wheel by itself")
+    venv.pip("install", str(wheel))
+    venv.check_ours(version=wheel.name.split("-")[1])
+    venv.pip("uninstall", "--yes", "stdiod")
+
+
+def try_beside_theirs(venv: "Venv", wheel: Path) -> None:
+    """Install ours and PyPI's `supervisor` in both orders, then remove each of the two."""
+    version = wheel.name.split("-")[1]
+    sources = {"stdiod": str(wheel), "supervisor": THEIRS}
+    for order, removed in itertools.product(itertools.permutations(sources), sources):
+        say(f"{order[0]}, then {order[1]}; then without {removed}")
+        for name in order:
+            venv.pip("install", "--no-deps", sources[name])
+        venv.check_ours(version)
+        venv.check_theirs()
+        shared = venv.files_of("stdiod") & venv.files_of("supervisor")
+        assert shared == {SHARED}, f"both distributions own {sorted(shared)}"
+
+        venv.pip("uninstall", "--yes", removed)
+        if removed == "stdiod":
+            venv.check_theirs()
+            venv.pip("uninstall", "--yes", "supervisor")
+        else:
+            venv.check_ours(version)
+            venv.pip("uninstall", "--yes", "stdiod")
+
+
+def run_tests(venv: "Venv", wheel: Path, unpacked: Path) -> None:
+    """Run the sdist's tests of the sans-IO rings against the wheel."""
+    say("the tests against the installed wheel")
+    venv.pip("install", f"{wheel}[test]")
+    for package in PACKAGES:  # so that there is nothing to import but the wheel
+        shutil.rmtree(unpacked / package)
+    options = ("--import-mode=importlib", "--quiet", "-p", "no:cacheprovider")
+    where = ("-c", str(unpacked / "pyproject.toml"), "--rootdir", str(unpacked))
+    tests = (str(unpacked / folder) for folder in TESTED)
+    command = [str(venv.python), "-Im", "pytest", *options, *where, *tests]
+    if subprocess.run(command, cwd=venv.cwd, env=ENVIRONMENT, check=False).returncode:
+        sys.exit("the tests fail against the installed wheel")
+
+
+class Venv:
+    """A fresh virtual environment, used from a folder in which there is nothing to import."""
+
+    def __init__(self, path: Path, cwd: Path) -> None:
+        run(sys.executable, "-m", "venv", str(path), cwd=cwd)
+        self.cwd = cwd
+        self.bin = path / "bin"
+        self.python = self.bin / "python"
+
+    def pip(self, *arguments: str) -> None:
+        """Run pip, silent unless it fails."""
+        run(str(self.python), "-Im", "pip", *arguments, cwd=self.cwd)
+
+    def files_of(self, distribution: str) -> set[str]:
+        """Return the paths a distribution's RECORD claims, compiled ones left out."""
+        script = (str(self.python), "-Ic", OWNED_FILES, distribution)
+        return set(run(*script, cwd=self.cwd).splitlines())
+
+    def check_ours(self, version: str) -> None:
+        """Check that `stdiod` starts, is imported from here and finds its schemas."""
+        run(str(self.python), "-Ic", PROBE_OURS, cwd=self.cwd)
+        printed = run(str(self.bin / "stdiod"), "--version", cwd=self.cwd)
+        assert version in printed.split(), f"stdiod --version printed {printed!r}"
+
+    def check_theirs(self) -> None:
+        """Check that `supervisord` starts."""
+        run(str(self.python), "-Ic", PROBE_THEIRS, cwd=self.cwd)
+        printed = run(str(self.bin / "supervisord"), "--version", cwd=self.cwd)
+        assert printed.strip() == THEIRS.partition("==")[2], f"supervisord printed {printed!r}"
+
+
+def copy_known_files(target: Path) -> None:
+    """Copy what git tracks, or would track, to `target`."""
+    listing = run("git", "ls-files", "-co", "--exclude-standard", "-z", cwd=CHECKOUT)
+    for path in filter(None, listing.split("\0")):
+        source = CHECKOUT / path
+        if source.is_file():  # a deletion may not be staged yet
+            (target / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target / path)
+
+
+def build(tree: Path, kind: str, into: Path) -> Path:
+    """Build a "wheel" or an "sdist" with the hatchling that is installed here, and return it."""
+    options = (f"--{kind}", "--no-isolation", "--outdir", str(into))
+    run(sys.executable, "-m", "build", *options, str(tree), cwd=tree.parent)
+    (built,) = into.glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return built
+
+
+def wheel_contents(wheel: Path) -> dict[str, int]:
+    """Return the checksum of each file in a wheel."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {entry.filename: entry.CRC for entry in archive.infolist()}
+
+
+def run(*command: str, cwd: Path) -> str:
+    """Run a command and return its stdout; when it fails, show all it said and exit."""
+    done = subprocess.run(
+        command, cwd=cwd, env=ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        sys.exit(f"{' '.join(command)}\nfailed ({done.returncode}):\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def say(what: str) -> None:
+    """Print a line now, whatever stdout is."""
+    print(f"package test: {what}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Whether, and when, a process that is gone comes back: intensity, backoff, restart types.
+
+Restart types and intensity are OTP's (supervisor behaviour: permanent, transient, temporary; more
+than `intensity` restarts in `period_s` is giving up). Ours beside them: exponential backoff, and a
+later half-open retry. Everything is a function of the past, the time and one random draw.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from protocol.descriptor import Backoff, Restart, Supervision
+from supervisor.policy.lifecycle import Input
+
+
+class History(msgspec.Struct, frozen=True):
+    """The crashes since the last sustained healthy uptime.
+
+    `crashes` holds the times (s) of those within `period_s`, oldest first; `delayed` counts the
+    restarts that had to wait; `given_up` says that intensity was exceeded and a retry is half-open.
+    """
+
+    crashes: tuple[float, ...] = ()
+    delayed: int = 0
+    given_up: bool = False
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What follows from an end: the input for the lifecycle table, and the wait before RETRY."""
+
+    given: Input
+    delay_s: float
+    history: History
+
+
+def after_end(
+    supervision: Supervision,
+    history: History,
+    *,
+    abnormal: bool,
+    was_ready: bool,
+    now: float,
+    draw: float,
+) -> Decision:
+    """Decide about a process that ended by itself, or that had to be replaced.
+
+    `abnormal` is an exit code other than 0, a signal, or a replacement; `was_ready` tells that the
+    process had been ready; `now` is a monotonic time in seconds; `draw` is random in [0, 1).
+    """
+    if supervision.restart is Restart.TEMPORARY or (
+        supervision.restart is Restart.TRANSIENT and not abnormal
+    ):
+        return Decision(Input.GONE_FOR_GOOD, 0.0, history)
+    recent = tuple(at for at in history.crashes if now - at < supervision.period_s)
+    # One more than the intensity is all the decision needs, so no more is kept.
+    crashes = (*recent, now)[-(supervision.intensity + 1) :]
+    if history.given_up or len(crashes) > supervision.intensity:
+        # Half-open: a retry after giving up is one attempt, not a fresh budget.
+        given_up = History(crashes, history.delayed, given_up=True)
+        return Decision(Input.GONE_TOO_OFTEN, supervision.retry_failed_s, given_up)
+    first = not history.crashes and not history.delayed
+    if first and was_ready:
+        return Decision(Input.GONE_AT_ONCE, 0.0, History(crashes, 0))
+    delay_s = backoff_s(supervision.backoff, history.delayed, draw)
+    return Decision(Input.GONE_LATER, delay_s, History(crashes, history.delayed + 1))
+
+
+def backoff_s(backoff: Backoff, delayed: int, draw: float) -> float:
+    """Return the wait after `delayed` earlier waits: exponential, capped, less a random share."""
+    try:
+        full = min(backoff.max_s, backoff.initial_s * backoff.factor**delayed)
+    except OverflowError:
+        full = backoff.max_s
+    return full * (1.0 - backoff.jitter * draw)
+
+
+def healthy_long_enough(supervision: Supervision, healthy_s: float) -> bool:
+    """Tell whether an uptime in good health forgets the crashes before it (DESIGN 6)."""
+    return healthy_s >= supervision.period_s

@@ -1,0 +1,110 @@
+"""What the end of a process means for the request it served: the table of DESIGN 5.3.
+
+The rows are tried from the top; the first that applies is the verdict:
+
+1. the host stopped the process for a reason of its own (deadline, silence, cancel, ...);
+2. a protocol fault that ended processing - except that a line cut off in the middle tells less
+   than a bad exit does;
+3. the process exited with a code other than 0 or was killed (Spec 001 5.3: regardless of events);
+4. no `done`;
+5. what `done` said.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import msgspec
+
+from protocol.errors import Code, Failure, Outcome, Reason
+from protocol.json_line import Fault
+
+
+class Exit(msgspec.Struct, frozen=True):
+    """How a process ended, with the evidence there is."""
+
+    exit_code: int | None = None
+    signal: int | None = None
+    instance: str | None = None
+    pid: int | None = None
+    uptime_s: float | None = None
+    stderr_tail: tuple[str, ...] = ()
+
+    @property
+    def abnormal(self) -> bool:
+        """Whether the process ended in any way but exit code 0."""
+        return self.exit_code != 0
+
+    @property
+    def reason(self) -> Reason:
+        """Whether it exited or was killed."""
+        return Reason.EXITED if self.signal is None else Reason.SIGNALED
+
+    @property
+    def words(self) -> str:
+        """The end as a clause: `exited with code 3`, `was killed by SIGKILL`."""
+        if self.signal is None:
+            return f"exited with code {self.exit_code}"
+        return f"was killed by {signal_name(self.signal)}"
+
+    def evidence(self) -> dict[str, Any]:
+        """Return what is known, for `details`."""
+        return {
+            "instance": self.instance,
+            "pid": self.pid,
+            "exit_code": self.exit_code,
+            "signal": self.signal,
+            "uptime_s": self.uptime_s,
+            "stderr_tail": list(self.stderr_tail),
+        }
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What the module said of a request before its process ended."""
+
+    answer: Outcome | None = None
+    fault: Fault | None = None
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """Why the host itself ended a request, in words."""
+
+    reason: Reason
+    message: str
+
+
+def on_invocation(said: Said, end: Exit, stopped: Stopped | None, what: str) -> Outcome:
+    """Judge a per-invocation process; `what` names the request (`chart.draw`)."""
+    if stopped is not None:
+        return Failure.because(stopped.reason, stopped.message, **end.evidence())
+    if said.fault is not None and not (said.fault.reason is Reason.TRUNCATED_LINE and end.abnormal):
+        return said.fault.failure(**end.evidence())
+    if end.abnormal:
+        failure = Failure.because(end.reason, f"{what}: its process {end.words}", **end.evidence())
+        # Spec 001 5.3: a protocol-level failure, where a persistent instance is `unreachable`.
+        return msgspec.structs.replace(failure, code=Code.INTERNAL)
+    if said.answer is None:
+        return Failure.because(
+            Reason.MISSING_DONE,
+            f"{what}: its process exited with code 0 and no `done` event",
+            **end.evidence(),
+        )
+    return said.answer
+
+
+def on_death(end: Exit, fault: Fault | None, what: str) -> Failure:
+    """Judge a request that was in flight on a persistent instance when it ended."""
+    if fault is not None and not end.abnormal:
+        return fault.failure(**end.evidence())
+    return Failure.because(
+        end.reason, f"{what}: {end.instance} {end.words} before it answered", **end.evidence()
+    )
+
+
+def signal_name(number: int) -> str:
+    """Return `SIGKILL` for 9; real-time signals by number."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
