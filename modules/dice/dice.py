@@ -18,20 +18,18 @@ DESCRIPTOR = json.loads(Path(__file__).with_name("module.json").read_text(encodi
 DESCRIBED = ("name", "version", "kind", "capabilities", "inputs", "outputs")
 
 # The digits are counted to bound the work: nobody needs 10,000 dice, or a die of 10 million sides.
-NOTATION = re.compile(r"(\d{0,4})d(\d{1,7})([+-]\d{1,9})?", re.ASCII | re.IGNORECASE)
+NOTATION = re.compile(r"([1-9]\d{0,3})?d([1-9]\d{0,6})([+-]\d{1,9})?", re.ASCII | re.IGNORECASE)
 
 
 def roll(args: dict[str, Any]) -> dict[str, Any]:
     """Roll what `args` describes; raise ValueError if that is not dice."""
-    notation = str(args.get("dice") or f"{args.get('count', 1)}d{args.get('sides', 6)}")
+    notation = str(args.get("dice", f"{args.get('count', 1)}d{args.get('sides', 6)}"))
     match = NOTATION.fullmatch("".join(notation.split()))
-    count, sides, bonus = (int(part or default) for part, default in zip(match.groups(), (1, 1, 0))) \
-        if match else (0, 0, 0)
-    if count < 1 or sides < 1:
+    if match is None:
         raise ValueError(f"{notation!r} is not dice notation: write d20, 3d6 or 2d8+1")
     chance = random.Random(args.get("seed"))
-    rolls = [chance.randint(1, sides) for _ in range(count)]
-    return {"rolls": rolls, "total": sum(rolls) + bonus}
+    rolls = [chance.randint(1, int(match[2])) for _ in range(int(match[1] or 1))]
+    return {"rolls": rolls, "total": sum(rolls) + int(match[3] or 0)}
 
 
 OPS = {"roll": roll}
@@ -79,7 +77,7 @@ def main() -> None:
             reply = failure("internal", repr(bug))
         if "requestId" in request:
             reply["requestId"] = request["requestId"]
-        # json.dumps writes plain ASCII, so no locale can spoil it; unflushed, it would stay in here.
+        # json.dumps writes ASCII, which no locale can spoil; without flush the host would wait.
         print(json.dumps(reply), flush=True)
 
 

@@ -18,7 +18,7 @@ DESCRIBED = ("name", "version", "kind", "capabilities", "inputs", "outputs")
 
 
 class Notebook:
-    """Notes by session, as a fold over a journal of changes: {"session", "text"} adds, no text clears."""
+    """Notes by session: the sum of all changes. {"session", "text"} adds, {"session"} clears."""
 
     def __init__(self, journal: Path | None) -> None:
         self.sessions: dict[str, list[str]] = defaultdict(list)
@@ -50,7 +50,8 @@ class Notebook:
         self.apply(change)
 
     def notes(self, session: str) -> list[dict[str, Any]]:
-        return [{"number": n, "text": text} for n, text in enumerate(self.sessions.get(session, ()), start=1)]
+        texts = self.sessions.get(session, ())
+        return [{"number": number, "text": text} for number, text in enumerate(texts, start=1)]
 
     def invoke(self, op: object, session: str, args: dict[str, Any]) -> Any:
         match op:
@@ -61,7 +62,8 @@ class Notebook:
                 return {"notes": self.notes(session)[-args.get("last", 0) :]}
             case "search":
                 wanted = text_of(args, "query").casefold()
-                return {"notes": [note for note in self.notes(session) if wanted in note["text"].casefold()]}
+                found = [note for note in self.notes(session) if wanted in note["text"].casefold()]
+                return {"notes": found}
             case "clear":
                 cleared = len(self.notes(session))
                 self.change(session)
@@ -89,11 +91,12 @@ def answer(notebook: Notebook, request: dict[str, Any]) -> dict[str, Any]:
             call = request.get("input") or {}
             session = str(call.get("session_id") or "")  # no session is a notebook of its own
             try:
-                return {"ok": True, "result": notebook.invoke(call.get("op"), session, call.get("args") or {})}
+                result = notebook.invoke(call.get("op"), session, call.get("args") or {})
             except LookupError as fault:
                 return failure("unsupported_op", str(fault))
             except ValueError as fault:
                 return failure("bad_request", str(fault))
+            return {"ok": True, "result": result}
         case other:
             return failure("unsupported_op", f"notes has no operation {other!r}")
 

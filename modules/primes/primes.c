@@ -26,7 +26,7 @@ exec "$dir/primes" "$dir"
 #include <unistd.h>
 
 #define VERSION "1.0.0"
-#define MAX_DEPTH 512                /* nesting: bounds the recursion below, and so the stack */
+#define MAX_DEPTH 1024               /* nesting: bounds the recursion below, and so the stack */
 #define MAX_LINE ((size_t)64 << 20)  /* bytes: a longer line is dropped, as it would fill the memory */
 #define BATCH ((size_t)1 << 20)      /* bytes: answers are written at the latest when there are so many */
 

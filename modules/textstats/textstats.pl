@@ -20,49 +20,45 @@ my %descriptor = do {
     %{ $json->decode(<$file>) };
 };
 
+sub success { +{ ok => JSON::PP::true, result => $_[0] } }
+
+sub failure { my ($code, $message) = @_; +{ ok => JSON::PP::false, error => { code => $code, message => $message } } }
+
 sub syllables { my $groups = () = lc($_[0]) =~ /[aeiouyàâäéèêëîïôöùûüæœ]+/g; $groups || 1 }
 
 sub stats {
     my ($args) = @_;
     my $text = $args->{text};
-    die "text must be a string\n" if !defined $text || ref $text;
+    return failure('bad_request', 'text must be a string') if !defined $text || ref $text;
     my @words     = $text =~ /[\p{L}\p{M}\p{N}]+(?:['’-][\p{L}\p{M}\p{N}]+)*/g;
     my $lines     = () = $text =~ /\n|[^\n]\z/g;
-    my $sentences = () = $text =~ /\w[^\w.!?…]*(?:[.!?…]+(?=\s|\P{L}|\z)|\z)/g;
+    my $sentences = grep { /\w/ } split /(?<=[.!?…])["'”’)\]]*\s+/, $text;
     my $letters   = () = $text =~ /\X/g;    # \X is what a reader calls one character
     my (%seen, $ease, $syllables);
     if (@words) {
         $syllables += syllables($_) for @words;
-        $sentences ||= 1;
         $ease = 0 + sprintf '%.1f', 206.835 - 1.015 * @words / $sentences - 84.6 * $syllables / @words;
     }
     my @longest = sort { length $b <=> length $a || $a cmp $b } grep { !$seen{$_}++ } @words;
     splice @longest, $args->{longest} // 5 if @longest > ($args->{longest} // 5);
-    return {
+    return success({
         words => scalar @words, lines => $lines, sentences => $sentences, characters => $letters,
         longest_words => \@longest, reading_ease => $ease,
-    };
+    });
 }
 
 my %ops = (stats => \&stats);
-
-sub failure { my ($code, $message) = @_; +{ ok => JSON::PP::false, error => { code => $code, message => $message } } }
-
-sub invoke {
-    my ($call) = @_;
-    my $op = $ops{ $call->{op} // '' } or return failure('unsupported_op', 'textstats has no op ' . ($call->{op} // 'null'));
-    my $result = eval { $op->($call->{args} // {}) };
-    chomp(my $fault = $@);
-    return $result ? { ok => JSON::PP::true, result => $result } : failure('bad_request', $fault);
-}
 
 sub answer {
     my ($request) = @_;
     my $operation = $request->{operation} // 'null';
     return { status => 'ok' } if $operation eq 'health';
     return { map { $_ => $descriptor{$_} } qw(name version kind capabilities inputs outputs) } if $operation eq 'describe';
-    return invoke($request->{input} // {}) if $operation eq 'invoke';
-    return failure('unsupported_op', "textstats has no operation $operation");
+    return failure('unsupported_op', "textstats has no operation $operation") if $operation ne 'invoke';
+
+    my $op = $request->{input}{op} // 'null';
+    return failure('unsupported_op', "textstats has no op $op") if !$ops{$op};
+    return $ops{$op}->($request->{input}{args} // {});
 }
 
 while (my $line = <STDIN>) {    # false at EOF, which is how the host says goodbye

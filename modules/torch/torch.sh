@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# torch: a Spec 001 tool in plain bash (3.2 or later), no jq. One process per request: it may read one
+# torch: a Spec 001 tool in plain bash, no jq. One process per request: it may read one
 # line of JSON from stdin, writes one event per line to stdout, and exits 0 after its `done`.
 #
 #   bash torch.sh </dev/null                                          lights the torch
