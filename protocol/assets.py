@@ -26,7 +26,8 @@ class AssetRules:
             )
         if asset.asset_id in self._seen:
             return Notice(
-                "duplicate_asset", f"asset id {asset.asset_id!r:.80} was used in this request before"
+                "duplicate_asset",
+                f"asset id {asset.asset_id!r:.80} was used in this request before",
             )
         if len(self._seen) >= ASSETS_PER_REQUEST:
             return Notice(

@@ -18,7 +18,6 @@ from protocol.events import Log, Progress
 from protocol.json_line import Fault
 from protocol.replies import Operation
 
-
 # DESIGN 5.3: what a tolerant module may print among its events. A line of another version, of an
 # unknown type, too long or cut off is a fault under either policy.
 TOLERABLE = frozenset(
@@ -61,12 +60,15 @@ class EventReceived(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """The module's last word on an open request. Of a per-invocation process it is not the verdict
-    yet: the exit status is part of that.
+    """The module's last word on an open request.
+
+    Of a per-invocation process it is not the verdict yet: the exit status is part of that.
+    `fault` is the bad line that stands in the place of an answer, if one does.
     """
 
     request_id: str
     outcome: Outcome
+    fault: Fault | None = None
 
 
 class Warned(msgspec.Struct, frozen=True):

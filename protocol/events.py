@@ -1,7 +1,7 @@
 """The six events of Spec 001 section 4, decoded and validated in one pass.
 
 `decode_event` is the fast path: one typed parse, no intermediate dictionary. Only when it refuses
-a line does `explain_event` parse it again, slowly, to name what is wrong. A test holds the two,
+a line does `read_event` go through it again, slowly, to name what is wrong. A test holds the two,
 and `schemas/narratoria-event.v0.json`, to the same verdict on any input.
 """
 
@@ -86,11 +86,12 @@ decode_event = _DECODER.decode
 """Parse a line; raises `msgspec.DecodeError`, `UnicodeDecodeError` or `RecursionError`."""
 
 
-def explain_event(line: bytes, document: dict[str, Any]) -> Fault:
-    """Name what keeps a JSON object from being an event.
+def read_event(line: bytes, document: dict[str, Any]) -> Event | Fault:
+    """Read a JSON object as an event, or name what keeps it from being one.
 
-    `document` is the same line, already read as an object. The version is looked at first: of
-    another version neither the types nor the fields are known.
+    `document` is the same line, already read as an object; it decides where a key stands twice,
+    which the typed parse refuses. The version is looked at first: of another version neither the
+    types nor the fields are known.
     """
     if document.get("version") != VERSION:
         found = f"is {document['version']!r:.40}" if "version" in document else "is missing"
@@ -111,8 +112,7 @@ def explain_event(line: bytes, document: dict[str, Any]) -> Fault:
             excerpt(line),
         )
     try:
-        msgspec.convert(document, Event)
+        event: Event = msgspec.convert(document, Event)
     except msgspec.ValidationError as error:
         return Fault(Reason.INVALID_EVENT, f"bad {name!s:.40} event: {error}", excerpt(line))
-    # The typed parse and this one must agree; were they ever not to, refusing is the safe side.
-    return Fault(Reason.INVALID_EVENT, f"bad {name!s:.40} event", excerpt(line))
+    return event

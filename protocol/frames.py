@@ -13,7 +13,7 @@ encode = msgspec.json.encode
 """Encode any value a line was decoded to: exact for integers of any size."""
 
 
-class RequestFrame(msgspec.Struct, frozen=True, omit_defaults=True):
+class RequestFrame(msgspec.Struct, frozen=True):
     """`{"requestId","tool","operation","input"}`; a cancel names only the id and the operation."""
 
     request_id: str | None = msgspec.field(default=None, name="requestId")

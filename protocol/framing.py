@@ -1,12 +1,12 @@
-"""Cut a byte stream into lines: linear in its length however it is cut, and bounded in memory.
+r"""Cut a byte stream into lines: linear in its length however it is cut, and bounded in memory.
 
 Rules that live here (DESIGN 5), and nowhere else:
 
-- a line ends with `\\n` and nothing else; one `\\r` before it belongs to the ending;
+- a line ends with `\n` and nothing else; one `\r` before it belongs to the ending;
 - a byte order mark before the first line is skipped;
 - lines of white space only are skipped;
 - a line of more than `limit_bytes` is reported once, when it passes the limit, and dropped up to
-  its `\\n` without being held; the line after it is delivered as usual.
+  its `\n` without being held; the line after it is delivered as usual.
 """
 
 from __future__ import annotations
@@ -32,8 +32,10 @@ class LineSplitter:
     """Turn chunks of bytes into whole lines; hold at most one unfinished line."""
 
     def __init__(self, limit_bytes: int) -> None:
-        """Accept lines of up to `limit_bytes` bytes, their `\\n` not counted."""
+        r"""Accept lines of up to `limit_bytes` bytes, their `\n` not counted."""
         self._limit = limit_bytes
+        # Never more than any cut of the stream lets us see: the excerpt does not depend on the cut.
+        self._shown = min(EXCERPT_BYTES, limit_bytes)
         self._partial = bytearray()
         self._discarding = False
         self._at_start = True
@@ -47,6 +49,8 @@ class LineSplitter:
         """Return the lines that `data` completes."""
         if self._at_start:
             data = self._skip_bom(data)
+            if not data:
+                return []
         # Only the new chunk is searched for a newline: what is held is known to have none, so the
         # whole costs linear time however the stream is cut.
         head, newline, rest = data.partition(b"\n")
@@ -88,7 +92,7 @@ class LineSplitter:
         excess = len(self._partial) - self._limit
         # One byte more is let in while it may be the `\r` of a `\r\n`.
         if excess > 1 or (excess == 1 and not self._partial.endswith(b"\r")):
-            lines.append(Overlong(self._limit, bytes(self._partial[:EXCERPT_BYTES])))
+            lines.append(Overlong(self._limit, bytes(self._partial[: self._shown])))
             self._partial = bytearray()
             self._discarding = True
 
@@ -103,6 +107,6 @@ class LineSplitter:
     def _deliver(self, raw: bytes, lines: list[Line]) -> None:
         line = raw.removesuffix(b"\r")
         if len(line) > self._limit:
-            lines.append(Overlong(self._limit, line[:EXCERPT_BYTES]))
+            lines.append(Overlong(self._limit, line[: self._shown]))
         elif line and not line.isspace():
             lines.append(line)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
+from typing import Any, assert_never
 
 import msgspec
 from msgspec import UNSET
@@ -97,7 +97,9 @@ def read_reply(operation: Operation, document: dict[str, Any], shown: str) -> Ou
         if operation is Operation.INVOKE or isinstance(outcome, Failure):
             return outcome
         return read_result(operation, outcome.result, shown)
-    return read_result(operation, document, shown)
+    # The id belongs to the frame, not to the answer.
+    answer = {key: value for key, value in document.items() if key != "requestId"}
+    return read_result(operation, answer, shown)
 
 
 def read_result(operation: Operation, result: Any, shown: str) -> Outcome | Fault:
@@ -109,6 +111,8 @@ def read_result(operation: Operation, result: Any, shown: str) -> Outcome | Faul
             reader: Callable[[Any], Outcome] = _health
         case Operation.DESCRIBE:
             reader = _describe
+        case _:
+            assert_never(operation)
     try:
         return reader(result)
     except msgspec.ValidationError as error:

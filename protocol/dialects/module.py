@@ -11,8 +11,9 @@ How a line finds its request, in this order:
 A line that cannot be accepted fails the request it names, or can only mean; a tolerant module's is
 quarantined instead unless it names one. When the module echoes no ids, nobody can tell whether
 such a line stood in an answer's place or before it. So before the next request goes out a
-`health` does, and until its answer, which no `invoke` can have, every line is a stray: the stream
-is in step again without a restart.
+`describe` does, and until its answer every line without an id is a stray: the stream is in step
+again without a restart. A `health` would not do: its `status` is a common field of results, and
+the late answer of the failed request would be taken for the mark.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ from protocol.connection import (
 )
 from protocol.descriptor import Descriptor, Lifecycle, StdoutPolicy
 from protocol.errors import Outcome, Reason
-from protocol.events import Asset, Done, ErrorEvent, Event, Log, decode_event, explain_event
+from protocol.events import Asset, Done, ErrorEvent, Event, Log, decode_event, read_event
 from protocol.frames import RequestFrame, encode_line
 from protocol.framing import LineSplitter, Overlong
 from protocol.json_line import Fault, excerpt, is_utf8, overlong_fault, read_object
 from protocol.replies import (
+    DescribeReply,
     Operation,
     decode_invoke_reply,
     invoke_outcome,
@@ -86,7 +88,9 @@ class ModuleConnection:
         self._splitter = LineSplitter(descriptor.supervision.limits.line_bytes)
         self._open: dict[str, _Open] = {}
         self._echoes_ids = False
+        self._omits_ids = False
         self._step = _Step.KEPT
+        self._sync_id = ""
         self._features: frozenset[str] = frozenset()
         self._outgoing: list[bytes] = []
 
@@ -104,12 +108,11 @@ class ModuleConnection:
             if request.session_id is not None:
                 content["session_id"] = request.session_id
         # Encoded before it is noted as open: args that cannot be encoded leave nothing behind.
-        line = encode_line(
-            RequestFrame(request.request_id, self._tool, request.operation, content)
-        )
+        line = encode_line(RequestFrame(request.request_id, self._tool, request.operation, content))
         if self._step is _Step.LOST:
             self._step = _Step.SYNCING
-            sync = RequestFrame(f"{request.request_id}.sync", self._tool, Operation.HEALTH)
+            self._sync_id = f"{request.request_id}.sync"
+            sync = RequestFrame(self._sync_id, self._tool, Operation.DESCRIBE)
             self._outgoing.append(encode_line(sync))
         self._open[request.request_id] = _Open(request)
         self._outgoing.append(line)
@@ -122,9 +125,10 @@ class ModuleConnection:
         return True
 
     def abandon(self, request_id: str) -> bool:
-        """Forget a request; its late lines are strays if the module echoes ids."""
-        self._open.pop(request_id, None)
-        return self._echoes_ids
+        """Forget a request; its late lines are strays if the module puts ids on all of them."""
+        if self._open.pop(request_id, None) is None:
+            return True
+        return self._echoes_ids and not self._omits_ids
 
     def data_to_send(self) -> bytes:
         """Return all requests queued since the last call, to be written at once."""
@@ -156,9 +160,7 @@ class ModuleConnection:
             fault = Fault(Reason.TRUNCATED_LINE, words, excerpt(line))
             request = self._find(None)
             # Not an answer yet: how the process ended may say more (policy.verdict).
-            received.append(
-                Violated(request.request_id, fault) if request else Quarantined(fault)
-            )
+            received.append(Violated(request.request_id, fault) if request else Quarantined(fault))
         else:
             self._receive_document(line, document, received)
         return received
@@ -213,15 +215,13 @@ class ModuleConnection:
         named = document.get("requestId")
         named = named if isinstance(named, str) else None
         if "type" in document:
-            try:
-                event = msgspec.convert(document, Event)
-            except msgspec.ValidationError:
-                self._reject(explain_event(line, document), named, received)
+            event = read_event(line, document)
+            if isinstance(event, Fault):
+                self._reject(event, named, received)
             else:
                 self._receive_event(event, line, received)
             return
-        if self._step is _Step.SYNCING and _is_health(document.get("result", document)):
-            self._step = _Step.KEPT
+        if self._syncs(named, document.get("result", document)):
             return
         request = self._find(named)
         if request is None:
@@ -235,8 +235,7 @@ class ModuleConnection:
 
     def _receive_event(self, event: Event, line: bytes, received: list[Received]) -> None:
         named = None if event.request_id is UNSET else event.request_id
-        if self._step is _Step.SYNCING and isinstance(event, Done) and _is_health(event.result):
-            self._step = _Step.KEPT
+        if isinstance(event, Done) and self._syncs(named, event.result):
             return
         request = self._find(named)
         if request is None:
@@ -245,6 +244,8 @@ class ModuleConnection:
             else:
                 received.append(Stray(excerpt(line)))
             return
+        if named is None and not isinstance(event, Log):
+            self._omits_ids = True
         match event:
             case Done():
                 outcome = read_done(request.operation, event, request.last_error, excerpt(line))
@@ -282,12 +283,25 @@ class ModuleConnection:
             return None
         return next(iter(self._open.values()))
 
+    def _syncs(self, named: str | None, answer: Any) -> bool:
+        """Tell whether this answers the `describe` that marks where the stream is in step."""
+        if self._step is not _Step.SYNCING or named not in (None, self._sync_id):
+            return False
+        try:
+            reply = msgspec.convert(answer, DescribeReply)
+        except msgspec.ValidationError:
+            return False
+        if reply.name != self._tool:
+            return False
+        self._step = _Step.KEPT
+        return True
+
     def _reject(self, fault: Fault, named: str | None, received: list[Received]) -> None:
         if named is not None:
             if self._open.pop(named, None) is None:
                 received.append(Stray(fault.excerpt))
             else:
-                received.append(Answered(named, fault.failure()))
+                received.append(Answered(named, fault.failure(), fault))
             return
         oldest = self._find(None)
         if oldest is None:
@@ -297,11 +311,7 @@ class ModuleConnection:
         else:
             # Of several requests answered in order, each later answer might now be paired with
             # the wrong one; so all of them end here.
-            received += [Answered(request_id, fault.failure()) for request_id in self._open]
+            received += [Answered(request_id, fault.failure(), fault) for request_id in self._open]
             self._open.clear()
             if not self._echoes_ids:
                 self._step = _Step.LOST
-
-
-def _is_health(answer: Any) -> bool:
-    return isinstance(answer, dict) and isinstance(answer.get("status"), str)

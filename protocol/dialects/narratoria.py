@@ -1,7 +1,7 @@
-"""Dialect `narratoria`: Spec 001, a process per invocation (DESIGN 5.2).
+r"""Dialect `narratoria`: Spec 001, a process per invocation (DESIGN 5.2).
 
     idle --send_request--> open --done--> finished
-                             \\--fault (strict)--> broken
+                             \--fault (strict)--> broken
 
 Only an open connection accepts events. Lines after `done` are strays (4.6); after a fault that
 ends processing (5.2) every line is ignored. The exit code has the last word (5.3), and that is
@@ -29,7 +29,7 @@ from protocol.connection import (
 )
 from protocol.descriptor import Descriptor, InputForm, StdoutPolicy
 from protocol.errors import Reason
-from protocol.events import Asset, Done, ErrorEvent, Event, decode_event, explain_event
+from protocol.events import Asset, Done, ErrorEvent, Event, decode_event, read_event
 from protocol.frames import RequestFrame, encode_line
 from protocol.framing import LineSplitter, Overlong
 from protocol.json_line import Fault, excerpt, is_utf8, overlong_fault, read_object
@@ -41,6 +41,7 @@ class _State(Enum):
     OPEN = auto()
     FINISHED = auto()
     BROKEN = auto()
+    ABANDONED = auto()
 
 
 class NarratoriaConnection:
@@ -83,7 +84,7 @@ class NarratoriaConnection:
     def abandon(self, request_id: str) -> bool:
         """Ignore everything from here on; the process serves no other request."""
         if request_id == self._request_id:
-            self._state = _State.BROKEN
+            self._state = _State.ABANDONED
         return True
 
     def data_to_send(self) -> bytes:
@@ -136,10 +137,12 @@ class NarratoriaConnection:
             event = None
         if event is None:
             document = read_object(line)
-            fault = document if isinstance(document, Fault) else explain_event(line, document)
-            self._reject(fault, received)
-        else:
-            self._receive_event(event, line, received)
+            read = document if isinstance(document, Fault) else read_event(line, document)
+            if isinstance(read, Fault):
+                self._reject(read, received)
+                return
+            event = read
+        self._receive_event(event, line, received)
 
     def _receive_event(self, event: Event, line: bytes, received: list[Received]) -> None:
         match event:

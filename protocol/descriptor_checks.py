@@ -1,0 +1,95 @@
+"""The rules of a descriptor that concern more than one of its fields.
+
+Each is a generator over a document whose fields may still have any type: the shape has been
+checked beside it, and what has the wrong shape is passed over here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from protocol.args_schema import ops_problems
+from protocol.descriptor import InputForm, Instances, Lifecycle, Transport
+from protocol.descriptor_shape import DESCRIPTOR, TRANSPORT
+from protocol.dialects import DIALECTS
+from protocol.problem import Problem, quoted
+
+DEFAULT_PROTOCOL = Transport(command=()).protocol
+_DEFAULT_INSTANCES = Instances()
+
+
+def problems(document: dict[str, Any]) -> list[Problem]:
+    """Return everything that keeps the document from being a descriptor, sorted by pointer."""
+    found: list[Problem] = []
+    DESCRIPTOR(document, "", found)
+    transport = document.get("transport")
+    if isinstance(transport, dict):
+        found += _reachability(transport)
+        found += _dialect(transport)
+    supervision = document.get("supervision")
+    if isinstance(supervision, dict):
+        found += _dependencies(document.get("name"), supervision.get("depends_on"))
+        found += _instances(supervision.get("instances"))
+    for field in ("inputs", "outputs"):
+        if isinstance(document.get(field), dict):
+            found += ops_problems(document[field], f"/{field}")
+    return sorted(found)
+
+
+def _reachability(transport: dict[str, Any]) -> Iterator[Problem]:
+    at = "/transport"
+    match transport.get("type"):
+        case "stdio" if "command" not in transport:
+            yield TRANSPORT.missing("command", transport, at)
+        case "http":
+            # The base format has HTTP modules, so both things there are to say are said at once.
+            yield Problem(
+                f"{at}/type", 'is "http", must be "stdio": this version runs stdio modules only'
+            )
+            if "url" not in transport:
+                yield TRANSPORT.missing("url", transport, at)
+
+
+def _dialect(transport: dict[str, Any]) -> Iterator[Problem]:
+    protocol = transport.get("protocol", DEFAULT_PROTOCOL)
+    dialect = DIALECTS.get(protocol) if isinstance(protocol, str) else None
+    lifecycle = transport.get("lifecycle")
+    if (
+        dialect is not None
+        and lifecycle in tuple(Lifecycle)
+        and lifecycle not in dialect.lifecycles
+    ):
+        yield Problem(
+            "/transport/lifecycle",
+            f"is {quoted(lifecycle)}, must be {quoted(dialect.lifecycles[0])}: "
+            f"{protocol} runs a process per invocation",
+        )
+    # Only a Spec 001 tool may be one that knows nothing of the section 6 envelope (DESIGN 4).
+    if protocol != "narratoria" and transport.get("input") == InputForm.FLAT:
+        yield Problem(
+            "/transport/input",
+            'is "flat", must be "envelope": only narratoria tools read flat args',
+        )
+
+
+def _dependencies(name: Any, depends_on: Any) -> Iterator[Problem]:
+    if isinstance(depends_on, list) and isinstance(name, str):
+        for index, other in enumerate(depends_on):
+            if other == name:
+                yield Problem(
+                    f"/supervision/depends_on/{index}",
+                    f"is {quoted(name)}, must be another module: none can wait for itself",
+                )
+
+
+def _instances(instances: Any) -> Iterator[Problem]:
+    if not isinstance(instances, dict):
+        return
+    least = instances.get("min", _DEFAULT_INSTANCES.min)
+    most = instances.get("max", _DEFAULT_INSTANCES.max)
+    if type(least) in {int, float} and type(most) in {int, float} and least > most:
+        default = "" if "max" in instances else " (the default)"
+        yield Problem(
+            "/supervision/instances/min", f"is {least}, must be at most max, {most}{default}"
+        )

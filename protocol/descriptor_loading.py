@@ -1,0 +1,65 @@
+"""Turn the bytes of a descriptor file into a `Descriptor`, or into words about what is wrong.
+
+The order is: strict JSON (`protocol.json_document`), the shape and the rules between fields
+(`protocol.descriptor_checks`), and only then the typed object, so that one reading reports every
+fault. No file is read here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from typing import Any
+
+import msgspec
+
+from protocol.descriptor import Descriptor, Supervision
+from protocol.descriptor_checks import DEFAULT_PROTOCOL, problems
+from protocol.dialects import DIALECTS
+from protocol.json_document import read_document
+from protocol.problem import Problem, printable
+
+MAX_PROBLEMS = 100  # A generated file can have a million; nobody reads the second hundred.
+
+
+class DescriptorError(Exception):
+    """A descriptor file that cannot be used; `problems` says why, sorted by pointer, at least one.
+
+    Its text is one line per problem: `FILE: /json/pointer: what is wrong and what would be right`.
+    """
+
+    def __init__(self, source: str, problems: tuple[Problem, ...]) -> None:
+        super().__init__(source, problems)
+        self.source = source
+        self.problems = problems
+
+    def __str__(self) -> str:
+        source = printable(self.source)
+        return "\n".join(f"{source}: {problem}" for problem in self.problems)
+
+
+def parse_descriptor(data: bytes, source: str) -> Descriptor:
+    """Parse and check a descriptor; `source` is the absolute path its bytes were read from.
+
+    Raises `DescriptorError` with everything that is wrong, and nothing else.
+    """
+    document = read_document(data)
+    found = document if isinstance(document, list) else problems(document)
+    if isinstance(document, list) or found:
+        raise DescriptorError(source, tuple(sorted(found)[:MAX_PROBLEMS]))
+    return _typed(document, data, source)
+
+
+def _typed(document: dict[str, Any], data: bytes, source: str) -> Descriptor:
+    transport = document["transport"]
+    dialect = DIALECTS[transport.get("protocol", DEFAULT_PROTOCOL)]
+    complete = {
+        **document,
+        "transport": {"lifecycle": dialect.lifecycles[0], "stdout": dialect.stdout, **transport},
+        # Not strict: an integer may be written 5.0. Everything else has been checked.
+        "supervision": msgspec.convert(document.get("supervision", {}), Supervision, strict=False),
+        "source": source,
+        "folder": posixpath.dirname(source),
+        "digest": hashlib.sha256(data).hexdigest(),
+    }
+    return msgspec.convert(complete, Descriptor)

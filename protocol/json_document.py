@@ -1,0 +1,233 @@
+"""Read a whole JSON file strictly, and explain by line, column or pointer why it is no good.
+
+Stricter than the standard library where a silent reading would surprise whoever wrote the file:
+duplicate keys, NaN and Infinity, numbers that do not survive a round trip, lone surrogates and
+extreme depth are refused. A UTF-8 byte order mark is tolerated.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from protocol.problem import Problem, kind, printable, quoted, step
+
+MAX_DEPTH = 128  # orjson and msgspec write 254 and more levels; no hand writes a tenth of it.
+_INT_RANGE = range(-(2**63), 2**64)  # what orjson writes
+_INT_CHARS = 20  # of the longest in that range; int() is quadratic and refuses 4,300 digits
+
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+# What the standard library's error leaves unread when a literal, number or escape is cut short.
+_CUT_REST = re.compile(
+    r"""\s*
+    | t(ru?)? | f(a(ls?)?)? | n(ul?)?
+    | -? | \. | [eE][+-]?
+    | \\?u?[0-9a-fA-F]{0,4}
+    """,
+    re.VERBOSE,
+)
+
+
+class _FlawedError(Exception):
+    """The document needs the slow reading, which finds out where the flaw is."""
+
+
+class _Repeated(dict[str, Any]):
+    """An object in which keys occur more than once."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        counts = Counter(key for key, _ in pairs)
+        self.keys_repeated = {key for key, count in counts.items() if count > 1}
+
+
+class _Unusable:
+    """Stands in for a value that cannot be used; `why` is a problem's message."""
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+
+def read_document(data: bytes) -> dict[str, Any] | list[Problem]:
+    """Parse bytes that must be one JSON object; return it, or what is wrong (never nothing)."""
+    text = _decode(data)
+    if isinstance(text, Problem):
+        return [text]
+    if not text.strip():
+        return [Problem("", "the file is empty, it must be one JSON object")]
+    try:
+        value, flawed = _parse(text)
+    except json.JSONDecodeError as error:
+        return [_explain(text, error)]
+    except RecursionError:
+        return [Problem("", f"is nested more than {MAX_DEPTH} levels deep")]
+    if flawed or _is_suspect(text):
+        flaws = list(_flaws(value))
+        if flaws:
+            return flaws
+    if not isinstance(value, dict):
+        return [Problem("", f"is {kind(value)}, must be one JSON object")]
+    return value
+
+
+def _decode(data: bytes) -> str | Problem:
+    if data.startswith(_UTF16_MARKS):
+        return Problem("", "is UTF-16, must be UTF-8")
+    data = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode()
+        if error.end == len(data) and error.reason == "unexpected end of data":
+            return _cut(before)
+        where = _place(before, len(before))
+        return Problem("", f"is not UTF-8: byte 0x{data[error.start]:02x} at {where}")
+
+
+def _place(text: str, index: int) -> str:
+    line_start = text.rfind("\n", 0, index) + 1
+    return f"line {text.count(chr(10), 0, index) + 1} column {index - line_start + 1}"
+
+
+def _cut(text: str) -> Problem:
+    where = _place(text, len(text))
+    return Problem("", f"the JSON ends in the middle, {where}; is the file still being written?")
+
+
+def _explain(text: str, error: json.JSONDecodeError) -> Problem:
+    rest = text[error.pos :]
+    if error.msg.startswith("Unterminated string") or _CUT_REST.fullmatch(rest):
+        return _cut(text)
+    where = _place(text, error.pos)
+    return Problem("", f"is not JSON at {where}: {_words(error.msg, rest, text[: error.pos])}")
+
+
+def _words(said: str, rest: str, before: str) -> str:
+    if said == "Extra data":
+        return "something follows the end of the JSON value"
+    if rest.startswith(("//", "/*", "#")):
+        return "JSON has no comments"
+    if rest.startswith("'"):
+        return "strings are written in double quotes"
+    if rest.startswith(("True", "False", "None")):
+        return "true, false and null are written in lower case"
+    if rest.startswith(("}", "]", ",")) and before.rstrip().endswith(","):
+        return f"nothing stands between ',' and '{rest[0]}'"
+    if said.startswith("Invalid control character"):
+        return f"a string holds a raw control character, written {printable(repr(rest[0]))} in JSON"
+    return said[0].lower() + said[1:]
+
+
+def _integer(text: str) -> int:
+    value = int(text) if len(text) <= _INT_CHARS else _INT_RANGE.stop
+    if value not in _INT_RANGE:
+        raise _FlawedError
+    return value
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        raise _FlawedError
+    return value
+
+
+def _constant(_name: str) -> Any:
+    raise _FlawedError
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise _FlawedError
+    return value
+
+
+def _kept_integer(text: str) -> int | _Unusable:
+    try:
+        return _integer(text)
+    except _FlawedError:
+        return _Unusable("is an integer that does not fit in 64 bits")
+
+
+def _kept_float(text: str) -> float | _Unusable:
+    try:
+        return _float(text)
+    except _FlawedError:
+        return _Unusable("is a number too large for a double")
+
+
+def _kept_constant(name: str) -> _Unusable:
+    return _Unusable(f"is {name}, which JSON does not have")
+
+
+def _kept_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    return value if len(value) == len(pairs) else _Repeated(pairs)
+
+
+_STRICT = json.JSONDecoder(
+    parse_int=_integer, parse_float=_float, parse_constant=_constant, object_pairs_hook=_object
+)
+_KEEPING = json.JSONDecoder(
+    parse_int=_kept_integer,
+    parse_float=_kept_float,
+    parse_constant=_kept_constant,
+    object_pairs_hook=_kept_object,
+)
+
+
+def _parse(text: str) -> tuple[Any, bool]:
+    """Return the value, and whether it is known to have a flaw."""
+    try:
+        return _STRICT.decode(text), False
+    except _FlawedError:
+        return _KEEPING.decode(text), True
+
+
+def _is_suspect(text: str) -> bool:
+    """Tell, without looking at each value, whether it may be too deep or hold a lone surrogate."""
+    if text.count("{") + text.count("[") > MAX_DEPTH:
+        return True
+    return _SURROGATE_ESCAPE.search(text) is not None
+
+
+def _flaws(root: Any) -> Iterator[Problem]:
+    left: list[tuple[str, int, Any]] = [("", 1, root)]
+    while left:
+        at, depth, value = left.pop()
+        if isinstance(value, _Unusable):
+            yield Problem(at, value.why)
+        elif isinstance(value, str):
+            if _SURROGATE.search(value):
+                yield Problem(at, "holds half of a surrogate pair, which is no character")
+        elif isinstance(value, dict | list):
+            if depth > MAX_DEPTH:
+                yield Problem("", f"is nested more than {MAX_DEPTH} levels deep")
+                return
+            yield from _key_flaws(at, value)
+            members = value.items() if isinstance(value, dict) else enumerate(value)
+            left.extend((_step(at, key), depth + 1, member) for key, member in members)
+
+
+def _step(at: str, key: str | int) -> str:
+    # A pointer with a lone surrogate in it could not be written to anyone.
+    return step(at, _SURROGATE.sub("\ufffd", str(key)))
+
+
+def _key_flaws(at: str, value: dict[str, Any] | list[Any]) -> Iterator[Problem]:
+    if isinstance(value, _Repeated):
+        for key in sorted(value.keys_repeated):
+            yield Problem(_step(at, key), f"the key {quoted(key)} stands here more than once")
+    if isinstance(value, dict):
+        for key in value:
+            if _SURROGATE.search(key):
+                yield Problem(at, "has a key with half of a surrogate pair, which is no character")

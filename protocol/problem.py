@@ -1,0 +1,95 @@
+"""One thing that is wrong in a JSON document: where, and what would be right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
+import msgspec
+
+EXCERPT_CHARS = 60
+POINTER_CHARS = 200
+COMPARED_CHARS = 64  # difflib is quadratic, and nobody misspells a longer word.
+
+_KINDS: dict[type, str] = {
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    list: "an array",
+    dict: "an object",
+    type(None): "null",
+}
+
+
+class Problem(msgspec.Struct, frozen=True, order=True):
+    """What is wrong at one place of a document.
+
+    `pointer` is a JSON pointer (RFC 6901), "" for the whole document. `message` is a phrase whose
+    subject is the value at that place; it says what would be right.
+    """
+
+    pointer: str
+    message: str
+
+    def __str__(self) -> str:
+        """Return one line, however odd the keys in the pointer are."""
+        where = printable(self.pointer, POINTER_CHARS)
+        return f"{where}: {self.message}" if where else self.message
+
+
+def step(pointer: str, key: str | int) -> str:
+    """Return the pointer of a member or element of the value that `pointer` names."""
+    return f"{pointer}/{str(key).replace('~', '~0').replace('/', '~1')}"
+
+
+def kind(value: Any) -> str:
+    """Name the JSON type of a value, with its article."""
+    return _KINDS[type(value)]
+
+
+def described(value: Any) -> str:
+    """Show a scalar as JSON, shortened; name the type of an array or object."""
+    if isinstance(value, str):
+        return quoted(value)
+    if isinstance(value, list | dict):
+        return kind(value)
+    return shortened(json.dumps(value), EXCERPT_CHARS)
+
+
+def quoted(text: str) -> str:
+    """Show a string as JSON, shortened, without anything that cannot be printed."""
+    return printable(json.dumps(shortened(text, EXCERPT_CHARS), ensure_ascii=False))
+
+
+def shortened(text: str, limit: int) -> str:
+    """Cut a text to at most `limit` characters; the last one is then an ellipsis."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def printable(text: str, limit: int | None = None) -> str:
+    """Write a text on one line: what cannot be printed is written as an escape."""
+    if limit is not None:
+        text = shortened(text, limit)
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )
+
+
+def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return `; did you mean 'x'?` for the nearest known word, or nothing."""
+    found = nearest(word, known, cutoff)
+    return f"; did you mean '{printable(found, EXCERPT_CHARS)}'?" if found is not None else ""
+
+
+def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """Return the known word that `word` most probably stands for, if one is near enough."""
+    if len(word) > COMPARED_CHARS:
+        return None
+    folded = {candidate.lower(): candidate for candidate in known}
+    matches = get_close_matches(word.lower(), folded, n=1, cutoff=cutoff)
+    return folded[matches[0]] if matches else None

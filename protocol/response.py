@@ -1,0 +1,47 @@
+"""The response that ends every invocation (DESIGN 5.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from protocol.connection import Notice
+from protocol.errors import Outcome, Success
+
+
+class Response(msgspec.Struct, frozen=True):
+    """One terminal answer; `duration_ms` counts from acceptance."""
+
+    outcome: Outcome
+    request_id: str
+    module: str
+    op: str
+    duration_ms: int
+    session_id: str | None = None
+    notices: tuple[Notice, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the invocation succeeded."""
+        return isinstance(self.outcome, Success)
+
+    def document(self) -> dict[str, Any]:
+        """Return the response as DESIGN 5.4 shows it; an absent summary or session is left out."""
+        outcome = self.outcome
+        content: dict[str, Any] = {"ok": isinstance(outcome, Success)}
+        if isinstance(outcome, Success):
+            content["result"] = outcome.result
+        else:
+            content["error"] = {
+                "code": outcome.code,
+                "message": outcome.message,
+                "details": outcome.details,
+            }
+        if outcome.summary is not None:
+            content["summary"] = outcome.summary
+        content |= {"request_id": self.request_id, "module": self.module, "op": self.op}
+        if self.session_id is not None:
+            content["session_id"] = self.session_id
+        content |= {"duration_ms": self.duration_ms, "warnings": list(self.notices)}
+        return content

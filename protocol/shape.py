@@ -1,0 +1,167 @@
+"""A small vocabulary for the shape of a JSON document, made for saying what is wrong with one.
+
+A rule looks at a value and adds a `Problem` for everything it finds, so that one reading reports
+all faults. JSON Schema's meaning of types is kept: `true` is no number, `5.0` is an integer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from protocol.problem import Problem, described, did_you_mean, kind, quoted, step
+
+MAX_INTEGER = 2**53 - 1  # the largest that every JSON reader keeps exact
+
+
+class Rule(Protocol):
+    """What a value must be."""
+
+    want: str
+    """Complete the sentence "must be ..."."""
+
+    def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
+        """Add to `found` what is wrong with the value, `at` being its JSON pointer."""
+
+
+class Scalar:
+    """A string, number, boolean or null of certain JSON types for which `holds` is true."""
+
+    def __init__(
+        self, want: str, types: tuple[type, ...], holds: Callable[[Any], bool] = lambda _: True
+    ) -> None:
+        self.want = want
+        self._types = types
+        self.holds = holds
+
+    def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
+        """Check the type first, so that `holds` sees only values of those types."""
+        if type(value) not in self._types:
+            found.append(Problem(at, f"is {kind(value)}, must be {self.want}"))
+        elif not self.holds(value):
+            found.append(Problem(at, f"is {described(value)}, must be {self.want}"))
+
+
+class Choice:
+    """One of a few words."""
+
+    def __init__(self, words: tuple[str, ...]) -> None:
+        self._words = words
+        self.want = "one of " + ", ".join(quoted(word) for word in words)
+
+    def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
+        """Name the nearest word when the value is another one."""
+        if not isinstance(value, str):
+            found.append(Problem(at, f"is {kind(value)}, must be {self.want}"))
+        elif value not in self._words:
+            hint = did_you_mean(value, self._words)
+            found.append(Problem(at, f"is {quoted(value)}, must be {self.want}{hint}"))
+
+
+class Array:
+    """An array of like elements."""
+
+    def __init__(self, want: str, element: Rule, *, least: int = 0) -> None:
+        self.want = want
+        self._element = element
+        self._least = least
+
+    def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
+        """Check the length and each element."""
+        if not isinstance(value, list):
+            found.append(Problem(at, f"is {kind(value)}, must be {self.want}"))
+            return
+        if len(value) < self._least:
+            found.append(Problem(at, f"is empty, must be {self.want}"))
+        for index, element in enumerate(value):
+            self._element(element, f"{at}/{index}", found)
+
+
+class Map:
+    """An object of like members under keys of the writer's choice."""
+
+    def __init__(self, want: str, key: Rule, member: Rule) -> None:
+        self.want = want
+        self._key = key
+        self._member = member
+
+    def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
+        """Check each key and each member, both under the member's pointer."""
+        if not isinstance(value, dict):
+            found.append(Problem(at, f"is {kind(value)}, must be {self.want}"))
+            return
+        for key, member in value.items():
+            where = step(at, key)
+            bad_key: list[Problem] = []
+            self._key(key, where, bad_key)
+            found += [Problem(where, f"the key {problem.message}") for problem in bad_key]
+            self._member(member, where, found)
+
+
+class Fields:
+    """An object of known fields; when `closed`, of no others."""
+
+    want = "an object"
+
+    def __init__(
+        self, fields: Mapping[str, Rule], *, required: tuple[str, ...] = (), closed: bool = False
+    ) -> None:
+        self.fields = fields
+        self._required = required
+        self._closed = closed
+
+    def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
+        """Check each known field, and name the ones that are missing or do not belong."""
+        if not isinstance(value, dict):
+            found.append(Problem(at, f"is {kind(value)}, must be {self.want}"))
+            return
+        for key, member in value.items():
+            rule = self.fields.get(key)
+            if rule is not None:
+                rule(member, f"{at}/{key}", found)
+            elif self._closed:
+                hint = did_you_mean(key, self.fields) or f"; known are {', '.join(self.fields)}"
+                found.append(Problem(step(at, key), f"unknown key{hint}"))
+        found += [self.missing(key, value, at) for key in self._required if key not in value]
+
+    def missing(self, key: str, value: dict[str, Any], at: str) -> Problem:
+        """Say that a field is missing, and which unknown one may have been meant for it."""
+        unknown = [name for name in value if name not in self.fields]
+        written = next((name for name in unknown if did_you_mean(name, (key,))), None)
+        hint = "" if written is None else f"; is {quoted(written)} a misspelling of it?"
+        return Problem(f"{at}/{key}", f"is missing, must be {self.fields[key].want}{hint}")
+
+
+def text(want: str, *, forbidden: str | None = None, empty: bool = False) -> Scalar:
+    """Make the rule for a string without the characters of the set `forbidden`."""
+    if forbidden is None:
+        return Scalar(want, (str,), lambda value: empty or value != "")
+    search = re.compile(f"[{forbidden}]").search
+    return Scalar(want, (str,), lambda value: (empty or value != "") and search(value) is None)
+
+
+def number(want: str, holds: Callable[[float], bool], *, or_null: bool = False) -> Scalar:
+    """Make the rule for a number, or for a number or null."""
+    if or_null:
+        return Scalar(
+            f"{want}, or null",
+            (int, float, type(None)),
+            lambda value: value is None or holds(value),
+        )
+    return Scalar(want, (int, float), holds)
+
+
+def integer(least: int, such_as: str, *, or_null: bool = False) -> Scalar:
+    """Make the rule for an integer of at least `least`."""
+
+    def holds(value: float) -> bool:
+        return value == int(value) and least <= value <= MAX_INTEGER
+
+    return number(f"an integer of at least {least}, such as {such_as}", holds, or_null=or_null)
+
+
+def seconds(such_as: str, *, or_null: bool = False) -> Scalar:
+    """Make the rule for a duration in seconds."""
+    want = f"a number of seconds greater than 0, such as {such_as}"
+    return number(want, lambda value: value > 0, or_null=or_null)

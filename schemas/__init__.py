@@ -1,0 +1,42 @@
+"""The JSON Schema documents of everything that crosses a wire or a file; see PROVENANCE.md.
+
+A document's `$id` is an identifier, not an address: nothing here, or anywhere else in stdiod, ever
+fetches one. References between documents resolve in a registry of these files alone.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib import resources
+from typing import Any
+
+NAMES: tuple[str, ...] = (
+    "describe-reply.v1",
+    "error.v1",
+    "event.v1",
+    "health-reply.v1",
+    "invoke-reply.v1",
+    "module-descriptor.v1",
+    "narratoria-event.v0",
+    "narratoria-input.v0",
+    "plan.v1",
+    "response.v1",
+    "stdiod-descriptor.v1",
+)
+
+BASE = "https://stdiod.dev/schemas/"
+"""What every `$id` starts with; the name follows."""
+
+
+@cache
+def load(name: str) -> dict[str, Any]:
+    """Return the schema document of that name, one of `NAMES`; do not change it.
+
+    Raises `KeyError` for any other name.
+    """
+    if name not in NAMES:
+        raise KeyError(name)
+    text = resources.files(__name__).joinpath(f"{name}.json").read_text(encoding="utf-8")
+    document: dict[str, Any] = json.loads(text)
+    return document

@@ -1,0 +1,140 @@
+"""Be the daemon: read the descriptors, listen, run the fleet, end in order.
+
+    directories -> scan -> Found -> kernel.daemon.running -> faces -> signal or command -> stop
+
+Signals: the first SIGTERM, SIGINT or SIGHUP begins an orderly end, another one hurries it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+import trio
+
+from supervisor.faces import control_socket, stdio
+from supervisor.faces.control_socket import SocketPathError, SocketTakenError
+from supervisor.kernel.daemon import Daemon, running
+from supervisor.runtime.directory import Found, MissingDirectoryError, scan
+
+log = structlog.get_logger()
+
+NO = 1
+USAGE = 2
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """What `stdiod run` was asked for."""
+
+    directories: tuple[Path, ...]
+    socket: Path
+    data_dir: Path
+    log_format: str = "auto"
+    """`console`, `json`, or `auto`: console on a terminal, JSON otherwise."""
+    stdio: bool = False
+    """Speak with whoever started it on stdin and stdout, beside the socket."""
+    name: str = "supervisor"
+    """The name the daemon answers to on stdio, where it is somebody's module."""
+    ready_fd: int | None = None
+    """Where to write `ready` once clients can connect."""
+
+
+def serve(options: ServeOptions) -> int:
+    """Run until told to end; returns the exit status."""
+    set_up_logging(options.log_format)
+    try:
+        found = scan(options.directories)
+        _make_data_dir(options.data_dir)
+    except (MissingDirectoryError, OSError) as error:
+        sys.stderr.write(f"stdiod: {error}\n")
+        return USAGE
+    if not found.descriptors and not found.quarantined:
+        where = ", ".join(map(str, options.directories))
+        log.warning(f"no descriptors in {where}: looked for *.json and */module.json")
+    # Ours to reap: inherited as ignored, the kernel would take our children's exit statuses.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        with control_socket.listening(options.socket) as listener:
+            trio.run(_main, options, found, listener)
+    except (SocketTakenError, SocketPathError) as error:
+        sys.stderr.write(f"stdiod: {error}\n")
+        return NO
+    return 0
+
+
+async def _main(options: ServeOptions, found: Found, listener: socket.socket) -> None:
+    async with running(found, data_dir=options.data_dir, directories=options.directories) as daemon:
+        daemon.facts.socket = str(options.socket)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_end_on_signals, daemon)
+            nursery.start_soon(control_socket.serve, daemon, listener)
+            if options.stdio:
+                nursery.start_soon(stdio.serve, daemon, options.name)
+            log.info(
+                "listening",
+                socket=str(options.socket),
+                pid=os.getpid(),
+                modules=len(found.descriptors),
+                quarantined=len(found.quarantined),
+                containment=daemon.facts.containment,
+            )
+            _say_ready(options.ready_fd)
+            await daemon.wait_ending()
+            await daemon.stop_fleet()
+            nursery.cancel_scope.cancel()
+    log.info("stopped", pid=os.getpid())
+
+
+async def _end_on_signals(daemon: Daemon) -> None:
+    async with _signals() as received:
+        async for number in received:
+            daemon.shut_down(signal.Signals(number).name)
+
+
+@contextlib.asynccontextmanager
+async def _signals() -> AsyncIterator[AsyncIterator[int]]:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
+        yield received
+
+
+def _say_ready(descriptor: int | None) -> None:
+    if descriptor is not None:
+        # Whoever waited may be gone by now; the daemon stays.
+        with contextlib.suppress(OSError):
+            os.write(descriptor, b"ready\n")
+        os.close(descriptor)
+
+
+def _make_data_dir(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"the data directory {path} cannot be made: {error.strerror}"
+        raise OSError(message) from None
+
+
+def set_up_logging(log_format: str) -> None:
+    """Send structured log lines to stderr: for people on a terminal, as JSON otherwise."""
+    as_json = log_format == "json" or (log_format == "auto" and not sys.stderr.isatty())
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer()
+            if as_json
+            else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )

@@ -1,0 +1,1 @@
+"""Ways into the daemon from outside; a new one touches nothing below this ring."""

@@ -1,0 +1,90 @@
+"""Carry a conversation over a pair of byte streams: a socket, or stdin and stdout."""
+
+from __future__ import annotations
+
+import os
+import select
+from collections.abc import Callable
+
+import trio
+
+from protocol.errors import Reason
+from supervisor.faces.conversation import Conversation
+from supervisor.policy.verdict import Stopped
+
+READ_BYTES = 65536
+
+FLUSH_S = 5.0
+"""How long a client that left its side open may take to read its last answers."""
+
+LOOK_S = 0.5
+"""How often a client that has stopped writing is looked at, while it waits for an answer: the
+kernel does not wake a reader for a hang-up after the end of the input."""
+
+
+async def read_some(descriptor: int) -> bytes:
+    """Wait for bytes; `b""` at the end, or when the other side is gone."""
+    while True:
+        try:
+            return os.read(descriptor, READ_BYTES)
+        except BlockingIOError:
+            await trio.lowlevel.wait_readable(descriptor)
+        except OSError:
+            return b""
+
+
+async def carry(conversation: Conversation, reading: int, writing: int) -> None:
+    """Serve a client until it is done; what it leaves open is cancelled.
+
+    A client may end its own side and still wait for answers (`nc -N`); it has gone when its side
+    hung up, or when writing to it fails.
+    """
+    outbox = conversation.outbox
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_write, conversation, writing, nursery.cancel_scope.cancel)
+        while data := await read_some(reading):
+            conversation.receive_data(data)
+            await outbox.wait_room()
+        conversation.receive_eof()
+        if not _hung_up(reading):
+            nursery.start_soon(_watch_hang_up, reading, nursery.cancel_scope.cancel)
+            await conversation.wait_answered()
+            with trio.move_on_after(FLUSH_S):
+                await outbox.wait_empty()
+        nursery.cancel_scope.cancel()
+
+
+def disconnect(conversation: Conversation) -> None:
+    """Cancel what a client that is gone had open."""
+    conversation.outbox.close()
+    conversation.cancel_all(Stopped(Reason.DISCONNECT, "the client closed its connection"))
+
+
+async def _write(conversation: Conversation, writing: int, gone: Callable[[], None]) -> None:
+    outbox = conversation.outbox
+    while data := await outbox.take():
+        left = memoryview(data)
+        while left:
+            try:
+                written = os.write(writing, left)
+            except BlockingIOError:
+                await trio.lowlevel.wait_writable(writing)
+            except OSError:
+                gone()
+                return
+            else:
+                left = left[written:]
+                outbox.written(written)
+        await trio.lowlevel.checkpoint()
+
+
+async def _watch_hang_up(reading: int, gone: Callable[[], None]) -> None:
+    while not _hung_up(reading):
+        await trio.sleep(LOOK_S)
+    gone()
+
+
+def _hung_up(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return any(state & (select.POLLHUP | select.POLLERR) for _, state in poll.poll(0))

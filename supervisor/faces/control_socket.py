@@ -1,0 +1,115 @@
+"""The control socket: a Unix socket of mode 0600, one daemon per path (DESIGN 8, 9).
+
+A lock file beside the socket says who owns the path. It is held for the daemon's life and freed by
+the kernel whatever the daemon dies of, so a socket file without a lock is stale and is replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import structlog
+import trio
+
+from supervisor.faces.byte_stream import carry, disconnect
+from supervisor.faces.conversation import Conversation
+from supervisor.kernel.daemon import Daemon
+
+BACKLOG = 128
+MAX_PATH_BYTES = 107
+"""`sun_path` holds 108 bytes, the last one a NUL."""
+
+OUT_OF_DESCRIPTORS_PAUSE_S = 0.25
+"""With no descriptor left, accepting waits a little: those that exist are to be served."""
+
+log = structlog.get_logger()
+
+
+class SocketTakenError(Exception):
+    """Another daemon serves this path."""
+
+    def __init__(self, path: Path, pid: str) -> None:
+        owner = f" (pid {pid})" if pid else ""
+        super().__init__(
+            f"another daemon{owner} serves {path}; `stdiod --socket {path} down` ends it"
+        )
+
+
+class SocketPathError(Exception):
+    """A socket cannot be made at this path."""
+
+
+@contextlib.contextmanager
+def listening(path: Path) -> Iterator[socket.socket]:
+    """Own the path and listen; raises `SocketTakenError` or `SocketPathError`."""
+    if len(os.fsencode(path)) > MAX_PATH_BYTES:
+        message = f"{path} is longer than the {MAX_PATH_BYTES} bytes a socket's path may have"
+        raise SocketPathError(message)
+    with contextlib.ExitStack() as owned:
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _lock(path, owned)
+            listener = owned.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            # Holding the lock, whatever stands here was left by a daemon that is gone; a file that
+            # is no socket is somebody's.
+            if path.is_socket():
+                path.unlink()
+            _bind_private(listener, path)
+            owned.callback(path.unlink, missing_ok=True)
+            listener.listen(BACKLOG)
+        except OSError as error:
+            message = f"cannot listen on {path}: {error.strerror}"
+            raise SocketPathError(message) from None
+        yield listener
+
+
+async def serve(daemon: Daemon, listener: socket.socket) -> None:
+    """Accept clients until cancelled."""
+    accepting = trio.socket.from_stdlib_socket(listener)
+    async with trio.open_nursery() as nursery:
+        while True:
+            try:
+                client, _ = await accepting.accept()
+            except OSError as error:
+                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                    raise
+                log.error("cannot accept a client", words=os.strerror(error.errno))
+                await trio.sleep(OUT_OF_DESCRIPTORS_PAUSE_S)
+            else:
+                nursery.start_soon(_serve_client, daemon, client)
+
+
+async def _serve_client(daemon: Daemon, client: trio.socket.SocketType) -> None:
+    descriptor = client.fileno()
+    with client:
+        async with trio.open_nursery() as nursery:
+            conversation = Conversation(daemon, nursery)
+            try:
+                await carry(conversation, descriptor, descriptor)
+            finally:
+                disconnect(conversation)
+            nursery.cancel_scope.cancel()
+
+
+def _lock(path: Path, owned: contextlib.ExitStack) -> None:
+    lock = path.with_name(path.name + ".lock")
+    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    owned.callback(os.close, descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise SocketTakenError(path, os.pread(descriptor, 32, 0).decode().strip()) from None
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+
+
+def _bind_private(listener: socket.socket, path: Path) -> None:
+    # The mode is set before anybody can connect: nothing listens yet.
+    listener.bind(os.fspath(path))
+    path.chmod(0o600)

@@ -1,0 +1,81 @@
+"""What waits to be written to one client: bounded in bytes by those who fill it.
+
+Whoever streams looks at `congested` (or awaits `wait_room`) and pauses; the bound is HIGH_BYTES
+plus what each of them had in its hands, one chunk of a pipe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+HIGH_BYTES = 1 << 20
+LOW_BYTES = 1 << 18
+"""Congestion begins above the one and ends below the other: the gap keeps it from flapping."""
+
+
+class Outbox:
+    """Lines for one client, taken by the task that writes to it."""
+
+    def __init__(self, resume: Callable[[], None]) -> None:
+        """Call `resume` when congestion ends."""
+        self.congested = False
+        self._resume = resume
+        self._lines: list[bytes] = []
+        self._waiting_bytes = 0
+        self._some = trio.Event()
+        self._room = trio.Event()
+        self._closed = False
+
+    def put(self, line: bytes) -> None:
+        """Add a line; after `close` it is dropped, for nobody is there to read it."""
+        if self._closed:
+            return
+        self._lines.append(line)
+        self._waiting_bytes += len(line)
+        if self._waiting_bytes > HIGH_BYTES:
+            self.congested = True
+        self._some.set()
+
+    async def take(self) -> bytes:
+        """Wait for lines and return all there are; b"" after `close`."""
+        while not self._lines and not self._closed:
+            self._some = trio.Event()
+            await self._some.wait()
+        data = b"".join(self._lines)
+        self._lines.clear()
+        return data
+
+    def written(self, size: int) -> None:
+        """Take note that this many bytes have left."""
+        self._waiting_bytes -= size
+        if self.congested and self._waiting_bytes < LOW_BYTES:
+            self._relieve()
+        elif self._waiting_bytes == 0:
+            self._room.set()
+
+    async def wait_room(self) -> None:
+        """Return once there is no congestion."""
+        while self.congested:
+            self._room = trio.Event()
+            await self._room.wait()
+
+    async def wait_empty(self) -> None:
+        """Return once everything has been written."""
+        while self._waiting_bytes > 0 and not self._closed:
+            self._room = trio.Event()
+            await self._room.wait()
+
+    def close(self) -> None:
+        """Drop what waits; nothing is taken from here on."""
+        self._closed = True
+        self._lines.clear()
+        self._waiting_bytes = 0
+        self._some.set()
+        self._relieve()
+
+    def _relieve(self) -> None:
+        self.congested = False
+        self._room.set()
+        self._resume()

@@ -1,0 +1,36 @@
+"""The daemon as somebody's module: the wire on its own stdin and stdout (DESIGN 9).
+
+The end of stdin is the end of the daemon, as it is of any module.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import trio
+
+from supervisor.faces.byte_stream import carry, disconnect
+from supervisor.faces.conversation import Conversation
+from supervisor.kernel.daemon import Daemon
+
+
+async def serve(daemon: Daemon, name: str) -> None:
+    """Serve whoever started the daemon, until they close its stdin."""
+    reading, writing = sys.stdin.fileno(), sys.stdout.fileno()
+    # Nonblocking is a property of the pipe that others may share, so it is given back.
+    blocking = {descriptor: os.get_blocking(descriptor) for descriptor in (reading, writing)}
+    try:
+        for descriptor in blocking:
+            os.set_blocking(descriptor, False)
+        async with trio.open_nursery() as nursery:
+            conversation = Conversation(daemon, nursery, name)
+            try:
+                await carry(conversation, reading, writing)
+            finally:
+                disconnect(conversation)
+            nursery.cancel_scope.cancel()
+        daemon.shut_down("the end of stdin")
+    finally:
+        for descriptor, was_blocking in blocking.items():
+            os.set_blocking(descriptor, was_blocking)

@@ -1,0 +1,1 @@
+"""What the daemon knows and decides: the invoke pipeline, its own operations, its status."""

@@ -1,0 +1,114 @@
+"""The daemon as a whole: the fleet, the pipeline, the ops, and an orderly end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import structlog
+import trio
+
+from protocol.version import VERSION
+from supervisor.kernel.invocations import Invocations
+from supervisor.kernel.operations import Operations
+from supervisor.kernel.status import DaemonFacts
+from supervisor.runtime.directory import Found
+from supervisor.runtime.fleet import Fleet
+from supervisor.runtime.host import Host
+from supervisor.runtime.log_files import LogFiles
+
+HURRY_AFTER_S = 30.0
+"""The longest a shutdown lets modules take, whatever their own timeouts say."""
+
+KILLED_WITHIN_S = 5.0
+"""How long the killed ones may take then; what is left is named in the log."""
+
+log = structlog.get_logger()
+
+
+class Daemon:
+    """A running daemon; made by `running`."""
+
+    def __init__(self, fleet: Fleet, invocations: Invocations, facts: DaemonFacts) -> None:
+        self.fleet = fleet
+        self.invocations = invocations
+        self.facts = facts
+        self.operations = Operations(fleet, invocations, facts, self.shut_down)
+        self._ending = trio.Event()
+        self._hurry = trio.Event()
+
+    def shut_down(self, cause: str) -> None:
+        """Begin the end; said again, hurry."""
+        if self._ending.is_set():
+            log.warning("hurrying", cause=cause)
+            self._hurry.set()
+        else:
+            log.info("stopping", cause=cause)
+            self._ending.set()
+
+    @property
+    def ending(self) -> bool:
+        """Whether the end has begun."""
+        return self._ending.is_set()
+
+    async def wait_ending(self) -> None:
+        """Return when the end has begun."""
+        await self._ending.wait()
+
+    async def stop_fleet(self) -> None:
+        """Stop all modules in order, within a bound; then kill what is left, within another."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._hurry_fleet)
+            await self.fleet.stop()
+            nursery.cancel_scope.cancel()
+
+    async def _hurry_fleet(self) -> None:
+        with trio.move_on_after(HURRY_AFTER_S):
+            await self._hurry.wait()
+        self.fleet.hurry()
+
+
+@asynccontextmanager
+async def running(
+    found: Found,
+    *,
+    data_dir: Path,
+    directories: Sequence[Path] = (),
+    environment: Mapping[str, str] = os.environ,
+) -> AsyncIterator[Daemon]:
+    """Run a daemon around the block; at its end all modules are stopped."""
+    log_files = LogFiles(data_dir / "logs")
+    host = Host(environment, log_files)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(host.deadlines.run)
+            fleet = Fleet(host, nursery)
+            facts = DaemonFacts(
+                pid=os.getpid(),
+                version=VERSION,
+                started_at=trio.current_time(),
+                containment=host.containment,
+                data_dir=str(data_dir),
+                directories=[str(directory) for directory in directories],
+            )
+            daemon = Daemon(fleet, Invocations(host, fleet.modules), facts)
+            fleet.admit(found)
+            yield daemon
+            if not daemon.ending:
+                daemon.shut_down("the end")
+            await _bounded_stop(daemon)
+            nursery.cancel_scope.cancel()
+    finally:
+        log_files.close()
+
+
+async def _bounded_stop(daemon: Daemon) -> None:
+    with trio.move_on_after(HURRY_AFTER_S + KILLED_WITHIN_S) as scope:
+        await daemon.stop_fleet()
+    if scope.cancelled_caught:
+        for module in daemon.fleet.modules.values():
+            life = module.slot.life
+            for instance in [] if life is None else life.instances():
+                log.error("left behind", module=module.name, instance=instance.id, pid=instance.pid)

@@ -1,0 +1,1 @@
+"""Processes under trio: spawned, spoken with, watched, bounded, stopped and reaped."""

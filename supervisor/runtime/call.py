@@ -1,0 +1,125 @@
+"""One request on its way through a module: waiting, in flight, settled.
+
+`settle` is the single gate to an outcome and lets the first one through: whatever happens at the
+same moment - an answer, a deadline, a cancel, the process's death - a request ends exactly once.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import trio
+
+from protocol.connection import Notice, Request
+from protocol.errors import Outcome
+from protocol.events import Progress
+from protocol.json_line import Fault
+from supervisor.policy.verdict import Stopped
+
+NOTICES_KEPT = 32
+"""Warnings beyond this many are only counted: a flood of them must not grow memory."""
+
+
+class Listener(Protocol):
+    """Whoever wants to know how a call goes; called by the reader of the module's output."""
+
+    def event(self, event: Progress, call: Call) -> None:
+        """Take an event; must not block."""
+
+    def settled(self, outcome: Outcome, call: Call) -> None:
+        """Take the outcome; called once; must not block."""
+
+    def congested(self) -> bool:
+        """Whether events should not come faster for now."""
+
+
+class Server(Protocol):
+    """What has a call in flight."""
+
+    def give_up(self, call: Call, stopped: Stopped) -> None:
+        """The call was settled for the host's own reason; see to what is left of it."""
+
+    def evidence(self) -> dict[str, Any]:
+        """Return what is known about the process, for `details`."""
+
+    def nudge(self) -> None:
+        """A listener may have room again."""
+
+
+class Call:
+    """A request, who waits for it, and where it is."""
+
+    __slots__ = (
+        "dropped_notices",
+        "fault",
+        "heard_at",
+        "listener",
+        "notices",
+        "request",
+        "server",
+        "settled",
+    )
+
+    def __init__(self, request: Request, listener: Listener) -> None:
+        self.request = request
+        self.listener = listener
+        self.server: Server | None = None
+        self.settled = False
+        self.fault: Fault | None = None
+        self.notices: list[Notice] = []
+        self.dropped_notices = 0
+        self.heard_at = 0.0
+
+    def warn(self, notice: Notice) -> None:
+        """Add a warning to what the response will carry."""
+        if len(self.notices) < NOTICES_KEPT:
+            self.notices.append(notice)
+        else:
+            self.dropped_notices += 1
+
+    def all_notices(self) -> list[Notice]:
+        """Return the warnings, the last one saying how many more there were."""
+        if not self.dropped_notices:
+            return self.notices
+        more = Notice("more_warnings", f"{self.dropped_notices} more warnings were not kept")
+        return [*self.notices, more]
+
+    def settle(self, outcome: Outcome) -> bool:
+        """End the call; False if it had ended before."""
+        if self.settled:
+            return False
+        self.settled = True
+        self.listener.settled(outcome, self)
+        return True
+
+    def resume(self) -> None:
+        """Tell the server that the listener may have room again."""
+        if self.server is not None:
+            self.server.nudge()
+
+
+class Awaited:
+    """A listener for those who only want the outcome."""
+
+    def __init__(self) -> None:
+        self._done = trio.Event()
+        self._outcome: Outcome | None = None
+
+    def event(self, event: Progress, call: Call) -> None:
+        """Ignore it."""
+
+    def settled(self, outcome: Outcome, call: Call) -> None:
+        """Keep the outcome for `wait`."""
+        del call
+        self._outcome = outcome
+        self._done.set()
+
+    def congested(self) -> bool:
+        """Return False: nothing is kept."""
+        return False
+
+    async def wait(self) -> Outcome:
+        """Wait for the outcome."""
+        await self._done.wait()
+        assert self._outcome is not None  # noqa: S101 - set together with the event
+        return self._outcome

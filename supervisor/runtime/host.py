@@ -1,0 +1,46 @@
+"""What every module of a daemon shares: environment, clocks, deadlines, log files, numbers."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from protocol.errors import Failure, Reason
+from supervisor.runtime.deadlines import Deadlines
+from supervisor.runtime.log_files import LogFiles
+
+
+class Host:
+    """The surroundings of modules; made once per daemon and handed down."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        log_files: LogFiles,
+        *,
+        wall_clock: Callable[[], float] = time.time,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        """`wall_clock` gives Unix time (s) for stamps; `draw` is random in [0, 1), for jitter."""
+        self.environment = environment
+        self.log_files = log_files
+        self.deadlines = Deadlines()
+        self.wall_clock = wall_clock
+        self.draw = draw
+        self.containment = "process_group"
+        self.shutting_down = False
+        self._numbers = itertools.count(1)
+
+    def next_request_id(self) -> str:
+        """Return an id that no other request of this daemon has."""
+        return f"r{next(self._numbers)}"
+
+    def stopping(self, what: str, evidence: Mapping[str, Any]) -> Failure:
+        """Build the failure of a request that ends because a module, or all of them, are stopped."""
+        if self.shutting_down:
+            words = f"the daemon is stopping, and {what} with it"
+            return Failure.because(Reason.SHUTDOWN, words, **evidence)
+        return Failure.because(Reason.STOPPING, f"{what} is being stopped", **evidence)

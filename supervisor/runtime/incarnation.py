@@ -1,0 +1,229 @@
+"""One process from its first byte to its last: pumps, writer, exit watch, stop ladder.
+
+The order at the end is the design (DESIGN 6). The pidfd says that the leader has ended; then
+
+1. the pumps and the ladder are cancelled: an exit ends every escalation;
+2. the rest of the group is killed while the leader is still unreaped, so its number is safe;
+3. what the leader left in the pipes is read, as much as FIONREAD says and no more: a grandchild
+   that holds a pipe open is not waited for;
+4. the leader is reaped and everything is closed.
+
+The stop ladder: end of stdin, wait `exit_s`; SIGTERM and SIGCONT to the group, wait `stop_s`;
+SIGKILL to the group. A process that survives that (uninterruptible in the kernel) keeps its slot:
+starting another would make two.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from enum import IntEnum
+from typing import Protocol
+
+import structlog
+import trio
+
+from protocol.connection import Connection, Received
+from supervisor.policy.verdict import Exit
+from supervisor.runtime.module_log import ModuleLog, Stderr
+from supervisor.runtime.process import Process, read, read_rest
+
+UNKILLABLE_AFTER_S = 5.0
+"""A killed process is gone within milliseconds; after this long its name goes into the log."""
+
+ABANDON_AFTER_S = 10.0
+"""How long a cancelled incarnation may wait for its killed process before it gives up."""
+
+log = structlog.get_logger()
+
+
+class Rung(IntEnum):
+    """Where on the stop ladder to begin."""
+
+    END_OF_INPUT = 0
+    TERMINATE = 1
+    KILL = 2
+
+
+class Receiver(Protocol):
+    """Whoever the process speaks to."""
+
+    def receive(self, received: list[Received]) -> None:
+        """Take what the process said; must not block."""
+
+    def congested(self) -> bool:
+        """Whether reading should pause; asked after each chunk."""
+
+    def stdout_closed(self) -> None:
+        """The process closed its stdout and still runs."""
+
+    def stdin_broken(self) -> None:
+        """The process closed its stdin while something was to be written."""
+
+
+class Incarnation:
+    """A spawned process and its connection; `run` returns when nothing is left of it."""
+
+    def __init__(
+        self,
+        instance: str,
+        process: Process,
+        connection: Connection,
+        module_log: ModuleLog,
+        *,
+        exit_s: float,
+        stop_s: float,
+    ) -> None:
+        self.instance = instance
+        self.pid = process.pid
+        self.started_at = trio.current_time()
+        self.stderr = Stderr(instance, module_log)
+        self._process = process
+        self._connection = connection
+        self._exit_s = exit_s
+        self._stop_s = stop_s
+        self._to_write = trio.Event()
+        self._room = trio.Event()
+        self._stop = trio.Event()
+        self._hurry = trio.Event()
+        self._first_rung = Rung.END_OF_INPUT
+        self._unwritten = 0
+
+    @property
+    def half_written(self) -> bool:
+        """Whether bytes wait because the process does not read them."""
+        return self._unwritten > 0
+
+    @property
+    def uptime_s(self) -> float:
+        """Seconds since the spawn."""
+        return trio.current_time() - self.started_at
+
+    def flush(self) -> None:
+        """Have the writer take what the connection has to send; many calls make one write."""
+        self._to_write.set()
+
+    def nudge(self) -> None:
+        """Have a paused reader look again whether there is room."""
+        self._room.set()
+
+    def stop(self, rung: Rung = Rung.END_OF_INPUT) -> None:
+        """Begin the stop ladder at a rung, or climb on to it if it has begun."""
+        self._first_rung = max(self._first_rung, rung)
+        self._stop.set()
+        if rung is Rung.KILL:
+            self._hurry.set()
+
+    async def run(self, receiver: Receiver) -> Exit:
+        """Speak with the process until it has ended; the last lines are received before that."""
+        ended = False
+        exit_ = Exit()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._read_stdout, receiver)
+                nursery.start_soon(self._read_stderr)
+                nursery.start_soon(self._write_stdin, receiver)
+                nursery.start_soon(self._climb_down)
+                await self._process.wait_exited()
+                ended = True
+                nursery.cancel_scope.cancel()
+        finally:
+            if ended or await self._kill():
+                exit_ = self._finish(receiver)
+        return exit_
+
+    def _finish(self, receiver: Receiver) -> Exit:
+        self._process.signal_group(signal.SIGKILL)
+        for chunk in read_rest(self._process.stdout):
+            receiver.receive(self._connection.receive_data(chunk))
+        receiver.receive(self._connection.receive_eof())
+        for chunk in read_rest(self._process.stderr):
+            self.stderr.feed(chunk)
+        self.stderr.finish()
+        exit_code, signal_number = self._process.reap()
+        return Exit(
+            exit_code=exit_code,
+            signal=signal_number,
+            instance=self.instance,
+            pid=self.pid,
+            uptime_s=round(self.uptime_s, 3),
+            stderr_tail=tuple(self.stderr.tail()),
+        )
+
+    async def _kill(self) -> bool:
+        self._process.signal_group(signal.SIGKILL)
+        with trio.move_on_after(ABANDON_AFTER_S, shield=True) as scope:
+            await self._process.wait_exited()
+        if scope.cancelled_caught:
+            log.error("process cannot be killed", instance=self.instance, pid=self.pid)
+        return not scope.cancelled_caught
+
+    async def _read_stdout(self, receiver: Receiver) -> None:
+        while data := await read(self._process.stdout):
+            received = self._connection.receive_data(data)
+            if received:
+                receiver.receive(received)
+            await trio.lowlevel.checkpoint()  # one chunk, then the neighbours' turn
+            while receiver.congested():
+                self._room = trio.Event()
+                await self._room.wait()
+        receiver.receive(self._connection.receive_eof())
+        receiver.stdout_closed()
+
+    async def _read_stderr(self) -> None:
+        while data := await read(self._process.stderr):
+            self.stderr.feed(data)
+            await trio.lowlevel.checkpoint()
+        self.stderr.finish()
+
+    async def _write_stdin(self, receiver: Receiver) -> None:
+        while True:
+            self._to_write = trio.Event()
+            data = self._connection.data_to_send()
+            if data:
+                if not await self._write(data):
+                    receiver.stdin_broken()
+                    return
+                if self._connection.closes_stdin:
+                    self._process.close_stdin()
+                    return
+            else:
+                await self._to_write.wait()
+
+    async def _write(self, data: bytes) -> bool:
+        left = memoryview(data)
+        self._unwritten = len(left)
+        while left:
+            stdin = self._process.stdin
+            if stdin is None:
+                return False
+            try:
+                written = os.write(stdin, left)
+            except BlockingIOError:
+                try:
+                    await trio.lowlevel.wait_writable(stdin)
+                except trio.ClosedResourceError:
+                    return False
+            except OSError:
+                return False  # EPIPE: it closed its stdin; SIGPIPE is ignored by Python
+            else:
+                left = left[written:]
+                self._unwritten = len(left)
+        return True
+
+    async def _climb_down(self) -> None:
+        await self._stop.wait()
+        if self._first_rung <= Rung.END_OF_INPUT:
+            self._process.close_stdin()
+            await self._pause(self._exit_s)
+        if self._first_rung <= Rung.TERMINATE:
+            # A stopped process takes its SIGTERM only once it is continued.
+            self._process.signal_group(signal.SIGTERM, signal.SIGCONT)
+            await self._pause(self._stop_s)
+        self._process.signal_group(signal.SIGKILL)
+        await trio.sleep(UNKILLABLE_AFTER_S)
+        log.error("process cannot be killed", instance=self.instance, pid=self.pid)
+
+    async def _pause(self, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            await self._hurry.wait()

@@ -1,0 +1,109 @@
+"""What a slot supervises: something that starts, serves calls, and is gone at the end.
+
+There are two kinds: a persistent process (`persistent.PersistentLife`), and the readiness to run a
+process per invocation (`per_invocation.PerInvocationLife`). A slot does not know which it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from protocol.descriptor import Descriptor
+from protocol.errors import Outcome
+from protocol.replies import Operation
+from supervisor.policy.verdict import Exit
+from supervisor.runtime.call import Call
+from supervisor.runtime.host import Host
+from supervisor.runtime.module_log import ModuleLog
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a life ended: the reason as a word, in words, and the process's exit if it had one."""
+
+    reason: str
+    message: str
+    exit: Exit | None = None
+
+    @property
+    def abnormal(self) -> bool:
+        """Whether `transient` restarts after this end."""
+        return self.exit is None or self.exit.abnormal
+
+
+class Owner(Protocol):
+    """What a life tells its slot; each is ignored once the slot has another life."""
+
+    def started(self, life: Life) -> None:
+        """It is ready to serve."""
+
+    def start_failed(self, life: Life, ended: Ended) -> None:
+        """It will not get ready; `ended` says why."""
+
+    def health(self, life: Life, *, well: bool) -> None:
+        """A probe was answered well, or was not."""
+
+    def replace(self, life: Life, why: str) -> None:
+        """It can no longer be spoken with."""
+
+    def capacity_freed(self, life: Life) -> None:
+        """It can take a call, perhaps."""
+
+
+class Life(Protocol):
+    """One start of a module, from spawn to gone."""
+
+    async def run(self) -> Ended:
+        """Live; returns when nothing is left."""
+
+    def can_take(self) -> bool:
+        """Whether one more call may be given to it now."""
+
+    def take(self, call: Call) -> None:
+        """Serve a call."""
+
+    def end(self, *, abrupt: bool) -> None:
+        """Come to an end: let calls in flight finish within a bound, or not when `abrupt`."""
+
+    def hurry(self) -> None:
+        """Kill what there is."""
+
+    async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
+        """Ask `health` or `describe`."""
+
+    def instances(self) -> list[Instance]:
+        """Return what runs at the moment."""
+
+
+class Instance(msgspec.Struct, frozen=True):
+    """A process of a module, as `status` shows it."""
+
+    id: str
+    pid: int
+    uptime_s: float
+    in_flight: int
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What a life gets from its module: descriptor, surroundings, log, names for its processes."""
+
+    descriptor: Descriptor
+    host: Host
+    log: ModuleLog
+    next_instance: Callable[[], str]
+    described: Callable[[dict[str, Any]], str | None]
+    """Takes what `describe` said; returns what is wrong with it, if anything."""
+    counters: Counters
+
+
+class Counters(msgspec.Struct):
+    """What happened to a module, counted since the daemon started."""
+
+    invocations: int = 0
+    failures: int = 0
+    late_lines: int = 0
+    """Lines for a request that was no longer open; dropped."""
+    quarantined_lines: int = 0
+    """Lines that were no protocol; kept in the module's log as an excerpt."""

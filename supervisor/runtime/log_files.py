@@ -1,0 +1,119 @@
+"""The module logs on disk, written by one thread, each file bounded and rotated.
+
+Disks stall; the event loop must not. So all file work happens in one thread behind a queue that is
+bounded in bytes: what does not fit is dropped and counted, and the file says so. Reading the tail
+goes through the same queue, so it sees exactly what was written before it was asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+FILE_BYTES = 5 << 20
+"""A file is put aside when it passes this size; so a module's logs stay under FILES times it."""
+
+FILES = 3
+"""How many files a module has: NAME.log, and the older NAME.log.1 and NAME.log.2."""
+
+QUEUE_BYTES = 8 << 20
+"""How much may wait for the disk, all modules together."""
+
+
+CLOSE_S = 5.0
+"""How long the end of the daemon waits for a disk that does not answer."""
+
+
+class LogFiles:
+    """Append to files in one folder, from one thread; never blocks the caller."""
+
+    def __init__(self, folder: Path) -> None:
+        """Write below `folder`, which is made when the first line is written."""
+        self.folder = folder
+        self.dropped_bytes = 0
+        self.last_error: str | None = None
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._waiting = 0
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def path(self, name: str) -> Path:
+        """Return the current file of a log."""
+        return self.folder / f"{_file_name(name)}.log"
+
+    def append(self, name: str, data: bytes) -> None:
+        """Queue whole lines for a log; dropped and counted if the disk is too far behind."""
+        with self._lock:
+            if self._waiting + len(data) > QUEUE_BYTES:
+                self.dropped_bytes += len(data)
+                return
+            self._waiting += len(data)
+        self._submit(lambda: self._write(name, data))
+
+    def tail(self, name: str, lines: int, reply: Callable[[list[bytes]], None]) -> None:
+        """Have `reply` called, in the writing thread, with the last lines of a log."""
+        self._submit(lambda: reply(self._read_tail(name, lines)))
+
+    def close(self) -> None:
+        """Write what waits, then end the thread."""
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join(CLOSE_S)
+            self._thread = None
+
+    def _submit(self, work: Callable[[], None]) -> None:
+        if self._thread is None:
+            # A daemon thread: a disk that hangs for good must not keep the process from ending.
+            self._thread = threading.Thread(target=self._run, name="module-logs", daemon=True)
+            self._thread.start()
+        self._queue.put(work)
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            work()
+
+    def _write(self, name: str, data: bytes) -> None:
+        path = self.path(name)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with path.open("ab", buffering=0) as file:
+                file.write(data)
+                size = file.tell()
+            if size > FILE_BYTES:
+                _rotate(path)
+            self.last_error = None
+        except OSError as error:
+            # ENOSPC and its like degrade the logs, not the daemon: the next line tries again.
+            self.last_error = f"{path}: {os.strerror(error.errno or 0)}"
+            self.dropped_bytes += len(data)
+        finally:
+            with self._lock:
+                self._waiting -= len(data)
+
+    def _read_tail(self, name: str, lines: int) -> list[bytes]:
+        path = self.path(name)
+        kept: deque[bytes] = deque(maxlen=lines)
+        for number in range(FILES - 1, -1, -1):
+            with contextlib.suppress(OSError), _numbered(path, number).open("rb") as file:
+                kept.extend(line.rstrip(b"\n") for line in file)
+        return list(kept)
+
+
+def _rotate(path: Path) -> None:
+    for number in range(FILES - 1, 0, -1):
+        with contextlib.suppress(FileNotFoundError):
+            _numbered(path, number - 1).replace(_numbered(path, number))
+
+
+def _numbered(path: Path, number: int) -> Path:
+    return path if number == 0 else path.with_name(f"{path.name}.{number}")
+
+
+def _file_name(name: str) -> str:
+    # A module's name has no slash and no control character; a leading dot would hide its log.
+    return "_" + name[1:] if name.startswith(".") else name

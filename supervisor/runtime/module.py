@@ -1,0 +1,243 @@
+"""One module: its queue, its slot, and what it answers when it cannot serve."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+import trio
+
+from protocol.args_schema import ArgsValidator, op_schemas
+from protocol.descriptor import Descriptor, Lifecycle, Start
+from protocol.errors import Failure, Outcome, Reason, Success
+from protocol.replies import Operation
+from supervisor.policy.lifecycle import State
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime.call import Call
+from supervisor.runtime.host import Host
+from supervisor.runtime.life import Counters, Setting
+from supervisor.runtime.module_log import ModuleLog
+from supervisor.runtime.slot import Slot, Tended
+
+log = structlog.get_logger()
+
+
+class Module:
+    """What a descriptor became."""
+
+    def __init__(
+        self,
+        descriptor: Descriptor,
+        host: Host,
+        nursery: trio.Nursery,
+        changed: Callable[[], None],
+    ) -> None:
+        """Make the module, down; `changed` is called after each change of its state."""
+        self.descriptor = descriptor
+        self.name = descriptor.name
+        self.counters = Counters()
+        self.log = ModuleLog(descriptor.name, host.log_files, host.wall_clock)
+        self.waits_for: tuple[str, ...] = ()
+        self.validator = None if not descriptor.inputs else ArgsValidator(descriptor.inputs)
+        self.described: dict[str, Any] | None = None
+        self._host = host
+        self._changed = changed
+        self._generations = itertools.count(1)
+        self._queue: dict[str, Call] = {}
+        self.stopped_by_command = False
+        setting = Setting(
+            descriptor, host, self.log, self._next_instance, self._take_description, self.counters
+        )
+        self.slot = Slot(setting, nursery, Tended(self._serve, self._refuse, self._moved))
+
+    # Commands.
+
+    def start(self, cause: str) -> None:
+        """Want it up; a module that waits for others is started when they are ready."""
+        self.stopped_by_command = False
+        self.slot.wanted = True
+        if self.waits_for:
+            self._changed()  # so that what it waits for is started
+        else:
+            self.slot.start(cause)
+
+    def stop(self, cause: str) -> None:
+        """Want it down."""
+        self.stopped_by_command = True
+        self.slot.stop(cause)
+
+    def restart(self, cause: str) -> None:
+        """Replace its process; requests that wait go on waiting."""
+        self.stopped_by_command = False
+        self.slot.wanted = True
+        if not self.waits_for:
+            self.slot.restart(cause)
+
+    # Calls.
+
+    @property
+    def state(self) -> State:
+        """The state of its slot."""
+        return self.slot.state
+
+    def submit(self, call: Call) -> None:
+        """Serve a call now, let it wait, or refuse it."""
+        life = self.slot.life
+        if not self._queue and self.slot.serves and life is not None and life.can_take():
+            life.take(call)
+            return
+        refusal = self._refusal()
+        limit = self.descriptor.supervision.queue
+        if refusal is None and len(self._queue) >= limit:
+            words = f"{self.name} has {len(self._queue)} requests waiting, which is its limit"
+            refusal = Failure.because(Reason.QUEUE_FULL, words, queue=limit)
+        if refusal is not None:
+            call.settle(refusal)
+            return
+        self._queue[call.request.request_id] = call
+        if self.slot.state is State.DOWN:
+            self.start("a request came")
+
+    def give_up(self, call: Call, stopped: Stopped) -> None:
+        """End a call for a reason of the host's own, wherever it is."""
+        if call.settled:
+            return
+        waited = self._queue.pop(call.request.request_id, None) is not None
+        evidence = {} if call.server is None else call.server.evidence()
+        message = stopped.message
+        if waited and stopped.reason is Reason.DEADLINE:
+            message += "; it was still waiting for its turn"
+        call.settle(Failure.because(stopped.reason, message, **evidence))
+        if call.server is not None:
+            call.server.give_up(call, stopped)
+
+    async def ask(self, operation: Operation, timeout_s: float | None = None) -> Outcome:
+        """Ask `health` or `describe` of a module that is up."""
+        life = self.slot.life
+        if not self.slot.serves or life is None:
+            return self._refusal() or Failure.because(
+                Reason.NOT_READY, f"{self.name} is {self.state}", **self._state_evidence()
+            )
+        timeouts = self.descriptor.supervision.timeouts
+        usual = timeouts.health_s if operation is Operation.HEALTH else timeouts.describe_s
+        return await life.ask(operation, usual if timeout_s is None else timeout_s)
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls are with a process."""
+        life = self.slot.life
+        return 0 if life is None else sum(one.in_flight for one in life.instances())
+
+    @property
+    def queued(self) -> int:
+        """How many calls wait."""
+        return len(self._queue)
+
+    # What the slot tells.
+
+    def _serve(self) -> None:
+        life = self.slot.life
+        while self._queue and life is not None and life.can_take():
+            request_id = next(iter(self._queue))
+            life.take(self._queue.pop(request_id))
+
+    def _refuse(self) -> None:
+        waiting, self._queue = self._queue, {}
+        for call in waiting.values():
+            call.settle(self.unavailable())
+
+    def _moved(self, before: State, after: State, cause: str) -> None:
+        level = log.warning if after in (State.BACKOFF, State.FAILED, State.DEGRADED) else log.info
+        level("module state", module=self.name, before=before, after=after, cause=cause)
+        self.log.host_line(self._last_instance(), f"{before} -> {after}: {cause}")
+        self._changed()
+
+    def _refusal(self) -> Failure | None:
+        """Return why a call cannot even wait, or None if it can."""
+        state = self.slot.state
+        if state in (State.BACKOFF, State.FAILED):
+            return self.unavailable()
+        if state is State.STOPPING and not self.slot.wanted:
+            return self._host.stopping(self.name, self._state_evidence())
+        if state is State.DOWN and not self.slot.wanted:
+            lazy = self.descriptor.supervision.start is Start.LAZY
+            return None if lazy and not self.stopped_by_command else self.unavailable()
+        return None
+
+    def unavailable(self) -> Failure:
+        """Say why it serves nobody now."""
+        died = self.slot.last_exit
+        evidence = self._state_evidence()
+        if self._host.shutting_down:
+            return self._host.stopping(self.name, evidence)
+        cause = "" if died is None or died.reason == "stopped" else f": it {died.message}"
+        match self.slot.state:
+            case State.FAILED:
+                words = f"{self.name} failed too often to be restarted now{cause}"
+                return Failure.because(Reason.FAILED, words, **evidence)
+            case State.BACKOFF:
+                reason = Reason.NOT_READY
+                if died is not None:
+                    reason = _START_REASONS.get(died.reason, reason)
+                words = f"{self.name} is not ready{cause}; it will be tried again"
+                return Failure.because(reason, words, **evidence)
+            case _:
+                words = f"{self.name} is stopped{cause}; `stdiod start {self.name}` starts it"
+                return Failure.because(Reason.NOT_READY, words, **evidence)
+
+    def _state_evidence(self) -> dict[str, Any]:
+        evidence: dict[str, Any] = {
+            "state": str(self.slot.state),
+            "retry_in_s": self.slot.next_retry_s,
+        }
+        died = self.slot.last_exit
+        if died is not None and died.reason != "stopped":
+            evidence |= {
+                "exit_code": died.exit_code,
+                "signal": died.signal,
+                "stderr_tail": list(died.stderr_tail) or None,
+            }
+        if self.waits_for:
+            evidence["waits_for"] = list(self.waits_for)
+        return evidence
+
+    def _next_instance(self) -> str:
+        self._generation = next(self._generations)
+        return f"{self.name}#{self._generation}"
+
+    def _last_instance(self) -> str:
+        persistent = self.descriptor.transport.lifecycle is Lifecycle.PERSISTENT
+        return f"{self.name}#{self._generation}" if persistent else f"{self.name}#0"
+
+    _generation = 0
+
+    def _take_description(self, description: dict[str, Any]) -> str | None:
+        for key, expected in (("name", self.name), ("kind", str(self.descriptor.kind))):
+            if description[key] != expected:
+                found = description[key]
+                return (
+                    f"describes itself with {key} {found!r:.80}; its descriptor says {expected!r}"
+                )
+        self.described = description
+        extra = sorted(set(description["capabilities"]) - set(self.descriptor.capabilities))
+        if extra:
+            log.warning(
+                "capabilities beyond the descriptor are not granted",
+                module=self.name,
+                capabilities=extra,
+            )
+        if not self.descriptor.inputs:
+            schemas = op_schemas(description["inputs"])
+            self.validator = None if schemas is None else ArgsValidator(schemas)
+        return None
+
+
+# A request that waited for a start that failed learns what failed (DESIGN 5.5).
+_START_REASONS = {
+    "spawn_failed": Reason.SPAWN_FAILED,
+    "start_deadline": Reason.START_DEADLINE,
+    "exited": Reason.EXITED,
+    "signaled": Reason.SIGNALED,
+}

@@ -1,0 +1,176 @@
+"""What a module says beside its answers: stderr and log events, kept in a ring and in a file.
+
+stderr is always drained, never parsed as protocol (DESIGN 6). A module that floods it costs a
+bounded ring and a bounded rate of disk writes; how much was left out is counted and written down.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+import trio
+
+from supervisor.runtime.log_files import LogFiles
+
+LINE_BYTES = 8192
+"""A longer line of stderr is cut into pieces of this size."""
+
+RING_CHARS = 16384
+"""How much of the end of its stderr is remembered per process."""
+
+TAIL_LINES = 20
+TAIL_LINE_CHARS = 500
+"""How much of that goes into evidence."""
+
+RATE_BYTES_S = 1 << 20
+BURST_BYTES = 4 << 20
+"""How fast a module may fill its log file; above it, lines are counted and left out."""
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """One line of a module's log; `ts` is Unix time (s)."""
+
+    ts: float
+    instance: str
+    stream: str
+    text: str
+
+    def encode(self) -> bytes:
+        """Return the line as it stands in the file: time, instance, stream, text."""
+        stamp = datetime.datetime.fromtimestamp(self.ts, datetime.UTC)
+        when = stamp.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return f"{when} {self.instance} {self.stream} {self.text}\n".encode(errors="replace")
+
+    @classmethod
+    def decode(cls, line: bytes) -> LogLine:
+        """Read a line of the file; one that has another form is all text."""
+        text = line.decode(errors="replace")
+        try:
+            when, rest = text.split(" ", 1)
+            stamp = datetime.datetime.fromisoformat(when)
+            # An instance's name may hold spaces; its generation and the stream's name do not.
+            for stream in ("stderr", "log", "host"):
+                head, found, tail = rest.partition(f" {stream} ")
+                if found and "#" in head:
+                    return cls(stamp.timestamp(), head, stream, tail)
+        except ValueError:
+            pass
+        return cls(0.0, "", "", text)
+
+
+class ModuleLog:
+    """The log of one module, over all its instances."""
+
+    def __init__(self, module: str, files: LogFiles, clock: Callable[[], float]) -> None:
+        """`clock` gives Unix time (s), for the stamps."""
+        self.module = module
+        self.left_out_lines = 0
+        self._files = files
+        self._clock = clock
+        self._followers: set[Callable[[LogLine], None]] = set()
+        self._allowance = float(BURST_BYTES)
+        self._allowed_at = 0.0
+        self._unreported = 0
+
+    def stderr_line(self, instance: str, text: str) -> None:
+        """Write a line of stderr."""
+        self._write(instance, "stderr", text)
+
+    def log_event(self, instance: str, text: str) -> None:
+        """Keep a `log` event that belonged to no request (DESIGN 5.1)."""
+        self._write(instance, "log", text)
+
+    def host_line(self, instance: str, text: str) -> None:
+        """Note something the daemon found out about the module."""
+        self._write(instance, "host", text)
+
+    def follow(self, follower: Callable[[LogLine], None]) -> Callable[[], None]:
+        """Call `follower` with each line from now on; returns what ends that."""
+        self._followers.add(follower)
+        return lambda: self._followers.discard(follower)
+
+    async def last_lines(self, count: int) -> list[LogLine]:
+        """Return the last lines that were written before this call."""
+        token = trio.lowlevel.current_trio_token()
+        arrived = trio.Event()
+        lines: list[bytes] = []
+
+        def deliver(found: list[bytes]) -> None:
+            lines.extend(found)
+            token.run_sync_soon(arrived.set)
+
+        self._files.tail(self.module, count, deliver)
+        await arrived.wait()
+        return [LogLine.decode(line) for line in lines]
+
+    def _write(self, instance: str, stream: str, text: str) -> None:
+        line = LogLine(self._clock(), instance, stream, text)
+        for follower in tuple(self._followers):
+            follower(line)
+        encoded = line.encode()
+        if not self._allowed(len(encoded)):
+            self.left_out_lines += 1
+            self._unreported += 1
+            return
+        if self._unreported:
+            words = f"{self._unreported} lines were left out: more than {RATE_BYTES_S} bytes/s"
+            self._unreported = 0
+            report = LogLine(line.ts, instance, "host", words)
+            self._files.append(self.module, report.encode())
+        self._files.append(self.module, encoded)
+
+    def _allowed(self, size: int) -> bool:
+        now = trio.current_time()
+        grown = self._allowance + (now - self._allowed_at) * RATE_BYTES_S
+        self._allowance, self._allowed_at = min(grown, float(BURST_BYTES)), now
+        if self._allowance < size:
+            return False
+        self._allowance -= size
+        return True
+
+
+class Stderr:
+    """The stderr of one process: cut into lines of text whatever its bytes are, its end kept."""
+
+    def __init__(self, instance: str, log: ModuleLog) -> None:
+        """Write each line to the module's log too."""
+        self._instance = instance
+        self._log = log
+        self._partial = b""
+        self._ring: deque[str] = deque()
+        self._ring_chars = 0
+
+    def feed(self, data: bytes) -> None:
+        """Take a chunk."""
+        *whole, self._partial = (self._partial + data).split(b"\n")
+        for line in whole:
+            self._keep(line)
+        if len(self._partial) > LINE_BYTES:
+            self._keep(self._partial)
+            self._partial = b""
+
+    def finish(self) -> None:
+        """Take the end of the stream."""
+        if self._partial:
+            self._keep(self._partial)
+            self._partial = b""
+
+    def tail(self) -> list[str]:
+        """Return the last lines, each cut to a bounded length, as evidence."""
+        last = list(self._ring)[-TAIL_LINES:]
+        if self._partial:
+            last = [*last, self._partial.decode(errors="replace")][-TAIL_LINES:]
+        return [text[:TAIL_LINE_CHARS] for text in last]
+
+    def _keep(self, line: bytes) -> None:
+        text = line.removesuffix(b"\r").decode(errors="replace")
+        for at in range(0, max(len(text), 1), LINE_BYTES):
+            piece = text[at : at + LINE_BYTES]
+            self._ring.append(piece)
+            self._ring_chars += len(piece) + 1
+            while self._ring_chars > RING_CHARS:
+                self._ring_chars -= len(self._ring.popleft()) + 1
+            self._log.stderr_line(self._instance, piece)

@@ -1,0 +1,367 @@
+"""A persistent process: it starts, says that it is well and who it is, and serves many calls.
+
+    spawn -> health until ok -> describe -> ready ... probes while idle ... -> gone
+
+A call that the host gives up (deadline, cancel) leaves the process in doubt:
+
+- it may echo no ids, so its late answer could be taken for another call's: it is replaced;
+- it may not have read the whole request: it is replaced;
+- else its late lines are told by their id and dropped; a probe finds out whether it still answers,
+  and with `concurrency` 1 no call is given to it before that.
+"""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+import trio
+
+from protocol.connection import (
+    Answered,
+    EventReceived,
+    ModuleLog,
+    Quarantined,
+    Received,
+    Request,
+    Stray,
+    Violated,
+    Warned,
+)
+from protocol.dialects import DIALECTS
+from protocol.errors import Code, Failure, Outcome, Reason, Success
+from protocol.replies import Operation
+from supervisor.policy.verdict import Exit, Stopped, on_death
+from supervisor.runtime.call import Awaited, Call
+from supervisor.runtime.incarnation import Incarnation, Rung
+from supervisor.runtime.life import Ended, Instance, Owner, Setting
+from supervisor.runtime.log_text import log_text
+from supervisor.runtime.process import spawn
+from supervisor.runtime.program import SpawnError
+
+FIRST_RETRY_S = 0.02
+LAST_RETRY_S = 0.5
+"""A module that says it is not well yet while it starts is asked again, less and less often."""
+
+UNANSWERED_PROBES = 8
+"""Probes are not given up, to stay in step; so they are bounded in number."""
+
+
+class PersistentLife:
+    """One process of a persistent module."""
+
+    def __init__(self, setting: Setting, owner: Owner) -> None:
+        self.id = setting.next_instance()
+        self._setting = setting
+        self._owner = owner
+        self._timeouts = setting.descriptor.supervision.timeouts
+        self._concurrency = setting.descriptor.supervision.concurrency
+        self._connection = DIALECTS[setting.descriptor.transport.protocol].connect(
+            setting.descriptor
+        )
+        self._incarnation: Incarnation | None = None
+        self._calls: dict[str, Call] = {}
+        self._probes: dict[str, Call] = {}
+        self._in_doubt = False
+        self._doubted = trio.Event()
+        self._ending = trio.Event()
+        self._drained = trio.Event()
+        self._abrupt = False
+        self._start_failure: Ended | None = None
+
+    async def run(self) -> Ended:
+        """Spawn and serve until the process is gone."""
+        setting = self._setting
+        try:
+            process = await spawn(setting.descriptor, setting.host.environment, self.id)
+        except SpawnError as error:
+            return Ended("spawn_failed", f"could not be started: {error}")
+        self._incarnation = incarnation = Incarnation(
+            self.id,
+            process,
+            self._connection,
+            setting.log,
+            exit_s=self._timeouts.exit_s,
+            stop_s=self._timeouts.stop_s,
+        )
+        exit_ = Exit()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._begin)
+                nursery.start_soon(self._retire, incarnation)
+                exit_ = await incarnation.run(self)
+                nursery.cancel_scope.cancel()
+        finally:
+            self._settle_all(exit_)
+        if self._start_failure is not None:
+            return Ended(self._start_failure.reason, self._start_failure.message, exit_)
+        return Ended(str(exit_.reason), exit_.words, exit_)
+
+    def can_take(self) -> bool:
+        """Whether a call may be given to it now."""
+        return (
+            len(self._calls) < self._concurrency
+            and not self._ending.is_set()
+            and not (self._in_doubt and self._concurrency == 1)
+        )
+
+    def take(self, call: Call) -> None:
+        """Write a call's request."""
+        self._calls[call.request.request_id] = call
+        call.server = self
+        self._send(call.request)
+
+    def end(self, *, abrupt: bool) -> None:
+        """Begin to end; see `Life`."""
+        self._abrupt = self._abrupt or abrupt
+        self._ending.set()
+        if self._abrupt or not self._calls:
+            self._drained.set()
+        elif self._incarnation is None:
+            self._drained.set()
+
+    def hurry(self) -> None:
+        """Kill the process."""
+        self.end(abrupt=True)
+        if self._incarnation is not None:
+            self._incarnation.stop(Rung.KILL)
+
+    def instances(self) -> list[Instance]:
+        """Return the process, once there is one."""
+        incarnation = self._incarnation
+        if incarnation is None:
+            return []
+        return [Instance(self.id, incarnation.pid, incarnation.uptime_s, len(self._calls))]
+
+    async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
+        """Ask for `health` or `describe` and wait for the answer."""
+        if len(self._probes) >= UNANSWERED_PROBES:
+            return self._no_answer(operation, timeout_s)
+        awaited = Awaited()
+        call = Call(Request(self._setting.host.next_request_id(), operation), awaited)
+        self._probes[call.request.request_id] = call
+        self._send(call.request)
+        with trio.move_on_after(timeout_s):
+            return await awaited.wait()
+        # Not abandoned: of a process that echoes no ids the late answer must find its request.
+        return self._no_answer(operation, timeout_s)
+
+    # What the process says (incarnation.Receiver).
+
+    def receive(self, received: list[Received]) -> None:
+        """Route what was read to the calls it belongs to."""
+        heard_at = trio.current_time()
+        freed = False
+        for item in received:
+            match item:
+                case EventReceived():
+                    call = self._calls.get(item.request_id)
+                    if call is not None:
+                        call.heard_at = heard_at
+                        call.listener.event(item.event, call)
+                case Answered():
+                    freed = self._answered(item) or freed
+                case Warned():
+                    call = self._calls.get(item.request_id)
+                    if call is not None:
+                        call.warn(item.notice)
+                case Violated():
+                    call = self._calls.get(item.request_id)
+                    if call is not None:
+                        call.fault = item.fault
+                case Stray():
+                    self._setting.counters.late_lines += 1
+                case Quarantined():
+                    self._setting.counters.quarantined_lines += 1
+                    words = f"{item.fault.message}: {item.fault.excerpt}"
+                    self._setting.log.host_line(self.id, words)
+                case ModuleLog():
+                    self._setting.log.log_event(self.id, log_text(item.event))
+                case _:
+                    assert_never(item)
+        if freed:
+            self._owner.capacity_freed(self)
+
+    def congested(self) -> bool:
+        """Whether somebody who listens cannot keep up."""
+        return any(call.listener.congested() for call in self._calls.values())
+
+    def stdout_closed(self) -> None:
+        """It can answer nothing any more."""
+        if not self._ending.is_set():
+            self._owner.replace(self, "closed its stdout and kept running")
+
+    def stdin_broken(self) -> None:
+        """It can be asked nothing any more."""
+        if self._ending.is_set():
+            return
+        words = f"{self.id} closed its stdin, so it cannot be asked"
+        self._fail_all(Failure.because(Reason.BROKEN_PIPE, words, **self.evidence()))
+        self._owner.replace(self, "closed its stdin")
+
+    # What becomes of a call (call.Server).
+
+    def give_up(self, call: Call, stopped: Stopped) -> None:
+        """Forget a call that the host has settled itself."""
+        request_id = call.request.request_id
+        if self._calls.pop(request_id, None) is None:
+            return
+        cancelled = self._connection.send_cancel(request_id)
+        in_step = self._connection.abandon(request_id)
+        if cancelled:
+            self._flush()
+        if self._incarnation is not None and self._incarnation.half_written:
+            self._owner.replace(self, f"did not read the request it was sent ({stopped.reason})")
+        elif not in_step:
+            self._owner.replace(self, f"was given up on ({stopped.reason}) and echoes no requestId")
+        else:
+            self._in_doubt = True
+            self._doubted.set()
+        self.nudge()
+        self._check_drained()
+
+    def evidence(self) -> dict[str, Any]:
+        """Return what is known about the process, for `details`."""
+        incarnation = self._incarnation
+        if incarnation is None:
+            return {"instance": self.id}
+        return {
+            "instance": self.id,
+            "pid": incarnation.pid,
+            "uptime_s": round(incarnation.uptime_s, 3),
+            "stderr_tail": incarnation.stderr.tail(),
+        }
+
+    def nudge(self) -> None:
+        """Have a paused reader look again."""
+        if self._incarnation is not None:
+            self._incarnation.nudge()
+
+    def _answered(self, item: Answered) -> bool:
+        outcome = item.outcome
+        if item.fault is not None:
+            outcome = item.fault.failure(**self.evidence())
+        probe = self._probes.pop(item.request_id, None)
+        if probe is not None:
+            probe.fault = item.fault
+            probe.settle(outcome)
+            return False
+        call = self._calls.pop(item.request_id, None)
+        if call is None:
+            return False
+        call.settle(outcome)
+        self._check_drained()
+        return True
+
+    def _send(self, request: Request) -> None:
+        self._connection.send_request(request)
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._incarnation is not None:
+            self._incarnation.flush()
+
+    def _no_answer(self, operation: Operation, timeout_s: float) -> Failure:
+        words = f"{self.id} gave no answer to {operation} in {timeout_s:g} s"
+        return Failure.because(Reason.DEADLINE, words, **self.evidence())
+
+    # The tasks beside the process.
+
+    async def _begin(self) -> None:
+        failure = await self._start()
+        if failure is None:
+            self._owner.started(self)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._watch_health)
+                nursery.start_soon(self._resolve_doubts)
+        else:
+            self._start_failure = failure
+            self._owner.start_failed(self, failure)
+
+    async def _start(self) -> Ended | None:
+        limit_s = self._timeouts.start_s
+        outcome: Outcome | None = None
+        with trio.move_on_after(limit_s):
+            pause_s = FIRST_RETRY_S
+            while True:
+                outcome = await self.ask(Operation.HEALTH, limit_s)
+                if isinstance(outcome, Success):
+                    break
+                if outcome.code == Code.INTERNAL:
+                    # A line that is no answer; asking again would bring the same.
+                    return Ended("bad_health", f"answered health wrongly: {outcome.message}")
+                await trio.sleep(pause_s)
+                pause_s = min(pause_s * 2, LAST_RETRY_S)
+        if not isinstance(outcome, Success):
+            said = f"; it said: {outcome.message}" if outcome is not None else ""
+            return Ended("start_deadline", f"was not healthy within {limit_s:g} s{said}")
+        description = await self.ask(Operation.DESCRIBE, self._timeouts.describe_s)
+        if isinstance(description, Failure):
+            return Ended("bad_describe", f"did not describe itself: {description.message}")
+        problem = self._setting.described(description.result)
+        if problem is not None:
+            return Ended("bad_describe", problem)
+        self._connection.allow_features(frozenset(description.result.get("features", ())))
+        return None
+
+    async def _watch_health(self) -> None:
+        checks = self._setting.descriptor.supervision.health
+        missed = 0
+        # The first probe comes at a random point of the interval: 200 modules that started
+        # together are not to be probed together ever after.
+        await trio.sleep(checks.interval_s * self._setting.host.draw())
+        while True:
+            if self._calls or self._ending.is_set():
+                missed = 0  # busy is not hung: calls have deadlines of their own
+            else:
+                outcome = await self.ask(Operation.HEALTH, self._timeouts.health_s)
+                if isinstance(outcome, Success):
+                    missed = 0
+                    self._owner.health(self, well=True)
+                elif not self._calls:
+                    missed += 1
+                    if missed >= checks.failures:
+                        self._owner.replace(self, f"missed {missed} health probes in a row")
+                        return
+                    self._owner.health(self, well=False)
+            await trio.sleep(checks.interval_s)
+
+    async def _resolve_doubts(self) -> None:
+        while True:
+            await self._doubted.wait()
+            self._doubted = trio.Event()
+            outcome = await self.ask(Operation.HEALTH, self._timeouts.health_s)
+            if not isinstance(outcome, Success):
+                self._owner.replace(self, "did not answer after a call was given up")
+                return
+            if not self._doubted.is_set():
+                self._in_doubt = False
+                self._owner.capacity_freed(self)
+
+    async def _retire(self, incarnation: Incarnation) -> None:
+        await self._ending.wait()
+        if not self._abrupt:
+            with trio.move_on_after(self._timeouts.stop_s):
+                await self._drained.wait()
+        self._fail_all(self._setting.host.stopping(self.id, self.evidence()))
+        incarnation.stop(Rung.TERMINATE if self._abrupt else Rung.END_OF_INPUT)
+
+    def _check_drained(self) -> None:
+        if not self._calls and self._ending.is_set():
+            self._drained.set()
+
+    def _settle_all(self, exit_: Exit) -> None:
+        self._connection.process_exited()
+        left = [*self._probes.values(), *self._calls.values()]
+        self._probes.clear()
+        self._calls.clear()
+        for call in left:
+            what = f"{self._setting.descriptor.name}.{call.request.op or call.request.operation}"
+            call.settle(on_death(exit_, call.fault, what))
+
+    def _fail_all(self, failure: Failure) -> None:
+        left = list(self._calls.items())
+        self._calls.clear()
+        for request_id, call in left:
+            self._connection.abandon(request_id)
+            call.settle(failure)
+        self.nudge()

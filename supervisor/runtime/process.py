@@ -1,0 +1,194 @@
+"""One operating system process with its three pipes: spawned, signalled as a group, reaped.
+
+Kernel facts this file stands on:
+
+- The process leads a session and a group of its own, so one signal reaches all that stay in it.
+- A pidfd becomes readable when the process has ended, before it is reaped; until it is reaped its
+  number, which is the group's number too, cannot be given to another. So the group is killed
+  first and the leader reaped after (DESIGN 6).
+- An exit does not mean the end of the pipes: a grandchild may hold them. What the leader itself
+  wrote is in the pipe by then, so FIONREAD bounds what is still to be read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import termios
+from collections.abc import Mapping
+
+import trio
+
+from protocol.descriptor import Descriptor
+from supervisor.runtime.environment import UnsetVariableError, module_environment
+from supervisor.runtime.program import SpawnError, explain, find_program, working_folder
+
+READ_BYTES = 65536
+"""One read takes at most what a pipe holds by default."""
+
+BUSY_RETRIES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
+"""ETXTBSY is over as soon as whoever writes the program closes it; so it is worth a little wait."""
+
+SPAWN_AT_ONCE = 8
+"""Spawning happens in threads, since `exec` may wait for a slow disk; this many at a time."""
+
+
+class Process:
+    """A spawned process; whoever holds it must call `reap` once it has ended."""
+
+    def __init__(self, popen: subprocess.Popen[bytes], pidfd: int, pipes: list[int]) -> None:
+        """Take over the descriptors: the pidfd, and our ends of stdin, stdout and stderr."""
+        self.pid = popen.pid
+        self.stdout, self.stderr = pipes[1], pipes[2]
+        self._stdin: int | None = pipes[0]
+        self._popen = popen
+        self._pidfd = pidfd
+
+    @property
+    def stdin(self) -> int | None:
+        """Our end of its stdin, or None once that is closed."""
+        return self._stdin
+
+    def close_stdin(self) -> None:
+        """Let the process see the end of its input."""
+        if self._stdin is not None:
+            trio.lowlevel.notify_closing(self._stdin)
+            os.close(self._stdin)
+            self._stdin = None
+
+    async def wait_exited(self) -> None:
+        """Return when the process has ended; it is not reaped by that."""
+        await trio.lowlevel.wait_readable(self._pidfd)
+
+    def signal_group(self, *signals: signal.Signals) -> None:
+        """Send signals to the whole group; without effect once `reap` was called."""
+        if self._popen.returncode is not None:
+            return
+        for number in signals:
+            # EPERM: each member left has changed its user; ESRCH: none is left.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    def reap(self) -> tuple[int | None, int | None]:
+        """Kill what is left of the group, reap the ended leader, close everything.
+
+        Returns (exit code, None) or (None, signal number).
+        """
+        self.signal_group(signal.SIGKILL)
+        status = self._popen.wait()
+        self.close_stdin()
+        for descriptor in (self.stdout, self.stderr, self._pidfd):
+            trio.lowlevel.notify_closing(descriptor)
+            os.close(descriptor)
+        return (status, None) if status >= 0 else (None, -status)
+
+
+async def spawn(descriptor: Descriptor, host: Mapping[str, str], instance: str) -> Process:
+    """Start a module's command; raises `SpawnError` with the reason in words."""
+    for pause_s in (*BUSY_RETRIES_S, None):
+        try:
+            # Not abandoned when cancelled: a process that nobody holds would be a leak.
+            return await trio.to_thread.run_sync(
+                _spawn, descriptor, host, instance, limiter=_limiter()
+            )
+        except SpawnError as error:
+            if error.code != errno.ETXTBSY or pause_s is None:
+                raise
+            await trio.sleep(pause_s)
+    raise AssertionError  # the last pause is None, so the loop returned or raised
+
+
+async def read(descriptor: int) -> bytes:
+    """Wait for bytes on a pipe and return them; `b""` is its end."""
+    while True:
+        try:
+            return os.read(descriptor, READ_BYTES)
+        except BlockingIOError:
+            await trio.lowlevel.wait_readable(descriptor)
+
+
+def read_rest(descriptor: int) -> list[bytes]:
+    """Return what is in a pipe now, in chunks, without waiting and without following a writer."""
+    left = int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), "little")
+    chunks: list[bytes] = []
+    while left > 0:
+        try:
+            chunk = os.read(descriptor, min(left, READ_BYTES))
+        except BlockingIOError:
+            break
+        if not chunk:
+            break
+        chunks.append(chunk)
+        left -= len(chunk)
+    return chunks
+
+
+def check_program(descriptor: Descriptor, host: Mapping[str, str], instance: str) -> None:
+    """Raise `SpawnError` if a module's command could not be run; runs nothing."""
+    working_folder(descriptor)
+    find_program(descriptor, _environment(descriptor, host, instance))
+
+
+def _environment(descriptor: Descriptor, host: Mapping[str, str], instance: str) -> dict[str, str]:
+    try:
+        return module_environment(descriptor.transport, host, instance)
+    except UnsetVariableError as error:
+        raise SpawnError(str(error)) from None
+
+
+def _spawn(descriptor: Descriptor, host: Mapping[str, str], instance: str) -> Process:
+    environment = _environment(descriptor, host, instance)
+    folder = working_folder(descriptor)
+    program = find_program(descriptor, environment)
+    # Two owners of the pipes' ends: `theirs` is closed in any case, `ours` only on failure.
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+        try:
+            stdin, kept_stdin = _pipe(read_by=theirs, written_by=ours)
+            kept_stdout, stdout = _pipe(read_by=ours, written_by=theirs)
+            kept_stderr, stderr = _pipe(read_by=ours, written_by=theirs)
+            popen = subprocess.Popen(  # noqa: S603 - running what descriptors name is the purpose
+                descriptor.transport.command,
+                executable=program,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                cwd=folder,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise SpawnError(explain(error, program), error.errno) from None
+        try:
+            pidfd = os.pidfd_open(popen.pid)
+        except OSError as error:
+            popen.kill()
+            popen.wait()
+            raise SpawnError(explain(error, program), error.errno) from None
+        ours.pop_all()
+    kept = [kept_stdin, kept_stdout, kept_stderr]
+    for descriptor_number in kept:
+        os.set_blocking(descriptor_number, False)
+    return Process(popen, pidfd, kept)
+
+
+def _pipe(*, read_by: contextlib.ExitStack, written_by: contextlib.ExitStack) -> tuple[int, int]:
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    read_by.callback(os.close, reading)
+    written_by.callback(os.close, writing)
+    return reading, writing
+
+
+_spawn_limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("spawn_limiter")
+
+
+def _limiter() -> trio.CapacityLimiter:
+    try:
+        return _spawn_limiter.get()
+    except LookupError:
+        limiter = trio.CapacityLimiter(SPAWN_AT_ONCE)
+        _spawn_limiter.set(limiter)
+        return limiter

@@ -1,0 +1,115 @@
+"""Find the program a descriptor names, and say in words why one cannot be run.
+
+`exec` answers with one errno for many causes: ENOENT is a missing file, a missing interpreter, or
+an interpreter whose name ends in a carriage return. Whoever reads the message wants the cause.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from protocol.descriptor import Descriptor
+
+SHEBANG_BYTES = 256
+"""Linux reads no more of a `#!` line (BINPRM_BUF_SIZE)."""
+
+
+class SpawnError(Exception):
+    """A process could not be started; the message says why, in words for a person."""
+
+    def __init__(self, message: str, code: int | None = None) -> None:
+        """Keep the errno too, for those that are worth a second try."""
+        super().__init__(message)
+        self.code = code
+
+
+def module_folder(descriptor: Descriptor) -> str:
+    """Return the absolute folder a module runs in, whether it is there or not."""
+    return os.path.normpath(os.path.join(descriptor.folder, descriptor.transport.cwd))  # noqa: PTH118
+
+
+def working_folder(descriptor: Descriptor) -> str:
+    """Return the folder a module runs in; raises `SpawnError` if it is not there."""
+    folder = module_folder(descriptor)
+    if not os.path.isdir(folder):  # noqa: PTH112
+        message = f"its working folder {folder} is not there"
+        raise SpawnError(message, errno.ENOENT)
+    return folder
+
+
+def find_program(descriptor: Descriptor, environment: Mapping[str, str]) -> str:
+    """Return the absolute path of `command[0]`; raises `SpawnError` if it cannot be executed.
+
+    With a slash it is a path, relative to the descriptor's folder; else it is looked up in PATH.
+    """
+    name = descriptor.transport.command[0]
+    if "/" in name:
+        path = Path(descriptor.folder, name)
+        reason = refusal(path)
+        if reason is not None:
+            raise SpawnError(reason)
+        return str(path)
+    search = environment.get("PATH", os.defpath)
+    found = shutil.which(name, path=search)
+    if found is None:
+        message = f"{name!r} is not in PATH ({search})"
+        raise SpawnError(message, errno.ENOENT)
+    return found
+
+
+def refusal(path: Path) -> str | None:
+    """Say why a file cannot be executed, or None if nothing seems to speak against it."""
+    if path.is_dir():
+        return f"{path} is a folder"
+    if not path.exists():
+        return f"{path} is a dangling link" if path.is_symlink() else f"{path} is not there"
+    if not os.access(path, os.X_OK):
+        return f"{path} is not executable (chmod +x would make it so)"
+    return None
+
+
+def explain(error: OSError, program: str) -> str:
+    """Put what `exec` or `fork` answered into words."""
+    match error.errno:
+        case errno.ENOENT | errno.EACCES:
+            return _explain_interpreter(Path(program)) or refusal(Path(program)) or _plain(error)
+        case errno.ENOEXEC:
+            return f"{program} has no #! line and is no program for this machine"
+        case errno.E2BIG:
+            return "its command and environment are larger than the system allows"
+        case errno.ETXTBSY:
+            return f"{program} is being written by another process"
+        case errno.EAGAIN:
+            return "the system allows no more processes for this user (ulimit -u)"
+        case errno.ENOMEM:
+            return "the system has no memory for another process"
+        case errno.EMFILE | errno.ENFILE:
+            return "the daemon has no file descriptor left for another process (ulimit -n)"
+        case _:
+            return _plain(error)
+
+
+def _explain_interpreter(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            first = file.readline(SHEBANG_BYTES)
+    except OSError:
+        return None
+    if not first.startswith(b"#!"):
+        return None
+    if first.rstrip(b"\n").endswith(b"\r"):
+        return f"the #! line of {path} ends in a carriage return (Windows line ending); remove it"
+    words = first[2:].split()
+    interpreter = words[0].decode(errors="replace") if words else ""
+    if not interpreter:
+        return f"the #! line of {path} names no interpreter"
+    reason = refusal(Path(interpreter))
+    return None if reason is None else f"the #! line of {path} names {interpreter}: {reason}"
+
+
+def _plain(error: OSError) -> str:
+    return os.strerror(error.errno) if error.errno else str(error)

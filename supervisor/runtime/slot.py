@@ -1,0 +1,285 @@
+"""Supervise one module through its lives: feed the lifecycle table and do what it says.
+
+Everything here is synchronous; only a life runs as a task. At most one life exists at a time, and
+whatever a former life still reports is ignored (`life is not self._life`): a stale exit changes
+nothing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import structlog
+import trio
+
+from protocol.descriptor import Lifecycle
+from supervisor.policy.lifecycle import SERVES, Action, Input, State, move
+from supervisor.policy.restart import History, after_end, healthy_long_enough
+from supervisor.runtime.deadlines import Timer
+from supervisor.runtime.life import Ended, Life, Setting
+from supervisor.runtime.per_invocation import PerInvocationLife
+from supervisor.runtime.persistent import PersistentLife
+
+log = structlog.get_logger()
+
+
+class LastExit(msgspec.Struct, frozen=True):
+    """What the module's last process died of, as `status` shows it; `ts` is Unix time (s)."""
+
+    reason: str
+    message: str
+    ts: float
+    exit_code: int | None = None
+    signal: int | None = None
+    stderr_tail: tuple[str, ...] = ()
+
+
+class Tended(msgspec.Struct, frozen=True):
+    """What a slot tells its module."""
+
+    serve: Callable[[], None]
+    """There is, or may be, room for a call."""
+    refuse: Callable[[], None]
+    """Nobody will serve the calls that wait."""
+    changed: Callable[[State, State, str], None]
+    """The state went from one to another, because of this."""
+
+
+class Slot:
+    """A module's place for one life at a time."""
+
+    def __init__(self, setting: Setting, nursery: trio.Nursery, tended: Tended) -> None:
+        self.state = State.DOWN
+        self.wanted = False
+        self.restarts = 0
+        self.last_exit: LastExit | None = None
+        self._setting = setting
+        self._supervision = setting.descriptor.supervision
+        self._nursery = nursery
+        self._tended = tended
+        self._life: Life | None = None
+        self._history = History()
+        self._healthy_since: float | None = None
+        self._was_ready = False
+        self._replaced_for: Ended | None = None
+        self._restarting = False
+        self._abrupt = False
+        self._again = False
+        self._delay_s = 0.0
+        self._retry: Timer | None = None
+        self._retry_at: float | None = None
+        self._inputs: deque[tuple[Input, str]] = deque()
+        self._moving = False
+
+    @property
+    def life(self) -> Life | None:
+        """The current life, if any."""
+        return self._life
+
+    @property
+    def serves(self) -> bool:
+        """Whether calls may be given to the life now."""
+        return self.state in SERVES
+
+    @property
+    def next_retry_s(self) -> float | None:
+        """Seconds until the next try, in `backoff` and `failed`."""
+        if self._retry_at is None:
+            return None
+        return max(0.0, round(self._retry_at - trio.current_time(), 3))
+
+    # Commands.
+
+    def start(self, cause: str) -> None:
+        """Want it up."""
+        self.wanted = True
+        self._feed(Input.START, cause)
+
+    def stop(self, cause: str) -> None:
+        """Want it down."""
+        self.wanted = False
+        self._feed(Input.STOP, cause)
+
+    def restart(self, cause: str) -> None:
+        """Have the current life replaced by a new one."""
+        self.wanted = True
+        self._restarting = self._again = self._life is not None
+        self._feed(Input.RESTART, cause)
+
+    def hurry(self) -> None:
+        """Kill what there is."""
+        if self._life is not None:
+            self._life.hurry()
+
+    # What a life reports (life.Owner).
+
+    def started(self, life: Life) -> None:
+        """It is ready."""
+        if life is self._life:
+            self._was_ready = True
+            self._healthy_since = trio.current_time()
+            self._feed(Input.STARTED, "answered health and describe")
+
+    def start_failed(self, life: Life, ended: Ended) -> None:
+        """It will not get ready."""
+        if life is self._life:
+            self._replaced_for = ended
+            self._abrupt = True
+            self._feed(Input.START_FAILED, ended.message)
+
+    def health(self, life: Life, *, well: bool) -> None:
+        """Take note of a probe."""
+        if life is not self._life:
+            return
+        if well:
+            if self._healthy_since is None:
+                self._healthy_since = trio.current_time()
+            if self.state is not State.READY:
+                self._feed(Input.HEALTHY, "answered a health probe")
+        else:
+            self._forget_crashes_if_healthy()
+            self._healthy_since = None
+            self._feed(Input.UNHEALTHY, "missed a health probe")
+
+    def replace(self, life: Life, why: str) -> None:
+        """It can no longer be spoken with."""
+        if life is self._life:
+            if self._replaced_for is None and self.state is not State.STOPPING:
+                self._replaced_for = Ended("replaced", why)
+                self._abrupt = True
+            self._feed(Input.REPLACE, why)
+
+    def capacity_freed(self, life: Life) -> None:
+        """It may have room."""
+        if life is self._life and self.serves:
+            self._tended.serve()
+
+    # The table, and its actions.
+
+    def _feed(self, given: Input, cause: str) -> None:
+        # An action may lead to another input (a refused call's client starts the module again);
+        # inputs are taken one after the other.
+        self._inputs.append((given, cause))
+        if self._moving:
+            return
+        self._moving = True
+        try:
+            while self._inputs:
+                self._move(*self._inputs.popleft())
+        finally:
+            self._moving = False
+
+    def _move(self, given: Input, cause: str) -> None:
+        before = self.state
+        following = move(before, given)
+        self.state = following.state
+        for action in following.actions:
+            self._act(action)
+        if before is not following.state:
+            self._tended.changed(before, following.state, cause)
+
+    def _act(self, action: Action) -> None:
+        match action:
+            case Action.SPAWN:
+                self._spawn()
+            case Action.END:
+                assert self._life is not None  # noqa: S101 - the table's promise
+                self._life.end(abrupt=self._abrupt)
+            case Action.ARM:
+                self._retry_at = trio.current_time() + self._delay_s
+                self._retry = self._setting.host.deadlines.after(self._delay_s, self._retry_due)
+            case Action.DISARM:
+                if self._retry is not None:
+                    self._retry.cancel()
+                self._retry = self._retry_at = None
+            case Action.SERVE:
+                self._tended.serve()
+            case Action.REFUSE:
+                self._tended.refuse()
+
+    def _retry_due(self) -> None:
+        self._retry = self._retry_at = None
+        self._feed(Input.RETRY, "the time to try again has come")
+
+    def _spawn(self) -> None:
+        if self._again:
+            self.restarts += 1
+        self._again = False
+        self._was_ready = False
+        self._abrupt = False
+        self._replaced_for = None
+        self._healthy_since = None
+        lifecycle = self._setting.descriptor.transport.lifecycle
+        kind = PersistentLife if lifecycle is Lifecycle.PERSISTENT else PerInvocationLife
+        self._life = kind(self._setting, self)
+        self._nursery.start_soon(self._live, self._life)
+
+    async def _live(self, life: Life) -> None:
+        ended = await life.run()
+        if life is self._life:
+            self._gone(ended)
+
+    def _gone(self, ended: Ended) -> None:
+        self._life = None
+        if self._replaced_for is not None:
+            ended = msgspec.structs.replace(self._replaced_for, exit=ended.exit)
+        deliberate = self.state is State.STOPPING and self._replaced_for is None
+        if deliberate:
+            ended = msgspec.structs.replace(ended, reason="stopped")
+        self._remember(ended)
+        if not deliberate:
+            log.warning(
+                "module ended", module=self._setting.descriptor.name, **self._evidence(ended)
+            )
+        restarting, self._restarting = self._restarting, False
+        if not self.wanted:
+            self._feed(Input.GONE_FOR_GOOD, ended.message)
+        elif restarting or deliberate:
+            # A start or restart was asked for while it was being stopped.
+            self._feed(Input.GONE_AT_ONCE, "restart")
+        else:
+            self._gone_unwanted(ended)
+
+    def _gone_unwanted(self, ended: Ended) -> None:
+        self._again = True
+        self._forget_crashes_if_healthy()
+        decision = after_end(
+            self._supervision,
+            self._history,
+            abnormal=ended.abnormal or self._replaced_for is not None,
+            was_ready=self._was_ready,
+            now=trio.current_time(),
+            draw=self._setting.host.draw(),
+        )
+        self._history = decision.history
+        self._delay_s = decision.delay_s
+        if decision.given is Input.GONE_FOR_GOOD:
+            self.wanted = False
+        self._feed(decision.given, ended.message)
+
+    def _forget_crashes_if_healthy(self) -> None:
+        if self._healthy_since is not None and healthy_long_enough(
+            self._supervision, trio.current_time() - self._healthy_since
+        ):
+            self._history = History()
+
+    def _remember(self, ended: Ended) -> None:
+        exit_ = ended.exit
+        self.last_exit = LastExit(
+            reason=ended.reason,
+            message=ended.message,
+            ts=self._setting.host.wall_clock(),
+            exit_code=None if exit_ is None else exit_.exit_code,
+            signal=None if exit_ is None else exit_.signal,
+            stderr_tail=() if exit_ is None else exit_.stderr_tail,
+        )
+
+    def _evidence(self, ended: Ended) -> dict[str, Any]:
+        evidence: dict[str, Any] = {"reason": ended.reason, "words": ended.message}
+        if ended.exit is not None:
+            known = ended.exit.evidence()
+            evidence.update((key, value) for key, value in known.items() if value is not None)
+        return evidence

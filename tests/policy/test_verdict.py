@@ -1,0 +1,192 @@
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from protocol.errors import CODE_OF, Code, Failure, Outcome, Reason, Success
+from protocol.json_line import Fault
+from supervisor.policy.verdict import (
+    Exit,
+    Said,
+    Stopped,
+    on_death,
+    on_invocation,
+    signal_name,
+)
+
+WELL = Exit(exit_code=0, instance="chart#4", pid=4711, uptime_s=1.5, stderr_tail=("oh", "no"))
+SIGNALS = sorted({*signal.Signals, *range(1, signal.NSIG)})
+DONE = Success({"a": 1}, "drawn")
+NOT_OK = Failure("E", "m", {"at": 1}, "s")
+PROTOCOL_FAULTS = (
+    Reason.UNKNOWN_TYPE,
+    Reason.BAD_VERSION,
+    Reason.MALFORMED_JSON,
+    Reason.NOT_OBJECT,
+    Reason.INVALID_UTF8,
+    Reason.INVALID_EVENT,
+    Reason.LINE_TOO_LONG,
+)
+STOPS = (
+    Reason.DEADLINE,
+    Reason.SILENCE,
+    Reason.EXIT_DEADLINE,
+    Reason.CLIENT,
+    Reason.DISCONNECT,
+    Reason.SHUTDOWN,
+    Reason.MEMORY_LIMIT,
+)
+
+
+def fault(reason: Reason) -> Fault:
+    return Fault(reason, "words", "excerpt")
+
+
+def judged(said: Said, end: Exit = WELL, stopped: Stopped | None = None) -> Outcome:
+    return on_invocation(said, end, stopped, "chart.draw")
+
+
+def failed(said: Said, end: Exit = WELL, stopped: Stopped | None = None) -> Failure:
+    outcome = judged(said, end, stopped)
+    assert isinstance(outcome, Failure)
+    return outcome
+
+
+SAID = [Said(), Said(DONE), Said(NOT_OK)]
+
+
+# A per-invocation process: the rows of the table.
+
+
+@pytest.mark.parametrize("answer", [DONE, NOT_OK])
+def test_after_exit_code_0_done_decides(answer: Outcome) -> None:
+    assert judged(Said(answer)) == answer
+
+
+def test_exit_code_0_without_done_is_named() -> None:
+    failure = failed(Said())
+    assert (failure.code, failure.details["reason"]) == ("internal", "missing_done")
+
+
+@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize("exit_code", range(256))
+def test_any_other_exit_code_is_a_failure_whatever_was_said(exit_code: int, said: Said) -> None:
+    if exit_code == 0:
+        assert judged(said) == (said.answer or failed(Said()))
+        return
+    failure = failed(said, Exit(exit_code=exit_code))
+    assert failure.code == "internal"
+    assert failure.details == {"reason": "exited", "exit_code": exit_code, "stderr_tail": []}
+    assert f"exited with code {exit_code}" in failure.message
+
+
+@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize("number", SIGNALS)
+def test_any_signal_is_a_failure_whatever_was_said(number: int, said: Said) -> None:
+    failure = failed(said, Exit(signal=number))
+    assert failure.code == "internal"
+    assert failure.details == {"reason": "signaled", "signal": number, "stderr_tail": []}
+    assert signal_name(number) in failure.message
+
+
+def test_exit_code_137_alone_proves_no_lack_of_memory() -> None:
+    assert failed(Said(), Exit(exit_code=137)).code == "internal"
+    assert failed(Said(), Exit(signal=9)).code == "internal"
+
+
+@pytest.mark.parametrize("end", [WELL, Exit(exit_code=1), Exit(signal=15)])
+@pytest.mark.parametrize("reason", PROTOCOL_FAULTS)
+def test_a_fault_that_ended_processing_is_the_verdict_however_the_process_ended(
+    reason: Reason, end: Exit
+) -> None:
+    failure = failed(Said(fault=fault(reason)), end)
+    assert failure.code == "internal"
+    assert failure.details["reason"] == reason
+    assert failure.details["line_excerpt"] == "excerpt"
+
+
+def test_a_cut_line_is_the_verdict_only_of_a_process_that_ended_well() -> None:
+    cut = Said(fault=fault(Reason.TRUNCATED_LINE))
+    assert failed(cut).details["reason"] == "truncated_line"
+    assert failed(cut, Exit(exit_code=1)).details["reason"] == "exited"
+    assert failed(cut, Exit(signal=11)).details["reason"] == "signaled"
+
+
+@pytest.mark.parametrize("said", [*SAID, Said(fault=fault(Reason.MALFORMED_JSON))])
+@pytest.mark.parametrize("end", [WELL, Exit(exit_code=1), Exit(signal=9)])
+@pytest.mark.parametrize("reason", STOPS)
+def test_what_the_host_stopped_it_for_is_the_verdict_before_all_else(
+    reason: Reason, end: Exit, said: Said
+) -> None:
+    failure = failed(said, end, Stopped(reason, "words"))
+    assert (failure.code, failure.message) == (CODE_OF[reason], "words")
+    assert failure.details["reason"] == reason
+
+
+@pytest.mark.parametrize(
+    ("said", "stopped"),
+    [
+        (Said(), None),
+        (Said(fault=fault(Reason.BAD_VERSION)), None),
+        (Said(), Stopped(Reason.DEADLINE, "words")),
+    ],
+)
+def test_each_failure_of_the_hosts_own_carries_the_evidence(
+    said: Said, stopped: Stopped | None
+) -> None:
+    details = failed(said, WELL, stopped).details
+    evidence: dict[str, Any] = {
+        "instance": "chart#4",
+        "pid": 4711,
+        "exit_code": 0,
+        "uptime_s": 1.5,
+        "stderr_tail": ["oh", "no"],
+    }
+    assert details.items() >= evidence.items()
+    assert "signal" not in details
+
+
+# A persistent instance that died.
+
+
+@pytest.mark.parametrize("exit_code", range(256))
+def test_a_request_in_flight_on_an_instance_that_exits_is_unreachable(exit_code: int) -> None:
+    failure = on_death(Exit(exit_code=exit_code, instance="dice#4"), None, "dice.roll")
+    assert failure.code == Code.UNREACHABLE
+    assert failure.details["reason"] == "exited"
+    assert failure.details["exit_code"] == exit_code
+    assert failure.message == f"dice.roll: dice#4 exited with code {exit_code} before it answered"
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_request_in_flight_on_an_instance_that_is_killed_is_unreachable(number: int) -> None:
+    failure = on_death(Exit(signal=number, instance="dice#4"), None, "dice.roll")
+    assert failure.code == Code.UNREACHABLE
+    assert failure.details["reason"] == "signaled"
+    assert failure.details["signal"] == number
+
+
+def test_an_answer_cut_off_counts_unless_the_end_says_more() -> None:
+    cut = fault(Reason.TRUNCATED_LINE)
+    assert on_death(WELL, cut, "dice.roll").details["reason"] == "truncated_line"
+    assert on_death(Exit(signal=11), cut, "dice.roll").details["reason"] == "signaled"
+
+
+# Words.
+
+
+@pytest.mark.parametrize(
+    ("number", "name"), [(9, "SIGKILL"), (15, "SIGTERM"), (11, "SIGSEGV"), (40, "signal 40")]
+)
+def test_signals_have_names_where_the_system_has(number: int, name: str) -> None:
+    assert signal_name(number) == name
+
+
+@pytest.mark.parametrize(
+    ("end", "abnormal"),
+    [(Exit(exit_code=0), False), (Exit(exit_code=1), True), (Exit(signal=1), True), (Exit(), True)],
+)
+def test_every_end_but_exit_code_0_is_abnormal(end: Exit, abnormal: bool) -> None:
+    assert end.abnormal is abnormal

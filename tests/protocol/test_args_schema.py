@@ -1,0 +1,299 @@
+"""What the host says about args before a module is bothered, and what it accepts as a schema."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError
+
+from protocol.args_schema import ArgsValidator, op_schemas, ops_problems, why_unusable
+from protocol.plain_schema import is_plain
+
+ROLL = {
+    "type": "object",
+    "properties": {
+        "sides": {"type": "integer", "minimum": 2, "maximum": 1000},
+        "label": {"type": "string", "pattern": "^[a-z]*$"},
+        "mode": {"enum": ["sum", "each"]},
+        "tags": {"type": "array", "items": {"type": ["string", "null"]}, "uniqueItems": True},
+        "exact": {"const": 7},
+        "never": False,
+    },
+    "required": ["sides"],
+    "additionalProperties": False,
+}
+
+
+def said(args: Any, schema: Any = ROLL) -> str:
+    problem = ArgsValidator({"roll": schema}).problem("roll", args)
+    return str(problem)
+
+
+def test_a_validator_knows_its_ops() -> None:
+    validator = ArgsValidator({"roll": ROLL, "flip": True})
+    assert validator.ops == ("roll", "flip")
+    assert validator.knows("roll")
+    assert not validator.knows("rol")
+    with pytest.raises(KeyError):
+        validator.problem("rol", {})
+
+
+def test_good_args_have_no_problem() -> None:
+    validator = ArgsValidator({"roll": ROLL})
+    args = {"sides": 20, "label": "d", "mode": "sum", "tags": ["x", None], "exact": 7}
+    assert validator.problem("roll", args) is None
+    assert validator.problem("roll", {"sides": 6}) is None  # compiled once, used again
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ({"sides": 1.5}, "/sides: 1.5 is not an integer"),
+        ({"sides": True}, "/sides: true is not an integer"),
+        ({}, "/sides: is missing"),
+        ({"sides": 1}, "/sides: 1 is less than the minimum of 2"),
+        ({"sides": 6, "labl": ""}, "/labl: is not known; did you mean 'label'?"),
+        ({"sides": 6, "x/y~z": 1}, "/x~1y~0z: is not known"),
+        ({"sides": 6, "mode": "sun"},
+         "/mode: \"sun\" is not one of \"sum\", \"each\"; did you mean 'sum'?"),
+        ({"sides": 6, "mode": 3}, '/mode: 3 is not one of "sum", "each"'),
+        ({"sides": 6, "tags": [None, 3]}, "/tags/1: 3 is not a string or null"),
+        ({"sides": 6, "exact": 8}, "/exact: 8 is not 7"),
+        ({"sides": 6, "never": 1}, "1 is not allowed"),
+        ({"sides": 6, "label": "D\n"}, "/label: \"D\\n\" does not match '^[a-z]*$'"),
+        ([], "an array is not an object"),
+    ],
+)  # fmt: skip
+def test_a_problem_names_the_place_and_the_fault(args: Any, words: str) -> None:
+    assert said(args) == words
+
+
+def test_of_several_faults_the_most_useful_one_is_told() -> None:
+    schema = {
+        "anyOf": [
+            {"type": "string"},
+            {"properties": {"a": {"properties": {"b": {"type": "null"}}}}},
+        ]
+    }
+    assert said({"a": {"b": 1}}, schema) == "/a/b: 1 is not null"
+
+
+def test_extra_members_beside_patterns_are_named() -> None:
+    schema = {"patternProperties": {"^x-": True}, "additionalProperties": False}
+    assert "'y'" in said({"y": 1}, schema)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"sides": "x" * 1_000_000},
+        {"sides": 10**4000},
+        {"sides": 6, "tags": [1] * 100_000},
+        {"sides": 6, "tags": "\x00\u202e\n" * 100_000},
+        {"sides": 6, "label": "A" * 1_000_000},
+        {"sides": 6, "k" * 1_000_000: 1},
+        {"sides": 6, "mode": {"k": ["v" * 1000] * 1000}},
+    ],
+)
+def test_a_problem_stays_short_and_printable_however_large_the_value_is(args: Any) -> None:
+    words = said(args)
+    assert 10 < len(words) < 500
+    assert words.isprintable()
+
+
+@pytest.mark.parametrize("schema", [True, {}])
+def test_a_schema_that_allows_everything_is_not_even_compiled(schema: Any) -> None:
+    validator = ArgsValidator({"op": schema})
+    assert validator.problem("op", {"any": "thing"}) is None
+    assert not validator._compiled
+
+
+def test_args_too_deep_for_a_recursive_schema_are_a_problem_and_no_crash() -> None:
+    schema = {"properties": {"x": {"$ref": "#"}}}
+    args: dict[str, Any] = {}
+    for _ in range(5_000):
+        args = {"x": args}
+    assert said(args, schema) == "is nested too deeply to be validated"
+
+
+def test_a_schema_that_refers_only_to_itself_is_a_problem_and_no_crash() -> None:
+    assert said({}, {"$ref": "#"}) == "is nested too deeply to be validated"
+
+
+def test_a_schema_of_an_older_draft_is_read_as_the_present_one() -> None:
+    schema = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "properties": {"a": {"$ref": "#"}, "b": {"type": "null"}},
+    }
+    assert not ops_problems({"op": schema}, "")
+    assert said({"a": {"b": 1}}, schema) == "/a/b: 1 is not null"
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        (3, "/op: is a number, must be the JSON Schema of an op: an object, true or false"),
+        ({"type": "strin"}, "/op/type: is no JSON Schema type"),
+        ({"type": "strin"}, "did you mean 'string'?"),
+        ({"type": ["string", "string"]}, "/op/type"),
+        ({"properties": {"a/b": {"minLength": -1}}}, "/op/properties/a~1b/minLength: -1 is less"),
+        ({"required": "a"}, '/op/required: "a" is not an array'),
+        ({"required": ["a", "a"]}, "/op/required: an array has non-unique elements"),
+        ({"pattern": "("}, '/op/pattern: "(" is no regular expression'),
+        ({"$ref": "#/$defs/x"}, '/op/$ref: "#/$defs/x" leads to nothing in this schema'),
+        ({"$ref": "#nowhere"}, "leads to nothing in this schema"),
+        ({"$ref": "#/type/x", "type": "null"}, "leads to nothing in this schema"),
+        ({"$ref": "#/minimum/0", "minimum": 3}, "leads to nothing in this schema"),
+        ({"$ref": "#/type", "type": "null"}, "leads to what is no schema: is a string"),
+        ({"$ref": "#/x", "x": {"type": "strin"}}, "leads to what is no schema: /type"),
+        ({"$ref": "#/x", "x": {"$ref": "#/y"}}, '"#/y" leads to nothing'),
+        ({"$ref": "https://example.com/s"}, "is elsewhere, and nothing is fetched"),
+        ({"items": {"allOf": [{"$ref": "file:///s"}]}}, '/op/items/allOf/0/$ref: "file:///s" is'),
+        ({"$dynamicRef": "http://example.com/s"}, "is elsewhere, and nothing is fetched"),
+        ({"$id": "http://[", "$ref": "x"}, "Invalid IPv6 URL"),
+        ({"not": {"$schema": "http://json-schema.org/draft-03/schema#"}}, "/op/not/$schema: is"),
+    ],
+)  # fmt: skip
+def test_an_unusable_schema_is_explained(schema: Any, words: str) -> None:
+    found = ops_problems({"op": schema}, "")
+    assert words in "\n".join(map(str, found))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/$defs/a", "$defs": {"a": {"type": "null"}}},
+        {"$ref": "#a", "$defs": {"b": {"$anchor": "a"}}},
+        {"$id": "https://example.com/root", "$ref": "part", "$defs": {"p": {"$id": "part"}}},
+        {"$ref": "https://json-schema.org/draft/2020-12/schema"},
+        {"properties": {"$ref": {"type": "string"}, "$id": True, "enum": {"$ref": "#"}}},
+        {"enum": [{"$ref": "https://example.com/data-not-schema"}]},
+    ],
+)
+def test_a_reference_inside_of_the_schema_is_usable(schema: dict[str, Any]) -> None:
+    assert ops_problems({"op": schema}, "") == []
+    ArgsValidator({"op": schema}).problem("op", {})
+
+
+def test_a_schema_too_deep_to_check_is_refused() -> None:
+    schema: Any = {}
+    for _ in range(5_000):
+        schema = {"not": schema}
+    assert [str(p) for p in ops_problems({"op": schema}, "")] == [
+        "/op: is nested too deeply to be checked"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "words"),
+    [
+        (None, "is null, not an object"),
+        ([], "is an array, not an object"),
+        ({}, "is empty"),
+        ({"type": "object", "properties": {}}, "/type: is a string, must be the JSON Schema"),
+        ({"roll": {"type": "strin"}}, "/roll/type"),
+        ({"roll": {"$ref": "http://127.0.0.1:9/x"}}, "nothing is fetched"),
+    ],
+)
+def test_described_inputs_that_cannot_be_used_are_not_used_and_the_reason_is_known(
+    inputs: object, words: str
+) -> None:
+    assert op_schemas(inputs) is None
+    assert words in str(why_unusable(inputs))
+
+
+def test_described_inputs_that_can_be_used_are_returned_as_they_are() -> None:
+    inputs = {"roll": ROLL, "flip": {}}
+    assert op_schemas(inputs) is inputs
+    assert why_unusable(inputs) is None
+
+
+def test_plain_schemas_need_no_jsonschema() -> None:
+    program = (
+        "import sys; from protocol.args_schema import ops_problems; "
+        "assert not ops_problems({'op': {'type': 'object', 'properties': {'a': {}}}}, ''); "
+        "assert 'jsonschema' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+REFERENCES = ("#", "#/$defs/a", "#/x/0", "#a", "a", "http://[", "http://e.x/y")
+WORDS = st.sampled_from(("string", "object", "strin", "", *REFERENCES))
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 3) | st.floats(-2, 3) | WORDS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(WORDS, inner, max_size=2),
+    max_leaves=5,
+)
+KEYWORDS = st.sampled_from(
+    [
+        "type",
+        "properties",
+        "required",
+        "additionalProperties",
+        "items",
+        "enum",
+        "const",
+        "minimum",
+        "maxLength",
+        "title",
+        "default",
+        "examples",
+        "$ref",
+        "$dynamicRef",
+        "$id",
+        "$anchor",
+        "$schema",
+        "$defs",
+        "allOf",
+        "not",
+        "if",
+        "x",
+        "uniqueItems",
+        "dependentSchemas",
+        "definitions",
+        "dependencies",
+        "$recursiveRef",
+    ]
+)
+SCHEMAS = st.recursive(
+    VALUES,
+    lambda inner: (
+        st.dictionaries(KEYWORDS, inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["a", "x"]), inner, max_size=2)
+        | st.lists(inner, max_size=2)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SCHEMAS)
+def test_a_schema_that_looks_plain_is_valid(schema: Any) -> None:
+    if is_plain(schema):
+        Draft202012Validator.check_schema(schema)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SCHEMAS, VALUES)
+def test_a_schema_that_passes_is_valid_and_using_it_never_raises(schema: Any, args: Any) -> None:
+    found = ops_problems({"op": schema}, "")
+    if found:
+        assert all(problem.pointer.startswith("/op") for problem in found)
+    else:
+        Draft202012Validator.check_schema(schema)
+        ArgsValidator({"op": schema}).problem("op", args)
+
+
+@settings(max_examples=100, deadline=None)
+@given(SCHEMAS)
+def test_an_invalid_schema_never_passes(schema: Any) -> None:
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError:
+        assert ops_problems({"op": schema}, "")

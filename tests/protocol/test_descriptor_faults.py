@@ -1,0 +1,101 @@
+"""Every way in which a descriptor can be wrong, and the words for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.protocol.descriptor_documents import changed, encoded, refusal
+
+BAD_VALUES: list[tuple[str, Any, str, str]] = [
+    # at, value, pointer of the problem ("" when it is the same), words
+    ("/name", "", "", 'is "", must be a name of 1 to 128 characters'),
+    ("/name", "n" * 129, "", "must be a name of 1 to 128 characters"),
+    ("/name", "a/b", "", 'is "a/b", must be'),
+    ("/name", "a\nb", "", 'is "a\\nb", must be'),
+    ("/name", "a\u0085b", "", "control characters"),
+    ("/name", "supervisor", "", 'is "supervisor", must be'),
+    ("/name", ".", "", 'is ".", must be'),
+    ("/name", "..", "", 'is "..", must be'),
+    ("/name", 3, "", "is a number, must be a name"),
+    ("/kind", "tol", "", 'is "tol", must be one of "provider", "tool"'),
+    ("/kind", "tol", "", "did you mean 'tool'?"),
+    ("/kind", ["tool"], "", "is an array, must be one of"),
+    ("/transport", "python3 dice.py", "", "is a string, must be an object"),
+    ("/transport/type", "sdtio", "", "did you mean 'stdio'?"),
+    ("/transport/command", "python3 dice.py", "",
+     'is a string, must be an array of strings such as ["python3","dice.py"]'),
+    ("/transport/command", [], "", "is empty, must be an array of strings"),
+    ("/transport/command", [""], "/transport/command/0",
+     'is "", must be a string that is not empty'),
+    ("/transport/command", ["a", 3], "/transport/command/1", "is a number, must be a string"),
+    ("/transport/command", ["a", "b\x00"], "/transport/command/1", 'is "b\\u0000", must be'),
+    ("/transport/protocol", "modul", "", "did you mean 'module'?"),
+    ("/transport/protocol", "mcp", "", 'must be one of "module", "narratoria"'),
+    ("/transport/lifecycle", "persistant", "", "did you mean 'persistent'?"),
+    ("/transport/input", "flat", "", 'must be "envelope": only narratoria tools'),
+    ("/transport/stdout", "loose", "", 'must be one of "strict", "tolerant"'),
+    ("/transport/cwd", "", "", "must be the path of a folder"),
+    ("/transport/cwd", "a\x00", "", "must be the path of a folder"),
+    ("/transport/env", ["A=b"], "", "is an array, must be an object of strings"),
+    ("/transport/env", {"A": 1}, "/transport/env/A", "is a number, must be a string without NUL"),
+    ("/transport/env", {"A": "\x00"}, "/transport/env/A", "must be a string without NUL"),
+    ("/transport/env", {"A=B": "c"}, "/transport/env/A=B",
+     'the key is "A=B", must be the name of an'),
+    ("/transport/env", {"": "c"}, "/transport/env/", 'the key is "", must be the name of an'),
+    ("/transport/pass_env", "HOME", "", "is a string, must be an array of names"),
+    ("/transport/pass_env", ["A=B"], "/transport/pass_env/0", "must be the name of an environment"),
+    ("/transport/url", 3, "", "is a number, must be a string"),
+    ("/capabilities", "fs.read", "",
+     'is a string, must be an array of strings such as ["fs.read"]'),
+    ("/capabilities", [""], "/capabilities/0", "must be a string that is not empty"),
+    ("/version", 1.0, "", "is a number, must be a string"),
+    ("/description", None, "", "is null, must be a string"),
+    ("/inputs", [], "", "is an array, must be an object of ops and JSON Schemas"),
+    ("/inputs", {"roll": "x"}, "/inputs/roll", "is a string, must be the JSON Schema of an op"),
+    ("/inputs", {"a/b": {"type": "strin"}}, "/inputs/a~1b/type", "did you mean 'string'?"),
+    ("/inputs", {"a": {"$ref": "http://x.y/z"}}, "/inputs/a/$ref", "nothing is fetched"),
+    ("/outputs", {"a": {"items": {"required": "b"}}}, "/outputs/a/items/required",
+     "is not an array"),
+    ("/supervision", None, "", "is null, must be an object"),
+    ("/supervision/restrat", "permanent", "", "unknown key; did you mean 'restart'?"),
+    ("/supervision/zzz", 1, "", "unknown key; known are start, restart"),
+    ("/supervision/timeouts/invok_s", 1, "", "unknown key; did you mean 'invoke_s'?"),
+    ("/supervision/timeouts/invoke_s", 0, "", "is 0, must be a number of seconds greater than 0"),
+    ("/supervision/timeouts/invoke_s", "30", "", "is a string, must be a number of seconds"),
+    ("/supervision/timeouts/invoke_s", None, "", "is null, must be a number"),
+    ("/supervision/timeouts/silence_s", -1, "", "greater than 0, such as 15, or null"),
+    ("/supervision/start", "eagre", "", "did you mean 'eager'?"),
+    ("/supervision/restart", True, "", "is a boolean, must be one of"),
+    ("/supervision/intensity", -1, "", "is -1, must be an integer of at least 0"),
+    ("/supervision/intensity", 1.5, "", "is 1.5, must be an integer"),
+    ("/supervision/intensity", True, "", "is a boolean, must be an integer"),
+    ("/supervision/backoff/factor", 0.5, "", "must be a number of at least 1"),
+    ("/supervision/backoff/jitter", 1.5, "", "must be a number from 0 to 1"),
+    ("/supervision/backoff/inital_s", 1, "", "did you mean 'initial_s'?"),
+    ("/supervision/health/failures", 0, "", "must be an integer of at least 1"),
+    ("/supervision/limits/line_bytes", 1023, "", "must be an integer of at least 1024"),
+    ("/supervision/limits/memory_bytes", 512, "", "must be an integer of at least 1048576"),
+    ("/supervision/limits/cpu_s", 2**53, "", "must be an integer"),
+    ("/supervision/concurrency", 0, "", "must be an integer of at least 1"),
+    ("/supervision/queue", -1, "", "must be an integer of at least 0"),
+    ("/supervision/depends_on", "kv", "", "is a string, must be an array of module names"),
+    ("/supervision/depends_on", ["kv", "dice"], "/supervision/depends_on/1",
+     "none can wait for itself"),
+    ("/supervision/instances", {"min": 3, "max": 2}, "/supervision/instances/min",
+     "is 3, must be at most max, 2"),
+    ("/supervision/instances", {"min": 3}, "/supervision/instances/min",
+     "at most max, 1 (the default)"),
+    ("/supervision/instances", {"max": 0}, "/supervision/instances/max",
+     "must be an integer of at least 1"),
+    ("/supervision/warm", -1, "", "must be an integer of at least 0"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("at", "value", "pointer", "words"), BAD_VALUES)
+def test_a_bad_value_is_explained_where_it_stands(
+    at: str, value: Any, pointer: str, words: str
+) -> None:
+    problems = refusal(encoded(changed(at, value))).problems
+    assert any(p.pointer == (pointer or at) and words in p.message for p in problems), problems

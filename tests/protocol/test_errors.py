@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import pytest
+
+from protocol.errors import CODE_OF, Code, Failure, Reason
+
+RESERVED = "timeout oom unreachable bad_request forbidden internal unsupported_op"
+
+REASONS = {
+    Code.TIMEOUT: "deadline silence exit_deadline start_deadline",
+    Code.OOM: "memory_limit cgroup_oom",
+    Code.UNREACHABLE: (
+        "spawn_failed exited signaled not_ready failed queue_full stopping broken_pipe"
+    ),
+    Code.BAD_REQUEST: "unknown_module missing_op invalid_args malformed_request reentrant_call",
+    Code.FORBIDDEN: "capability hook",
+    Code.INTERNAL: (
+        "missing_done unknown_type bad_version malformed_json not_object invalid_utf8"
+        " invalid_event truncated_line line_too_long reported"
+    ),
+    Code.UNSUPPORTED_OP: "unknown_op",
+    Code.CANCELLED: "client disconnect shutdown",
+}
+
+
+@pytest.mark.clause("PV1-4-b")
+def test_the_codes_are_the_reserved_ones_and_cancelled() -> None:
+    assert set(Code) == {*RESERVED.split(), "cancelled"}
+
+
+def test_every_reason_has_one_code() -> None:
+    listed = {Reason(name): code for code, names in REASONS.items() for name in names.split()}
+    assert listed == CODE_OF
+    assert set(CODE_OF) == set(Reason)
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_an_error_of_the_hosts_own_names_its_reason(reason: Reason) -> None:
+    failure = Failure.because(reason, "words")
+    assert failure == Failure(CODE_OF[reason], "words", {"reason": reason.value})
+
+
+def test_evidence_that_is_not_known_is_left_out() -> None:
+    failure = Failure.because(Reason.EXITED, "words", pid=7, signal=None, exit_code=0)
+    assert failure.details == {"reason": "exited", "pid": 7, "exit_code": 0}

@@ -1,0 +1,181 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import schemas
+from protocol.errors import Reason
+from protocol.events import TYPES, Done, Event, Log, decode_event, read_event
+from protocol.json_line import Fault, read_object
+
+SCHEMA = jsonschema.Draft202012Validator(schemas.load("narratoria-event.v0"))
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=6)
+scalars: st.SearchStrategy[Any] = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False, allow_infinity=False), text
+)
+values = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(text, inner, max_size=2),
+    max_leaves=4,
+)
+objects = st.dictionaries(text, values, max_size=2)
+
+_FIELDS: dict[str, tuple[dict[str, st.SearchStrategy[Any]], dict[str, st.SearchStrategy[Any]]]] = {
+    "log": (
+        {"level": st.sampled_from(["debug", "info", "warn", "error"]), "message": text},
+        {"fields": objects},
+    ),
+    "state_patch": ({"patch": objects}, {}),
+    "asset": (
+        {"assetId": text, "kind": text, "mediaType": text, "path": text},
+        {"metadata": objects},
+    ),
+    "ui_event": ({"event": text}, {"payload": objects}),
+    "error": ({"errorCode": text, "errorMessage": text}, {"details": objects}),
+    "done": ({"ok": st.booleans()}, {"summary": text, "result": values, "error": values}),
+}
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw an event as the specification describes it, with fields it does not."""
+    name = draw(st.sampled_from(TYPES))
+    required, optional = _FIELDS[name]
+    event = st.fixed_dictionaries(
+        {"version": st.just("0"), "type": st.just(name), **required},
+        optional={"requestId": text, "timestamp": text, **optional},
+    )
+    extra = draw(st.dictionaries(text.map("x-{}".format), values, max_size=2))
+    items = draw(st.permutations([*draw(event).items(), *extra.items()]))
+    return dict(items)
+
+
+@st.composite
+def mutations(draw: st.DrawFn) -> dict[str, Any]:
+    """Draw an event and spoil it: fields lost, of another type, of another event."""
+    document = draw(documents())
+    names = st.sampled_from(
+        [*document, "version", "type", "level", "patch", "assetId", "event", "errorCode", "ok"]
+    )
+    for _ in range(draw(st.integers(1, 3))):
+        name = draw(names)
+        if draw(st.booleans()):
+            document.pop(name, None)
+        else:
+            document[name] = draw(values | st.sampled_from(["0", "1", *TYPES]))
+    return document
+
+
+def encode(document: dict[str, Any], *, ascii_only: bool = False) -> bytes:
+    return json.dumps(document, ensure_ascii=ascii_only).encode()
+
+
+def fast(line: bytes) -> Event | None:
+    try:
+        event: Event = decode_event(line)
+    except msgspec.DecodeError:
+        return None
+    return event
+
+
+def slow(line: bytes) -> Event | Fault:
+    document = read_object(line)
+    return document if isinstance(document, Fault) else read_event(line, document)
+
+
+@pytest.mark.clause("N001-3-d")
+@pytest.mark.clause("N001-8-d")
+@given(documents(), st.booleans())
+def test_every_event_of_the_specification_is_read_whatever_else_it_holds(
+    document: dict[str, Any], ascii_only: bool
+) -> None:
+    line = encode(document, ascii_only=ascii_only)
+    event = fast(line)
+    assert event is not None
+    assert slow(line) == event
+    assert SCHEMA.is_valid(document)
+
+
+@given(mutations())
+def test_the_fast_path_the_slow_one_and_the_schema_agree(document: dict[str, Any]) -> None:
+    line = encode(document)
+    valid = SCHEMA.is_valid(document)
+    assert (fast(line) is not None) is valid
+    assert isinstance(slow(line), Fault) is not valid
+
+
+LOG = {"version": "0", "type": "log", "level": "info", "message": "m"}
+
+SPOILED: dict[str, tuple[dict[str, Any], Reason]] = {
+    "no version": ({"version": None}, Reason.BAD_VERSION),
+    "version 1": ({"version": "1"}, Reason.BAD_VERSION),
+    "a number as version": ({"version": 0}, Reason.BAD_VERSION),
+    "version 1 and an unknown type": ({"version": "1", "type": "x"}, Reason.BAD_VERSION),
+    "an unknown type": ({"type": "progress"}, Reason.UNKNOWN_TYPE),
+    "a type in capitals": ({"type": "LOG"}, Reason.UNKNOWN_TYPE),
+    "no type": ({"type": None}, Reason.INVALID_EVENT),
+    "a list as type": ({"type": ["log"]}, Reason.INVALID_EVENT),
+    "a number as type": ({"type": 1}, Reason.INVALID_EVENT),
+    "an unknown level": ({"level": "fatal"}, Reason.INVALID_EVENT),
+    "no message": ({"message": None}, Reason.INVALID_EVENT),
+    "a number as message": ({"message": 1}, Reason.INVALID_EVENT),
+    "a list as fields": ({"fields": [1]}, Reason.INVALID_EVENT),
+    "a number as requestId": ({"requestId": 1}, Reason.INVALID_EVENT),
+    "a done without ok": ({"type": "done"}, Reason.INVALID_EVENT),
+    "a done with ok 1": ({"type": "done", "ok": 1}, Reason.INVALID_EVENT),
+    "a list as patch": ({"type": "state_patch", "patch": [1]}, Reason.INVALID_EVENT),
+    "an asset without path": (
+        {"type": "asset", "assetId": "a", "kind": "image", "mediaType": "image/png"},
+        Reason.INVALID_EVENT,
+    ),
+}
+
+
+@pytest.mark.clause("N001-3-a")
+@pytest.mark.clause("N001-3-b")
+@pytest.mark.clause("N001-3-c")
+@pytest.mark.clause("N001-4.2-a")
+@pytest.mark.clause("N001-4.4-a")
+@pytest.mark.clause("N001-8-a")
+@pytest.mark.clause("N001-8-b")
+@pytest.mark.parametrize(("change", "reason"), SPOILED.values(), ids=SPOILED)
+def test_what_is_no_event_is_refused_by_name(change: dict[str, Any], reason: Reason) -> None:
+    document = {name: value for name, value in {**LOG, **change}.items() if value is not None}
+    line = encode(document)
+    assert fast(line) is None
+    fault = slow(line)
+    assert isinstance(fault, Fault)
+    assert fault.reason is reason
+
+
+@pytest.mark.parametrize("value", ["null", '"x"', "[]", "1" * 4000, "-" + "1" * 4000, "{}"])
+def test_a_bad_version_of_any_kind_and_size_is_put_in_short_words(value: str) -> None:
+    fault = slow(b'{"version":%b,"type":"log"}' % value.encode())
+    assert isinstance(fault, Fault)
+    assert fault.reason is Reason.BAD_VERSION
+    assert len(fault.message) < 160
+
+
+def test_a_key_that_stands_twice_has_its_last_value_on_the_slow_path() -> None:
+    twice = b'{"version":"1","version":"0","type":"log","type":"done","ok":true}'
+    assert fast(twice) is None
+    assert slow(twice) == Done(version="0", ok=True)
+
+
+@pytest.mark.clause("N001-8-d")
+def test_an_ignored_field_may_hold_what_could_not_be_read() -> None:
+    line = b'{"version":"0","type":"log","level":"info","message":"m","x":1e999}'
+    assert fast(line) == Log(version="0", level="info", message="m")
+
+
+def test_integers_beyond_64_bit_reach_the_state_unharmed() -> None:
+    event = fast(b'{"version":"0","type":"state_patch","patch":{"n":%d}}' % 2**70)
+    assert event is not None
+    assert msgspec.to_builtins(event)["patch"] == {"n": 2**70}

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import Reason
+from protocol.frames import RequestFrame, decode_request, encode_line
+from protocol.json_line import Fault
+from tests.protocol.test_events import objects, text
+
+
+def test_a_frame_has_its_four_fields_in_the_order_of_the_specification() -> None:
+    frame = RequestFrame("r1", "dice", "health")
+    assert encode_line(frame) == (
+        b'{"requestId":"r1","tool":"dice","operation":"health","input":{}}\n'
+    )
+
+
+def test_a_line_holds_no_newline_whatever_the_value_holds() -> None:
+    encoded = encode_line({"a": "x\ny\r\n"})
+    assert encoded == b'{"a":"x\\ny\\r\\n"}\n'
+
+
+@given(text, text, text, objects)
+def test_a_frame_that_was_written_is_read_back(
+    request_id: str, tool: str, operation: str, content: dict[str, Any]
+) -> None:
+    frame = RequestFrame(request_id, tool, operation, content)
+    assert decode_request(encode_line(frame).removesuffix(b"\n")) == frame
+
+
+def test_integers_of_any_size_are_read_back_exactly() -> None:
+    frame = RequestFrame("r1", "dice", "roll", {"n": 2**70})
+    assert decode_request(encode_line(frame)) == frame
+
+
+def test_a_cancel_needs_no_more_than_its_id_and_operation() -> None:
+    frame = decode_request(b'{"requestId":"r3","operation":"cancel"}')
+    assert frame == RequestFrame("r3", None, "cancel")
+
+
+def test_unknown_fields_of_a_request_are_ignored() -> None:
+    frame = decode_request(b'{"requestId":"r1","operation":"health","later":[1]}')
+    assert frame == RequestFrame("r1", None, "health")
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (b"hello", Reason.MALFORMED_JSON),
+        (b"[" * 100_000, Reason.MALFORMED_JSON),
+        (b'{"requestId":"r1","input":{"a":1e999}}', Reason.MALFORMED_JSON),
+        (b"[]", Reason.NOT_OBJECT),
+        (b"7", Reason.NOT_OBJECT),
+        (b'{"requestId":"\xff"}', Reason.INVALID_UTF8),
+        (b'{"requestId":1}', Reason.MALFORMED_REQUEST),
+        (b'{"requestId":"r1","tool":[]}', Reason.MALFORMED_REQUEST),
+        (b'{"requestId":"r1","input":[]}', Reason.MALFORMED_REQUEST),
+    ],
+)
+def test_a_bad_request_is_refused_by_name(line: bytes, reason: Reason) -> None:
+    fault = decode_request(line)
+    assert isinstance(fault, Fault)
+    assert fault.reason is reason
+
+
+@given(st.binary(max_size=40))
+def test_any_bytes_are_a_frame_or_a_fault(line: bytes) -> None:
+    assert isinstance(decode_request(line), RequestFrame | Fault)

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import UNSET
+
+from protocol.errors import Failure, Outcome, Reason, Success
+from protocol.events import Done, ErrorEvent
+from protocol.json_line import Fault
+from protocol.replies import Operation, read_done, read_reply
+from tests.protocol.wire import DESCRIPTION
+
+HEALTH, DESCRIBE, INVOKE = Operation.HEALTH, Operation.DESCRIBE, Operation.INVOKE
+WELL = {"status": "ok"}
+BODY = {"code": "no_luck", "message": "try again", "details": {"sides": 6}}
+NO_LUCK = Failure("no_luck", "try again", {"sides": 6})
+
+ACCEPTED: list[tuple[Operation, dict[str, Any], Outcome]] = [
+    (HEALTH, WELL, Success(WELL)),
+    (HEALTH, {"ok": True, "result": WELL}, Success(WELL)),
+    (HEALTH, {"ok": False, "error": BODY}, NO_LUCK),
+    (DESCRIBE, DESCRIPTION, Success(DESCRIPTION)),
+    (DESCRIBE, {"ok": True, "result": DESCRIPTION}, Success(DESCRIPTION)),
+    (INVOKE, {"ok": True, "result": [1]}, Success([1])),
+    (INVOKE, {"ok": True, "result": None}, Success(None)),
+    (INVOKE, {"ok": True}, Success(None)),
+    (INVOKE, {"ok": True, "result": 1, "summary": "s", "later": 2}, Success(1, "s")),
+    (INVOKE, {"ok": False, "error": BODY}, NO_LUCK),
+    (INVOKE, {"ok": False, "error": {"code": "E", "message": "m"}}, Failure("E", "m")),
+    (INVOKE, {"ok": True, "result": WELL}, Success(WELL)),
+]
+
+REFUSED: list[tuple[Operation, dict[str, Any]]] = [
+    (HEALTH, {}),
+    (HEALTH, {"status": 1}),
+    (HEALTH, {"ok": True}),
+    (HEALTH, {"ok": False}),
+    (DESCRIBE, WELL),
+    *[(DESCRIBE, {k: v for k, v in DESCRIPTION.items() if k != name}) for name in DESCRIPTION],
+    (DESCRIBE, {**DESCRIPTION, "features": "cancel"}),
+    (INVOKE, {}),
+    (INVOKE, WELL),
+    (INVOKE, {"ok": 1}),
+    (INVOKE, {"ok": "true"}),
+    (INVOKE, {"ok": False}),
+    (INVOKE, {"ok": False, "error": None}),
+    (INVOKE, {"ok": False, "error": "it broke"}),
+    (INVOKE, {"ok": False, "error": {"code": 1, "message": "m"}}),
+    (INVOKE, {"ok": False, "error": {"code": "E"}}),
+    (INVOKE, {"ok": False, "error": {"code": "E", "message": "m", "details": []}}),
+]
+
+
+@pytest.mark.clause("PV1-2-a")
+@pytest.mark.clause("PV1-2-b")
+@pytest.mark.clause("PV1-2-d")
+@pytest.mark.clause("PV1-2-e")
+@pytest.mark.parametrize(("operation", "document", "outcome"), ACCEPTED)
+def test_a_reply_of_the_protocols_form_is_an_outcome(
+    operation: Operation, document: dict[str, Any], outcome: Outcome
+) -> None:
+    assert read_reply(operation, document, "shown") == outcome
+
+
+@pytest.mark.parametrize(("operation", "document"), REFUSED)
+def test_a_reply_of_another_form_is_a_fault_that_shows_the_right_one(
+    operation: Operation, document: dict[str, Any]
+) -> None:
+    fault = read_reply(operation, document, "shown")
+    assert isinstance(fault, Fault)
+    assert fault.reason is Reason.INVALID_EVENT
+    assert fault.excerpt == "shown"
+    assert f"bad reply to {operation}" in fault.message
+
+
+def test_a_health_other_than_ok_says_what_it_is() -> None:
+    outcome = read_reply(HEALTH, {"status": "warming up"}, "")
+    assert isinstance(outcome, Failure)
+    assert outcome.code == "unreachable"
+    assert outcome.details == {"reason": "not_ready", "health": {"status": "warming up"}}
+    assert "warming up" in outcome.message
+
+
+def done(*, ok: bool, **fields: Any) -> Done:
+    return Done(version="0", ok=ok, **fields)
+
+
+REPORTED = ErrorEvent(
+    version="0", error_code="E", error_message="m", details={"at": 1}, request_id=UNSET
+)
+
+
+@pytest.mark.parametrize(
+    ("operation", "event", "outcome"),
+    [
+        (INVOKE, done(ok=True), Success(None)),
+        (INVOKE, done(ok=True, result=[1], summary="s"), Success([1], "s")),
+        (HEALTH, done(ok=True), Success(WELL)),
+        (HEALTH, done(ok=True, result=WELL), Success(WELL)),
+        (DESCRIBE, done(ok=True, result=DESCRIPTION), Success(DESCRIPTION)),
+    ],
+)
+def test_done_closes_a_stream_with_its_result(
+    operation: Operation, event: Done, outcome: Outcome
+) -> None:
+    assert read_done(operation, event, None, "") == outcome
+
+
+@pytest.mark.parametrize(
+    ("operation", "event"),
+    [(DESCRIBE, done(ok=True)), (HEALTH, done(ok=True, result=1))],
+)
+def test_done_without_the_result_that_was_asked_for_is_a_fault(
+    operation: Operation, event: Done
+) -> None:
+    assert isinstance(read_done(operation, event, None, ""), Fault)
+
+
+@pytest.mark.parametrize("operation", Operation)
+def test_a_failure_is_told_by_dones_error_then_the_last_error_event_then_the_summary(
+    operation: Operation,
+) -> None:
+    carried = done(ok=False, error=BODY, summary="s")
+    silent = done(ok=False, summary="s")
+    assert read_done(operation, carried, REPORTED, "") == Failure(
+        "no_luck", "try again", {"sides": 6}, "s"
+    )
+    assert read_done(operation, silent, REPORTED, "") == Failure("E", "m", {"at": 1}, "s")
+    assert read_done(operation, silent, None, "") == Failure(
+        "internal", "s", {"reason": "reported"}, "s"
+    )
+
+
+@pytest.mark.clause("N001-3-d")
+@pytest.mark.parametrize("error", [None, "it broke", {"code": 1}, []])
+def test_an_error_field_of_another_shape_is_a_field_like_any_other(error: Any) -> None:
+    event = done(ok=False, error=error)
+    assert read_done(INVOKE, event, REPORTED, "") == Failure("E", "m", {"at": 1})
+
+
+def test_a_failure_without_any_words_gets_some() -> None:
+    outcome = read_done(INVOKE, done(ok=False), None, "")
+    assert isinstance(outcome, Failure)
+    assert outcome.message
+
+
+def test_errors_on_the_way_do_not_spoil_a_success() -> None:
+    assert read_done(INVOKE, done(ok=True), REPORTED, "") == Success(None)
