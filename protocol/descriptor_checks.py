@@ -42,6 +42,9 @@ def _reachability(transport: dict[str, Any]) -> Iterator[Problem]:
     match transport.get("type"):
         case "stdio" if "command" not in transport:
             yield TRANSPORT.missing("command", transport, at)
+        case "stdio" if isinstance(transport["command"], list) and transport["command"][:1] == [""]:
+            # An empty argument is an argument; an empty program is a slip.
+            yield Problem(f"{at}/command/0", "is empty, must name the program to run")
         case "http":
             # The base format has HTTP modules, so both things there are to say are said at once.
             yield Problem(

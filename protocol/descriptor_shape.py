@@ -58,7 +58,7 @@ TRANSPORT = Fields(
         "type": Choice(("stdio", "http")),
         "command": Array(
             'an array of strings such as ["python3","dice.py"]',
-            text("a string that is not empty and has no NUL in it", forbidden=_NUL),
+            text("a string without NUL", forbidden=_NUL, empty=True),
             least=1,
         ),
         "url": _ANY_TEXT,

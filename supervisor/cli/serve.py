@@ -58,8 +58,10 @@ def serve(options: ServeOptions) -> int:
         sys.stderr.write(f"stdiod: {error}\n")
         return USAGE
     if not found.descriptors and not found.quarantined:
-        where = ", ".join(map(str, options.directories))
-        log.warning(f"no descriptors in {where}: looked for *.json and */module.json")
+        log.warning(
+            "no descriptors found: looked for *.json and */module.json",
+            directories=[str(directory) for directory in options.directories],
+        )
     # Ours to reap: inherited as ignored, the kernel would take our children's exit statuses.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:

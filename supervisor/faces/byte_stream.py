@@ -79,7 +79,7 @@ async def _write(conversation: Conversation, writing: int, gone: Callable[[], No
 
 
 async def _watch_hang_up(reading: int, gone: Callable[[], None]) -> None:
-    while not _hung_up(reading):
+    while not _hung_up(reading):  # noqa: ASYNC110 - there is no event for it, see LOOK_S
         await trio.sleep(LOOK_S)
     gone()
 

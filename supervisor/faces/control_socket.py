@@ -79,7 +79,7 @@ async def serve(daemon: Daemon, listener: socket.socket) -> None:
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     raise
-                log.error("cannot accept a client", words=os.strerror(error.errno))
+                log.warning("cannot accept a client", words=os.strerror(error.errno))
                 await trio.sleep(OUT_OF_DESCRIPTORS_PAUSE_S)
             else:
                 nursery.start_soon(_serve_client, daemon, client)

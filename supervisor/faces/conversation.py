@@ -117,7 +117,8 @@ class Conversation:
 
     def _begin_own(self, exchange: Exchange, frame: RequestFrame) -> None:
         operations = self._daemon.operations
-        op, args = frame.operation, frame.input
+        op: object = frame.operation
+        args: Any = frame.input
         if op == Operation.HEALTH:
             exchange.finish(Success({"status": "ok"}))
             return
@@ -129,12 +130,14 @@ class Conversation:
         if not isinstance(op, str) or not op:
             words = 'an invoke of the daemon names no op; "input" needs {"op":"...","args":{...}}'
             exchange.finish(Failure.because(Reason.MISSING_OP, words))
-        elif op == "invoke" and isinstance(args, dict) and isinstance(args.get("module"), str):
-            # An invocation through the daemon's own face: how a daemon serves inside another one.
+        elif (refusal := operations.refusal(op, args)) is not None:
+            exchange.finish(refusal)
+        elif op == "invoke":
+            # An invocation through the daemon itself: how a daemon serves inside another one.
             exchange.invocation = self._daemon.invocations.submit(args["module"], args, exchange)
         else:
-            own_op, own_args = op, args
-            self._run(exchange, lambda: operations.run(own_op, own_args, exchange.emit))
+            own_op = op
+            self._run(exchange, lambda: operations.run(own_op, args, exchange.emit))
 
     def _run(self, exchange: Exchange, op: Callable[[], Any]) -> None:
         async def task() -> None:
@@ -201,11 +204,11 @@ class Exchange:
     def finished(self, response: Response) -> None:
         """Write the response of an invocation as a `done` with its fields."""
         envelope = _envelope(self.request_id)
-        self._end({**envelope, **response.document()}, response.outcome)
+        self._end({**envelope, **response.document()})
 
     def finish(self, outcome: Outcome) -> None:
         """Write the end of one of the daemon's own operations."""
-        self._end(done_document(self.request_id, outcome), outcome)
+        self._end(done_document(self.request_id, outcome))
 
     def congested(self) -> bool:
         """Whether the client does not keep up."""
@@ -219,7 +222,7 @@ class Exchange:
             self.scope.cancel()
             self.finish(Failure.because(stopped.reason, stopped.message))
 
-    def _end(self, document: dict[str, Any], outcome: Outcome) -> None:
+    def _end(self, document: dict[str, Any]) -> None:
         if self._finished:
             return
         self._finished = True

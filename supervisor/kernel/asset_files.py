@@ -1,4 +1,4 @@
-"""The rule for `asset` events that needs the file system: the path must be readable (Spec 001 4.3)."""
+"""The rule for assets that needs the file system: the path is readable (Spec 001 4.3)."""
 
 from __future__ import annotations
 

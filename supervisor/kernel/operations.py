@@ -54,7 +54,8 @@ _MODULE = {"type": "string", "description": "a module's name"}
 def _args(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
     return {
         "type": "object",
-        "properties": properties,
+        # A trailing underscore keeps Python's keywords out of the way.
+        "properties": {name.removesuffix("_"): schema for name, schema in properties.items()},
         "required": list(required),
         "additionalProperties": False,
     }
@@ -67,7 +68,7 @@ INPUTS: dict[str, Any] = {
     "restart": _args(("module",), module=_MODULE),
     "wait": _args(
         modules={"type": "array", "items": _MODULE, "description": "all eager ones if left out"},
-        **{"for": {"enum": ["ready", "down", "verdict"], "default": "ready"}},
+        for_={"enum": ["ready", "down", "verdict"], "default": "ready"},
     ),
     "logs": _args(
         ("module",),
@@ -76,6 +77,16 @@ INPUTS: dict[str, Any] = {
         follow={"type": "boolean", "default": False},
     ),
     "shutdown": _args(),
+    # Served by the face itself, straight from the pipeline: it streams and is cancelled like any
+    # other invocation. Here so that a daemon inside another one can be asked for its modules' ops.
+    "invoke": _args(
+        ("module", "op"),
+        module=_MODULE,
+        op={"type": "string"},
+        args={"type": "object", "default": {}},
+        session_id={"type": "string"},
+        timeout_s={"type": "number", "exclusiveMinimum": 0},
+    ),
 }
 
 
@@ -105,15 +116,19 @@ class Operations:
             "shutdown": self._shutdown,
         }
 
-    async def run(self, op: str, args: dict[str, Any], emit: Emit) -> Any:
-        """Run one op; raises `RefusedError`."""
-        if op not in self._ops:
-            words = f"the daemon has no op {op!r:.80}; it has {', '.join(self._ops)}"
-            raise RefusedError(Failure.because(Reason.UNKNOWN_OP, words, ops=list(self._ops)))
+    def refusal(self, op: str, args: Any) -> Failure | None:
+        """Say why an op cannot be run with these args, or None if it can."""
+        if not self._validator.knows(op):
+            words = f"the daemon has no op {op!r:.80}; it has {', '.join(INPUTS)}"
+            return Failure.because(Reason.UNKNOWN_OP, words, ops=list(INPUTS))
         problem = self._validator.problem(op, args)
-        if problem is not None:
-            words = f"the args of {op} are not valid: {problem}"
-            raise RefusedError(Failure.because(Reason.INVALID_ARGS, words, pointer=problem.pointer))
+        if problem is None:
+            return None
+        words = f"the args of {op} are not valid: {problem}"
+        return Failure.because(Reason.INVALID_ARGS, words, pointer=problem.pointer)
+
+    async def run(self, op: str, args: dict[str, Any], emit: Emit) -> Any:
+        """Run an op that `refusal` lets through; raises `RefusedError`."""
         return await self._ops[op](args, emit)
 
     def describe(self, name: str) -> dict[str, Any]:
@@ -178,7 +193,7 @@ class Operations:
             for module, well in settled:
                 del pending[module.name]
                 verdicts[module.name] = str(module.state)
-                await emit(_progress(module, well, len(verdicts), len(modules)))
+                await emit(_progress(module, len(verdicts), len(modules), well=well))
                 if not well and goal != "verdict":
                     raise RefusedError(self._fleet.verdict(module) or module.unavailable())
         return {"modules": verdicts}
@@ -246,7 +261,7 @@ class Operations:
         return settled
 
 
-def _progress(module: Module, well: bool, number: int, of: int) -> Log:
+def _progress(module: Module, number: int, of: int, *, well: bool) -> Log:
     died = module.slot.last_exit
     cause = f": {died.message}" if not well and died is not None else ""
     return Log(

@@ -37,13 +37,13 @@ class Server(Protocol):
     """What has a call in flight."""
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
-        """The call was settled for the host's own reason; see to what is left of it."""
+        """See to what is left of a call that was settled for a reason of the host's own."""
 
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""
 
     def nudge(self) -> None:
-        """A listener may have room again."""
+        """Look again whether the listeners have room."""
 
 
 class Call:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -111,19 +111,24 @@ def unmet(descriptors: Sequence[Descriptor]) -> dict[str, str]:
         cycle = _cycle_from(name, wanted)
         if cycle is not None:
             reasons[name] = f"depends_on goes in a circle: {' -> '.join(cycle)}"
-    changed = True
-    while changed:
-        changed = False
-        for name, needed in wanted.items():
-            if name in reasons:
-                continue
-            for one in needed:
-                if one not in wanted:
-                    reasons[name] = f"depends_on names {one!r}, and there is no such module"
-                elif one in reasons:
-                    reasons[name] = f"depends_on names {one!r}, which is quarantined"
-                changed = changed or name in reasons
+    while found := {
+        name: reason
+        for name, needed in wanted.items()
+        if name not in reasons and (reason := _unmet_dependency(needed, wanted, reasons))
+    }:
+        reasons |= found
     return reasons
+
+
+def _unmet_dependency(
+    needed: tuple[str, ...], wanted: Container[str], reasons: Container[str]
+) -> str | None:
+    for name in needed:
+        if name not in wanted:
+            return f"depends_on names {name!r}, and there is no such module"
+        if name in reasons:
+            return f"depends_on names {name!r}, which is quarantined"
+    return None
 
 
 def unsupported(descriptor: Descriptor) -> str | None:

@@ -39,7 +39,7 @@ class Host:
         return f"r{next(self._numbers)}"
 
     def stopping(self, what: str, evidence: Mapping[str, Any]) -> Failure:
-        """Build the failure of a request that ends because a module, or all of them, are stopped."""
+        """Build the failure of a request that ends because its module is stopped, or all are."""
         if self.shutting_down:
             words = f"the daemon is stopping, and {what} with it"
             return Failure.because(Reason.SHUTDOWN, words, **evidence)

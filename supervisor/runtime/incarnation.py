@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import signal
 from enum import IntEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 import trio
@@ -55,10 +55,10 @@ class Receiver(Protocol):
         """Whether reading should pause; asked after each chunk."""
 
     def stdout_closed(self) -> None:
-        """The process closed its stdout and still runs."""
+        """Take note that the process closed its stdout and still runs."""
 
     def stdin_broken(self) -> None:
-        """The process closed its stdin while something was to be written."""
+        """Take note that it closed its stdin while something was to be written."""
 
 
 class Incarnation:
@@ -98,6 +98,15 @@ class Incarnation:
     def uptime_s(self) -> float:
         """Seconds since the spawn."""
         return trio.current_time() - self.started_at
+
+    def evidence(self) -> dict[str, Any]:
+        """Return what is known about the process while it runs, for `details`."""
+        return {
+            "instance": self.instance,
+            "pid": self.pid,
+            "uptime_s": round(self.uptime_s, 3),
+            "stderr_tail": self.stderr.tail(),
+        }
 
     def flush(self) -> None:
         """Have the writer take what the connection has to send; many calls make one write."""

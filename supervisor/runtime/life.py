@@ -11,12 +11,15 @@ from typing import Any, Protocol
 
 import msgspec
 
+from protocol.connection import ModuleLog as ModuleLogEvent
+from protocol.connection import Quarantined, Stray
 from protocol.descriptor import Descriptor
 from protocol.errors import Outcome
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.call import Call
 from supervisor.runtime.host import Host
+from supervisor.runtime.log_text import log_text
 from supervisor.runtime.module_log import ModuleLog
 
 
@@ -37,19 +40,19 @@ class Owner(Protocol):
     """What a life tells its slot; each is ignored once the slot has another life."""
 
     def started(self, life: Life) -> None:
-        """It is ready to serve."""
+        """Take note that it is ready to serve."""
 
     def start_failed(self, life: Life, ended: Ended) -> None:
-        """It will not get ready; `ended` says why."""
+        """Take note that it will not get ready; `ended` says why."""
 
     def health(self, life: Life, *, well: bool) -> None:
-        """A probe was answered well, or was not."""
+        """Take note of a probe."""
 
     def replace(self, life: Life, why: str) -> None:
-        """It can no longer be spoken with."""
+        """Replace it: it can no longer be spoken with."""
 
     def capacity_freed(self, life: Life) -> None:
-        """It can take a call, perhaps."""
+        """Look whether a call waits: it may have room."""
 
 
 class Life(Protocol):
@@ -86,6 +89,17 @@ class Instance(msgspec.Struct, frozen=True):
     in_flight: int
 
 
+class Counters(msgspec.Struct):
+    """What happened to a module, counted since the daemon started."""
+
+    invocations: int = 0
+    failures: int = 0
+    late_lines: int = 0
+    """Lines for a request that was no longer open; dropped."""
+    quarantined_lines: int = 0
+    """Lines that were no protocol; kept in the module's log as an excerpt."""
+
+
 class Setting(msgspec.Struct, frozen=True):
     """What a life gets from its module: descriptor, surroundings, log, names for its processes."""
 
@@ -97,13 +111,13 @@ class Setting(msgspec.Struct, frozen=True):
     """Takes what `describe` said; returns what is wrong with it, if anything."""
     counters: Counters
 
-
-class Counters(msgspec.Struct):
-    """What happened to a module, counted since the daemon started."""
-
-    invocations: int = 0
-    failures: int = 0
-    late_lines: int = 0
-    """Lines for a request that was no longer open; dropped."""
-    quarantined_lines: int = 0
-    """Lines that were no protocol; kept in the module's log as an excerpt."""
+    def keep(self, instance: str, item: Stray | Quarantined | ModuleLogEvent) -> None:
+        """Count, or write to the module's log, what a process said beside its requests."""
+        match item:
+            case Stray():
+                self.counters.late_lines += 1
+            case Quarantined():
+                self.counters.quarantined_lines += 1
+                self.log.host_line(instance, f"{item.fault.message}: {item.fault.excerpt}")
+            case ModuleLogEvent():
+                self.log.log_event(instance, log_text(item.event))

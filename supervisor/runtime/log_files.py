@@ -8,12 +8,14 @@ goes through the same queue, so it sees exactly what was written before it was a
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import queue
 import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import quote
 
 FILE_BYTES = 5 << 20
 """A file is put aside when it passes this size; so a module's logs stay under FILES times it."""
@@ -27,6 +29,10 @@ QUEUE_BYTES = 8 << 20
 
 CLOSE_S = 5.0
 """How long the end of the daemon waits for a disk that does not answer."""
+
+
+NAME_CHARS = 200
+"""File systems allow 255 bytes; the rest is for the ending."""
 
 
 class LogFiles:
@@ -115,5 +121,9 @@ def _numbered(path: Path, number: int) -> Path:
 
 
 def _file_name(name: str) -> str:
-    # A module's name has no slash and no control character; a leading dot would hide its log.
-    return "_" + name[1:] if name.startswith(".") else name
+    # A module's name may be anything but a path; a file's name is held to less, and to 255 bytes.
+    safe = quote(name, safe=" ")
+    safe = "%2E" + safe[1:] if safe.startswith(".") else safe
+    if len(safe) <= NAME_CHARS:
+        return safe
+    return safe[:NAME_CHARS] + "~" + hashlib.sha256(name.encode()).hexdigest()[:16]

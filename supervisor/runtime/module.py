@@ -11,7 +11,7 @@ import trio
 
 from protocol.args_schema import ArgsValidator, op_schemas
 from protocol.descriptor import Descriptor, Lifecycle, Start
-from protocol.errors import Failure, Outcome, Reason, Success
+from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped

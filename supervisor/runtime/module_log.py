@@ -6,7 +6,7 @@ bounded ring and a bounded rate of disk writes; how much was left out is counted
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from collections import deque
 from collections.abc import Callable
 
@@ -40,7 +40,7 @@ class LogLine(msgspec.Struct, frozen=True):
 
     def encode(self) -> bytes:
         """Return the line as it stands in the file: time, instance, stream, text."""
-        stamp = datetime.datetime.fromtimestamp(self.ts, datetime.UTC)
+        stamp = dt.datetime.fromtimestamp(self.ts, dt.UTC)
         when = stamp.isoformat(timespec="milliseconds").replace("+00:00", "Z")
         return f"{when} {self.instance} {self.stream} {self.text}\n".encode(errors="replace")
 
@@ -50,7 +50,7 @@ class LogLine(msgspec.Struct, frozen=True):
         text = line.decode(errors="replace")
         try:
             when, rest = text.split(" ", 1)
-            stamp = datetime.datetime.fromisoformat(when)
+            stamp = dt.datetime.fromisoformat(when)
             # An instance's name may hold spaces; its generation and the stream's name do not.
             for stream in ("stderr", "log", "host"):
                 head, found, tail = rest.partition(f" {stream} ")

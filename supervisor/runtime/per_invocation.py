@@ -31,7 +31,6 @@ from supervisor.runtime.call import Awaited, Call
 from supervisor.runtime.deadlines import Timer
 from supervisor.runtime.incarnation import Incarnation, Rung
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
-from supervisor.runtime.log_text import log_text
 from supervisor.runtime.process import check_program, spawn
 from supervisor.runtime.program import SpawnError
 
@@ -244,19 +243,10 @@ class Run:
                 case Warned():
                     call.warn(item.notice)
                 case Violated():
-                    self._fault = item.fault
-                    if item.fault.reason is not Reason.TRUNCATED_LINE:
-                        self._expect_exit()
-                        self.stop(Rung.TERMINATE)
-                case Stray():
-                    self._setting.counters.late_lines += 1
-                    words = "a line after the answer was not accepted"
-                    call.warn(Notice("after_done", words, item.excerpt))
-                case Quarantined():
-                    self._setting.counters.quarantined_lines += 1
-                    call.warn(Notice.of(item.fault))
-                case ModuleLog():
-                    self._setting.log.log_event(self.id, log_text(item.event))
+                    self._violated(item.fault)
+                case Stray() | Quarantined() | ModuleLog():
+                    self._setting.keep(self.id, item)
+                    self._warn_of(item)
                 case _:
                     assert_never(item)
 
@@ -283,19 +273,29 @@ class Run:
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""
         incarnation = self._incarnation
-        if incarnation is None:
-            return {"instance": self.id}
-        return {
-            "instance": self.id,
-            "pid": incarnation.pid,
-            "uptime_s": round(incarnation.uptime_s, 3),
-            "stderr_tail": incarnation.stderr.tail(),
-        }
+        return {"instance": self.id} if incarnation is None else incarnation.evidence()
 
     def nudge(self) -> None:
         """Have a paused reader look again."""
         if self._incarnation is not None:
             self._incarnation.nudge()
+
+    def _violated(self, fault: Fault) -> None:
+        self._fault = fault
+        # A line that the end of the output cut off: the process is ending as it is.
+        if fault.reason is not Reason.TRUNCATED_LINE:
+            self._expect_exit()
+            self.stop(Rung.TERMINATE)
+
+    def _warn_of(self, item: Stray | Quarantined | ModuleLog) -> None:
+        match item:
+            case Stray():
+                words = "a line after the answer was not accepted"
+                self.call.warn(Notice("after_done", words, item.excerpt))
+            case Quarantined():
+                self.call.warn(Notice.of(item.fault))
+            case ModuleLog():
+                pass
 
     def _expect_exit(self) -> None:
         if self._exit_timer is None:

@@ -34,7 +34,6 @@ from supervisor.policy.verdict import Exit, Stopped, on_death
 from supervisor.runtime.call import Awaited, Call
 from supervisor.runtime.incarnation import Incarnation, Rung
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
-from supervisor.runtime.log_text import log_text
 from supervisor.runtime.process import spawn
 from supervisor.runtime.program import SpawnError
 
@@ -114,9 +113,7 @@ class PersistentLife:
         """Begin to end; see `Life`."""
         self._abrupt = self._abrupt or abrupt
         self._ending.set()
-        if self._abrupt or not self._calls:
-            self._drained.set()
-        elif self._incarnation is None:
+        if self._abrupt or not self._calls or self._incarnation is None:
             self._drained.set()
 
     def hurry(self) -> None:
@@ -160,22 +157,10 @@ class PersistentLife:
                         call.listener.event(item.event, call)
                 case Answered():
                     freed = self._answered(item) or freed
-                case Warned():
-                    call = self._calls.get(item.request_id)
-                    if call is not None:
-                        call.warn(item.notice)
-                case Violated():
-                    call = self._calls.get(item.request_id)
-                    if call is not None:
-                        call.fault = item.fault
-                case Stray():
-                    self._setting.counters.late_lines += 1
-                case Quarantined():
-                    self._setting.counters.quarantined_lines += 1
-                    words = f"{item.fault.message}: {item.fault.excerpt}"
-                    self._setting.log.host_line(self.id, words)
-                case ModuleLog():
-                    self._setting.log.log_event(self.id, log_text(item.event))
+                case Warned() | Violated():
+                    self._faulty(item)
+                case Stray() | Quarantined() | ModuleLog():
+                    self._setting.keep(self.id, item)
                 case _:
                     assert_never(item)
         if freed:
@@ -186,12 +171,12 @@ class PersistentLife:
         return any(call.listener.congested() for call in self._calls.values())
 
     def stdout_closed(self) -> None:
-        """It can answer nothing any more."""
+        """Have it replaced: it can answer nothing any more."""
         if not self._ending.is_set():
             self._owner.replace(self, "closed its stdout and kept running")
 
     def stdin_broken(self) -> None:
-        """It can be asked nothing any more."""
+        """Have it replaced: it can be asked nothing any more."""
         if self._ending.is_set():
             return
         words = f"{self.id} closed its stdin, so it cannot be asked"
@@ -222,14 +207,7 @@ class PersistentLife:
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""
         incarnation = self._incarnation
-        if incarnation is None:
-            return {"instance": self.id}
-        return {
-            "instance": self.id,
-            "pid": incarnation.pid,
-            "uptime_s": round(incarnation.uptime_s, 3),
-            "stderr_tail": incarnation.stderr.tail(),
-        }
+        return {"instance": self.id} if incarnation is None else incarnation.evidence()
 
     def nudge(self) -> None:
         """Have a paused reader look again."""
@@ -251,6 +229,15 @@ class PersistentLife:
         call.settle(outcome)
         self._check_drained()
         return True
+
+    def _faulty(self, item: Warned | Violated) -> None:
+        call = self._calls.get(item.request_id)
+        if call is None:
+            return
+        if isinstance(item, Warned):
+            call.warn(item.notice)
+        else:
+            call.fault = item.fault
 
     def _send(self, request: Request) -> None:
         self._connection.send_request(request)

@@ -150,7 +150,7 @@ def _spawn(descriptor: Descriptor, host: Mapping[str, str], instance: str) -> Pr
             stdin, kept_stdin = _pipe(read_by=theirs, written_by=ours)
             kept_stdout, stdout = _pipe(read_by=ours, written_by=theirs)
             kept_stderr, stderr = _pipe(read_by=ours, written_by=theirs)
-            popen = subprocess.Popen(  # noqa: S603 - running what descriptors name is the purpose
+            popen = subprocess.Popen(
                 descriptor.transport.command,
                 executable=program,
                 stdin=stdin,

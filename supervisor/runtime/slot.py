@@ -117,14 +117,14 @@ class Slot:
     # What a life reports (life.Owner).
 
     def started(self, life: Life) -> None:
-        """It is ready."""
+        """Serve: it is ready."""
         if life is self._life:
             self._was_ready = True
             self._healthy_since = trio.current_time()
             self._feed(Input.STARTED, "answered health and describe")
 
     def start_failed(self, life: Life, ended: Ended) -> None:
-        """It will not get ready."""
+        """End it: it will not get ready."""
         if life is self._life:
             self._replaced_for = ended
             self._abrupt = True
@@ -145,7 +145,7 @@ class Slot:
             self._feed(Input.UNHEALTHY, "missed a health probe")
 
     def replace(self, life: Life, why: str) -> None:
-        """It can no longer be spoken with."""
+        """End it: it can no longer be spoken with."""
         if life is self._life:
             if self._replaced_for is None and self.state is not State.STOPPING:
                 self._replaced_for = Ended("replaced", why)
@@ -153,7 +153,7 @@ class Slot:
             self._feed(Input.REPLACE, why)
 
     def capacity_freed(self, life: Life) -> None:
-        """It may have room."""
+        """Hand it what waits, if anything."""
         if life is self._life and self.serves:
             self._tended.serve()
 

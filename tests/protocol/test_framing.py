@@ -12,7 +12,21 @@ from tests.protocol.wire import Cuts, cuts, pieces
 LIMIT = 8
 
 fragments = st.sampled_from(
-    [b"\n", b"\r", b"\r\n", b" ", b"\t", BOM, BOM[:1], BOM[:2], b"\0", b"{}", b"x", b"y" * LIMIT]
+    [
+        b"\n",
+        b"\r",
+        b"\r\n",
+        b" ",
+        b"\t",
+        BOM,
+        BOM[:1],
+        BOM[:2],
+        b"\0",
+        b"{}",
+        b"x",
+        b"y" * LIMIT,
+        b"\n" + b"z" * (LIMIT + 1) + b"\n",
+    ]
 )
 streams = st.lists(fragments, max_size=30).map(b"".join)
 
@@ -44,6 +58,8 @@ def reference(stream: bytes, limit: int = LIMIT) -> tuple[list[Line], bytes | No
 @given(streams, cuts, st.integers(2, LIMIT))
 @example(b"x" * LIMIT + b"\r\n{}\n", [LIMIT + 1], LIMIT)
 @example(BOM + b"{}", [1, 1], 2)
+@example(b"\n{}\r\n", [], LIMIT)
+@example(b"\n" + b"x" * (LIMIT + 1) + b"\n", [], LIMIT)
 def test_a_stream_gives_the_same_lines_however_it_is_cut(
     stream: bytes, lengths: Cuts, limit: int
 ) -> None:

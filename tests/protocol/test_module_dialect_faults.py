@@ -185,6 +185,17 @@ def test_no_depth_of_nesting_raises_anything_on_either_path(depth: int) -> None:
     feed(connection, twice % deep)
 
 
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b'{"ok":true,"ignored":"\xff"}\n',
+        b'{"version":"0","type":"done","ok":true,"ignored":"\xff"}\n',
+    ],
+)
+def test_bytes_that_are_no_utf8_are_refused_even_in_a_field_that_is_ignored(bad: bytes) -> None:
+    assert reasons(feed(strict("r1"), bad)) == {"r1": "invalid_utf8"}
+
+
 # Getting in step again: a describe goes before the next request.
 
 
@@ -198,7 +209,13 @@ def stream(value: Any) -> bytes:
 
 LATE = [
     pytest.param(value, id=str(value)[:16])
-    for value in ("late", {"status": "shipped"}, {"status": "ok"}, {"name": "dice"})
+    for value in (
+        "late",
+        {"status": "shipped"},
+        {"status": "ok"},
+        {"name": "dice"},
+        {**DESCRIPTION, "name": "somebody else"},
+    )
 ]
 
 

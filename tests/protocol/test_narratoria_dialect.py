@@ -152,6 +152,13 @@ def test_a_strict_tools_bad_line_ends_the_processing(reason: Reason, bad: bytes)
     assert connection.process_exited() == ["r1"]
 
 
+@pytest.mark.clause("N001-2.3-a")
+def test_bytes_that_are_no_utf8_are_refused_even_in_a_field_that_is_ignored() -> None:
+    (item,) = feed(opened(), b'{"version":"0","type":"done","ok":true,"ignored":"\xff"}\n')
+    assert isinstance(item, Violated)
+    assert item.fault.reason is Reason.INVALID_UTF8
+
+
 @pytest.mark.parametrize(("reason", "bad"), TOLERABLE.items())
 def test_a_tolerant_tools_stray_line_is_a_warning(reason: Reason, bad: bytes) -> None:
     connection = opened(stdout="tolerant")

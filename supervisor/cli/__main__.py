@@ -1,0 +1,22 @@
+"""Start `stdiod` as `python -m supervisor.cli`, or from this file's path.
+
+By path is how `up` starts a daemon: unlike `-m`, it needs no working directory on `sys.path`, where
+a stray `json.py` would be imported in the place of the standard library's.
+"""
+
+import sys
+from pathlib import Path
+
+if __package__ in (None, ""):
+    # Find the packages beside this file, installed or not, and leave the path as it was: once a
+    # package is imported, its submodules are found through it.
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    import protocol
+    import schemas
+    import supervisor  # noqa: F401
+
+    del sys.path[0]
+
+from supervisor.cli.main import main
+
+main()

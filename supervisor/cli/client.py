@@ -1,0 +1,224 @@
+"""Speak with a daemon over its control socket (DESIGN 9), one request at a time, without trio.
+
+A request is a line; what comes back are Spec 001 events with its `requestId`, the last one `done`.
+Closing the connection cancels what is still open, so Ctrl-C needs no more than leaving the block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+
+from protocol.frames import encode_line
+from protocol.framing import LineSplitter, Overlong
+from supervisor.cli.exit_status import NoDaemonError
+
+SUPERVISOR = "supervisor"
+
+CONNECT_S = 5.0
+"""How long a daemon may be too busy to accept a client."""
+
+ANSWER_S = 30.0
+"""How long it may take to answer what it answers by itself."""
+
+LINE_BYTES = 256 << 20
+"""A longer line is no answer: modules may write 8 MiB, unless their descriptors allow more."""
+
+READ_BYTES = 1 << 16
+
+_DECODE = msgspec.json.Decoder(dict[str, Any]).decode
+_ENVELOPE = ("version", "type", "requestId")
+
+OnEvent = Callable[[dict[str, Any], bytes], None]
+"""Takes an event, and the line it came in."""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """How a request ended: the `done` event without its envelope."""
+
+    document: dict[str, Any]
+
+    @property
+    def ok(self) -> bool:
+        """Whether it ended well."""
+        return self.document.get("ok") is True
+
+    @property
+    def result(self) -> Any:
+        """The result, if it ended well."""
+        return self.document.get("result")
+
+    @property
+    def error(self) -> dict[str, Any]:
+        """The error, if it did not."""
+        error = self.document.get("error")
+        return error if isinstance(error, dict) else {}
+
+
+class NoAnswerError(Exception):
+    """The time the caller was ready to wait is over."""
+
+
+class Client:
+    """A connection to a daemon."""
+
+    def __init__(self, path: Path) -> None:
+        """Connect; raises `NoDaemonError`."""
+        self.path = path
+        self._socket = _connect(path)
+        self._splitter = LineSplitter(LINE_BYTES)
+        self._lines: deque[bytes] = deque()
+        self._number = 0
+
+    def __enter__(self) -> Client:
+        """Return the client."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the connection, which cancels what is open."""
+        self._socket.close()
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, for `select`."""
+        return self._socket.fileno()
+
+    def daemon_pid(self) -> int:
+        """Return the pid of whoever listens, as the kernel knows it; 0 if it cannot be seen."""
+        credentials = struct.Struct("3i")
+        data = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
+        return int(credentials.unpack(data)[0])
+
+    def own(
+        self,
+        op: str,
+        args: dict[str, Any] | None = None,
+        on_event: OnEvent | None = None,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        """Call an op of the daemon itself; see `request`."""
+        given = {"op": op, "args": args or {}}
+        return self.request(SUPERVISOR, "invoke", given, on_event, timeout_s)
+
+    def request(
+        self,
+        tool: str,
+        operation: str,
+        given: dict[str, Any],
+        on_event: OnEvent | None = None,
+        timeout_s: float | None = None,
+    ) -> Answer:
+        """Send a request and wait for its end, without a bound of our own if `timeout_s` is None.
+
+        Raises `NoAnswerError`, and `NoDaemonError` if the daemon goes away.
+        """
+        request_id = self.send(tool, operation, given)
+        for document, line in self.events(request_id, timeout_s):
+            if document.get("type") == "done":
+                return Answer({k: v for k, v in document.items() if k not in _ENVELOPE})
+            if on_event is not None:
+                on_event(document, line)
+        raise NoDaemonError("the daemon closed the connection before it answered")
+
+    def send(self, tool: str, operation: str, given: dict[str, Any]) -> str:
+        """Send a request; returns its id."""
+        self._number += 1
+        request_id = f"c{self._number}"
+        frame = {"requestId": request_id, "tool": tool, "operation": operation, "input": given}
+        self._socket.settimeout(ANSWER_S)
+        try:
+            self._socket.sendall(encode_line(frame))
+        except TimeoutError:
+            raise NoDaemonError(f"the daemon on {self.path} does not read") from None
+        except OSError:
+            # It is gone, or ended our conversation; what it said last may still be read.
+            with contextlib.suppress(OSError):
+                self._socket.shutdown(socket.SHUT_WR)
+        return request_id
+
+    def events(
+        self, request_id: str, timeout_s: float | None = None
+    ) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """Yield what comes for a request, each with its line; ends when the daemon goes away."""
+        ends_at = None if timeout_s is None else time.monotonic() + timeout_s
+        while (line := self._next_line(ends_at)) is not None:
+            try:
+                document = _DECODE(line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                words = f"what answers on {self.path} does not speak as a stdiod daemon does"
+                raise NoDaemonError(words) from None
+            if document.get("requestId", request_id) == request_id:
+                yield document, line
+
+    def _next_line(self, ends_at: float | None) -> bytes | None:
+        while not self._lines:
+            data = self._receive(ends_at)
+            if not data:
+                return None
+            for line in self._splitter.feed(data):
+                if isinstance(line, Overlong):
+                    words = f"the daemon answered with a line of more than {LINE_BYTES} bytes"
+                    raise NoDaemonError(words)
+                self._lines.append(line)
+        return self._lines.popleft()
+
+    def _receive(self, ends_at: float | None) -> bytes:
+        left_s = None if ends_at is None else ends_at - time.monotonic()
+        if left_s is not None and left_s <= 0:
+            raise NoAnswerError
+        self._socket.settimeout(left_s)
+        try:
+            return self._socket.recv(READ_BYTES)
+        except TimeoutError:
+            raise NoAnswerError from None
+        except ConnectionError:
+            return b""
+
+
+def ask(path: Path, op: str, args: dict[str, Any] | None = None) -> Answer:
+    """Connect, ask the daemon something it knows by itself, and disconnect."""
+    with Client(path) as client:
+        try:
+            return client.own(op, args, timeout_s=ANSWER_S)
+        except NoAnswerError:
+            words = f"the daemon on {path} gave no answer in {ANSWER_S:g} s; it may be stopped"
+            raise NoDaemonError(words) from None
+
+
+def _connect(path: Path) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(CONNECT_S)
+        connection.connect(str(path))
+    except OSError as error:
+        connection.close()
+        raise NoDaemonError(_why_not(path, error)) from None
+    return connection
+
+
+def _why_not(path: Path, error: OSError) -> str:
+    start = f"`stdiod --socket {path} up DIR` starts one"
+    if isinstance(error, FileNotFoundError):
+        return f"no daemon listens on {path}; {start}"
+    if isinstance(error, ConnectionRefusedError):
+        if path.is_socket():
+            return f"no daemon listens on {path}: the one that did is gone; {start}"
+        return f"no daemon listens on {path}, which is no socket"
+    if isinstance(error, PermissionError):
+        return f"{path} may not be used: its daemon runs for another user"
+    if isinstance(error, TimeoutError | BlockingIOError):
+        return f"the daemon on {path} accepted no client in {CONNECT_S:g} s; it may be stopped"
+    return f"{path} cannot be connected to: {error.strerror}"

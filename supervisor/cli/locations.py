@@ -1,0 +1,44 @@
+"""Decide where the socket and the data of a daemon are when nobody says so."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+MAX_SOCKET_PATH_BYTES = 107
+"""`sun_path` holds 108 bytes, the last one a NUL (unix(7))."""
+
+
+def default_socket() -> Path:
+    """Return $STDIOD_SOCKET, else a socket in the user's runtime directory."""
+    named = os.environ.get("STDIOD_SOCKET")
+    if named:
+        return Path(named)
+    from platformdirs import user_runtime_path
+
+    return user_runtime_path("stdiod", appauthor=False) / "stdiod.sock"
+
+
+def default_data_dir() -> Path:
+    """Return $STDIOD_DATA_DIR, else the user's state directory."""
+    named = os.environ.get("STDIOD_DATA_DIR")
+    if named:
+        return Path(named)
+    from platformdirs import user_state_path
+
+    return user_state_path("stdiod", appauthor=False)
+
+
+def absolute_socket(path: Path) -> Path:
+    """Return an absolute path a socket can have; raises `click.UsageError`."""
+    path = path.absolute()
+    size = len(os.fsencode(path))
+    if size > MAX_SOCKET_PATH_BYTES:
+        message = (
+            f"the socket path {path} has {size} bytes, and a Unix socket's path may have "
+            f"{MAX_SOCKET_PATH_BYTES}; choose a shorter one with --socket or $STDIOD_SOCKET"
+        )
+        raise click.UsageError(message)
+    return path

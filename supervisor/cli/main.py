@@ -1,0 +1,137 @@
+"""Be the `stdiod` command: find the verb, import only that one, and let no exception reach the user."""
+
+from __future__ import annotations
+
+import os
+import sys
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from protocol.version import VERSION
+from supervisor.cli.exit_status import BROKEN_PIPE, BUG, INTERRUPTED
+from supervisor.cli.options import SOCKET_HELP
+
+
+class Verb(NamedTuple):
+    """Where a verb is, and what the list of verbs says about it."""
+
+    section: str
+    module: str
+    summary: str
+
+
+VERBS = {
+    "run": Verb("Daemon", "run", "Supervise directories of modules, in the foreground."),
+    "up": Verb("Daemon", "up", "The same in the background; returns when the modules are ready."),
+    "down": Verb("Daemon", "down", "End the daemon and all its modules."),
+    "status": Verb("Daemon", "status", "Show what runs, and what does not and why."),
+    "wait": Verb("Daemon", "wait", "Wait until modules are ready, or down."),
+    "invoke": Verb("Modules", "invoke", "Call an op of a module and show what it says."),
+    "health": Verb("Modules", "health", "Ask a module whether it is well."),
+    "describe": Verb("Modules", "describe", "Ask a module what it is and which ops it has."),
+    "start": Verb("Modules", "start", "Start a module; returns when it is ready."),
+    "stop": Verb("Modules", "stop", "Stop a module; it stays down."),
+    "restart": Verb("Modules", "restart", "Replace the process of a module."),
+    "logs": Verb("Modules", "logs", "Show what a module wrote to stderr, and what became of it."),
+    "validate": Verb("Descriptors", "validate", "Check descriptor files, and say what is wrong."),
+}
+
+EXIT_STATUS = """\
+Exit status: 0 ok; 1 the answer is no; 2 usage; 3 no daemon there; 130 Ctrl-C."""
+
+
+class Verbs(click.Group):
+    """The verbs, each imported when it is typed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names."""
+        del ctx
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the file of a verb."""
+        del ctx
+        if cmd_name not in VERBS:
+            return None
+        module = import_module(f"supervisor.cli.verbs.{VERBS[cmd_name].module}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb, or say which one was probably meant."""
+        name = args[0]
+        if name not in VERBS and not name.startswith("-"):
+            near = get_close_matches(name, VERBS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "; `stdiod --help` lists them"
+            raise click.UsageError(f"there is no verb {name!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs by section, without importing them."""
+        del ctx
+        width = max(map(len, VERBS))
+        for section in dict.fromkeys(verb.section for verb in VERBS.values()):
+            rows = [
+                (name.ljust(width), verb.summary)
+                for name, verb in VERBS.items()
+                if verb.section == section
+            ]
+            with formatter.section(section):
+                formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; every way to end that is not its own becomes an exit status here."""
+        if os.environ.get("NO_COLOR"):
+            ctx.color = False
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo(err=True)  # the terminal has written ^C
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            _let_go_of_stdout()
+            ctx.exit(BROKEN_PIPE)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except Exception as error:
+            if os.environ.get("STDIOD_TRACEBACK"):
+                raise
+            click.echo(
+                f"stdiod: this is a bug in stdiod: {type(error).__name__}: {error} "
+                "(STDIOD_TRACEBACK=1 shows where)",
+                err=True,
+            )
+            ctx.exit(BUG)
+
+
+def _let_go_of_stdout() -> None:
+    """Have what is still buffered go nowhere: at exit Python would complain about the pipe."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
+
+
+@click.group(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=EXIT_STATUS,
+)
+@click.version_option(VERSION, message="%(prog)s %(version)s")
+@click.option("--socket", type=click.Path(path_type=Path), metavar="PATH", help=SOCKET_HELP)
+def stdiod(socket: Path | None) -> None:
+    """Supervise modules that speak JSON lines: programs in any language that read and write them."""
+    del socket  # the verbs look it up; see `options.with_socket`
+
+
+def main() -> None:
+    """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        # A character that a terminal's encoding lacks is written as an escape.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    stdiod(prog_name="stdiod")

@@ -1,0 +1,64 @@
+"""Define the options that several verbs share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from supervisor.cli.locations import absolute_socket, default_socket
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+SOCKET_HELP = "The daemon's Unix socket.  [default: $STDIOD_SOCKET, else the runtime directory]"
+
+
+class Seconds(click.ParamType[float]):
+    """A number of seconds above 0."""
+
+    name = "seconds"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Read the number; a trailing `s` is allowed."""
+        try:
+            number = float(str(value).removesuffix("s"))
+        except ValueError:
+            number = math.nan
+        if not (math.isfinite(number) and number > 0):
+            self.fail(f"{value!r} is not a number of seconds above 0, such as 5 or 0.5", param, ctx)
+        return number
+
+
+SECONDS = Seconds()
+
+
+def _chosen_socket(
+    ctx: click.Context, param: click.Parameter, value: Path | None
+) -> Path:
+    """Take the verb's --socket, else the one before the verb, else the default."""
+    del param
+    before_verb = ctx.find_root().params.get("socket")
+    return absolute_socket(value or before_verb or default_socket())
+
+
+def with_socket(function: F) -> F:
+    """Add --socket; the verb gets an absolute path that a socket can have."""
+    return click.option(
+        "--socket",
+        type=click.Path(path_type=Path),
+        metavar="PATH",
+        callback=_chosen_socket,
+        help=SOCKET_HELP,
+    )(function)
+
+
+def with_json(function: F) -> F:
+    """Add --json."""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print JSON for programs on stdout."
+    )(function)

@@ -1,0 +1,56 @@
+"""Write durations, sizes and times of day for people."""
+
+from __future__ import annotations
+
+import datetime
+
+_MINUTE_S = 60
+_HOUR_S = 60 * _MINUTE_S
+_DAY_S = 24 * _HOUR_S
+_EXACT_BELOW_S = 10
+_KIB = 1024
+
+
+def duration(seconds: float) -> str:
+    """Write a duration in at most two units: 0.04s, 3.2s, 47s, 3m05s, 2h05m, 3d04h."""
+    if seconds < 1:
+        return f"{seconds:.2f}s"
+    if round(seconds, 1) < _EXACT_BELOW_S:
+        return f"{seconds:.1f}s"
+    whole = round(seconds)
+    if whole < _MINUTE_S:
+        return f"{whole}s"
+    if whole < _HOUR_S:
+        return f"{whole // _MINUTE_S}m{whole % _MINUTE_S:02}s"
+    if whole < _DAY_S:
+        return f"{whole // _HOUR_S}h{whole % _HOUR_S // _MINUTE_S:02}m"
+    return f"{whole // _DAY_S}d{whole % _DAY_S // _HOUR_S:02}h"
+
+
+def size(size_bytes: float) -> str:
+    """Write a size in binary units: 640 B, 12.3 MiB."""
+    if size_bytes < _KIB:
+        return f"{size_bytes:.0f} B"
+    unit = "KiB"
+    for unit in ("KiB", "MiB", "GiB", "TiB"):  # noqa: B007 - used after the loop
+        size_bytes /= _KIB
+        if size_bytes < _KIB:
+            break
+    return f"{size_bytes:.1f} {unit}"
+
+
+def count(number: int, noun: str) -> str:
+    """Write a number with its noun: 1 module, 3 modules."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def time_of_day(unix_s: float) -> str:
+    """Write a local time for somebody who sits before a terminal: HH:MM:SS.mmm."""
+    when = datetime.datetime.fromtimestamp(unix_s).astimezone()
+    return when.time().isoformat(timespec="milliseconds")
+
+
+def utc_stamp(unix_s: float) -> str:
+    """Write a time for a file: ISO 8601 in UTC with milliseconds."""
+    when = datetime.datetime.fromtimestamp(unix_s, datetime.UTC)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

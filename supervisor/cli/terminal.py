@@ -1,0 +1,119 @@
+"""Write to terminals: safe text, columns of cells, and a line that is rewritten in place.
+
+Colours are added with `click.style`; `click.echo` takes them away where no terminal reads.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import unicodedata
+from types import TracebackType
+from typing import Any
+
+import click
+
+# Control characters other than tab and newline, and those that reorder what stands around them:
+# a module's text is not to move the cursor, or to look like something else.
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+_CLEAR_LINE = "\r\x1b[K"
+
+STATE_COLOURS = {
+    "ready": "green",
+    "starting": "cyan",
+    "stopping": "cyan",
+    "degraded": "yellow",
+    "backoff": "yellow",
+    "failed": "red",
+    "down": "bright_black",
+}
+
+
+def safe(text: str) -> str:
+    """Return a text with whatever could steer a terminal written as an escape."""
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def one_line(text: str) -> str:
+    """Return a text as one safe line."""
+    return safe(" ".join(text.splitlines()) if "\n" in text else text).replace("\t", " ")
+
+
+def state_word(state: str, width: int = 0) -> str:
+    """Return a state in its colour, padded to a width."""
+    return click.style(state.ljust(width), fg=STATE_COLOURS.get(state))
+
+
+def dim(text: str) -> str:
+    """Return a text that stands back."""
+    return click.style(text, dim=True)
+
+
+def cells(text: str) -> int:
+    """Return how many columns a text takes: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
+        for char in text
+    )
+
+
+def pad(text: str, width: int, *, right: bool = False) -> str:
+    """Fill a text up with spaces to a number of columns."""
+    space = " " * (width - cells(text))
+    return space + text if right else text + space
+
+
+def is_terminal(stream: Any) -> bool:
+    """Tell whether a person reads the stream."""
+    try:
+        return bool(stream.isatty())
+    except ValueError:
+        return False  # it is closed
+
+
+class Ticker:
+    """A count on stderr: rewritten in place on a terminal, a line per step elsewhere."""
+
+    def __init__(self, *, silent: bool = False) -> None:
+        """Say nothing at all if `silent`."""
+        self._silent = silent
+        self._live = is_terminal(sys.stderr)
+        self._shown = ""
+
+    def __enter__(self) -> Ticker:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Clear the line."""
+        self._clear()
+
+    def show(self, text: str) -> None:
+        """Put a text in the place of the one before; nothing unless a terminal reads."""
+        if self._live and not self._silent:
+            self._clear()
+            self._shown = text
+            click.echo(text, err=True, nl=False)
+
+    def line(self, text: str) -> None:
+        """Write a line that stays; what is shown is shown again below it."""
+        if self._silent:
+            return
+        shown = self._shown
+        self._clear()
+        click.echo(text, err=True)
+        if shown:
+            self.show(shown)
+
+    def _clear(self) -> None:
+        if self._shown:
+            self._shown = ""
+            click.echo(_CLEAR_LINE, err=True, nl=False)
