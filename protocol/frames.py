@@ -30,12 +30,21 @@ def encode_line(value: Any) -> bytes:
     return encode(value) + b"\n"
 
 
+DEPTH = 128
+"""How deep a request may nest. Encoding it again for the module must not fail half-way down."""
+
+
 def decode_request(line: bytes) -> RequestFrame | Fault:
     """Read a request that a client or another host wrote."""
     if not is_utf8(line):
         return Fault(Reason.INVALID_UTF8, "the line is not UTF-8", excerpt(line))
     try:
-        return _DECODER.decode(line)
+        frame = _DECODER.decode(line)
+        # Only a line with that many brackets can be that deep: a count settles nearly all.
+        if line.count(b"{") + line.count(b"[") > DEPTH and _is_deeper(frame.input, DEPTH):
+            words = f"the request is nested more than {DEPTH} levels deep"
+            return Fault(Reason.MALFORMED_REQUEST, words, excerpt(line))
+        return frame
     except msgspec.ValidationError as error:
         document = read_object(line)
         if isinstance(document, Fault):
@@ -46,3 +55,17 @@ def decode_request(line: bytes) -> RequestFrame | Fault:
         if isinstance(fault, Fault):
             return fault
         return Fault(Reason.MALFORMED_REQUEST, "bad request", excerpt(line))
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    layer = [value]
+    for _ in range(levels):
+        layer = [
+            inner
+            for outer in layer
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+        if not layer:
+            return False
+    return True

@@ -9,7 +9,7 @@ How a line finds its request, in this order:
 4. none is open: a `log` is the module's own, anything else is a stray.
 
 A line that cannot be accepted fails the request it names, or can only mean; a tolerant module's is
-quarantined instead unless it names one. When the module echoes no ids, nobody can tell whether
+quarantined instead unless it names one, or might stand for one of several answers. When the module echoes no ids, nobody can tell whether
 such a line stood in an answer's place or before it. So before the next request goes out a
 `describe` does, and until its answer every line without an id is a stray: the stream is in step
 again without a restart. A `health` would not do: its `status` is a common field of results, and
@@ -306,11 +306,11 @@ class ModuleConnection:
         oldest = self._find(None)
         if oldest is None:
             received.append(Quarantined(fault))
-        elif fault.reason in TOLERABLE and not self._strict:
+        elif fault.reason in TOLERABLE and not self._strict and len(self._open) == 1:
             received.append(Warned(oldest.request_id, Notice.of(fault)))
         else:
             # Of several requests answered in order, each later answer might now be paired with
-            # the wrong one; so all of them end here.
+            # the wrong one; so all of them end here, even of a tolerant module.
             received += [Answered(request_id, fault.failure(), fault) for request_id in self._open]
             self._open.clear()
             if not self._echoes_ids:

@@ -87,14 +87,18 @@ async def serve(daemon: Daemon, listener: socket.socket) -> None:
 
 async def _serve_client(daemon: Daemon, client: trio.socket.SocketType) -> None:
     descriptor = client.fileno()
-    with client:
-        async with trio.open_nursery() as nursery:
-            conversation = Conversation(daemon, nursery)
-            try:
-                await carry(conversation, descriptor, descriptor)
-            finally:
-                disconnect(conversation)
-            nursery.cancel_scope.cancel()
+    try:
+        with client:
+            async with trio.open_nursery() as nursery:
+                conversation = Conversation(daemon, nursery)
+                try:
+                    await carry(conversation, descriptor, descriptor)
+                finally:
+                    disconnect(conversation)
+                nursery.cancel_scope.cancel()
+    except Exception:
+        # A mistake of ours over one client's request is not to end the daemon.
+        log.exception("conversation failed")
 
 
 def _lock(path: Path, owned: contextlib.ExitStack) -> None:

@@ -44,9 +44,9 @@ class Exit(msgspec.Struct, frozen=True):
     @property
     def words(self) -> str:
         """The end as a clause: `exited with code 3`, `was killed by SIGKILL`."""
-        if self.signal is None:
-            return f"exited with code {self.exit_code}"
-        return f"was killed by {signal_name(self.signal)}"
+        if self.signal is not None:
+            return f"was killed by {signal_name(self.signal)}"
+        return "ended" if self.exit_code is None else f"exited with code {self.exit_code}"
 
     def evidence(self) -> dict[str, Any]:
         """Return what is known, for `details`."""
@@ -98,7 +98,7 @@ def on_death(end: Exit, fault: Fault | None, what: str) -> Failure:
     if fault is not None and not end.abnormal:
         return fault.failure(**end.evidence())
     return Failure.because(
-        end.reason, f"{what}: {end.instance} {end.words} before it answered", **end.evidence()
+        end.reason, f"{what}: {end.instance or 'its process'} {end.words} before it answered", **end.evidence()
     )
 
 

@@ -13,4 +13,7 @@ def log_text(event: Log) -> str:
     text = f"{event.level}: {' '.join(event.message.splitlines())}"
     if event.fields is UNSET or not event.fields:
         return text
-    return f"{text} {encode(event.fields).decode()}"
+    try:
+        return f"{text} {encode(event.fields).decode()}"
+    except RecursionError:
+        return f"{text} (fields nested too deeply to be written)"

@@ -218,7 +218,13 @@ class Slot:
         self._nursery.start_soon(self._live, self._life)
 
     async def _live(self, life: Life) -> None:
-        ended = await life.run()
+        try:
+            ended = await life.run()
+        except Exception as error:
+            # A mistake of ours in one module's supervision is not to end all the others'. The
+            # process is gone by now: an incarnation kills and reaps on every way out.
+            log.exception("supervision failed", module=self._setting.descriptor.name)
+            ended = Ended("supervision_failed", f"could not be supervised: {error!r:.200}")
         if life is self._life:
             self._gone(ended)
 
