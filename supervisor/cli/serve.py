@@ -23,7 +23,9 @@ import trio
 from supervisor.faces import control_socket, stdio
 from supervisor.faces.control_socket import SocketPathError, SocketTakenError
 from supervisor.kernel.daemon import Daemon, running
+from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.directory import Found, MissingDirectoryError, scan
+from supervisor.runtime.survivors import DataInUseError
 
 log = structlog.get_logger()
 
@@ -44,6 +46,8 @@ class ServeOptions:
     """Speak with whoever started it on stdin and stdout, beside the socket."""
     name: str = "supervisor"
     """The name the daemon answers to on stdio, where it is somebody's module."""
+    containment: str | None = None
+    """The rung of containment without which it does not start; the highest there is if None."""
     ready_fd: int | None = None
     """Where to write `ready` once clients can connect."""
 
@@ -67,14 +71,20 @@ def serve(options: ServeOptions) -> int:
     try:
         with control_socket.listening(options.socket) as listener:
             trio.run(_main, options, found, listener)
-    except (SocketTakenError, SocketPathError) as error:
+    except (SocketTakenError, SocketPathError, ContainmentError, DataInUseError) as error:
         sys.stderr.write(f"stdiod: {error}\n")
         return NO
     return 0
 
 
 async def _main(options: ServeOptions, found: Found, listener: socket.socket) -> None:
-    async with running(found, data_dir=options.data_dir, directories=options.directories) as daemon:
+    async with running(
+        found,
+        data_dir=options.data_dir,
+        directories=options.directories,
+        containment=options.containment,
+        whole_process=True,
+    ) as daemon:
         daemon.facts.socket = str(options.socket)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_end_on_signals, daemon)
@@ -87,7 +97,7 @@ async def _main(options: ServeOptions, found: Found, listener: socket.socket) ->
                 pid=os.getpid(),
                 modules=len(found.descriptors),
                 quarantined=len(found.quarantined),
-                containment=daemon.facts.containment,
+                containment=daemon.facts.custody.containment,
             )
             _say_ready(options.ready_fd)
             await daemon.wait_ending()

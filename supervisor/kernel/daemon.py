@@ -14,6 +14,7 @@ from protocol.version import VERSION
 from supervisor.kernel.invocations import Invocations
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.status import DaemonFacts
+from supervisor.runtime.custody import holding
 from supervisor.runtime.directory import Found
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
@@ -77,19 +78,30 @@ async def running(
     data_dir: Path,
     directories: Sequence[Path] = (),
     environment: Mapping[str, str] = os.environ,
+    containment: str | None = None,
+    whole_process: bool = False,
 ) -> AsyncIterator[Daemon]:
-    """Run a daemon around the block; at its end all modules are stopped."""
+    """Run a daemon around the block; at its end all modules are stopped and nothing is left.
+
+    `containment` forces a rung (`cgroup2`, `subreaper`, `process_group`): without it the daemon
+    does not start. `whole_process` says that this process does nothing else, so that every child
+    it did not spawn is an orphan of a module. Raises `ContainmentError`, and `DataInUseError` if
+    another daemon has `data_dir`.
+    """
     log_files = LogFiles(data_dir / "logs")
-    host = Host(environment, log_files)
     try:
-        async with trio.open_nursery() as nursery:
+        async with (
+            holding(data_dir, containment=containment, whole_process=whole_process) as custody,
+            trio.open_nursery() as nursery,
+        ):
+            host = Host(environment, log_files, custody)
             nursery.start_soon(host.deadlines.run)
             fleet = Fleet(host, nursery)
             facts = DaemonFacts(
                 pid=os.getpid(),
                 version=VERSION,
                 started_at=trio.current_time(),
-                containment=host.containment,
+                custody=custody,
                 data_dir=str(data_dir),
                 directories=[str(directory) for directory in directories],
             )

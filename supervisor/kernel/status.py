@@ -8,6 +8,7 @@ import msgspec
 import psutil
 
 from supervisor.policy.lifecycle import HAS_PROCESS
+from supervisor.runtime.custody import Custody
 from supervisor.runtime.module import Module
 
 
@@ -18,8 +19,7 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     version: str
     started_at: float
     """Monotonic time (s)."""
-    containment: str
-    guardian_pid: int | None = None
+    custody: Custody
     socket: str | None = None
     http: str | None = None
     data_dir: str
@@ -32,8 +32,9 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "pid": facts.pid,
         "version": facts.version,
         "uptime_s": round(now - facts.started_at, 3),
-        "containment": facts.containment,
-        "guardian_pid": facts.guardian_pid,
+        "containment": facts.custody.containment,
+        "why_not_higher": facts.custody.why_not_higher,
+        "guardian_pid": facts.custody.guardian_pid,
         "socket": facts.socket,
         "http": facts.http,
         "data_dir": facts.data_dir,

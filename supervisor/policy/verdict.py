@@ -30,6 +30,8 @@ class Exit(msgspec.Struct, frozen=True):
     pid: int | None = None
     uptime_s: float | None = None
     stderr_tail: tuple[str, ...] = ()
+    survivors: tuple[int, ...] = ()
+    """The pids of processes it left that could not be killed."""
 
     @property
     def abnormal(self) -> bool:
@@ -57,6 +59,7 @@ class Exit(msgspec.Struct, frozen=True):
             "signal": self.signal,
             "uptime_s": self.uptime_s,
             "stderr_tail": list(self.stderr_tail),
+            "survivors": list(self.survivors) or None,
         }
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from protocol.errors import Failure, Reason
+from supervisor.runtime.custody import Custody
 from supervisor.runtime.deadlines import Deadlines
 from supervisor.runtime.log_files import LogFiles
 
@@ -20,6 +21,7 @@ class Host:
         self,
         environment: Mapping[str, str],
         log_files: LogFiles,
+        custody: Custody | None = None,
         *,
         wall_clock: Callable[[], float] = time.time,
         draw: Callable[[], float] = random.random,
@@ -30,7 +32,7 @@ class Host:
         self.deadlines = Deadlines()
         self.wall_clock = wall_clock
         self.draw = draw
-        self.containment = "process_group"
+        self.custody = custody or Custody.bare()
         self.shutting_down = False
         self._numbers = itertools.count(1)
 

@@ -184,7 +184,9 @@ class Run:
         if self.call.settled:
             return
         try:
-            process = await spawn(setting.descriptor, setting.host.environment, self.id)
+            process = await spawn(
+                setting.descriptor, setting.host.environment, self.id, setting.host.custody
+            )
         except SpawnError as error:
             words = f"{self._what} could not be started: {error}"
             self.call.settle(Failure.because(Reason.SPAWN_FAILED, words, instance=self.id))

@@ -71,7 +71,9 @@ class PersistentLife:
         """Spawn and serve until the process is gone."""
         setting = self._setting
         try:
-            process = await spawn(setting.descriptor, setting.host.environment, self.id)
+            process = await spawn(
+                setting.descriptor, setting.host.environment, self.id, setting.host.custody
+            )
         except SpawnError as error:
             return Ended("spawn_failed", f"could not be started: {error}")
         self._incarnation = incarnation = Incarnation(

@@ -35,6 +35,8 @@ class LastExit(msgspec.Struct, frozen=True):
     exit_code: int | None = None
     signal: int | None = None
     stderr_tail: tuple[str, ...] = ()
+    survivors: tuple[int, ...] = ()
+    """The pids of processes of it that could not be killed."""
 
 
 class Tended(msgspec.Struct, frozen=True):
@@ -281,6 +283,7 @@ class Slot:
             exit_code=None if exit_ is None else exit_.exit_code,
             signal=None if exit_ is None else exit_.signal,
             stderr_tail=() if exit_ is None else exit_.stderr_tail,
+            survivors=() if exit_ is None else exit_.survivors,
         )
 
     def _evidence(self, ended: Ended) -> dict[str, Any]:
