@@ -107,7 +107,10 @@ class Guardianship:
             assert process is not None  # noqa: S101 - nobody has reaped it
             self._orphans.spawned(process)
         self.pid = popen.pid
-        self._behind.set()
+        self._behind = trio.Event()
+        # At once, and not by the task that catches up: the daemon may be killed before its turn.
+        if not all(self._write(line) for line in self._ledger.lines()):
+            self._behind.set()
         task_status.started()
         try:
             await self._until_it_ends(popen)

@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-PATIENCE_S = 60.0
+PATIENCE_S = 5.0
 """The bound of every wait: far beyond what any of them takes."""
 
 STUBBORN = Path(__file__).with_name("stubborn.py")
