@@ -6,7 +6,9 @@ bounded ring and a bounded rate of disk writes; how much was left out is counted
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import re
 from collections import deque
 from collections.abc import Callable
 
@@ -30,6 +32,12 @@ BURST_BYTES = 4 << 20
 """How fast a module may fill its log file; above it, lines are counted and left out."""
 
 
+# An instance's name may hold spaces; its generation and the stream's name do not. The first match
+# counts: what follows is the module's own text.
+_HEAD = re.compile(r"(.*?#\d+) (stderr|log|host) ")
+_EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
+
+
 class LogLine(msgspec.Struct, frozen=True):
     """One line of a module's log; `ts` is Unix time (s)."""
 
@@ -48,17 +56,16 @@ class LogLine(msgspec.Struct, frozen=True):
     def decode(cls, line: bytes) -> LogLine:
         """Read a line of the file; one that has another form is all text."""
         text = line.decode(errors="replace")
+        when, _, rest = text.partition(" ")
+        head = _HEAD.match(rest)
         try:
-            when, rest = text.split(" ", 1)
             stamp = dt.datetime.fromisoformat(when)
-            # An instance's name may hold spaces; its generation and the stream's name do not.
-            for stream in ("stderr", "log", "host"):
-                head, found, tail = rest.partition(f" {stream} ")
-                if found and "#" in head:
-                    return cls(stamp.timestamp(), head, stream, tail)
         except ValueError:
-            pass
-        return cls(0.0, "", "", text)
+            head = None
+            stamp = _EPOCH
+        if head is None:
+            return cls(0.0, "", "", text)
+        return cls(stamp.timestamp(), head[1], head[2], rest[head.end() :])
 
 
 class ModuleLog:
@@ -100,7 +107,8 @@ class ModuleLog:
 
         def deliver(found: list[bytes]) -> None:
             lines.extend(found)
-            token.run_sync_soon(arrived.set)
+            with contextlib.suppress(trio.RunFinishedError):
+                token.run_sync_soon(arrived.set)
 
         self._files.tail(self.module, count, deliver)
         await arrived.wait()

@@ -82,7 +82,7 @@ class PersistentLife:
             exit_s=self._timeouts.exit_s,
             stop_s=self._timeouts.stop_s,
         )
-        exit_ = Exit()
+        exit_: Exit | None = None
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._begin)
@@ -90,7 +90,10 @@ class PersistentLife:
                 exit_ = await incarnation.run(self)
                 nursery.cancel_scope.cancel()
         finally:
-            self._settle_all(exit_)
+            if exit_ is None:  # the daemon itself is ending without waiting
+                self._fail_all(setting.host.stopping(self.id, self.evidence()))
+            else:
+                self._settle_all(exit_)
         if self._start_failure is not None:
             return Ended(self._start_failure.reason, self._start_failure.message, exit_)
         return Ended(str(exit_.reason), exit_.words, exit_)
@@ -107,6 +110,7 @@ class PersistentLife:
         """Write a call's request."""
         self._calls[call.request.request_id] = call
         call.server = self
+        call.heard_at = trio.current_time()
         self._send(call.request)
 
     def end(self, *, abrupt: bool) -> None:
@@ -172,16 +176,17 @@ class PersistentLife:
 
     def stdout_closed(self) -> None:
         """Have it replaced: it can answer nothing any more."""
-        if not self._ending.is_set():
-            self._owner.replace(self, "closed its stdout and kept running")
+        self._cut_off("stdout", "cannot answer")
 
     def stdin_broken(self) -> None:
         """Have it replaced: it can be asked nothing any more."""
-        if self._ending.is_set():
-            return
-        words = f"{self.id} closed its stdin, so it cannot be asked"
-        self._fail_all(Failure.because(Reason.BROKEN_PIPE, words, **self.evidence()))
-        self._owner.replace(self, "closed its stdin")
+        self._cut_off("stdin", "cannot be asked")
+
+    def _cut_off(self, pipe: str, consequence: str) -> None:
+        if not self._ending.is_set():
+            words = f"{self.id} closed its {pipe} and kept running, so it {consequence}"
+            self._fail_all(Failure.because(Reason.BROKEN_PIPE, words, **self.evidence()))
+            self._owner.replace(self, f"closed its {pipe} and kept running")
 
     # What becomes of a call (call.Server).
 
@@ -198,7 +203,7 @@ class PersistentLife:
             self._owner.replace(self, f"did not read the request it was sent ({stopped.reason})")
         elif not in_step:
             self._owner.replace(self, f"was given up on ({stopped.reason}) and echoes no requestId")
-        else:
+        elif not self._calls:  # other calls' answers or deadlines would tell
             self._in_doubt = True
             self._doubted.set()
         self.nudge()

@@ -100,7 +100,7 @@ class Slot:
 
     def stop(self, cause: str) -> None:
         """Want it down."""
-        self.wanted = False
+        self.wanted = self._again = False
         self._feed(Input.STOP, cause)
 
     def restart(self, cause: str) -> None:
@@ -250,7 +250,6 @@ class Slot:
             self._gone_unwanted(ended)
 
     def _gone_unwanted(self, ended: Ended) -> None:
-        self._again = True
         self._forget_crashes_if_healthy()
         decision = after_end(
             self._supervision,
@@ -262,6 +261,7 @@ class Slot:
         )
         self._history = decision.history
         self._delay_s = decision.delay_s
+        self._again = decision.given is not Input.GONE_FOR_GOOD
         if decision.given is Input.GONE_FOR_GOOD:
             self.wanted = False
         self._feed(decision.given, ended.message)
