@@ -108,6 +108,11 @@ class ModuleConnection:
         """Take note of the optional features that the module's `describe` named."""
         self._features = features
 
+    @property
+    def unfinished_line(self) -> str | None:
+        """The beginning of what was printed without a newline, if anything was."""
+        return excerpt(self._splitter.pending) if self._splitter.pending else None
+
     def send_request(self, request: Request) -> None:
         """Queue a request frame."""
         if request.request_id in self._open:

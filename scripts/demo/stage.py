@@ -112,7 +112,8 @@ class Stage:
         output = self.screen.output(limit=lines)
         ended = self._watch([*self._stdiod, *arguments], output)
         output.finish()
-        self._note(arguments, ended, status)
+        # People have just seen what it said.
+        self._note(arguments, ended, status, output.text if self.screen.as_json else "")
         return output.text
 
     def ask(self, *arguments: str, status: int = 0, shown: bool = False) -> list[Any]:

@@ -42,8 +42,8 @@ class Story:
             stage.skip(name, why)
         with stage.step("validate"):
             said = stage.show("validate", "modules")
-            number = len(self._present)
-            stage.expect("every descriptor is valid", f"{number} descriptors are valid\n", said)
+            valid = Like(rf"{len(self._present)} descriptors? (is|are) valid\n")
+            stage.expect("every descriptor is valid", valid, said)
         with stage.step("up"):
             stage.show("up", "modules", "--data-dir", "data")
         with stage.step("status"):
@@ -229,7 +229,7 @@ class Story:
         stage, name = self._stage, f"{AT_ONCE} requests at once"
         stage.screen.heading("One process serves many requests at once")
         if "crowd" not in self._present:
-            stage.skip(name, self._missing["crowd"])
+            stage.skip(name, self._absence("crowd"))
             return
         with stage.step(name):
             asked = requests(AT_ONCE)
@@ -273,7 +273,7 @@ class Story:
         """Invoke for people to see, then, unless it counts how often, for the exact content."""
         name = what or f"{module} {op}"
         if module not in self._present:
-            self._stage.skip(name, self._missing[module])
+            self._stage.skip(name, self._absence(module))
             return
         given = ("--args", json.dumps(args, separators=(",", ":"))) if args else ()
         with self._stage.step(name):
@@ -285,7 +285,7 @@ class Story:
     def _draw(self) -> None:
         stage, name = self._stage, "chart draw"
         if "chart" not in self._present:
-            stage.skip(name, self._missing["chart"])
+            stage.skip(name, self._absence("chart"))
             return
         args = '{"title":"Rain","values":{"May":61,"June":48,"July":12}}'
         with stage.step(name):
@@ -314,7 +314,7 @@ class Story:
     def _time_out(self) -> None:
         stage, name = self._stage, "a request that takes too long"
         if "planner" not in self._present:
-            stage.skip(name, self._missing["planner"])
+            stage.skip(name, self._absence("planner"))
             return
         with stage.step(name):
             (before,) = stage.ask("status", "planner")
@@ -334,6 +334,9 @@ class Story:
             (after,) = stage.ask("status", "planner")
             same = [Having({"pid": before["instances"][0]["pid"], "state": "ready"})]
             stage.expect("the module was told to stop and serves on", same, after["instances"])
+
+    def _absence(self, module: str) -> str:
+        return self._missing.get(module, f"there is no module {module} here")
 
     def _replaced(self, name: str, victim: str) -> Json:
         """Return the status of a module once it has another instance and is ready."""

@@ -34,7 +34,7 @@ _TAIL_LINES = 15
 _PROGRAM = Path(__file__).with_name("__main__.py")
 
 
-def start(arguments: Sequence[str], data_dir: Path, timeout_s: float | None) -> int:
+def start(arguments: Sequence[str], data_dir: Path) -> int:
     """Start `stdiod run ARGUMENTS`; returns its pid once it listens; raises if it ends before."""
     log = _open_log(data_dir)
     began_at = log.stat().st_size
@@ -45,7 +45,7 @@ def start(arguments: Sequence[str], data_dir: Path, timeout_s: float | None) -> 
         finally:
             os.close(writing)
         with _ended_if_interrupted(process):
-            said = _read(reading, min(LISTEN_S, timeout_s or LISTEN_S))
+            said = _read(reading, LISTEN_S)
     finally:
         os.close(reading)
     if not said:

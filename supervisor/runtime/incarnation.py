@@ -164,6 +164,7 @@ class Incarnation:
             pid=self.pid,
             uptime_s=round(self.uptime_s, 3),
             stderr_tail=tuple(self.stderr.tail()),
+            stopped_by_host=self._stop.is_set(),
         )
 
     async def _kill(self) -> bool:

@@ -61,6 +61,7 @@ class PersistentLife:
         self._calls: dict[str, Call] = {}
         self._probes: dict[str, Call] = {}
         self._in_doubt = False
+        self._heard = False
         self._doubted = trio.Event()
         self._ending = trio.Event()
         self._drained = trio.Event()
@@ -150,6 +151,7 @@ class PersistentLife:
 
     def receive(self, received: list[Received]) -> None:
         """Route what was read to the calls it belongs to."""
+        self._heard = True
         heard_at = trio.current_time()
         freed = False
         for item in received:
@@ -212,7 +214,9 @@ class PersistentLife:
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""
         incarnation = self._incarnation
-        return {"instance": self.id} if incarnation is None else incarnation.evidence()
+        if incarnation is None:
+            return {"instance": self.id}
+        return {**incarnation.evidence(), "unfinished_line": self._connection.unfinished_line}
 
     def nudge(self) -> None:
         """Have a paused reader look again."""
@@ -238,8 +242,9 @@ class PersistentLife:
     def _faulty(self, item: Warned | Violated) -> None:
         call = self._calls.get(item.request_id)
         if call is None:
-            return
-        if isinstance(item, Warned):
+            # It stands before the answer to a probe, which has no response to carry a warning.
+            self._setting.keep(self.id, item)
+        elif isinstance(item, Warned):
             call.warn(item.notice)
         else:
             call.fault = item.fault
@@ -284,8 +289,9 @@ class PersistentLife:
                 await trio.sleep(pause_s)
                 pause_s = min(pause_s * 2, LAST_RETRY_S)
         if not isinstance(outcome, Success):
-            said = f"; it said: {outcome.message}" if outcome is not None else ""
-            return Ended("start_deadline", f"was not healthy within {limit_s:g} s{said}")
+            return Ended(
+                "start_deadline", f"was not healthy within {limit_s:g} s{self._why(outcome)}"
+            )
         description = await self.ask(Operation.DESCRIBE, self._timeouts.describe_s)
         if isinstance(description, Failure):
             return Ended("bad_describe", f"did not describe itself: {description.message}")
@@ -294,6 +300,16 @@ class PersistentLife:
             return Ended("bad_describe", problem)
         self._connection.allow_features(frozenset(description.result.get("features", ())))
         return None
+
+    def _why(self, health: Failure | None) -> str:
+        if health is not None:
+            return f"; it said: {health.message}"
+        unfinished = self._connection.unfinished_line
+        if unfinished is not None:
+            return f"; it printed a line without a newline at its end: {unfinished}"
+        if self._heard:
+            return "; what it printed was no answer to health"
+        return "; it printed nothing (does it flush its stdout?)"
 
     async def _watch_health(self) -> None:
         checks = self._setting.descriptor.supervision.health

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.cli import background
+from supervisor.cli.locations import default_data_dir, default_socket
 from supervisor.cli.verbs import up as up_verb
 from tests.cli.conftest import Run, Serve
 from tests.cli.fake_daemon import Frame, Reply, Script, last_exit, log, module, ok, status
@@ -87,10 +88,11 @@ def test_lines_of_the_json_log_are_told_as_words(
 
 
 def test_a_daemon_that_does_not_listen_in_time_is_ended(
-    run: Run, program: Program, tmp_path: Path
+    run: Run, program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(background, "LISTEN_S", 0.1)
     program("import signal; signal.pause()")
-    ended = run("up", str(tmp_path), "--timeout", "0.2")
+    ended = run("up", str(tmp_path))
     assert ended.exit_code == 1
     assert "the daemon did not listen in time and was ended" in ended.stderr
 
@@ -103,7 +105,7 @@ def test_the_daemon_gets_a_session_of_its_own_in_the_root_directory_and_no_stdin
         "facts = [os.getpid(), os.getsid(0), os.getcwd(), sys.argv[1], sys.stdin.read()]\n"
         f"open({str(facts)!r}, 'w').write(json.dumps(facts))\n{READY}"
     )
-    pid = background.start(["--", "x"], tmp_path / "data", None)
+    pid = background.start(["--", "x"], tmp_path / "data")
     os.waitpid(pid, 0)
     assert json.loads(facts.read_text()) == [pid, pid, "/", "run", ""]
 
@@ -171,6 +173,28 @@ def pretend_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the fake daemon for the one that was started."""
     monkeypatch.setattr(up_verb, "_refuse_second", lambda socket: None)
     monkeypatch.setattr(background, "start", lambda *arguments: 99)
+
+
+def test_up_says_where_it_found_no_descriptors(
+    run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    serve(answers(answer=status()))
+    pretend_to_start(monkeypatch)
+    assert "no descriptors in /modules: looked for" in run("up", str(tmp_path)).stderr
+
+
+def test_the_default_places_are_the_environments_else_the_users(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("STDIOD_SOCKET", "STDIOD_DATA_DIR", "XDG_RUNTIME_DIR", "XDG_STATE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_socket().name == "stdiod.sock"
+    assert default_data_dir() == tmp_path / ".local/state/stdiod"
+    monkeypatch.setenv("STDIOD_SOCKET", "/here/s")
+    monkeypatch.setenv("STDIOD_DATA_DIR", "/here/d")
+    assert default_socket() == Path("/here/s")
+    assert default_data_dir() == Path("/here/d")
 
 
 def test_down_tells_which_modules_are_down_and_returns_when_the_daemon_is_gone(

@@ -1,6 +1,7 @@
 """A module that does what its ops say. Arguments: its name, then flags.
 
-Flags: no-ids, ignore-term, starting=N, mute-after=N (health probes), kind=K, cancel, never-ready.
+Flags: no-ids, ignore-term, starting=N, mute-after=N (health probes), kind=K, cancel,
+never-ready, no-describe.
 """
 
 import json
@@ -37,6 +38,8 @@ def health(request_id: str | None) -> None:
 
 
 def describe(request_id: str | None) -> None:
+    if "no-describe" in options:
+        return
     features = ["cancel"] if "cancel" in options else []
     facts = {"name": name, "version": "1", "kind": options.get("kind", "tool")}
     answer(
@@ -53,7 +56,9 @@ def connect(path: str) -> socket.socket:
     return link
 
 
-def invoke(request_id: str | None, op: str, args: dict[str, Any]) -> None:
+def invoke(  # noqa: C901, PLR0912 - a list of what can be asked
+    request_id: str | None, op: str, args: dict[str, Any]
+) -> None:
     match op:
         case "hang":
             return

@@ -30,6 +30,10 @@ def on(*names: str, **supervision: Any) -> dict[str, Any]:
     return {"depends_on": list(names), **supervision}
 
 
+def waits_for(fleet: Fleet, name: str) -> tuple[str, ...]:
+    return fleet.modules[name].waits_for
+
+
 async def settle() -> None:
     await trio.testing.wait_all_tasks_blocked()
 
@@ -39,10 +43,10 @@ async def test_dependants_wait_until_what_they_need_is_ready(
 ) -> None:
     admit(fleet, tmp_path, {"c": on("a", "b"), "b": on("a"), "a": {}, "z": {}})
     assert stage.names == ["a", "z"]
-    assert fleet.modules["c"].waits_for == ("a", "b")
+    assert waits_for(fleet, "c") == ("a", "b")
     stage.of("a").get_ready()
     assert stage.names == ["a", "z", "b"]
-    assert fleet.modules["c"].waits_for == ("b",)
+    assert waits_for(fleet, "c") == ("b",)
     stage.of("b").get_ready()
     assert stage.names == ["a", "z", "b", "c"]
 
@@ -106,7 +110,7 @@ async def test_a_dependency_that_failed_is_the_verdict_on_its_dependants(
         assert verdict is not None
         assert verdict.details["waits_for"] == "a"
         assert "no such program" in verdict.message
-    assert verdict.message.startswith("c waits for a: a failed too often")
+        assert verdict.message.startswith(f"{module.name} waits for a: a failed too often")
 
 
 async def test_a_module_that_may_still_get_ready_has_no_final_verdict(

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +8,7 @@ import pytest
 
 from supervisor.runtime import log_files
 from supervisor.runtime.log_files import FILES, LogFiles
+from tests.factories import open_files
 
 
 @pytest.fixture
@@ -129,8 +129,8 @@ def test_closing_writes_what_waits_and_ends_the_thread(files: LogFiles) -> None:
 
 
 def test_logs_hold_no_file_open_between_lines(files: LogFiles) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_files()
     for number in range(50):
         files.append(f"m{number}", b"line\n")
     tail(files, "m49", 1)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_files() == before

@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 import trio
 
-from protocol.errors import Failure, Reason, Success
+from protocol.errors import Failure, Success
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import State
-from supervisor.policy.verdict import Stopped
 from supervisor.runtime.module import Module
-from tests.factories import Heard, actor, call, children, open_files
+from tests.factories import Heard, actor, call, children, descriptor, open_files
 from tests.runtime.conftest import Running
+from tests.runtime.test_process import door
 
 NEVER_S = 1000
-LATE = Stopped(Reason.DEADLINE, "m.hang gave no answer in 1 s")
 QUIET = {"health": {"interval_s": NEVER_S}, "backoff": {"initial_s": NEVER_S, "max_s": NEVER_S}}
 
 
@@ -97,24 +96,7 @@ async def test_one_that_describes_itself_as_another_is_ended(
 
 async def test_one_that_does_not_answer_describe_is_ended(running: Running, tmp_path: Path) -> None:
     limits = {"timeouts": {"describe_s": 0.1}}
-    made = actor(tmp_path, "cancel", supervision={**QUIET, **limits})
-    deaf = [
-        *made.transport.command[:3],
-        "-c",
-        'input(); print(\'{"status":"ok"}\', flush=True); input(); input()',
-    ]
-    running(actor(tmp_path, supervision={**QUIET, **limits}))
-    running(
-        made.__class__(
-            **{f: getattr(made, f) for f in made.__struct_fields__}
-            | {
-                "transport": made.transport.__class__(
-                    **{f: getattr(made.transport, f) for f in made.transport.__struct_fields__}
-                    | {"command": tuple(deaf)}
-                )
-            }
-        )
-    )
+    running(actor(tmp_path, "no-describe", supervision={**QUIET, **limits}))
     died = await ended(running)
     assert died.reason == "bad_describe"
     assert "gave no answer to describe in 0.1 s" in died.message
@@ -123,8 +105,6 @@ async def test_one_that_does_not_answer_describe_is_ended(running: Running, tmp_
 async def test_a_program_that_is_not_there_is_an_ordinary_failure(
     running: Running, tmp_path: Path
 ) -> None:
-    from tests.factories import descriptor
-
     running(descriptor(tmp_path, ["./gone"], supervision=QUIET))
     died = await ended(running)
     assert (died.reason, died.exit_code) == ("spawn_failed", None)
@@ -164,21 +144,14 @@ async def test_a_death_settles_each_request_in_flight_with_its_cause(
 async def test_a_grandchild_that_holds_the_pipes_delays_nothing_and_is_gone(
     running: Running, tmp_path: Path
 ) -> None:
-    listener = (
-        await trio.open_unix_listeners(str(tmp_path / "door"))
-        if hasattr(trio, "open_unix_listeners")
-        else None
-    )
-    assert listener is None or listener
     module = await running.ready(actor(tmp_path, supervision=QUIET))
-    from tests.runtime.test_process import door
-
-    with door(tmp_path / "link") as waiting:
-        heard = submit(module, "fork", socket=str(tmp_path / "link"), leave=True, code=0)
+    path = tmp_path / "door"
+    with door(path):
+        heard = submit(module, "fork", socket=str(path), leave=True, code=0)
         failure = await heard.failure()
         assert failure.details["reason"] == "exited"
-        del waiting
-    assert len(children()) <= 1  # the next instance only
+    await running.until(lambda: module.state is State.READY)
+    assert len(children()) == 1  # the next instance
 
 
 async def test_an_idle_module_that_misses_its_probes_is_degraded_then_replaced(
@@ -206,7 +179,7 @@ async def test_a_stopped_process_fails_its_probes_and_a_later_sigcont_raises_no_
     module = await running.ready(actor(tmp_path, supervision=supervision))
     (process,) = children()
     process.suspend()
-    await running.until(lambda: module.slot.restarts == 1)
+    await running.until(lambda: module.slot.restarts == 1 and module.state is State.READY)
     assert not process.is_running()
     assert len(children()) == 1
 

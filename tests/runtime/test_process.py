@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import trio
 
-from supervisor.runtime import process
 from supervisor.runtime.process import Process, read, read_rest, spawn
 from supervisor.runtime.program import SpawnError
 from tests.factories import PYTHON, children, descriptor, open_files
@@ -116,7 +115,7 @@ async def test_a_failure_after_the_start_leaves_no_process_and_no_descriptor(
         raise OSError(24, "Too many open files")
 
     before = open_files()
-    monkeypatch.setattr(process.os, "pidfd_open", no_pidfd)
+    monkeypatch.setattr(os, "pidfd_open", no_pidfd)
     with pytest.raises(SpawnError, match="ulimit -n"):
         await run(tmp_path, ["sleep", "1000"])
     assert open_files() == before
@@ -136,7 +135,7 @@ async def test_a_pipe_that_cannot_be_made_closes_those_before_it(
         return pipe2(flags)
 
     before = open_files()
-    monkeypatch.setattr(process.os, "pipe2", few)
+    monkeypatch.setattr(os, "pipe2", few)
     with pytest.raises(SpawnError, match="ulimit -n"):
         await run(tmp_path, ["true"])
     assert open_files() == before

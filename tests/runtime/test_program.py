@@ -71,10 +71,8 @@ async def test_a_file_that_is_no_program_is_told_what_it_lacks(tmp_path: Path) -
 
 async def test_a_missing_interpreter_is_named(tmp_path: Path) -> None:
     words = await of_file(tmp_path, "#!/opt/none/bin/ruby -w\nputs 1\n")
-    assert (
-        words
-        == f"the #! line of {tmp_path}/run names /opt/none/bin/ruby: /opt/none/bin/ruby is not there"
-    )
+    ruby = "/opt/none/bin/ruby"
+    assert words == f"the #! line of {tmp_path}/run names {ruby}: {ruby} is not there"
 
 
 async def test_an_interpreter_that_may_not_be_executed_is_named(tmp_path: Path) -> None:

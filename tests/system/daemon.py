@@ -12,8 +12,9 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -66,7 +67,10 @@ class Daemon:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         # pytest shows this only of a test that failed.
         try:
@@ -152,13 +156,16 @@ class Daemon:
 
     def usable(self, module: str) -> Answer:
         """Wait until a module serves again, however many times it is replaced until then."""
+        self.op("wait", modules=[module])
+        answer = self.invoke(module)
         for _ in range(TRIES):
+            if answer.ok:
+                break
+            assert answer.error["code"] == "unreachable", answer
             self.op("wait", modules=[module])
             answer = self.invoke(module)
-            if answer.ok:
-                return answer
-            assert answer.error["code"] == "unreachable", answer
-        raise AssertionError(answer)
+        assert answer.ok, answer
+        return answer
 
     def wait_state(self, module: str, state: str) -> None:
         """Return once a module has been in a state, as its own log tells."""
@@ -173,7 +180,7 @@ class Daemon:
 
     def open_files(self) -> int:
         """Return how many descriptors it has open."""
-        return len(os.listdir(f"/proc/{self.process.pid}/fd"))
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
     def processes(self) -> list[int]:
         """Return the pids of its modules' processes, grandchildren included."""
@@ -185,6 +192,16 @@ class Daemon:
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
         raise AssertionError(line)
+
+
+@contextlib.contextmanager
+def shared(*documents: dict[str, Any]) -> Iterator[Daemon]:
+    """Run a daemon for the tests of one file."""
+    with (
+        tempfile.TemporaryDirectory(prefix="stdiod-") as folder,
+        Daemon(Path(folder), *documents) as daemon,
+    ):
+        yield daemon
 
 
 def command(modules: Path, socket: Path, data_dir: Path, *options: str) -> list[str]:
@@ -218,9 +235,8 @@ def marked(marker: str) -> list[int]:
     """Return the processes that have a daemon's marker in their environment."""
     needle = f"{MARKER}={marker}".encode()
     found: list[int] = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError):
-                if needle in Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
-                    found.append(int(entry))
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if needle in (process / "environ").read_bytes().split(b"\0"):
+                found.append(int(process.name))
     return found

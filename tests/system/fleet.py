@@ -1,6 +1,6 @@
-"""The modules of the verdict tests, on one daemon: one of each lifecycle and dialect, and a witness.
+"""The modules of the verdict tests, on one daemon: one of each lifecycle and dialect.
 
-After each verdict the witness must still answer and the module in question be usable: a fault
+After each verdict a witness must still answer and the module in question be usable: a fault
 disturbs nobody else, and nothing for long.
 """
 
@@ -17,7 +17,7 @@ SHORT_S = 0.3
 
 def modules() -> list[dict[str, object]]:
     """Return the descriptors."""
-    hasty = {"health": {"interval_s": 3600}, "timeouts": timeouts(health_s=SHORT_S, stop_s=SHORT_S)}
+    hasty = timeouts(health_s=SHORT_S, stop_s=SHORT_S)
     strict = misbehaving("strict")
     strict["transport"]["stdout"] = "strict"
     tolerant = narratoria("tolerant")
@@ -25,16 +25,14 @@ def modules() -> list[dict[str, object]]:
     return [
         misbehaving("witness"),
         misbehaving("steady"),
-        misbehaving("hasty", **hasty),
+        misbehaving("hasty", health={"interval_s": 3600}, timeouts=hasty),
         misbehaving("nameless", "ids=no", timeouts=timeouts(exit_s=SHORT_S, stop_s=SHORT_S)),
         strict,
         per_invocation("once", concurrency=4),
         narratoria("tool", concurrency=4),
         tolerant,
         narratoria("hasty_tool", timeouts=timeouts(exit_s=SHORT_S, stop_s=SHORT_S)),
-        narratoria(
-            "quiet_tool", timeouts={**timeouts(stop_s=SHORT_S), "silence_s": SHORT_S}
-        ),
+        narratoria("quiet_tool", timeouts={**timeouts(stop_s=SHORT_S), "silence_s": SHORT_S}),
         misbehaving("quiet", timeouts={**timeouts(stop_s=SHORT_S), "silence_s": SHORT_S}),
     ]
 

@@ -27,6 +27,7 @@ import signal
 import socket
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NoReturn
 
 OPTIONS = dict(word.partition("=")[::2] for word in sys.argv[1:])
@@ -181,6 +182,10 @@ def silent(answer: Answer) -> None:
     answer.given = True
 
 
+def say(data: bytes, answer: Answer) -> None:
+    write(data)
+
+
 LINES: dict[str, bytes] = {
     "banner": b"Welcome to Frobnicator 3.1 (c) 1987\n",
     "stray_print": b"DEBUG: x = 3\n",
@@ -208,7 +213,7 @@ LINES: dict[str, bytes] = {
 }
 
 FAULTS: dict[str, Callable[[Answer], object]] = {
-    **{name: lambda _, data=data: write(data) for name, data in LINES.items()},
+    **{name: partial(say, data) for name, data in LINES.items()},
     "done": lambda answer: answer.done(answer.args),
     "not_ok": not_ok,
     "error": lambda answer: answer.event(

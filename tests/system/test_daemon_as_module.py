@@ -30,7 +30,8 @@ def inner(folder: Path, *documents: dict[str, Any]) -> dict[str, Any]:
 
 def nested(daemon: Daemon, module: str, **args: Any) -> Answer:
     """Invoke a module of the inner daemon."""
-    return daemon.invoke("inner", "invoke", **{"module": module, "op": "go", "args": args})
+    content: dict[str, Any] = {"module": module, "op": "go", "args": args}
+    return daemon.invoke("inner", "invoke", **content)
 
 
 def test_an_invocation_goes_through_both_daemons(start_daemon: StartDaemon, folder: Path) -> None:

@@ -117,9 +117,7 @@ def test_a_failed_module_is_tried_again_half_open(
     start_daemon: StartDaemon, liveness: Liveness
 ) -> None:
     daemon = start_daemon(
-        misbehaving(
-            "one", env={"LIVENESS": str(liveness.path)}, intensity=0, retry_failed_s=0.05
-        )
+        misbehaving("one", env={"LIVENESS": str(liveness.path)}, intensity=0, retry_failed_s=0.05)
     )
     for generation in range(2, 6):
         assert daemon.invoke("one", fault="exit", code=3).verdict == "unreachable/exited"

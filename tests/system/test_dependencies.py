@@ -13,7 +13,9 @@ from tests.system.liveness import Liveness
 def moves(daemon: Daemon, after: str) -> list[str]:
     """Return the modules that reached a state, in order, as the daemon logged it."""
     lines = [json.loads(line) for line in daemon.log().splitlines()]
-    return [one["module"] for one in lines if one["event"] == "module state" and one["after"] == after]
+    return [
+        one["module"] for one in lines if one["event"] == "module state" and one["after"] == after
+    ]
 
 
 def chain() -> list[dict[str, object]]:

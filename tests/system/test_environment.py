@@ -35,7 +35,8 @@ def test_the_secrets_of_the_daemon_reach_no_module(start_daemon: StartDaemon, ma
 def test_a_module_inherits_no_descriptor_of_the_daemon(start_daemon: StartDaemon) -> None:
     daemon = start_daemon(misbehaving("one"), narratoria("two"))
     with daemon.connect():
-        assert sorted(os.listdir(f"/proc/{daemon.pid('one')}/fd")) == ["0", "1", "2"]
+        descriptors = Path(f"/proc/{daemon.pid('one')}/fd").iterdir()
+        assert sorted(one.name for one in descriptors) == ["0", "1", "2"]
 
 
 def test_a_module_leads_a_session_and_group_of_its_own(start_daemon: StartDaemon) -> None:

@@ -108,7 +108,9 @@ def test_the_late_lines_of_a_request_that_timed_out_are_dropped_and_counted(
 ) -> None:
     daemon = start_daemon(*modules(liveness))
     client = daemon.client
-    request_id = client.send_invoke("steady", timeout_s=SHORT_S, fault="gate+event+event+done", word="late")
+    request_id = client.send_invoke(
+        "steady", timeout_s=SHORT_S, fault="gate+event+event+done", word="late"
+    )
     (gate,) = liveness.wait_for("gate")
     answer = client.answer(request_id)
     assert answer.verdict == "timeout/deadline"

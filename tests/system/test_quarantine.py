@@ -30,7 +30,10 @@ BAD = {
     "misspelt.json": (good("m").replace('"intensity"', '"intensty"'), "intensity"),
     "twice.json": ('{"name":"a","name":"b"}', "more than once"),
     "limit.json": (good("l").replace('"intensity"', '"limits":{"cpu_s":1},"intensity"'), "cpu_s"),
-    "self.json": (good("self").replace('"intensity"', '"depends_on":["self"],"intensity"'), "itself"),
+    "self.json": (
+        good("self").replace('"intensity"', '"depends_on":["self"],"intensity"'),
+        "itself",
+    ),
     "x.json": (good("x").replace('"intensity"', '"depends_on":["y"],"intensity"'), "circle"),
     "y.json": (good("y").replace('"intensity"', '"depends_on":["x"],"intensity"'), "circle"),
     "z.json": (good("z").replace('"intensity"', '"depends_on":["x"],"intensity"'), "quarantined"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.system.conftest import StartDaemon
-from tests.system.daemon import Daemon
+from tests.system.daemon import Daemon, shared
 from tests.system.descriptors import descriptor, misbehaving, narratoria, per_invocation, timeouts
 from tests.system.liveness import Liveness
 
@@ -25,9 +24,8 @@ ROLL = {
 def daemon() -> Iterator[Daemon]:
     dice = misbehaving("dice")
     dice["inputs"] = {"roll": ROLL}
-    with tempfile.TemporaryDirectory(prefix="stdiod-") as folder:
-        with Daemon(Path(folder), dice, misbehaving("witness")) as running:
-            yield running
+    with shared(dice, misbehaving("witness")) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)

@@ -1,22 +1,19 @@
-"""DESIGN 5.3 for persistent modules: a fault fails the request it names, and the process lives on."""
+"""DESIGN 5.3 for persistent modules: a fault fails its request, and the process lives on."""
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.system.daemon import Daemon
+from tests.system.daemon import Daemon, shared
 from tests.system.fleet import SHORT_S, assert_undisturbed, module_of, modules
 
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[Daemon]:
-    with tempfile.TemporaryDirectory(prefix="stdiod-") as folder:
-        with Daemon(Path(folder), *modules()) as running:
-            yield running
+    with shared(*modules()) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)
@@ -198,7 +195,7 @@ def test_a_process_that_closes_a_pipe_and_lives_on_is_replaced(
         answer = daemon.invoke(module, fault=f"{pipe}+hang")
     else:
         # Nothing tells that stdin is closed until something is written.
-        assert daemon.invoke(module, fault=f"done+{pipe}+hang").ok
+        assert daemon.invoke(module, fault=f"{pipe}+done+hang").ok
         answer = daemon.invoke(module)
     assert answer.verdict == "unreachable/broken_pipe"
     assert answer.details["pid"] == pid

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-import tempfile
 from typing import Any
 
 import pytest
 
-from tests.system.daemon import Daemon
+from tests.system.daemon import Daemon, shared
 from tests.system.fleet import SHORT_S, assert_undisturbed, module_of, modules
 
 EITHER = ("tool", "once")
@@ -17,9 +15,8 @@ EITHER = ("tool", "once")
 
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[Daemon]:
-    with tempfile.TemporaryDirectory(prefix="stdiod-") as folder:
-        with Daemon(Path(folder), *modules()) as running:
-            yield running
+    with shared(*modules()) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)

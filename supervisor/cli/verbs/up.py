@@ -21,7 +21,10 @@ from supervisor.cli.terminal import Ticker, one_line, state_word
 
 @click.command
 @click.option(
-    "--timeout", "timeout_s", type=SECONDS, help="Wait no longer than this; the daemon stays up."
+    "--timeout",
+    "timeout_s",
+    type=SECONDS,
+    help="Wait no longer than this for the modules; the daemon stays up.",
 )
 @with_json
 @with_daemon_options
@@ -46,10 +49,9 @@ def up(
     arguments += ["--name", name, "--", *map(str, absolute(directories))]
     with Ticker(silent=as_json) as ticker:
         ticker.show("starting the daemon")
-        pid = background.start(arguments, data_dir, timeout_s)
-        left_s = None if timeout_s is None else timeout_s - (time.monotonic() - began_s)
+        pid = background.start(arguments, data_dir)
         try:
-            status = _follow(socket, ticker, left_s)
+            status = _follow(socket, ticker, timeout_s)
         except KeyboardInterrupt:
             ticker.line(f"the daemon stays up (pid {pid}); `stdiod --socket {socket} down` ends it")
             raise click.exceptions.Exit(INTERRUPTED) from None
@@ -112,6 +114,9 @@ def _report(status: dict[str, Any], late: list[dict[str, Any]], took_s: float) -
     for one in status["quarantined"]:
         words = f"{one_line(one['descriptor'])} is quarantined: {one_line(one['reason'])}"
         click.echo(click.style(words, fg="yellow"), err=True)
+    if not status["modules"] and not status["quarantined"]:
+        where = one_line(", ".join(status["daemon"]["directories"]))
+        click.echo(f"no descriptors in {where}: looked for *.json and */module.json", err=True)
     eager = sum(one["start"] == "eager" for one in status["modules"])
     lazy = len(status["modules"]) - eager
     parts = [f"{eager - len(late)} of {count(eager, 'module')} ready in {duration(took_s)}"]
