@@ -106,7 +106,7 @@ class Fleet:
         return None
 
     def _add(self, descriptor: Descriptor) -> None:
-        module = Module(descriptor, self._host, self._nursery, self._changed)
+        module = Module(descriptor, self._host, self._nursery, self._changed, self.verdict)
         module.waits_for = descriptor.supervision.depends_on
         self.modules[descriptor.name] = module
 
