@@ -32,6 +32,8 @@ class Exit(msgspec.Struct, frozen=True):
     stderr_tail: tuple[str, ...] = ()
     survivors: tuple[int, ...] = ()
     """The pids of processes it left that could not be killed."""
+    stopped_by_host: bool = False
+    """Whether the stop ladder had begun: then a SIGTERM or SIGKILL was ours."""
 
     @property
     def abnormal(self) -> bool:
@@ -60,6 +62,7 @@ class Exit(msgspec.Struct, frozen=True):
             "uptime_s": self.uptime_s,
             "stderr_tail": list(self.stderr_tail),
             "survivors": list(self.survivors) or None,
+            "stopped_by_host": self.stopped_by_host or None,
         }
 
 
@@ -101,7 +104,9 @@ def on_death(end: Exit, fault: Fault | None, what: str) -> Failure:
     if fault is not None and not end.abnormal:
         return fault.failure(**end.evidence())
     return Failure.because(
-        end.reason, f"{what}: {end.instance or 'its process'} {end.words} before it answered", **end.evidence()
+        end.reason,
+        f"{what}: {end.instance or 'its process'} {end.words} before it answered",
+        **end.evidence(),
     )
 
 

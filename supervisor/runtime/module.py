@@ -33,8 +33,13 @@ class Module:
         host: Host,
         nursery: trio.Nursery,
         changed: Callable[[], None],
+        stuck: Callable[[Module], Failure | None],
     ) -> None:
-        """Make the module, down; `changed` is called after each change of its state."""
+        """Make the module, down.
+
+        `changed` is called after each change of its state; `stuck` says why the modules it waits
+        for will not be ready soon, if so.
+        """
         self.descriptor = descriptor
         self.name = descriptor.name
         self.counters = Counters()
@@ -44,6 +49,7 @@ class Module:
         self.described: dict[str, Any] | None = None
         self._host = host
         self._changed = changed
+        self._stuck = stuck
         self._generations = itertools.count(1)
         self._queue: dict[str, Call] = {}
         self.stopped_by_command = False
@@ -66,13 +72,18 @@ class Module:
     def stop(self, cause: str) -> None:
         """Want it down."""
         self.stopped_by_command = True
+        was_down = self.state is State.DOWN
         self.slot.stop(cause)
+        if was_down:
+            self._changed()  # what is wanted has changed, and others wait for that too
 
     def restart(self, cause: str) -> None:
         """Replace its process; requests that wait go on waiting."""
         self.stopped_by_command = False
         self.slot.wanted = True
-        if not self.waits_for:
+        if self.waits_for:
+            self._changed()  # as in `start`
+        else:
             self.slot.restart(cause)
 
     # Calls.
@@ -109,6 +120,7 @@ class Module:
         message = stopped.message
         if waited and stopped.reason is Reason.DEADLINE:
             message += "; it was still waiting for its turn"
+            evidence = self._state_evidence()
         call.settle(Failure.because(stopped.reason, message, **evidence))
         if call.server is not None:
             call.server.give_up(call, stopped)
@@ -164,7 +176,7 @@ class Module:
         if state is State.DOWN and not self.slot.wanted:
             lazy = self.descriptor.supervision.start is Start.LAZY
             return None if lazy and not self.stopped_by_command else self.unavailable()
-        return None
+        return self._stuck(self) if self.waits_for else None
 
     def unavailable(self) -> Failure:
         """Say why it serves nobody now."""

@@ -46,7 +46,7 @@ def start(rung: str, lifelines: Lifelines, home: Path) -> Iterator[Start]:
 
 def in_flight(daemon: DaemonProcess, lifelines: Lifelines) -> list[int]:
     """Wait until all live and one invocation is under way; returns the pids."""
-    lifelines.take(*LABELS, "leader")
+    pids = lifelines.take(*LABELS, "leader")
     daemon.ask("supervisor", "wait", modules=["stubborn", "busy"])
     connection = daemon.begin("busy", "hang")
     until = time.monotonic() + PATIENCE_S
