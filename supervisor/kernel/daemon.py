@@ -89,12 +89,14 @@ async def running(
     environment: Mapping[str, str] = os.environ,
     containment: str | None = None,
     whole_process: bool = False,
+    memory_ceiling_bytes: int | None = None,
 ) -> AsyncIterator[Daemon]:
     """Run a daemon around the block; at its end all modules are stopped and nothing is left.
 
     `containment` forces a rung (`cgroup2`, `subreaper`, `process_group`): without it the daemon
     does not start. `whole_process` says that this process does nothing else, so that every child
-    it did not spawn is an orphan of a module. Raises `ContainmentError`, and `DataInUseError` if
+    it did not spawn is an orphan of a module. `memory_ceiling_bytes` bounds all modules together:
+    above it the biggest is ended first. Raises `ContainmentError`, and `DataInUseError` if
     another daemon has `data_dir`.
     """
     log_files = LogFiles(data_dir / "logs")
@@ -103,7 +105,10 @@ async def running(
             holding(data_dir, containment=containment, whole_process=whole_process) as custody,
             trio.open_nursery() as nursery,
         ):
-            host = Host(environment, log_files, custody)
+            host = Host(
+                environment, log_files, custody, memory_ceiling_bytes=memory_ceiling_bytes
+            )
+            nursery.start_soon(host.sampler.run)
             nursery.start_soon(host.deadlines.run)
             fleet = Fleet(host, nursery)
             facts = DaemonFacts(

@@ -89,7 +89,7 @@ class Custody:
         if leader is None:
             # Of a child that nobody reaped, /proc always tells; unless it is not mounted.
             raise OSError("/proc does not show the processes of this machine")
-        self._orphans.spawned(leader)
+        self._orphans.spawned(leader, leads=True)
         try:
             containment = self._rung.contain(instance, leader)
         except OSError:

@@ -105,7 +105,7 @@ class Guardianship:
                 os.close(reading)
             process = procfs.stat(popen.pid)
             assert process is not None  # noqa: S101 - nobody has reaped it
-            self._orphans.spawned(process)
+            self._orphans.spawned(process, leads=False)
         self.pid = popen.pid
         self._behind = trio.Event()
         # At once, and not by the task that catches up: the daemon may be killed before its turn.

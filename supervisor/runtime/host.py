@@ -12,6 +12,7 @@ from protocol.errors import Failure, Reason
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.deadlines import Deadlines
 from supervisor.runtime.log_files import LogFiles
+from supervisor.runtime.memory import Sampler
 
 
 class Host:
@@ -23,6 +24,7 @@ class Host:
         log_files: LogFiles,
         custody: Custody | None = None,
         *,
+        memory_ceiling_bytes: int | None = None,
         wall_clock: Callable[[], float] = time.time,
         draw: Callable[[], float] = random.random,
     ) -> None:
@@ -33,6 +35,7 @@ class Host:
         self.wall_clock = wall_clock
         self.draw = draw
         self.custody = custody or Custody.bare()
+        self.sampler = Sampler(memory_ceiling_bytes)
         self.shutting_down = False
         self._numbers = itertools.count(1)
 

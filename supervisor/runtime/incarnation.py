@@ -25,7 +25,7 @@ import structlog
 import trio
 
 from protocol.connection import Connection, Received
-from supervisor.policy.verdict import Exit
+from supervisor.policy.verdict import Breach, Exit
 from supervisor.runtime.module_log import ModuleLog, Stderr
 from supervisor.runtime.process import Process, read, read_rest
 
@@ -81,6 +81,8 @@ class Incarnation:
     ) -> None:
         self.instance = instance
         self.pid = process.pid
+        self.containment = process.containment
+        self._breach: Breach | None = None
         self.started_at = trio.current_time()
         self.stderr = Stderr(instance, module_log)
         self._process = process
@@ -131,6 +133,11 @@ class Incarnation:
         if rung is Rung.KILL:
             self._hurry.set()
 
+    def breach(self, breach: Breach) -> None:
+        """End it for a limit that it passed; the first one is the reason."""
+        self._breach = self._breach or breach
+        self.stop(Rung.KILL)
+
     async def run(self, receiver: Receiver) -> Exit:
         """Speak with the process until it has ended; the last lines are received before that."""
         ended = False
@@ -157,6 +164,9 @@ class Incarnation:
         for chunk in read_rest(self._process.stderr):
             self.stderr.feed(chunk)
         self.stderr.finish()
+        counted = self.containment.memory_breach()
+        if counted is not None:
+            self._breach = Breach("memory_bytes", *counted, by_kernel=True)
         survivors = await self._process.kill_the_rest()
         if survivors:
             log.error("processes cannot be killed", instance=self.instance, pids=survivors)
@@ -169,6 +179,7 @@ class Incarnation:
             uptime_s=round(self.uptime_s, 3),
             stderr_tail=tuple(self.stderr.tail()),
             survivors=survivors,
+            breach=self._breach,
             stopped_by_host=self._stop.is_set(),
         )
 

@@ -209,7 +209,8 @@ class Run:
             incarnation.stop(self._stop_at)
         exit_: Exit | None = None
         try:
-            exit_ = await incarnation.run(self)
+            with setting.host.sampler.watching(incarnation, setting.descriptor.supervision.limits):
+                exit_ = await incarnation.run(self)
         finally:
             if self._exit_timer is not None:
                 self._exit_timer.cancel()

@@ -90,7 +90,9 @@ class PersistentLife:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._begin)
                 nursery.start_soon(self._retire, incarnation)
-                exit_ = await incarnation.run(self)
+                limits = setting.descriptor.supervision.limits
+                with setting.host.sampler.watching(incarnation, limits):
+                    exit_ = await incarnation.run(self)
                 nursery.cancel_scope.cancel()
         finally:
             if exit_ is None:  # the daemon itself is ending without waiting

@@ -25,11 +25,12 @@ from typing import NamedTuple
 
 import trio
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor import Descriptor, Limits
 from supervisor.runtime.containment import hunt
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.environment import UnsetVariableError, module_environment
+from supervisor.runtime.limits import LimitError, apply
 from supervisor.runtime.program import SpawnError, explain, find_program, working_folder
 
 READ_BYTES = 65536
@@ -211,7 +212,9 @@ def _spawn(
             )
         except OSError as error:
             raise SpawnError(explain(error, program), error.errno) from None
-        pidfd, containment = _take(popen, program, instance, custody)
+        pidfd, containment = _take(
+            popen, program, instance, custody, descriptor.supervision.limits
+        )
         ours.pop_all()
     kept = [kept_stdin, kept_stdout, kept_stderr]
     for descriptor_number in kept:
@@ -220,9 +223,13 @@ def _spawn(
 
 
 def _take(
-    popen: subprocess.Popen[bytes], program: str, instance: str, custody: Custody
+    popen: subprocess.Popen[bytes],
+    program: str,
+    instance: str,
+    custody: Custody,
+    limits: Limits,
 ) -> tuple[int, Containment]:
-    """Contain a process just spawned, or kill it: none may run that is not held."""
+    """Contain and limit a process just spawned, or kill it: none may run that is not held."""
     try:
         containment = custody.take(popen.pid, instance)
     except OSError as error:
@@ -230,11 +237,14 @@ def _take(
         words = f"its processes cannot be contained ({custody.containment}): {error}"
         raise SpawnError(words, error.errno) from None
     try:
+        apply(limits, containment)
         pidfd = os.pidfd_open(popen.pid)
-    except OSError as error:
+    except (LimitError, OSError) as error:
         containment.kill()
         _abandon(popen)
         custody.release(containment)
+        if isinstance(error, LimitError):
+            raise SpawnError(str(error)) from None
         raise SpawnError(explain(error, program), error.errno) from None
     return pidfd, containment
 

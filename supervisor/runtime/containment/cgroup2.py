@@ -46,6 +46,9 @@ class Cgroup2Rung:
             remove_stale(parent)
             os.makedirs(self.folder, exist_ok=True)  # noqa: PTH103
             _check(parent, self.folder)
+            # Only if the controller was delegated to us; else memory is sampled.
+            with contextlib.suppress(OSError):
+                cgroup_folder.write(self.folder, "cgroup.subtree_control", "+memory")
         except OSError:
             self.close()
             raise
@@ -74,6 +77,7 @@ class Cgroup:
         self.instance = instance
         self.leader = leader
         self.folder = folder
+        self.counts_memory = False
         self._orphans = adopted
         self._tree = Subtree(instance, leader, adopted)
 
@@ -89,6 +93,21 @@ class Cgroup:
             self._orphans.remember(cgroup_folder.members([self.folder]))
             cgroup_folder.kill(self.folder)
         self._tree.kill()
+
+    def limit_memory(self, size: int) -> None:
+        """Set memory.max, where the memory controller was delegated; else leave it to sampling."""
+        self.counts_memory = os.path.exists(f"{self.folder}/memory.max")  # noqa: PTH110
+        if self.counts_memory:
+            # All of it at once: half a tree is of no use to anybody.
+            cgroup_folder.write(self.folder, "memory.oom.group", "1")
+            cgroup_folder.write(self.folder, "memory.max", str(size))
+
+    def memory_breach(self) -> tuple[int, int] | None:
+        """Read memory.events: `oom_kill` counts what the kernel killed for the limit."""
+        if not cgroup_folder.counter(self.folder, "memory.events", "oom_kill"):
+            return None
+        limit = cgroup_folder.number(self.folder, "memory.max")
+        return limit, cgroup_folder.number(self.folder, "memory.peak") or limit
 
     def find(self) -> list[Stat]:
         """Return who is in the cgroup, and who is outside of it and was forked by it."""

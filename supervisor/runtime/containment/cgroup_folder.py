@@ -70,3 +70,9 @@ def counter(path: str, file: str, key: str) -> int:
         if name == key.encode():
             return int(value)
     return 0
+
+
+def number(path: str, file: str) -> int:
+    """Return the figure a file holds, 0 if it holds none (`max`, say) or is not there."""
+    text = procfs.read_bytes(f"{path}/{file}").strip()
+    return int(text) if text.isdigit() else 0

@@ -31,6 +31,16 @@ class Containment(Protocol):
     def kill(self) -> None:
         """Kill all that can be killed in one go; what ran away is for `find` and `hunt`."""
 
+    @property
+    def counts_memory(self) -> bool:
+        """Whether the kernel keeps the memory limit of the whole tree."""
+
+    def limit_memory(self, size: int) -> None:
+        """Have the kernel keep this limit (bytes), if it can; raises `OSError` if it should."""
+
+    def memory_breach(self) -> tuple[int, int] | None:
+        """Return (limit, most ever used) in bytes, if the kernel killed for it."""
+
     def find(self) -> list[Stat]:
         """Find all of its living processes, those that ran away too."""
 

@@ -66,6 +66,7 @@ class Orphans:
         self._lock = threading.Lock()
         self._spawning = 0
         self._spawned: dict[int, Stat] = {}
+        self._leaders: dict[int, Stat] = {}
         self._known: dict[int, Stat] = {}
 
     @contextlib.contextmanager
@@ -83,15 +84,18 @@ class Orphans:
             with self._lock:
                 self._spawning -= 1
 
-    def spawned(self, process: Stat) -> None:
-        """Take note of a process that somebody else reaps."""
+    def spawned(self, process: Stat, *, leads: bool) -> None:
+        """Take note of a process that somebody else reaps; `leads` tells that it is a module's."""
         with self._lock:
             self._spawned[process.pid] = process
+            if leads:
+                self._leaders[process.pid] = process
 
     def reaped(self, process: Stat) -> None:
         """Take note that it is gone."""
         with self._lock:
             self._spawned.pop(process.pid, None)
+            self._leaders.pop(process.pid, None)
 
     def adopted(self) -> list[Stat]:
         """Return the children that were not spawned here, the dead among them too."""
@@ -166,7 +170,7 @@ class Orphans:
                 return False
             others = [
                 other
-                for pid, other in self._spawned.items()
+                for pid, other in self._leaders.items()
                 if pid != leader.pid and other.start <= one.start
             ]
             if one.pid in self._spawned or one.sid in self._spawned:

@@ -49,6 +49,15 @@ class ProcessGroup:
         """Kill the group."""
         signal_group(self.leader, signal.SIGKILL)
 
+    counts_memory = False
+
+    def limit_memory(self, size: int) -> None:
+        """Leave it to sampling."""
+
+    def memory_breach(self) -> tuple[int, int] | None:
+        """Return None: the kernel does not count here."""
+        return None
+
     def find(self) -> list[Stat]:
         """Search all of /proc."""
         everybody = [one for one in procfs.every_process() if one.pid != os.getpid()]

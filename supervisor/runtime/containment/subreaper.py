@@ -53,6 +53,15 @@ class Subtree:
         """Kill the group."""
         signal_group(self.leader, signal.SIGKILL)
 
+    counts_memory = False
+
+    def limit_memory(self, size: int) -> None:
+        """Leave it to sampling."""
+
+    def memory_breach(self) -> tuple[int, int] | None:
+        """Return None: the kernel does not count here."""
+        return None
+
     def find(self) -> list[Stat]:
         """Walk down from the leader and from the orphans it left."""
         roots = {one.pid: one for one in self._orphans.of(self.instance, self.leader)}
