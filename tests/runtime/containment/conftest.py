@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from supervisor.kernel.daemon import Daemon, running
 
 from supervisor.runtime.containment import ladder
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.orphans import Orphans
-from tests.runtime.containment.lifelines import Lifelines
+from supervisor.runtime.directory import scan
+from tests.runtime.containment.lifelines import Lifelines, describe
 
 
 @pytest.fixture
@@ -43,3 +48,34 @@ def rung(request: pytest.FixtureRequest) -> str:
             pytest.fail(reason)
         pytest.skip(reason)
     return name
+
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def daemon_with(rung: str, lifelines: Lifelines, tmp_path: Path) -> Make:
+    @asynccontextmanager
+    async def make(
+        *vices: str,
+        whole_process: bool = False,
+        memory_ceiling_bytes: int | None = None,
+        modules: tuple[str, ...] = ("stubborn",),
+        **supervision: Any,
+    ) -> AsyncIterator[Daemon]:
+        folder = tmp_path / "modules"
+        for name in modules:
+            describe(folder, lifelines, *vices, name=name, **supervision)
+        found = scan([folder])
+        assert not found.quarantined
+        async with running(
+            found,
+            data_dir=tmp_path / "data",
+            containment=rung,
+            whole_process=whole_process,
+            memory_ceiling_bytes=memory_ceiling_bytes,
+        ) as daemon:
+            assert daemon.facts.custody.containment == rung
+            yield daemon
+
+    return make

@@ -3,83 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
 import trio
 
 from protocol.errors import Failure, Reason
-from protocol.events import Progress
-from protocol.response import Response
-from supervisor.kernel.daemon import Daemon, running
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment import procfs
-from supervisor.runtime.directory import scan
-from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe, gone
+from tests.runtime.containment.in_process import ask, until
+from tests.runtime.containment.lifelines import Lifelines, gone
 
 EVERY_VICE = ("ignores_term", "child", "setsid", "double")
 
 
-class Asked:
-    """A client that waits for one response."""
-
-    def __init__(self) -> None:
-        self._done = trio.Event()
-        self._response: Response | None = None
-
-    def event(self, event: Progress) -> None:
-        pass
-
-    def finished(self, response: Response) -> None:
-        self._response = response
-        self._done.set()
-
-    def congested(self) -> bool:
-        return False
-
-    async def response(self) -> Response:
-        with trio.fail_after(PATIENCE_S):
-            await self._done.wait()
-        assert self._response is not None
-        return self._response
-
-
-def ask(daemon: Daemon, op: str, module: str = "stubborn", **args: Any) -> Asked:
-    asked = Asked()
-    daemon.invocations.submit(module, {"op": op, "args": args, "timeout_s": PATIENCE_S}, asked)
-    return asked
-
-
-async def until(daemon: Daemon, state: State, module: str = "stubborn") -> None:
-    with trio.fail_after(PATIENCE_S):
-        await daemon.fleet.wait_until(
-            lambda: daemon.fleet.modules[module].state is state or None
-        )
-
-
 Make = Callable[..., Any]
-
-
-@pytest.fixture
-def daemon_with(rung: str, lifelines: Lifelines, tmp_path: Path) -> Make:
-    @asynccontextmanager
-    async def make(
-        *vices: str, whole_process: bool = False, **supervision: Any
-    ) -> AsyncIterator[Daemon]:
-        folder = tmp_path / "modules"
-        describe(folder, lifelines, *vices, **supervision)
-        found = scan([folder])
-        assert not found.quarantined
-        async with running(
-            found, data_dir=tmp_path / "data", containment=rung, whole_process=whole_process
-        ) as daemon:
-            assert daemon.facts.custody.containment == rung
-            yield daemon
-
-    return make
 
 
 async def test_a_stop_leaves_nobody(daemon_with: Make, lifelines: Lifelines) -> None:
