@@ -13,7 +13,6 @@ import json
 import os
 import pty
 import shlex
-import signal
 import subprocess
 import sys
 import threading
@@ -200,8 +199,9 @@ class Stage:
         finally:
             os.close(writing)
         watchdog = threading.Timer(COMMAND_WITHIN_S, process.kill)
-        watchdog.start()
+        watchdog.daemon = True  # an interrupt may come before the cancel below can be reached
         try:
+            watchdog.start()
             decoder = codecs.getincrementaldecoder("utf-8")("replace")
             while data := _read(reading):
                 output.write(decoder.decode(data).replace("\r\n", "\n"))
@@ -210,7 +210,7 @@ class Stage:
             watchdog.cancel()
             os.close(reading)
             if process.poll() is None:
-                process.send_signal(signal.SIGINT)
+                process.kill()  # what it leaves is found at the end
                 process.wait()
 
     def _note(self, arguments: tuple[str, ...], ended: int, status: int, said: str = "") -> None:

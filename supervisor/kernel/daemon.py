@@ -105,9 +105,7 @@ async def running(
             holding(data_dir, containment=containment, whole_process=whole_process) as custody,
             trio.open_nursery() as nursery,
         ):
-            host = Host(
-                environment, log_files, custody, memory_ceiling_bytes=memory_ceiling_bytes
-            )
+            host = Host(environment, log_files, custody, memory_ceiling_bytes=memory_ceiling_bytes)
             nursery.start_soon(host.sampler.run)
             nursery.start_soon(host.deadlines.run)
             fleet = Fleet(host, nursery)

@@ -7,7 +7,6 @@ group and leaves no trace on disk.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -23,7 +22,6 @@ from supervisor.runtime.containment.ladder import Chosen
 from supervisor.runtime.containment.ledger import DAEMON_VARIABLE, Author, Leader, Ledger
 from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.containment.process_group import ProcessGroupRung
-from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.guardianship import Guardianship
 from supervisor.runtime.survivors import claim
 

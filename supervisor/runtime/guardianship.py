@@ -39,9 +39,7 @@ log = structlog.get_logger()
 class Guardianship:
     """The ledger, and the two who are told of it."""
 
-    def __init__(
-        self, author: Author, cgroup: str | None, record: Path, orphans: Orphans
-    ) -> None:
+    def __init__(self, author: Author, cgroup: str | None, record: Path, orphans: Orphans) -> None:
         """Begin the record of this daemon; raises `OSError` if it cannot be written.
 
         `orphans` is told of the guardian, which is a child of the daemon and no module's.
@@ -53,7 +51,7 @@ class Guardianship:
         self._record = record
         self._orphans = orphans
         self._file = -1
-        self._written = 0
+        self._written = self._fresh = 0
         self._pipe = -1
         self._behind = trio.Event()
         self._begin_record()
@@ -68,9 +66,7 @@ class Guardianship:
         if self._ledger.leaders.pop(pid, None) is not None:
             self._tell(f"-\t{pid}\n".encode())
 
-    async def run(
-        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Have a guardian until cancelled; started once there is one, or there can be none."""
         pause_s = RESPAWN_S
         while True:
@@ -166,7 +162,8 @@ class Guardianship:
     def _append(self, line: bytes) -> None:
         if self._file < 0:
             return
-        if self._written > RECORD_BYTES:
+        # Twice what it was when it was new: a ledger that is long is not written anew each time.
+        if self._written > max(RECORD_BYTES, 2 * self._fresh):
             self._begin_record()
             return
         # A full disk must not keep modules from being started; the marks find them all the same.
@@ -187,6 +184,7 @@ class Guardianship:
         if self._file >= 0:
             os.close(self._file)
         self._file = file
+        self._fresh = self._written
 
 
 def _start(reading: int, record: str) -> subprocess.Popen[bytes]:

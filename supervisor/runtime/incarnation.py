@@ -104,6 +104,11 @@ class Incarnation:
         return self._unwritten > 0
 
     @property
+    def exited(self) -> bool:
+        """Whether the process has ended, even if nobody has taken note yet."""
+        return self._process.exited
+
+    @property
     def uptime_s(self) -> float:
         """Seconds since the spawn."""
         return trio.current_time() - self.started_at
@@ -158,19 +163,22 @@ class Incarnation:
 
     async def _finish(self, receiver: Receiver) -> Exit:
         self._process.kill()
-        for chunk in read_rest(self._process.stdout):
-            receiver.receive(self._connection.receive_data(chunk))
-        receiver.receive(self._connection.receive_eof())
-        for chunk in read_rest(self._process.stderr):
-            self.stderr.feed(chunk)
-        self.stderr.finish()
-        counted = self.containment.memory_breach()
-        if counted is not None:
-            self._breach = Breach("memory_bytes", *counted, by_kernel=True)
-        survivors = await self._process.kill_the_rest()
+        survivors: tuple[int, ...] = ()
+        try:
+            for chunk in read_rest(self._process.stdout):
+                receiver.receive(self._connection.receive_data(chunk))
+            receiver.receive(self._connection.receive_eof())
+            for chunk in read_rest(self._process.stderr):
+                self.stderr.feed(chunk)
+            self.stderr.finish()
+            counted = self.containment.memory_breach()
+            if counted is not None:
+                self._breach = Breach("memory_bytes", *counted, by_kernel=True)
+        finally:
+            survivors = await self._process.kill_the_rest()
+            exit_code, signal_number = self._process.reap()
         if survivors:
             log.error("processes cannot be killed", instance=self.instance, pids=survivors)
-        exit_code, signal_number = self._process.reap()
         return Exit(
             exit_code=exit_code,
             signal=signal_number,

@@ -61,6 +61,10 @@ class PerInvocationLife:
             # The nursery stays open until each run has seen its process to the end.
         return Ended("stopped", "was stopped", Exit(exit_code=0))
 
+    def is_alive(self) -> bool:
+        """Return True: readiness has no process that could have died."""
+        return True
+
     def can_take(self) -> bool:
         """Whether one more process may run."""
         concurrency = self._setting.descriptor.supervision.concurrency
@@ -247,8 +251,9 @@ class Run:
                         call.listener.event(item.event, call)
                 case Answered():
                     self._answer = item.outcome
-                    self._fault = item.fault or self._fault
                     self._expect_exit()
+                    if item.fault is not None:
+                        self._violated(item.fault)
                 case Warned():
                     call.warn(item.notice)
                 case Violated():

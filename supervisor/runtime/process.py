@@ -17,6 +17,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import select
 import signal
 import subprocess
 import termios
@@ -72,6 +73,15 @@ class Process:
     def stdin(self) -> int | None:
         """Our end of its stdin, or None once that is closed."""
         return self._stdin
+
+    @property
+    def exited(self) -> bool:
+        """Whether the process has ended, reaped or not."""
+        if self._popen.returncode is not None:
+            return True
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        return bool(poll.poll(0))
 
     def close_stdin(self) -> None:
         """Let the process see the end of its input."""
@@ -211,10 +221,12 @@ def _spawn(
                 start_new_session=True,
             )
         except OSError as error:
+            # Popen names the folder when the child could not enter it.
+            if error.filename == folder:
+                message = f"its working folder {folder} cannot be entered: {error.strerror}"
+                raise SpawnError(message, error.errno) from None
             raise SpawnError(explain(error, program), error.errno) from None
-        pidfd, containment = _take(
-            popen, program, instance, custody, descriptor.supervision.limits
-        )
+        pidfd, containment = _take(popen, program, instance, custody, descriptor.supervision.limits)
         ours.pop_all()
     kept = [kept_stdin, kept_stdout, kept_stderr]
     for descriptor_number in kept:

@@ -113,9 +113,7 @@ def test_a_signal_to_the_whole_group_leaves_the_guardian_to_its_work(
     lifelines.wait_dead()
 
 
-def test_a_stopped_and_a_restarted_module_leave_nobody(
-    start: Start, lifelines: Lifelines
-) -> None:
+def test_a_stopped_and_a_restarted_module_leave_nobody(start: Start, lifelines: Lifelines) -> None:
     daemon = start()
     lifelines.take(*LABELS, "leader")
     daemon.ask("supervisor", "wait", modules=["stubborn", "busy"])
@@ -192,11 +190,7 @@ def _guardian(daemon_pid: int) -> int:
 
 def _adopted(daemon_pid: int) -> list[int]:
     """Return the children of the daemon that lead no session: it spawned none of those."""
-    found = []
-    for pid in _children(daemon_pid):
-        if os.getsid(pid) != pid:
-            found.append(pid)
-    return found
+    return [pid for pid in _children(daemon_pid) if os.getsid(pid) != pid]
 
 
 def _children(pid: int) -> list[int]:

@@ -33,7 +33,9 @@ def test_the_secrets_of_the_daemon_reach_no_module(start_daemon: StartDaemon, ma
     assert "NOT_SET" not in environment
 
 
-def test_a_module_inherits_no_descriptor_of_the_daemon_but_the_lock(start_daemon: StartDaemon) -> None:
+def test_a_module_inherits_no_descriptor_of_the_daemon_but_the_lock(
+    start_daemon: StartDaemon,
+) -> None:
     daemon = start_daemon(misbehaving("one"), narratoria("two"))
     with daemon.connect():
         descriptors = Path(f"/proc/{daemon.pid('one')}/fd").iterdir()

@@ -5,7 +5,7 @@
 The daemon writes its ledger into the pipe and keeps its end open; the kernel closes it whatever
 the daemon dies of. A `bye` before that says that nothing is left. The guardian sleeps in `read`, so
 it costs nothing while nothing happens; it leads a session of its own and ignores what a terminal or
-a careless `kill` sends to the daemon's group. Standard library only, and few imports: it is resident.
+a careless `kill` sends to the daemon's group. Standard library only, and few imports, for it stays.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from supervisor.kernel.daemon import Daemon, running
-
 from supervisor.runtime.containment import ladder
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.orphans import Orphans

@@ -45,6 +45,4 @@ def ask(daemon: Daemon, op: str, module: str = "stubborn", **args: Any) -> Asked
 
 async def until(daemon: Daemon, state: State, module: str = "stubborn") -> None:
     with trio.fail_after(PATIENCE_S):
-        await daemon.fleet.wait_until(
-            lambda: daemon.fleet.modules[module].state is state or None
-        )
+        await daemon.fleet.wait_until(lambda: daemon.fleet.modules[module].state is state or None)

@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-PATIENCE_S = 5.0
+PATIENCE_S = 60.0
 """The bound of every wait: far beyond what any of them takes."""
 
 STUBBORN = Path(__file__).with_name("stubborn.py")
@@ -111,7 +111,7 @@ def describe(
 
 
 def gone(pid: int) -> bool:
-    """Whether nothing of a process is left, no zombie either; waits a moment for a parent to reap."""
+    """Whether nothing of a process is left, no zombie either, once its parent has reaped it."""
     until = time.monotonic() + PATIENCE_S
     while Path(f"/proc/{pid}").exists():
         if time.monotonic() > until:

@@ -4,7 +4,7 @@
 
 Every process connects to the Unix socket LIFELINE and says `LABEL PID`; the end of that connection
 is the process's death. Vices of the leader: `ignores_term`; of the processes it starts at once,
-each of which ignores every polite signal: `child`, `setsid` (holds stdout, in a session of its own),
+each of which ignores every polite signal: `child`, `setsid` (holds stdout, in its own session),
 `double` (double fork: its parent is gone), `bare` (as `double`, with an empty environment and no
 descriptor but its lifeline). Ops: `echo`, `hang` (never answers), `leave` (exits 0 at once, without
 an answer), `hog` (its child takes `bytes` of memory), `bomb` (forks for ever), `spawn` (one more
@@ -16,27 +16,27 @@ import os
 import signal
 import socket
 import sys
+from typing import Any
 
 POLITE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
-def lifeline(label):
+def lifeline(label: str) -> socket.socket:
     line = socket.socket(socket.AF_UNIX)
     line.connect(LIFELINE)
     line.sendall(f"{label} {os.getpid()}\n".encode())
     return line
 
 
-def stay(label):
+def stay(label: str) -> None:
     for number in POLITE:
         signal.signal(number, signal.SIG_IGN)
     line = lifeline(label)
-    while True:
+    while line:
         signal.pause()
-    return line
 
 
-def start(vice):
+def start(vice: str) -> None:
     if os.fork():
         return
     try:
@@ -51,7 +51,7 @@ def start(vice):
             os.dup(0)
             os.execve(
                 sys.executable,
-                [sys.executable, "-I", "-S", os.path.abspath(__file__), NAME, LIFELINE, "=bare"],
+                [sys.executable, "-I", "-S", __file__, NAME, LIFELINE, "=bare"],
                 {},
             )
         os.close(LINE.fileno())
@@ -60,21 +60,20 @@ def start(vice):
         os._exit(9)
 
 
-def hog(size):
+def hog(size: int) -> None:
     if os.fork():
         return
     os.close(LINE.fileno())
     line = lifeline("hog")
-    held = []
-    while True:
+    held: list[bytearray] = []
+    while line:
         if sum(map(len, held)) < size:
             held.append(bytearray(os.urandom(1 << 16)) * 16)
         else:
             signal.pause()
-    line.close()
 
 
-def bomb():
+def bomb() -> None:
     # Bounded, so that a test that fails does not take the machine with it.
     for _ in range(9):
         os.fork()
@@ -82,7 +81,7 @@ def bomb():
     stay("bomb")
 
 
-def answer(request):
+def answer(request: dict[str, Any]) -> dict[str, Any] | None:
     operation = request["operation"]
     if operation == "health":
         return {"status": "ok"}
@@ -130,7 +129,8 @@ for text in sys.stdin:
     reply = answer(asked)
     if reply is not None:
         reply["requestId"] = asked["requestId"]
-        print(json.dumps(reply), flush=True)
+        sys.stdout.write(json.dumps(reply) + "\n")
+        sys.stdout.flush()
 if "ignores_term" in VICES:
     while True:
         signal.pause()

@@ -67,8 +67,10 @@ def test_a_folder_that_is_no_cgroup_is_refused_and_left_clean(
             "/sys/fs/cgroup/user.slice/a.service",
         ),
         (
-            b"33 31 0:30 / /sys/fs/cgroup/cpuacct rw - cgroup cgroup rw,cpuacct\n"
-            b"41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n",
+            (
+                b"33 31 0:30 / /sys/fs/cgroup/cpuacct rw - cgroup cgroup rw,cpuacct\n"
+                b"41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n"
+            ),
             b"4:memory:/box\n0::/\n",
             "/sys/fs/cgroup/unified",
         ),

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from protocol.descriptor import Limits
 from protocol.errors import Code, Failure, Reason
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment import cgroup_folder, procfs
@@ -110,7 +109,7 @@ async def test_kernel_limits_are_set_on_the_process(
 async def test_a_limit_that_cannot_be_set_refuses_the_start_and_says_why(
     daemon_with: Make, lifelines: Lifelines
 ) -> None:
-    highest = int(Path("/proc/sys/fs/nr_open").read_text())
+    highest = int(procfs.read_bytes("/proc/sys/fs/nr_open"))
     async with daemon_with(start="lazy", limits={"open_files": highest + 1}) as daemon:
         failure = (await ask(daemon, "echo").response()).outcome
         assert isinstance(failure, Failure)
@@ -135,7 +134,3 @@ def test_what_the_kernel_counted_is_evidence(tmp_path: Path, killed: int) -> Non
     (tmp_path / "memory.peak").write_text("999\n")
     assert cgroup.memory_breach() == ((1000, 999) if killed else None)
     assert cgroup_folder.number(str(tmp_path), "memory.none") == 0
-
-
-def test_no_limit_is_the_default() -> None:
-    assert {Limits().memory_bytes, Limits().open_files, Limits().processes, Limits().cpu_s} == {None}

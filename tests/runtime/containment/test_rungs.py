@@ -11,7 +11,7 @@ import trio
 
 from protocol.errors import Failure, Reason
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.containment import procfs
+from supervisor.runtime.containment import cgroup_folder, procfs
 from tests.runtime.containment.in_process import ask, until
 from tests.runtime.containment.lifelines import Lifelines, gone
 
@@ -19,6 +19,10 @@ EVERY_VICE = ("ignores_term", "child", "setsid", "double")
 
 
 Make = Callable[..., Any]
+
+
+def descriptors() -> set[str]:
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
 async def test_a_stop_leaves_nobody(daemon_with: Make, lifelines: Lifelines) -> None:
@@ -45,9 +49,7 @@ async def test_a_restart_leaves_nobody_of_the_former_instance(
     await lifelines.all_dead()
 
 
-async def test_an_end_of_the_daemon_leaves_nobody(
-    daemon_with: Make, lifelines: Lifelines
-) -> None:
+async def test_an_end_of_the_daemon_leaves_nobody(daemon_with: Make, lifelines: Lifelines) -> None:
     async with daemon_with(*EVERY_VICE):
         await lifelines.taken("leader", "child", "setsid", "double")
     assert lifelines.dead_already()
@@ -116,9 +118,7 @@ async def test_no_cgroup_folder_and_no_descriptor_is_left(
         await lifelines.all_dead()
 
     await cycle()
-    before = sorted(os.listdir("/proc/self/fd"))
+    before = descriptors()
     await cycle()
-    assert sorted(os.listdir("/proc/self/fd")) == before
-    assert not [one for one in folders if one is not None and Path(one).exists()]
-
-
+    assert descriptors() == before
+    assert not [one for one in folders if one is not None and cgroup_folder.subtree(one)]
