@@ -11,6 +11,7 @@ from protocol.replies import Operation
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.operations import INPUTS, RefusedError
 from supervisor.policy.lifecycle import State
+from supervisor.runtime.containment.ladder import RUNGS
 from supervisor.runtime.directory import Quarantined
 from tests.factories import actor, descriptor
 from tests.kernel.conftest import ask, daemon_with
@@ -61,7 +62,7 @@ async def test_status_has_what_is_documented(tmp_path: Path) -> None:
         status = await run(daemon, "status")
         assert set(status) == {"daemon", "modules", "quarantined"}
         assert set(status["daemon"]) >= DAEMON_KEYS
-        assert status["daemon"]["containment"] == "process_group"
+        assert status["daemon"]["containment"] in RUNGS
         (module,) = status["modules"]
         assert set(module) >= MODULE_KEYS
         (instance,) = module["instances"]

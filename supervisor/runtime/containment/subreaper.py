@@ -70,6 +70,7 @@ class Subtree:
             roots[leader.pid] = leader
         below = [pid for root in roots for pid in procfs.descendants(root)]
         found = [one for pid in below if (one := procfs.stat(pid)) is not None]
+        self._orphans.remember(found)
         return [one for one in (*roots.values(), *found) if one.lives]
 
     def remove(self) -> None:

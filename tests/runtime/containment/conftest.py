@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -12,11 +13,22 @@ from typing import Any
 import pytest
 
 from supervisor.kernel.daemon import Daemon, running
-from supervisor.runtime.containment import ladder
+from supervisor.runtime.containment import ladder, procfs
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.directory import scan
 from tests.runtime.containment.lifelines import Lifelines, describe
+
+
+@pytest.fixture(autouse=True)
+def no_zombies() -> Iterator[None]:
+    """Reap what a test orphaned to this process, which other tests want childless."""
+    yield
+    for pid in procfs.children(os.getpid()) or ():
+        one = procfs.stat(pid)
+        if one is not None and not one.lives:
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
 
 
 @pytest.fixture
