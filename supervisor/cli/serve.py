@@ -23,7 +23,8 @@ import trio
 from supervisor.faces import control_socket, stdio
 from supervisor.faces.control_socket import SocketPathError, SocketTakenError
 from supervisor.kernel.daemon import Daemon, running
-from supervisor.runtime.directory import Found, MissingDirectoryError, scan
+from supervisor.policy.findings import Found, usable
+from supervisor.runtime.directory import DescriptorFiles, MissingDirectoryError
 
 log = structlog.get_logger()
 
@@ -44,6 +45,8 @@ class ServeOptions:
     """Speak with whoever started it on stdin and stdout, beside the socket."""
     name: str = "supervisor"
     """The name the daemon answers to on stdio, where it is somebody's module."""
+    watch: bool = True
+    """Reload by itself when descriptors change."""
     ready_fd: int | None = None
     """Where to write `ready` once clients can connect."""
 
@@ -52,7 +55,8 @@ def serve(options: ServeOptions) -> int:
     """Run until told to end; returns the exit status."""
     set_up_logging(options.log_format)
     try:
-        found = scan(options.directories)
+        files = DescriptorFiles(options.directories)
+        found = usable({}, files.read_first())
         _make_data_dir(options.data_dir)
     except (MissingDirectoryError, OSError) as error:
         sys.stderr.write(f"stdiod: {error}\n")
@@ -66,19 +70,25 @@ def serve(options: ServeOptions) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         with control_socket.listening(options.socket) as listener:
-            trio.run(_main, options, found, listener)
+            trio.run(_main, options, found, files, listener)
     except (SocketTakenError, SocketPathError) as error:
         sys.stderr.write(f"stdiod: {error}\n")
         return NO
     return 0
 
 
-async def _main(options: ServeOptions, found: Found, listener: socket.socket) -> None:
-    async with running(found, data_dir=options.data_dir, directories=options.directories) as daemon:
+async def _main(
+    options: ServeOptions, found: Found, files: DescriptorFiles, listener: socket.socket
+) -> None:
+    async with running(
+        found, data_dir=options.data_dir, directories=options.directories, files=files
+    ) as daemon:
         daemon.facts.socket = str(options.socket)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_end_on_signals, daemon)
             nursery.start_soon(control_socket.serve, daemon, listener)
+            if options.watch:
+                await nursery.start(daemon.watch)
             if options.stdio:
                 nursery.start_soon(stdio.serve, daemon, options.name)
             log.info(
