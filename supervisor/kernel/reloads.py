@@ -57,7 +57,8 @@ class Reloads:
             began = trio.current_time()
             found = await self._plan()
             # No checkpoint from here on: a stop comes before all of it, or after.
-            if if_needed and found.empty and found.quarantined == self._fleet.quarantined:
+            same = found.empty and not found.moved
+            if if_needed and same and found.quarantined == self._fleet.quarantined:
                 return found
             self._programs = found.programs
             self._fleet.apply(found)

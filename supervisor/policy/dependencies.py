@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 Wanted = Mapping[str, tuple[str, ...]]
 """For each module, the names it depends on."""
+
+CIRCLE_NAMED = 10
+"""How many modules of a dependency circle are named; ten thousand could form one."""
 
 
 def in_order(wanted: Wanted) -> list[str]:
@@ -30,12 +33,9 @@ def in_order(wanted: Wanted) -> list[str]:
 def circles(wanted: Wanted) -> dict[str, str]:
     """Return which modules wait for themselves in the end, and how."""
     reasons: dict[str, str] = {}
-    # What can be put in order is in no circle; ten thousand descriptors usually all can.
-    ordered = set(in_order(wanted))
-    for name in wanted:
-        cycle = None if name in ordered else _cycle_from(name, wanted)
-        if cycle is not None:
-            reasons[name] = f"depends_on goes in a circle: {' -> '.join(cycle)}"
+    for circle in _circles(wanted):
+        for at, name in enumerate(circle):
+            reasons.setdefault(name, f"depends_on goes in a circle: {_named(circle, at)}")
     return reasons
 
 
@@ -52,20 +52,28 @@ def unmet(needed: Iterable[str], there: Container[str], dropped: Container[str])
     return None
 
 
-def _cycle_from(name: str, wanted: Wanted) -> list[str] | None:
+def _circles(wanted: Wanted) -> Iterator[list[str]]:
+    """Find circles, at least one through each group of modules that wait for each other."""
     # Depth first, without recursion: ten thousand descriptors may form one chain.
-    path = [name]
-    branches = [iter(wanted.get(name, ()))]
-    seen = {name}
-    while branches:
-        following = next(branches[-1], None)
-        if following is None:
-            branches.pop()
-            path.pop()
-        elif following == name:
-            return [*path, name]
-        elif following not in seen:
-            seen.add(following)
-            path.append(following)
-            branches.append(iter(wanted.get(following, ())))
-    return None
+    done: set[str] = set()
+    for root in wanted:
+        if root in done:
+            continue
+        path, branches = {root: 0}, [iter(wanted[root])]
+        while branches:
+            following = next(branches[-1], None)
+            if following is None:
+                branches.pop()
+                done.add(path.popitem()[0])
+            elif following in path:
+                yield list(path)[path[following] :]
+            elif following in wanted and following not in done:
+                path[following] = len(path)
+                branches.append(iter(wanted[following]))
+
+
+def _named(circle: Sequence[str], at: int) -> str:
+    names = [circle[(at + step) % len(circle)] for step in range(min(len(circle), CIRCLE_NAMED))]
+    if len(circle) > CIRCLE_NAMED:
+        names.append(f"... ({len(circle)} modules)")
+    return " -> ".join([*names, circle[at]])

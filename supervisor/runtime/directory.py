@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -46,10 +47,17 @@ def list_entries(directory: Path) -> list[os.DirEntry[str]]:
 
 def descriptor_path(entry: os.DirEntry[str]) -> Path | None:
     """Return the descriptor file that an entry is, or holds as `module.json`."""
-    if entry.is_dir():
+    if _is_folder(entry):
         inside = Path(entry.path, "module.json")
-        return inside if inside.is_file() else None
+        return inside if os.path.lexists(inside) else None
     return Path(entry.path) if entry.name.endswith(".json") else None
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # what cannot be looked at, such as a link to itself
 
 
 def read_descriptor(path: Path) -> Descriptor:
@@ -60,7 +68,10 @@ def read_descriptor(path: Path) -> Descriptor:
 def read_bytes(path: Path) -> bytes:
     """Read what a descriptor file holds; raises `DescriptorError` if that cannot be one."""
     try:
-        with path.open("rb") as file:
+        # Without O_NONBLOCK a named pipe would wait for a writer, and all modules with it.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise _bad(path, "is no regular file")
             data = file.read(DESCRIPTOR_BYTES + 1)
     except OSError as error:
         raise _bad(path, f"cannot be read: {error.strerror}") from None
@@ -186,8 +197,6 @@ class DescriptorFiles:
             now = signature(str(path))
             if before is not None and before.signature == now:
                 return before
-            if not now.regular:
-                raise _bad(path, "is no regular file")
             # Asked before the file is read: what changes while it is read must not be trusted.
             trusted = now if now.settled() else None
             data = read_bytes(path)
@@ -231,8 +240,8 @@ def _files(directory: Path, interests: Interests) -> list[Path]:
     files: list[Path] = []
     for entry in list_entries(directory):
         if entry.is_symlink():
-            interests.add_path(entry.path, content=not entry.is_dir())
-        if entry.is_dir():
+            interests.add_path(entry.path, content=not _is_folder(entry))
+        if _is_folder(entry):
             interests.add_file(entry.path, "module.json")
         path = descriptor_path(entry)
         if path is not None:

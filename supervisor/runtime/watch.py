@@ -108,16 +108,17 @@ class Watch:
     async def _run_inotify(self, reload: Reload) -> None:
         watches = Watches(_opened(self._open_queue))
         try:
+            while await trio.to_thread.run_sync(watches.follow, self._files.interests):
+                await reload(True)
+            self._say_started()
+            new = False
             while True:
-                while await trio.to_thread.run_sync(watches.follow, self._files.interests):
-                    await reload(True)
                 self._state.mode, self._state.directories = "inotify", watches.count
-                self._say_started()
-                await watches.wait_changed()
-                with trio.move_on_after(RESTLESS_S):
-                    while await _happens_within(QUIET_S, watches.wait_changed):
-                        pass
-                await reload(False)
+                if not new:
+                    await watches.wait_changed()
+                changed = await _until_quiet(watches) or not new
+                await reload(not changed)
+                new = await trio.to_thread.run_sync(watches.follow, self._files.interests)
         finally:
             watches.close()
 
@@ -215,8 +216,14 @@ def _concerns(event: Event, directory: str, interest: Interest) -> bool:
     return came and os.path.isdir(os.path.join(directory, event.name))  # noqa: PTH112, PTH118
 
 
-async def _happens_within(seconds: float, wait: Callable[[], Awaitable[None]]) -> bool:
-    with trio.move_on_after(seconds):
-        await wait()
-        return True
-    return False
+async def _until_quiet(watches: Watches) -> bool:
+    """Wait until nothing has happened for a while; returns whether something did before."""
+    happened = False
+    with trio.move_on_after(RESTLESS_S):
+        while True:
+            with trio.move_on_after(QUIET_S) as pause:
+                await watches.wait_changed()
+            if pause.cancelled_caught:
+                break
+            happened = True
+    return happened
