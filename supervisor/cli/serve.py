@@ -13,7 +13,6 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +26,8 @@ from supervisor.policy.findings import Found, usable
 from supervisor.runtime.directory import DescriptorFiles, MissingDirectoryError
 
 log = structlog.get_logger()
+
+END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 NO = 1
 USAGE = 2
@@ -85,7 +86,7 @@ async def _main(
     ) as daemon:
         daemon.facts.socket = str(options.socket)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_end_on_signals, daemon)
+            await nursery.start(_end_on_signals, daemon)
             nursery.start_soon(control_socket.serve, daemon, listener)
             if options.watch:
                 await nursery.start(daemon.watch)
@@ -106,16 +107,15 @@ async def _main(
     log.info("stopped", pid=os.getpid())
 
 
-async def _end_on_signals(daemon: Daemon) -> None:
-    async with _signals() as received:
+async def _end_on_signals(daemon: Daemon, task_status: trio.TaskStatus[None]) -> None:
+    for number in END_SIGNALS:
+        # What is in force again once the receiver is closed: another one then comes too late to
+        # hurry anything, and must not cut the rest of an orderly end short.
+        signal.signal(number, signal.SIG_IGN)
+    with trio.open_signal_receiver(*END_SIGNALS) as received:
+        task_status.started()  # nobody is told that the daemon is ready before it can be ended
         async for number in received:
             daemon.shut_down(signal.Signals(number).name)
-
-
-@contextlib.asynccontextmanager
-async def _signals() -> AsyncIterator[AsyncIterator[int]]:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
-        yield received
 
 
 def _say_ready(descriptor: int | None) -> None:

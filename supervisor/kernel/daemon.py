@@ -72,28 +72,35 @@ class Daemon:
         except RefusedError as error:
             log.info("not reloaded", cause=cause, words=error.failure.message)
 
-    async def watch(
-        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
+    async def watch(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Reload whenever a descriptor or a watched program changes, until cancelled."""
         watch = Watch(self.reloads.files, self.reloads.descriptors, self.facts.watch)
         with contextlib.suppress(RefusedError):  # the end has begun
             await watch.run(self._reload_for_watch, task_status)
 
-    async def _reload_for_watch(self, if_needed: bool) -> None:  # noqa: FBT001 - see Watch.run
+    async def _reload_for_watch(self, *, if_needed: bool) -> None:
         await self.reloads.reload("a change of the files", if_needed=if_needed)
 
     async def stop_fleet(self) -> None:
         """Stop all modules in order, within a bound; then kill what is left, within another."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._hurry_fleet)
-            await self.fleet.stop()
-            nursery.cancel_scope.cancel()
+        with trio.move_on_after(HURRY_AFTER_S + KILLED_WITHIN_S) as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._hurry_fleet)
+                await self.fleet.stop()
+                nursery.cancel_scope.cancel()
+        if scope.cancelled_caught:
+            self._name_survivors()
 
     async def _hurry_fleet(self) -> None:
         with trio.move_on_after(HURRY_AFTER_S):
             await self._hurry.wait()
         self.fleet.hurry()
+
+    def _name_survivors(self) -> None:
+        for module in self.fleet.all():
+            life = module.slot.life
+            for instance in [] if life is None else life.instances():
+                log.error("left behind", module=module.name, instance=instance.id, pid=instance.pid)
 
 
 @asynccontextmanager
@@ -132,17 +139,7 @@ async def running(
             yield daemon
             if not daemon.ending:
                 daemon.shut_down("the end")
-            await _bounded_stop(daemon)
+            await daemon.stop_fleet()
             nursery.cancel_scope.cancel()
     finally:
         log_files.close()
-
-
-async def _bounded_stop(daemon: Daemon) -> None:
-    with trio.move_on_after(HURRY_AFTER_S + KILLED_WITHIN_S) as scope:
-        await daemon.stop_fleet()
-    if scope.cancelled_caught:
-        for module in daemon.fleet.all():
-            life = module.slot.life
-            for instance in [] if life is None else life.instances():
-                log.error("left behind", module=module.name, instance=instance.id, pid=instance.pid)

@@ -172,13 +172,13 @@ class Operations:
                 **daemon_status(self._facts, trio.current_time()),
                 "reloads": self._reloads.count,
                 "last_reload": msgspec.to_builtins(self._reloads.last),
+                "leaving": [module_status(module) for module in self._fleet.leaving.values()],
                 "watch": msgspec.to_builtins(self._facts.watch),
             },
             "modules": [
                 module_status(module)
                 for _, module in sorted(self._fleet.modules.items(), key=lambda item: item[0])
             ],
-            "leaving": [module_status(module) for module in self._fleet.leaving.values()],
             "quarantined": [msgspec.to_builtins(one) for one in self._fleet.quarantined],
         }
 
@@ -198,7 +198,10 @@ class Operations:
         del emit
         module = self._module(args["module"])
         module.stop("a command")
-        await self._fleet.wait_until(lambda: module.state is State.DOWN or None)
+        # Another client may want it up again meanwhile; then it may never be seen down.
+        await self._fleet.wait_until(
+            lambda: module.state is State.DOWN or module.slot.wanted or None
+        )
         return module_status(module)
 
     async def _wait(self, args: dict[str, Any], emit: Emit) -> Any:

@@ -16,7 +16,9 @@ def in_order(wanted: Wanted) -> list[str]:
 
     Names that are ready at the same time keep the order they were given in.
     """
-    missing = {name: len({one for one in needed if one in wanted}) for name, needed in wanted.items()}
+    missing = {
+        name: len({one for one in needed if one in wanted}) for name, needed in wanted.items()
+    }
     dependants: dict[str, list[str]] = {}
     for name, needed in wanted.items():
         for one in dict.fromkeys(needed):
@@ -45,10 +47,9 @@ def unmet(needed: Iterable[str], there: Container[str], dropped: Container[str])
     Those in `dropped` were written down somewhere but cannot be used.
     """
     for one in needed:
-        if one in dropped:
-            return f"depends_on names {one!r}, which is quarantined"
         if one not in there:
-            return f"depends_on names {one!r}, and there is no such module"
+            why = "which is quarantined" if one in dropped else "and there is no such module"
+            return f"depends_on names {one!r}, {why}"
     return None
 
 

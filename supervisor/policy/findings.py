@@ -34,12 +34,14 @@ class Reading(msgspec.Struct, frozen=True):
     """All files as they are, in the order of their paths.
 
     `bad` names the files that are no descriptors, and directories that cannot be read: those say
-    nothing about the files in them. `programs` has, for a module's watched program files, the
+    nothing about the files in them. `bad_names` are the modules that bad files are about, as far as
+    that is known. `programs` has, for a module's watched program files, the
     digests of their bytes; a file that is not there has none.
     """
 
     descriptors: tuple[Descriptor, ...] = ()
     bad: tuple[Quarantined, ...] = ()
+    bad_names: frozenset[str] = frozenset()
     programs: Mapping[str, Mapping[str, str]] = {}
 
 
@@ -54,16 +56,17 @@ class Found(msgspec.Struct, frozen=True):
 def usable(current: Mapping[str, Descriptor], reading: Reading) -> Found:
     """Decide what a reading leaves of the modules there are, and what it adds to them."""
     chosen, quarantined = _claims(current, reading)
-    refused = _refused(current, chosen)
+    refused = _refused(current, chosen, set(reading.bad_names))
     quarantined += [Quarantined(source, reason) for source, reason in refused.items()]
     quarantined.sort(key=lambda one: one.descriptor)
     return Found(tuple(chosen.values()), tuple(quarantined), reading.programs)
 
 
-def _refused(current: Mapping[str, Descriptor], chosen: dict[str, Descriptor]) -> dict[str, str]:
+def _refused(
+    current: Mapping[str, Descriptor], chosen: dict[str, Descriptor], dropped: set[str]
+) -> dict[str, str]:
     """Take out of `chosen` what cannot be used beside the others; return why, by source."""
     refused: dict[str, str] = {}
-    dropped: set[str] = set()
 
     def refuse(name: str, reason: str) -> None:
         if name in current:

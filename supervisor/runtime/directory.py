@@ -125,6 +125,7 @@ class _Known(msgspec.Struct, frozen=True):
     signature: Signature | None
     digest: str
     read: Descriptor | Quarantined
+    bad_name: str | None = None
 
 
 class DescriptorFiles:
@@ -173,7 +174,8 @@ class DescriptorFiles:
         bad += [one.read for one in known.values() if isinstance(one.read, Quarantined)]
         programs = self._watched_programs([*current.values(), *good], interests)
         self._known, self._interests = known, interests
-        return Reading(tuple(good), tuple(bad), programs)
+        names = frozenset(one.bad_name for one in known.values() if one.bad_name is not None)
+        return Reading(tuple(good), tuple(bad), names, programs)
 
     def signatures(self, current: Mapping[str, Descriptor]) -> dict[str, Signature | None]:
         """Return what a change would show in, for those who cannot be told of one."""
@@ -193,6 +195,7 @@ class DescriptorFiles:
 
     def _look(self, path: Path) -> _Known:
         before = self._known.get(str(path))
+        name: str | None = None
         try:
             now = signature(str(path))
             if before is not None and before.signature == now:
@@ -212,9 +215,9 @@ class DescriptorFiles:
             refused = unsupported(descriptor)
             if refused is None:
                 return _Known(trusted, digest, descriptor)
-            reason = refused
+            reason, name = refused, descriptor.name
         # A bad file is read again each time: it may be half-written, and there are few of them.
-        return _Known(None, "", Quarantined(str(path), reason))
+        return _Known(None, "", Quarantined(str(path), reason), name)
 
     def _watched_programs(
         self, descriptors: Iterable[Descriptor], interests: Interests

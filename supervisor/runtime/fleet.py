@@ -35,6 +35,8 @@ class Fleet:
         self._host = host
         self._nursery = nursery
         self._change = trio.Event()
+        self._waking = False
+        self._wake_again = False
 
     def admit(self, found: Found) -> None:
         """Take the modules of a scan in; start those that are eager."""
@@ -110,11 +112,7 @@ class Fleet:
 
     def dependants(self, name: str) -> list[Module]:
         """Return the modules that name this one in `depends_on`."""
-        return [
-            module
-            for module in self.all()
-            if name in module.descriptor.supervision.depends_on
-        ]
+        return [module for module in self.all() if name in module.descriptor.supervision.depends_on]
 
     def eager(self) -> list[Module]:
         """Return the modules that start with the daemon."""
@@ -129,20 +127,25 @@ class Fleet:
 
         With `final`, a module in `backoff` still may be.
         """
-        state = module.state
-        if state is State.FAILED or (state is State.BACKOFF and not final):
+        if _is_stuck(module, final=final):
             return module.unavailable()
-        if state is State.DOWN and not module.slot.wanted:
-            return module.unavailable()
-        if state is State.DOWN:
-            for name in module.waits_for:
-                if name not in self.modules:
+        # Without recursion: a chain of dependencies may be long.
+        left, seen = [module], {module.name}
+        while left:
+            waiting = left.pop()
+            if waiting.state is not State.DOWN:
+                continue
+            for name in waiting.waits_for:
+                needed = self.modules.get(name)
+                if needed is None:
                     words = f"{module.name} waits for {name}, and there is no such module"
                     return Failure.because(Reason.NOT_READY, words, waits_for=name)
-                cause = self.verdict(self.modules[name], final=final)
-                if cause is not None:
-                    words = f"{module.name} waits for {name}: {cause.message}"
+                if _is_stuck(needed, final=final):
+                    words = f"{module.name} waits for {name}: {needed.unavailable().message}"
                     return Failure.because(Reason.NOT_READY, words, waits_for=name)
+                if name not in seen:
+                    seen.add(name)
+                    left.append(needed)
         return None
 
     def _add(self, descriptor: Descriptor) -> None:
@@ -209,6 +212,19 @@ class Fleet:
         self.notify()
 
     def _wake_dependants(self) -> None:
+        # A start wakes others, and they others: in turns, since a chain may be long.
+        self._wake_again = True
+        if self._waking:
+            return
+        self._waking = True
+        try:
+            while self._wake_again:
+                self._wake_again = False
+                self._wake_each()
+        finally:
+            self._waking = False
+
+    def _wake_each(self) -> None:
         for module in self.modules.values():
             needed = module.descriptor.supervision.depends_on
             if not needed or module.state in HAS_PROCESS:
@@ -225,14 +241,28 @@ class Fleet:
         for name in names:
             needed = self.modules.get(name)
             if needed is None:
-                continue  # removed since; it may come back
-            # What an operator stopped stays stopped; what failed has its own retry.
-            if not needed.slot.wanted and not needed.stopped_by_command:
+                continue  # removed; it may come back
+            # What an operator stopped stays stopped, what failed has its own retry, and what ended
+            # for good (temporary, transient) is not to be started again and again.
+            ended = needed.slot.last_exit is not None
+            if not needed.slot.wanted and not needed.stopped_by_command and not ended:
                 needed.start(f"{dependant} depends on it")
 
     def _serves(self, name: str) -> bool:
         module = self.modules.get(name)
         return module is not None and module.state in SERVES
+
+
+def _is_stuck(module: Module, *, final: bool) -> bool:
+    match module.state:
+        case State.FAILED:
+            return True
+        case State.BACKOFF:
+            return not final
+        case State.DOWN:
+            return not module.slot.wanted
+        case _:
+            return False
 
 
 def _is_down(module: Module) -> bool:

@@ -69,8 +69,12 @@ class Files(Protocol):
         """Return what a change would show in."""
 
 
-Reload = Callable[[bool], Awaitable[None]]
-"""Takes whether to do nothing if nothing changed."""
+class Reload(Protocol):
+    """What is done about a change."""
+
+    async def __call__(self, *, if_needed: bool) -> None:
+        """Read the files again; with `if_needed`, it is no event if nothing changed."""
+
 
 OpenQueue = Callable[[], Inotify]
 
@@ -109,7 +113,7 @@ class Watch:
         watches = Watches(_opened(self._open_queue))
         try:
             while await trio.to_thread.run_sync(watches.follow, self._files.interests):
-                await reload(True)
+                await reload(if_needed=True)
             self._say_started()
             new = False
             while True:
@@ -117,21 +121,21 @@ class Watch:
                 if not new:
                     await watches.wait_changed()
                 changed = await _until_quiet(watches) or not new
-                await reload(not changed)
+                await reload(if_needed=not changed)
                 new = await trio.to_thread.run_sync(watches.follow, self._files.interests)
         finally:
             watches.close()
 
     async def _run_polling(self, reload: Reload) -> None:
         seen = await self._signatures()
-        await reload(True)
+        await reload(if_needed=True)
         self._say_started()
         while True:
             await trio.sleep(POLL_S)
             now = await self._signatures()
             if now != seen:
                 seen = now
-                await reload(False)
+                await reload(if_needed=False)
 
     def _say_started(self) -> None:
         if self._task_status is not None:
@@ -177,8 +181,11 @@ class Watches:
 
     async def wait_changed(self) -> None:
         """Wait for something that matters."""
-        while not any([self._matters(event) for event in await self._queue.events()]):
-            pass
+        while True:
+            # All of them are looked at: one may say that a watch is gone.
+            matters = [self._matters(event) for event in await self._queue.events()]
+            if any(matters):
+                return
 
     def close(self) -> None:
         """Watch nothing any more."""

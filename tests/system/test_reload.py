@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +19,7 @@ import pytest
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon
 from tests.system.descriptors import descriptor, misbehaving, per_invocation, write
-from tests.system.liveness import Liveness
+from tests.system.liveness import BOUND_S, Liveness
 
 
 @contextmanager
@@ -84,9 +86,7 @@ def chmod(path: Path) -> None:
     path.chmod(0o600)
 
 
-@pytest.mark.parametrize(
-    "do", [touch, rewrite, reformat, say_defaults, rename, copy_over, chmod]
-)
+@pytest.mark.parametrize("do", [touch, rewrite, reformat, say_defaults, rename, copy_over, chmod])
 def test_a_change_that_changes_nothing_touches_nothing(
     start_daemon: StartDaemon, do: Callable[[Path], None]
 ) -> None:
@@ -208,9 +208,7 @@ def test_the_process_of_a_removed_descriptor_ends_and_its_name_is_unknown(
 
 
 def wait_exited(pidfd: int) -> None:
-    import select
-
-    readable, _, _ = select.select([pidfd], [], [], 60)
+    readable, _, _ = select.select([pidfd], [], [], BOUND_S)
     os.close(pidfd)
     assert readable
 
@@ -256,7 +254,7 @@ def test_a_removed_module_that_comes_back_before_it_is_gone_is_never_there_twice
         (gate,) = liveness.wait_for("gate")
         with reload_of(daemon):
             path.unlink()
-        assert [one["name"] for one in daemon.op("status")["leaving"]] == ["a"]
+        assert [one["name"] for one in daemon.op("status")["daemon"]["leaving"]] == ["a"]
         with reload_of(daemon):
             path.write_text(text(module))
         assert len(daemon.processes()) == 1
@@ -264,7 +262,7 @@ def test_a_removed_module_that_comes_back_before_it_is_gone_is_never_there_twice
         assert client.answer(in_flight).ok
         process.wait_gone()
         assert daemon.invoke("a").ok
-        assert daemon.op("status")["leaving"] == []
+        assert daemon.op("status")["daemon"]["leaving"] == []
         assert len(daemon.processes()) == 1
 
 
@@ -369,8 +367,6 @@ PROGRAM = Path(__file__).with_name("misbehave.py")
 def test_a_changed_program_replaces_its_module_if_that_is_wanted(
     start_daemon: StartDaemon,
 ) -> None:
-    import sys
-
     def with_program(name: str, *, watch: bool) -> dict[str, Any]:
         command = [sys.executable, "-I", "-S", "program.py"]
         return descriptor(name, command, supervision={"watch": watch})
