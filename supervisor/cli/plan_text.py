@@ -1,4 +1,4 @@
-"""Show a reload's plan as a diff: a line per module, and below it what changed in its descriptor."""
+"""Show a reload's plan as a diff: a line per module, and below it what changed in it."""
 
 from __future__ import annotations
 

@@ -8,7 +8,6 @@ Signals: the first SIGTERM, SIGINT or SIGHUP begins an orderly end, another one 
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import signal
 import socket
@@ -19,6 +18,7 @@ from pathlib import Path
 import structlog
 import trio
 
+from supervisor.cli.daemon_log import set_up_logging
 from supervisor.faces import control_socket, stdio
 from supervisor.faces.control_socket import SocketPathError, SocketTakenError
 from supervisor.kernel.daemon import Daemon, running
@@ -48,13 +48,15 @@ class ServeOptions:
     """The name the daemon answers to on stdio, where it is somebody's module."""
     watch: bool = True
     """Reload by itself when descriptors change."""
+    log_file: Path | None = None
+    """Where the daemon's own log goes, rotated; stderr if None."""
     ready_fd: int | None = None
     """Where to write `ready` once clients can connect."""
 
 
 def serve(options: ServeOptions) -> int:
     """Run until told to end; returns the exit status."""
-    set_up_logging(options.log_format)
+    set_up_logging(options.log_format, options.log_file)
     try:
         files = DescriptorFiles(options.directories)
         found = usable({}, files.read_first())
@@ -114,8 +116,8 @@ async def _end_on_signals(daemon: Daemon, task_status: trio.TaskStatus[None]) ->
         signal.signal(number, signal.SIG_IGN)
     with trio.open_signal_receiver(*END_SIGNALS) as received:
         task_status.started()  # nobody is told that the daemon is ready before it can be ended
-        async for number in received:
-            daemon.shut_down(signal.Signals(number).name)
+        async for came in received:
+            daemon.shut_down(signal.Signals(came).name)
 
 
 def _say_ready(descriptor: int | None) -> None:
@@ -132,21 +134,3 @@ def _make_data_dir(path: Path) -> None:
     except OSError as error:
         message = f"the data directory {path} cannot be made: {error.strerror}"
         raise OSError(message) from None
-
-
-def set_up_logging(log_format: str) -> None:
-    """Send structured log lines to stderr: for people on a terminal, as JSON otherwise."""
-    as_json = log_format == "json" or (log_format == "auto" and not sys.stderr.isatty())
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer()
-            if as_json
-            else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-        cache_logger_on_first_use=True,
-    )

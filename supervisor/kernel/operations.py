@@ -19,7 +19,7 @@ from protocol.events import Log, Progress
 from protocol.replies import Operation
 from protocol.version import VERSION
 from supervisor.kernel.invocations import Invocations
-from supervisor.kernel.refusal import RefusedError as RefusedError
+from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.status import DaemonFacts, daemon_status, module_status
 from supervisor.policy.lifecycle import SERVES, State

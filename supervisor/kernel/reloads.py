@@ -1,4 +1,4 @@
-"""Reload: read the descriptors, compare with what runs, apply; one at a time, each accounted for."""
+"""Reload: read the descriptors, compare with what runs, apply; one at a time, each counted."""
 
 from __future__ import annotations
 

@@ -13,12 +13,16 @@ Rules that live here, and nowhere else:
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping
 
 import msgspec
 
 from protocol.descriptor import Descriptor
 from supervisor.policy.dependencies import circles, in_order, unmet
+
+Modules = Mapping[str, Descriptor]
+Refuse = Callable[[str, str], None]
+"""Takes a module's name and the reason; changes what is chosen."""
 
 KEPT = "; the last good version stays in use"
 
@@ -77,31 +81,43 @@ def _refused(
             del chosen[name]
             dropped.add(name)
 
-    def one_more_round() -> bool:
-        wanted = {name: one.supervision.depends_on for name, one in chosen.items()}
-        new = {name for name, one in chosen.items() if one is not current.get(name)}
-        reasons = {name: why for name, why in circles(wanted).items() if name in new}
-        for name, reason in reasons.items():
-            refuse(name, reason)
-        if reasons:
-            return True
-        # Each after those it needs, so that one round sees to whole chains.
-        for name in in_order(wanted):
-            why = unmet(wanted[name], chosen, dropped) if name in new else None
-            if why is not None:
-                refuse(name, why)
-                reasons[name] = why
-        return bool(reasons)
-
     # The last good version, put back, may need something else, or close a circle with another new
     # one; each round leaves fewer new ones.
-    while one_more_round():
+    while _refuse_circles(current, chosen, refuse) or _refuse_unmet(
+        current, chosen, dropped, refuse
+    ):
         pass
     for one in chosen.values():
         why = unmet(one.supervision.depends_on, chosen, dropped)
         if why is not None:
             refused.setdefault(one.source, why + KEPT)
     return refused
+
+
+def _refuse_circles(current: Modules, chosen: Modules, refuse: Refuse) -> bool:
+    found = circles(_needs(chosen))
+    new = [name for name in found if chosen[name] is not current.get(name)]
+    for name in new:
+        refuse(name, found[name])
+    return bool(new)
+
+
+def _refuse_unmet(
+    current: Modules, chosen: Modules, dropped: Container[str], refuse: Refuse
+) -> bool:
+    wanted = _needs(chosen)
+    refused = False
+    # Each after those it needs, so that one round sees to whole chains.
+    for name in in_order(wanted):
+        why = unmet(wanted[name], chosen, dropped)
+        if why is not None and chosen[name] is not current.get(name):
+            refuse(name, why)
+            refused = True
+    return refused
+
+
+def _needs(modules: Modules) -> dict[str, tuple[str, ...]]:
+    return {name: one.supervision.depends_on for name, one in modules.items()}
 
 
 def _claims(

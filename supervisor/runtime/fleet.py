@@ -61,17 +61,11 @@ class Fleet:
         for descriptor in plan.added:
             self._add(descriptor)
         for descriptor in plan.removed:
-            if descriptor.name in self.leaving:
-                self._nursery.start_soon(self._see_off, self.leaving[descriptor.name])
+            self._nursery.start_soon(self._see_off, self.leaving[descriptor.name])
         concerned = {one.descriptor.name for one in plan.changed}
         concerned |= {one.name for one in plan.added}
         for one in plan.changed:
-            module = self.modules[one.descriptor.name]
-            module.log.host_line(module.name, "replaced by a reload")
-            if concerned.isdisjoint(one.descriptor.supervision.depends_on):
-                module.replace("its descriptor or program changed")
-            else:
-                self._nursery.start_soon(self._replace_in_turn, module, concerned)
+            self._replace(self.modules[one.descriptor.name], concerned)
         for descriptor in plan.added:
             module = self.modules[descriptor.name]
             if descriptor.name in back:
@@ -154,7 +148,14 @@ class Fleet:
         if module is None:
             # A number that was given is not given again, so an id names one process for good.
             generations = self._generations.setdefault(name, itertools.count(1))
-            module = Module(descriptor, self._host, self._nursery, self._changed, generations)
+            module = Module(
+                descriptor,
+                self._host,
+                self._nursery,
+                self._changed,
+                self.verdict,
+                generations=generations,
+            )
         else:
             # Its process is not gone yet; the same slot waits for that (one incarnation).
             module.adopt(descriptor)
@@ -187,6 +188,12 @@ class Fleet:
 
     def _leaving_dependants(self, name: str) -> list[Module]:
         return [one for one in self.dependants(name) if self.leaving.get(one.name) is one]
+
+    def _replace(self, module: Module, concerned: set[str]) -> None:
+        if concerned.isdisjoint(module.descriptor.supervision.depends_on):
+            module.replace("its descriptor or program changed")
+        else:
+            self._nursery.start_soon(self._replace_in_turn, module, concerned)
 
     async def _replace_in_turn(self, module: Module, concerned: set[str]) -> None:
         """Replace a module once what it depends on, if that is new too, serves or cannot."""

@@ -33,11 +33,14 @@ class Module:
         host: Host,
         nursery: trio.Nursery,
         changed: Callable[[], None],
+        stuck: Callable[[Module], Failure | None],
+        *,
         generations: Iterator[int] | None = None,
     ) -> None:
-        """Make the module, down; `changed` is called after each change of its state.
+        """Make the module, down.
 
-        `generations` numbers its instances, from 1 if left out.
+        `changed` is called after each change of its state; `stuck` says why the modules it waits
+        for will not be ready soon, if so. `generations` numbers its instances, from 1 if left out.
         """
         self.descriptor = descriptor
         self.name = descriptor.name
@@ -48,7 +51,8 @@ class Module:
         self.described: dict[str, Any] | None = None
         self._host = host
         self._changed = changed
-        self.generations = itertools.count(1) if generations is None else generations
+        self._stuck = stuck
+        self._generations = itertools.count(1) if generations is None else generations
         self._queue: dict[str, Call] = {}
         self.stopped_by_command = False
         self._removed = False
@@ -207,7 +211,7 @@ class Module:
         if state is State.DOWN and not self.slot.wanted:
             lazy = self.descriptor.supervision.start is Start.LAZY
             return None if lazy and not self.stopped_by_command else self.unavailable()
-        return None
+        return self._stuck(self) if self.waits_for else None
 
     def unavailable(self) -> Failure:
         """Say why it serves nobody now."""
@@ -260,7 +264,7 @@ class Module:
         )
 
     def _next_instance(self) -> str:
-        self._generation = next(self.generations)
+        self._generation = next(self._generations)
         return f"{self.name}#{self._generation}"
 
     def _last_instance(self) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -39,7 +39,7 @@ _STRUCTURE = _CAME_OR_WENT | Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.ATTRIB
 _CONTENT = _STRUCTURE | Mask.CLOSE_WRITE
 
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG})
-"""Directories that cannot be read; what is in them is bad for the same reason, and shown as such."""
+"""Directories that cannot be read; what is in them is bad for the same reason, and shown so."""
 
 
 class WatchState(msgspec.Struct):

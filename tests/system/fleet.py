@@ -32,6 +32,7 @@ def modules() -> list[dict[str, object]]:
         narratoria("tool", concurrency=4),
         tolerant,
         narratoria("hasty_tool", timeouts=timeouts(exit_s=SHORT_S, stop_s=SHORT_S)),
+        narratoria("heedless", "start=no_newline+exit"),
         narratoria("quiet_tool", timeouts={**timeouts(stop_s=SHORT_S), "silence_s": SHORT_S}),
         misbehaving("quiet", timeouts={**timeouts(stop_s=SHORT_S), "silence_s": SHORT_S}),
     ]

@@ -22,6 +22,7 @@ from supervisor.cli.options import with_socket
 @click.option(
     "--no-watch", is_flag=True, help="Reload when told to, not whenever a descriptor changes."
 )
+@click.option("--log-file", type=click.Path(dir_okay=False, path_type=Path), hidden=True)
 @click.option("--ready-fd", type=click.IntRange(3), hidden=True)
 @with_daemon_options
 @with_socket
@@ -34,6 +35,7 @@ def run(
     stdio: bool,
     no_watch: bool,
     name: str,
+    log_file: Path | None,
     ready_fd: int | None,
 ) -> None:
     """Supervise the modules that each DIR describes: DIR/*.json and DIR/*/module.json.
@@ -50,6 +52,7 @@ def run(
         stdio=stdio,
         watch=not no_watch,
         name=name,
+        log_file=log_file,
         ready_fd=ready_fd,
     )
     raise click.exceptions.Exit(serve(options))

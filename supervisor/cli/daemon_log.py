@@ -1,0 +1,50 @@
+"""Where the daemon's own log goes, and in which form: for people on a terminal, else as JSON."""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+FILE_BYTES = 5 << 20
+OLD_FILES = 2
+"""A daemon runs for months: its log is put aside at this size, and so many old ones are kept."""
+
+
+def set_up_logging(log_format: str, log_file: Path | None) -> None:
+    """Configure structlog: `console`, `json` or `auto`; to stderr, or to a rotated file."""
+    on_terminal = log_file is None and sys.stderr.isatty()
+    as_json = log_format == "json" or (log_format == "auto" and not on_terminal)
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer()
+            if as_json
+            else structlog.dev.ConsoleRenderer(colors=on_terminal),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=_factory(log_file),
+        cache_logger_on_first_use=True,
+    )
+
+
+def _factory(log_file: Path | None) -> Callable[..., Any]:
+    if log_file is None:
+        return structlog.PrintLoggerFactory(sys.stderr)
+    handler = logging.handlers.RotatingFileHandler(
+        log_file, maxBytes=FILE_BYTES, backupCount=OLD_FILES, encoding="utf-8"
+    )
+    # A full disk is to degrade the log, not to fill stderr, the same file, with tracebacks.
+    logging.raiseExceptions = False
+    logger = logging.getLogger("stdiod")
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    logger.addHandler(handler)
+    return lambda *_: logger
