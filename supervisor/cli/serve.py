@@ -22,8 +22,9 @@ from supervisor.cli.daemon_log import set_up_logging
 from supervisor.faces import control_socket, stdio
 from supervisor.faces.control_socket import SocketPathError, SocketTakenError
 from supervisor.kernel.daemon import Daemon, running
+from supervisor.policy.findings import Found, usable
 from supervisor.runtime.containment.ladder import ContainmentError
-from supervisor.runtime.directory import Found, MissingDirectoryError, scan
+from supervisor.runtime.directory import DescriptorFiles, MissingDirectoryError
 from supervisor.runtime.survivors import DataInUseError
 
 log = structlog.get_logger()
@@ -49,6 +50,8 @@ class ServeOptions:
     """The name the daemon answers to on stdio, where it is somebody's module."""
     containment: str | None = None
     """The rung of containment without which it does not start; the highest there is if None."""
+    watch: bool = True
+    """Reload by itself when descriptors change."""
     log_file: Path | None = None
     """Where the daemon's own log goes, rotated; stderr if None."""
     ready_fd: int | None = None
@@ -59,7 +62,8 @@ def serve(options: ServeOptions) -> int:
     """Run until told to end; returns the exit status."""
     set_up_logging(options.log_format, options.log_file)
     try:
-        found = scan(options.directories)
+        files = DescriptorFiles(options.directories)
+        found = usable({}, files.read_first())
         _make_data_dir(options.data_dir)
     except (MissingDirectoryError, OSError) as error:
         sys.stderr.write(f"stdiod: {error}\n")
@@ -73,18 +77,21 @@ def serve(options: ServeOptions) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         with control_socket.listening(options.socket) as listener:
-            trio.run(_main, options, found, listener)
+            trio.run(_main, options, found, files, listener)
     except (SocketTakenError, SocketPathError, ContainmentError, DataInUseError) as error:
         sys.stderr.write(f"stdiod: {error}\n")
         return NO
     return 0
 
 
-async def _main(options: ServeOptions, found: Found, listener: socket.socket) -> None:
+async def _main(
+    options: ServeOptions, found: Found, files: DescriptorFiles, listener: socket.socket
+) -> None:
     async with running(
         found,
         data_dir=options.data_dir,
         directories=options.directories,
+        files=files,
         containment=options.containment,
         whole_process=True,
     ) as daemon:
@@ -92,6 +99,8 @@ async def _main(options: ServeOptions, found: Found, listener: socket.socket) ->
         async with trio.open_nursery() as nursery:
             await nursery.start(_end_on_signals, daemon)
             nursery.start_soon(control_socket.serve, daemon, listener)
+            if options.watch:
+                await nursery.start(daemon.watch)
             if options.stdio:
                 nursery.start_soon(stdio.serve, daemon, options.name)
             log.info(

@@ -10,6 +10,7 @@ import psutil
 from supervisor.policy.lifecycle import HAS_PROCESS
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.module import Module
+from supervisor.runtime.watch import WatchState
 
 
 class DaemonFacts(msgspec.Struct, kw_only=True):
@@ -24,6 +25,7 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     http: str | None = None
     data_dir: str
     directories: list[str]
+    watch: WatchState = msgspec.field(default_factory=WatchState)
 
 
 def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:

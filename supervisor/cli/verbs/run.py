@@ -19,6 +19,9 @@ from supervisor.cli.options import with_socket
 @click.option(
     "--stdio", is_flag=True, help="Serve on stdin and stdout too, as the module of another daemon."
 )
+@click.option(
+    "--no-watch", is_flag=True, help="Reload when told to, not whenever a descriptor changes."
+)
 @click.option("--log-file", type=click.Path(dir_okay=False, path_type=Path), hidden=True)
 @click.option("--ready-fd", type=click.IntRange(3), hidden=True)
 @with_daemon_options
@@ -30,6 +33,7 @@ def run(
     data_dir: Path,
     log_format: str | None,
     stdio: bool,
+    no_watch: bool,
     name: str,
     log_file: Path | None,
     ready_fd: int | None,
@@ -46,6 +50,7 @@ def run(
         data_dir=data_dir,
         log_format=log_format or "auto",
         stdio=stdio,
+        watch=not no_watch,
         name=name,
         log_file=log_file,
         ready_fd=ready_fd,

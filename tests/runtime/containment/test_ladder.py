@@ -8,10 +8,10 @@ import pytest
 import trio
 
 from supervisor.kernel.daemon import running
+from supervisor.policy.findings import Found
 from supervisor.runtime.containment import cgroup2, ladder, procfs
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.orphans import Orphans, is_subreaper
-from supervisor.runtime.directory import Found
 from supervisor.runtime.survivors import DataInUseError, claim
 
 
