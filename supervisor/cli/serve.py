@@ -2,7 +2,7 @@
 
     directories -> scan -> Found -> kernel.daemon.running -> faces -> signal or command -> stop
 
-Signals: the first SIGTERM, SIGINT or SIGHUP begins an orderly end, another one hurries it.
+What signals do stands in `daemon_signals`; what the service manager is told, in `sd_notify`.
 """
 
 from __future__ import annotations
@@ -16,14 +16,20 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TextIO, cast
 
 import structlog
 import trio
 
+from supervisor.cli.daemon_signals import SIGNALS, Edges, Reload, Reloading, obey
+from supervisor.cli.log_stream import LogStream
+from supervisor.cli.service_status import tell_status
 from supervisor.faces import control_socket, stdio
 from supervisor.faces.control_socket import SocketPathError, SocketTakenError
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.runtime.directory import Found, MissingDirectoryError, scan
+from supervisor.runtime.orphans import CHILDREN, adopts_orphans
+from supervisor.runtime.sd_notify import Notifier
 
 log = structlog.get_logger()
 
@@ -46,11 +52,24 @@ class ServeOptions:
     """The name the daemon answers to on stdio, where it is somebody's module."""
     ready_fd: int | None = None
     """Where to write `ready` once clients can connect."""
+    containment: str = "auto"
+    """The weakest that will do: `auto` for the strongest there is, else a rung of the ladder."""
+    memory_ceiling_bytes: int | None = None
+    """How much memory all modules together may have."""
+    watch: bool = False
+    """Reload when descriptors change."""
 
 
 def serve(options: ServeOptions) -> int:
     """Run until told to end; returns the exit status."""
+    edges = Edges()
     set_up_logging(options.log_format)
+    notifier = Notifier.from_environment(os.environ)
+    refusals = cannot_honour(options)
+    for refusal in refusals:
+        sys.stderr.write(f"stdiod: {refusal}\n")
+    if refusals:
+        return NO
     try:
         found = scan(options.directories)
         _make_data_dir(options.data_dir)
@@ -66,18 +85,47 @@ def serve(options: ServeOptions) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         with control_socket.listening(options.socket) as listener:
-            trio.run(_main, options, found, listener)
+            trio.run(_main, options, found, listener, notifier, edges)
     except (SocketTakenError, SocketPathError) as error:
         sys.stderr.write(f"stdiod: {error}\n")
         return NO
     return 0
 
 
-async def _main(options: ServeOptions, found: Found, listener: socket.socket) -> None:
+async def _main(
+    options: ServeOptions,
+    found: Found,
+    listener: socket.socket,
+    notifier: Notifier,
+    edges: Edges,
+) -> None:
+    # Handlers first, children after: PID 1 has no default actions, and a signal that comes while
+    # the modules are being started must find somebody.
+    with trio.open_signal_receiver(*SIGNALS) as signals:
+        edges.passed = True
+        async with trio.open_nursery() as nursery:
+            if adopts_orphans():
+                await nursery.start(CHILDREN.reap_orphans)
+            nursery.start_soon(notifier.run)
+            await _serve_fleet(options, found, listener, notifier, signals)
+            nursery.cancel_scope.cancel()
+    log.info("stopped", pid=os.getpid())
+
+
+async def _serve_fleet(
+    options: ServeOptions,
+    found: Found,
+    listener: socket.socket,
+    notifier: Notifier,
+    signals: AsyncIterator[int],
+) -> None:
     async with running(found, data_dir=options.data_dir, directories=options.directories) as daemon:
         daemon.facts.socket = str(options.socket)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_end_on_signals, daemon)
+            reloading = _reloading(daemon, notifier)
+            if reloading is not None:
+                nursery.start_soon(reloading.run)
+            nursery.start_soon(obey, signals, daemon.shut_down, reloading)
             nursery.start_soon(control_socket.serve, daemon, listener)
             if options.stdio:
                 nursery.start_soon(stdio.serve, daemon, options.name)
@@ -90,22 +138,39 @@ async def _main(options: ServeOptions, found: Found, listener: socket.socket) ->
                 containment=daemon.facts.containment,
             )
             _say_ready(options.ready_fd)
+            notifier.ready()
+            nursery.start_soon(tell_status, daemon, notifier)
             await daemon.wait_ending()
+            notifier.stopping()
             await daemon.stop_fleet()
             nursery.cancel_scope.cancel()
-    log.info("stopped", pid=os.getpid())
 
 
-async def _end_on_signals(daemon: Daemon) -> None:
-    async with _signals() as received:
-        async for number in received:
-            daemon.shut_down(signal.Signals(number).name)
+def _reloading(daemon: Daemon, notifier: Notifier) -> Reloading | None:
+    """Return what SIGHUP does, if this daemon can reload; if not, SIGHUP ends it."""
+    reload: Reload | None = getattr(daemon, "reload", None)
+    return None if reload is None else Reloading(reload, notifier)
 
 
-@contextlib.asynccontextmanager
-async def _signals() -> AsyncIterator[AsyncIterator[int]]:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as received:
-        yield received
+def cannot_honour(options: ServeOptions) -> list[str]:
+    """Say what was asked for and cannot be given (DESIGN 1, promise 8)."""
+    refusals = []
+    if options.containment not in ("auto", "process_group"):
+        refusals.append(
+            f"containment {options.containment!r} was asked for, and this version has only "
+            "'process_group'; choose that or 'auto' to run with it"
+        )
+    if options.memory_ceiling_bytes is not None:
+        refusals.append(
+            "memory_ceiling_bytes was asked for, and this version cannot keep a ceiling for all "
+            "modules together; remove it to run without"
+        )
+    if options.watch:
+        refusals.append(
+            "watch was asked for, and this version cannot watch directories; remove it, or set it "
+            "to false, to run without"
+        )
+    return refusals
 
 
 def _say_ready(descriptor: int | None) -> None:
@@ -127,16 +192,27 @@ def _make_data_dir(path: Path) -> None:
 def set_up_logging(log_format: str) -> None:
     """Send structured log lines to stderr: for people on a terminal, as JSON otherwise."""
     as_json = log_format == "json" or (log_format == "auto" and not sys.stderr.isatty())
+    renderer = (
+        structlog.processors.JSONRenderer()
+        if as_json
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+
+    def notice(lines: int, words: str) -> str:
+        lost = {"event": "log lines were lost", "level": "warning", "lines": lines, "words": words}
+        return str(renderer(None, "warning", stamp(None, "warning", lost))) + "\n"
+
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            stamp,
             structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer()
-            if as_json
-            else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+            renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.WriteLoggerFactory(
+            cast("TextIO", LogStream(sys.stderr.fileno(), notice))
+        ),
         cache_logger_on_first_use=True,
     )

@@ -9,6 +9,7 @@ import psutil
 
 from supervisor.policy.lifecycle import HAS_PROCESS
 from supervisor.runtime.module import Module
+from supervisor.runtime.orphans import CHILDREN
 
 
 class DaemonFacts(msgspec.Struct, kw_only=True):
@@ -39,6 +40,7 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "data_dir": facts.data_dir,
         "directories": facts.directories,
         "rss_bytes": _rss_bytes(facts.pid),
+        "reaped_orphans": CHILDREN.reaped_orphans,
     }
 
 

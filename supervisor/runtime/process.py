@@ -25,6 +25,7 @@ import trio
 
 from protocol.descriptor import Descriptor
 from supervisor.runtime.environment import UnsetVariableError, module_environment
+from supervisor.runtime.orphans import CHILDREN
 from supervisor.runtime.program import SpawnError, explain, find_program, working_folder
 
 READ_BYTES = 65536
@@ -80,6 +81,7 @@ class Process:
         """
         self.signal_group(signal.SIGKILL)
         status = self._popen.wait()
+        CHILDREN.reaped(self.pid)
         self.close_stdin()
         for descriptor in (self.stdout, self.stderr, self._pidfd):
             trio.lowlevel.notify_closing(descriptor)
@@ -92,9 +94,12 @@ async def spawn(descriptor: Descriptor, host: Mapping[str, str], instance: str) 
     for pause_s in (*BUSY_RETRIES_S, None):
         try:
             # Not abandoned when cancelled: a process that nobody holds would be a leak.
-            return await trio.to_thread.run_sync(
-                _spawn, descriptor, host, instance, limiter=_limiter()
-            )
+            with CHILDREN.being_born() as born:
+                process = await trio.to_thread.run_sync(
+                    _spawn, descriptor, host, instance, limiter=_limiter()
+                )
+                born(process.pid)
+                return process
         except SpawnError as error:
             if error.code != errno.ETXTBSY or pause_s is None:
                 raise
