@@ -37,6 +37,11 @@ class Edges:
         for number in SIGNALS:
             signal.signal(number, self._handle)
 
+    def over(self) -> None:
+        """Ignore signals: the process is ending, and while Python does, it has no handlers."""
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
     def _handle(self, number: int, frame: FrameType | None) -> None:
         del frame
         # Once there was a receiver, trio hands a signal that it was too late for back to us; the

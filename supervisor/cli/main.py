@@ -30,6 +30,7 @@ VERBS = {
     "down": Verb("Daemon", "down", "End the daemon and all its modules."),
     "status": Verb("Daemon", "status", "Show what runs, and what does not and why."),
     "wait": Verb("Daemon", "wait", "Wait until modules are ready, or down."),
+    "doctor": Verb("Daemon", "doctor", "Explain what is wrong with the set-up, and what to do."),
     "invoke": Verb("Modules", "invoke", "Call an op of a module and show what it says."),
     "health": Verb("Modules", "health", "Ask a module whether it is well."),
     "describe": Verb("Modules", "describe", "Ask a module what it is and which ops it has."),

@@ -89,6 +89,8 @@ def serve(options: ServeOptions) -> int:
     except (SocketTakenError, SocketPathError) as error:
         sys.stderr.write(f"stdiod: {error}\n")
         return NO
+    finally:
+        edges.over()
     return 0
 
 

@@ -92,6 +92,7 @@ async def running(
                 containment=host.containment,
                 data_dir=str(data_dir),
                 directories=[str(directory) for directory in directories],
+                log_files=log_files,
             )
             daemon = Daemon(fleet, Invocations(host, fleet.modules), facts)
             fleet.admit(found)

@@ -8,6 +8,7 @@ import msgspec
 import psutil
 
 from supervisor.policy.lifecycle import HAS_PROCESS
+from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.module import Module
 from supervisor.runtime.orphans import CHILDREN
 
@@ -25,6 +26,7 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     http: str | None = None
     data_dir: str
     directories: list[str]
+    log_files: LogFiles
 
 
 def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
@@ -41,6 +43,8 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "directories": facts.directories,
         "rss_bytes": _rss_bytes(facts.pid),
         "reaped_orphans": CHILDREN.reaped_orphans,
+        "dropped_log_bytes": facts.log_files.dropped_bytes,
+        "log_error": facts.log_files.last_error,
     }
 
 

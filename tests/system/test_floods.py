@@ -1,0 +1,111 @@
+"""Whatever a module prints, the daemon's memory for it is bounded, and the others go on."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from tests.system.conftest import StartDaemon
+from tests.system.daemon import Daemon
+from tests.system.descriptors import misbehaving, narratoria, per_invocation
+
+MEGABYTE = 1 << 20
+PEAK_BYTES = 150 * MEGABYTE
+"""What the daemon may have had at the most, its own code included."""
+
+
+@pytest.fixture
+def daemon(start_daemon: StartDaemon) -> Daemon:
+    return start_daemon(
+        misbehaving("steady"),
+        misbehaving("small", limits={"line_bytes": MEGABYTE}),
+        per_invocation("once"),
+        narratoria("tool"),
+        misbehaving("witness"),
+    )
+
+
+@pytest.mark.parametrize("module", ["steady", "once", "tool"])
+def test_of_a_line_of_256_megabytes_nothing_is_held(daemon: Daemon, module: str) -> None:
+    answer = daemon.invoke(module, fault="long_line+done", bytes=256 * MEGABYTE)
+    assert answer.verdict == "internal/line_too_long"
+    assert daemon.usable(module).ok
+    assert daemon.invoke("witness").ok
+    assert daemon.peak_bytes() < PEAK_BYTES
+
+
+def test_a_line_that_is_too_long_leaves_the_stream_in_step(daemon: Daemon) -> None:
+    pid = daemon.pid("small")
+    frame = len(b'{"requestId":""}')
+    for excess, verdict in ((-1, "ok"), (0, "ok"), (1, "internal/line_too_long")):
+        # A line at the limit is a reply to no open request; it is dropped, and the answer follows.
+        answer = daemon.invoke("small", fault="long_line+done", bytes=MEGABYTE - frame + excess)
+        assert answer.verdict == verdict, excess
+        assert daemon.invoke("small", word="next").result == {"word": "next"}
+    assert daemon.pid("small") == pid
+
+
+@pytest.mark.parametrize("module", ["steady", "once", "tool"])
+def test_ten_megabytes_on_stderr_block_nothing_and_the_tail_is_kept(
+    daemon: Daemon, module: str
+) -> None:
+    answer = daemon.invoke(module, fault="stderr+exit", bytes=10 * MEGABYTE, code=3)
+    assert answer.details["exit_code"] == 3
+    assert answer.details["stderr_tail"][-1] == "the last words"
+    assert len(answer.details["stderr_tail"]) > 1
+    assert daemon.status(module)["counters"]["left_out_log_lines"] > 0
+    assert daemon.usable(module).ok
+    assert daemon.peak_bytes() < PEAK_BYTES
+
+
+@pytest.mark.parametrize("speaks", [[], ["ids=no"]])
+def test_ten_megabytes_on_stderr_before_the_first_line_delay_no_start(
+    start_daemon: StartDaemon, speaks: list[str]
+) -> None:
+    daemon = start_daemon(misbehaving("loud", "start=stderr", f"bytes={10 * MEGABYTE}", *speaks))
+    assert daemon.invoke("loud", word="hello").result == {"word": "hello"}
+    assert daemon.status("loud")["restarts"] == 0
+    answer = daemon.invoke("loud", fault="exit")
+    assert answer.details["stderr_tail"][-1] == "the last words"
+
+
+def test_a_slow_reader_of_a_million_events_costs_no_memory_and_delays_nobody(
+    daemon: Daemon,
+) -> None:
+    with daemon.connect() as slow:
+        # What the kernel holds for the reader would else be most of it.
+        slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        request_id = slow.send_invoke("steady", fault="flood+done", events=1_000_000, word="end")
+        first = next(slow.lines())  # the flood has begun, and now nobody reads it
+        assert first["message"] == "one of many"
+        for n in range(500):
+            assert daemon.invoke("witness", n=n).result == {"n": n}
+        assert daemon.status("steady")["in_flight"] == 1
+        assert daemon.peak_bytes() < PEAK_BYTES
+        slow.cancel(request_id)
+        # Congested, it is not read either; it hangs up.
+    assert daemon.usable("steady").ok
+    assert daemon.peak_bytes() < PEAK_BYTES
+
+
+def test_a_million_events_arrive_in_full_at_a_reader_that_keeps_up(daemon: Daemon) -> None:
+    with daemon.connect() as client:
+        client.send_invoke("steady", fault="flood+done", events=1_000_000)
+        events, left, done = 0, b"", False
+        while not done:
+            data = left + client.socket.recv(MEGABYTE)
+            whole, _, left = data.rpartition(b"\n")
+            events += whole.count(b'"type":"log"')
+            done = b'"type":"done"' in whole
+    assert events == 1_000_000
+    assert daemon.peak_bytes() < PEAK_BYTES
+
+
+def test_a_flood_that_nobody_asked_for_is_dropped(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(
+        misbehaving("chatty", "ready=flood", "events=200000", "ids=no"), misbehaving("witness")
+    )
+    assert daemon.invoke("witness").ok
+    assert daemon.invoke("chatty", word="hello").result == {"word": "hello"}
+    assert daemon.peak_bytes() < PEAK_BYTES
