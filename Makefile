@@ -78,7 +78,7 @@ coverage: $(READY) ## run the tests and show which lines they miss
 
 .PHONY: demo
 demo: $(READY) ## watch a small fleet being supervised
-	@$(BIN)/python scripts/demo.py
+	@$(BIN)/python -m scripts.demo
 
 .PHONY: run
 run: $(READY) ## run the daemon on the sample modules, in the foreground
@@ -86,7 +86,7 @@ run: $(READY) ## run the daemon on the sample modules, in the foreground
 
 .PHONY: bench
 bench: $(READY) ## measure; BENCH_ARGS is passed on
-	@$(BIN)/python scripts/bench.py $(BENCH_ARGS)
+	@$(BIN)/python -m scripts.bench $(BENCH_ARGS)
 
 .PHONY: clean
 clean: ## remove all that was made here, .venv too

@@ -113,6 +113,10 @@ class Connection(Protocol):
     def closes_stdin(self) -> bool:
         """Whether the process is to see the end of its input once the request is written."""
 
+    @property
+    def unfinished_line(self) -> str | None:
+        """The beginning of what was printed without a newline, if anything was."""
+
     def send_request(self, request: Request) -> None:
         """Queue a request to be written; raises `LocalError` if it may not be sent now."""
 

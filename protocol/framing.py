@@ -41,6 +41,11 @@ class LineSplitter:
         self._at_start = True
 
     @property
+    def pending(self) -> bytes:
+        """The beginning of the unfinished line that is held."""
+        return bytes(self._partial[: EXCERPT_BYTES + 1])
+
+    @property
     def pending_bytes(self) -> int:
         """The size of the unfinished line that is held."""
         return len(self._partial)

@@ -43,7 +43,10 @@ def is_utf8(line: bytes) -> bool:
 def excerpt(line: bytes) -> str:
     """Return the beginning of a line as text that can be printed anywhere."""
     text = line[:EXCERPT_BYTES].decode(errors="replace")
-    shown = "".join(char if char.isprintable() else "\ufffd" for char in text)
+    if text.isprintable():  # nearly always; a flood of late lines is excerpted line by line
+        shown = text
+    else:
+        shown = "".join(char if char.isprintable() else "\ufffd" for char in text)
     return shown + "…" if len(line) > EXCERPT_BYTES else shown
 
 

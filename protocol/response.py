@@ -43,5 +43,8 @@ class Response(msgspec.Struct, frozen=True):
         content |= {"request_id": self.request_id, "module": self.module, "op": self.op}
         if self.session_id is not None:
             content["session_id"] = self.session_id
-        content |= {"duration_ms": self.duration_ms, "warnings": list(self.notices)}
+        content |= {
+            "duration_ms": self.duration_ms,
+            "warnings": [msgspec.to_builtins(one) for one in self.notices],
+        }
         return content

@@ -1,6 +1,6 @@
 """Draw the lifecycle table into docs/architecture.md, between its two markers.
 
-    .venv/bin/python scripts/lifecycle_diagram.py
+    .venv/bin/python -m scripts.lifecycle_diagram
 
 A test compares the file with the table, so a change of `supervisor/policy/lifecycle.py` that was
 not drawn fails. An arrow is labelled `inputs / actions`; inputs that change nothing are left out.

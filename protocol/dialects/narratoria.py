@@ -60,6 +60,11 @@ class NarratoriaConnection:
         self._last_error: ErrorEvent | None = None
         self._assets = AssetRules()
 
+    @property
+    def unfinished_line(self) -> str | None:
+        """The beginning of what was printed without a newline, if anything was."""
+        return excerpt(self._splitter.pending) if self._splitter.pending else None
+
     def send_request(self, request: Request) -> None:
         """Queue the one line of input (Spec 001 section 6), or the args themselves when flat."""
         if self._state is not _State.IDLE or request.operation is not Operation.INVOKE:

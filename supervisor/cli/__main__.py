@@ -11,8 +11,8 @@ if __package__ in (None, ""):
     # Find the packages beside this file, installed or not, and leave the path as it was: once a
     # package is imported, its submodules are found through it.
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-    import protocol
-    import schemas
+    import protocol  # noqa: F401
+    import schemas  # noqa: F401
     import supervisor  # noqa: F401
 
     del sys.path[0]

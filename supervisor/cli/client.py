@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 
@@ -64,6 +64,11 @@ class Answer(msgspec.Struct, frozen=True):
         return error if isinstance(error, dict) else {}
 
 
+def own_op(op: str, args: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return the input of an invocation of the daemon itself."""
+    return {"op": op, "args": args or {}}
+
+
 class NoAnswerError(Exception):
     """The time the caller was ready to wait is over."""
 
@@ -79,7 +84,7 @@ class Client:
         self._lines: deque[bytes] = deque()
         self._number = 0
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         """Return the client."""
         return self
 
@@ -110,8 +115,15 @@ class Client:
         timeout_s: float | None = None,
     ) -> Answer:
         """Call an op of the daemon itself; see `request`."""
-        given = {"op": op, "args": args or {}}
-        return self.request(SUPERVISOR, "invoke", given, on_event, timeout_s)
+        return self.request(SUPERVISOR, "invoke", own_op(op, args), on_event, timeout_s)
+
+    def known(self, op: str, args: dict[str, Any] | None = None) -> Answer:
+        """Call an op that the daemon answers at once; raises `NoDaemonError` if it does not."""
+        try:
+            return self.own(op, args, timeout_s=ANSWER_S)
+        except NoAnswerError:
+            words = f"the daemon on {self.path} gave no answer in {ANSWER_S:g} s; it may be stopped"
+            raise NoDaemonError(words) from None
 
     def request(
         self,
@@ -126,7 +138,10 @@ class Client:
         Raises `NoAnswerError`, and `NoDaemonError` if the daemon goes away.
         """
         request_id = self.send(tool, operation, given)
-        for document, line in self.events(request_id, timeout_s):
+        for document, line in self.events(timeout_s):
+            # A line the daemon could not read is answered without an id.
+            if document.get("requestId", request_id) != request_id:
+                continue
             if document.get("type") == "done":
                 return Answer({k: v for k, v in document.items() if k not in _ENVELOPE})
             if on_event is not None:
@@ -149,10 +164,11 @@ class Client:
                 self._socket.shutdown(socket.SHUT_WR)
         return request_id
 
-    def events(
-        self, request_id: str, timeout_s: float | None = None
-    ) -> Iterator[tuple[dict[str, Any], bytes]]:
-        """Yield what comes for a request, each with its line; ends when the daemon goes away."""
+    def events(self, timeout_s: float | None = None) -> Iterator[tuple[dict[str, Any], bytes]]:
+        """Yield what comes for any request, each with its line; ends when the daemon goes away.
+
+        Raises `NoAnswerError` when the time is over.
+        """
         ends_at = None if timeout_s is None else time.monotonic() + timeout_s
         while (line := self._next_line(ends_at)) is not None:
             try:
@@ -160,8 +176,7 @@ class Client:
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
                 words = f"what answers on {self.path} does not speak as a stdiod daemon does"
                 raise NoDaemonError(words) from None
-            if document.get("requestId", request_id) == request_id:
-                yield document, line
+            yield document, line
 
     def _next_line(self, ends_at: float | None) -> bytes | None:
         while not self._lines:
@@ -186,16 +201,6 @@ class Client:
             raise NoAnswerError from None
         except ConnectionError:
             return b""
-
-
-def ask(path: Path, op: str, args: dict[str, Any] | None = None) -> Answer:
-    """Connect, ask the daemon something it knows by itself, and disconnect."""
-    with Client(path) as client:
-        try:
-            return client.own(op, args, timeout_s=ANSWER_S)
-        except NoAnswerError:
-            words = f"the daemon on {path} gave no answer in {ANSWER_S:g} s; it may be stopped"
-            raise NoDaemonError(words) from None
 
 
 def _connect(path: Path) -> socket.socket:

@@ -1,11 +1,11 @@
 """Say what exit statuses mean (DESIGN 8), and end a verb with one of them and a sentence.
 
-    0  ok
-    1  the answer is no: not ok, unhealthy, invalid, not ready in time
-    2  usage
-    3  no daemon there, or it went away before it answered
-    70 a bug in stdiod
-    130, 141  ended by Ctrl-C, or by a reader of stdout that went away: 128 + the signal, as in a shell
+0  ok
+1  the answer is no: not ok, unhealthy, invalid, not ready in time
+2  usage
+3  no daemon there, or it went away before it answered
+70 a bug in stdiod
+130, 141  ended by Ctrl-C, or by a reader of stdout that went away: 128 + the signal, as in a shell
 """
 
 from __future__ import annotations
@@ -24,11 +24,7 @@ BROKEN_PIPE = 141
 
 
 class EndError(click.ClickException):
-    """End the command with a sentence on stderr and an exit status."""
-
-    def __init__(self, message: str, status: int) -> None:
-        super().__init__(message)
-        self.exit_code = status
+    """End the command with a sentence on stderr, and the exit status of the class."""
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print the sentence."""
@@ -36,15 +32,13 @@ class EndError(click.ClickException):
         click.echo(f"stdiod: {self.message}", err=True)
 
 
-class NoDaemonError(EndError):
-    """Nobody answers on the socket."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, NO_DAEMON)
-
-
 class NoError(EndError):
     """The answer is no."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, NO)
+    exit_code = NO
+
+
+class NoDaemonError(EndError):
+    """Nobody answers on the socket."""
+
+    exit_code = NO_DAEMON

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 
 import click
@@ -18,7 +19,10 @@ def default_socket() -> Path:
         return Path(named)
     from platformdirs import user_runtime_path
 
-    return user_runtime_path("stdiod", appauthor=False) / "stdiod.sock"
+    with warnings.catch_warnings():
+        # It warns where XDG_RUNTIME_DIR is not set; the place it takes then serves as well.
+        warnings.simplefilter("ignore")
+        return user_runtime_path("stdiod", appauthor=False) / "stdiod.sock"
 
 
 def default_data_dir() -> Path:

@@ -1,4 +1,4 @@
-"""Be the `stdiod` command: find the verb, import only that one, and let no exception reach the user."""
+"""Be the `stdiod` command: import only the verb that was typed, let no traceback out."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ VERBS = {
     "wait": Verb("Daemon", "wait", "Wait until modules are ready, or down."),
     "doctor": Verb("Daemon", "doctor", "Explain what is wrong with the set-up, and what to do."),
     "invoke": Verb("Modules", "invoke", "Call an op of a module and show what it says."),
-    "health": Verb("Modules", "health", "Ask a module whether it is well."),
-    "describe": Verb("Modules", "describe", "Ask a module what it is and which ops it has."),
-    "start": Verb("Modules", "start", "Start a module; returns when it is ready."),
-    "stop": Verb("Modules", "stop", "Stop a module; it stays down."),
-    "restart": Verb("Modules", "restart", "Replace the process of a module."),
+    "health": Verb("Modules", "ask_module", "Ask a module whether it is well."),
+    "describe": Verb("Modules", "ask_module", "Ask a module what it is and which ops it has."),
+    "start": Verb("Modules", "control_module", "Start a module; returns when it is ready."),
+    "stop": Verb("Modules", "control_module", "Stop a module; it stays down."),
+    "restart": Verb("Modules", "control_module", "Replace the process of a module."),
     "logs": Verb("Modules", "logs", "Show what a module wrote to stderr, and what became of it."),
     "validate": Verb("Descriptors", "validate", "Check descriptor files, and say what is wrong."),
 }
@@ -126,7 +126,7 @@ def _let_go_of_stdout() -> None:
 @click.version_option(VERSION, message="%(prog)s %(version)s")
 @click.option("--socket", type=click.Path(path_type=Path), metavar="PATH", help=SOCKET_HELP)
 def stdiod(socket: Path | None) -> None:
-    """Supervise modules that speak JSON lines: programs in any language that read and write them."""
+    """Supervise modules: programs, in any language, that read and write lines of JSON."""
     del socket  # the verbs look it up; see `options.with_socket`
 
 

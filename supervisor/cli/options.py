@@ -37,9 +37,7 @@ class Seconds(click.ParamType[float]):
 SECONDS = Seconds()
 
 
-def _chosen_socket(
-    ctx: click.Context, param: click.Parameter, value: Path | None
-) -> Path:
+def _chosen_socket(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path:
     """Take the verb's --socket, else the one before the verb, else the default."""
     del param
     before_verb = ctx.find_root().params.get("socket")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 
 _MINUTE_S = 60
 _HOUR_S = 60 * _MINUTE_S
@@ -12,9 +12,9 @@ _KIB = 1024
 
 
 def duration(seconds: float) -> str:
-    """Write a duration in at most two units: 0.04s, 3.2s, 47s, 3m05s, 2h05m, 3d04h."""
-    if seconds < 1:
-        return f"{seconds:.2f}s"
+    """Write a duration in at most two units: 40ms, 3.2s, 47s, 3m05s, 2h05m, 3d04h."""
+    if round(seconds, 3) < 1:
+        return f"{seconds * 1000:.0f}ms"
     if round(seconds, 1) < _EXACT_BELOW_S:
         return f"{seconds:.1f}s"
     whole = round(seconds)
@@ -46,11 +46,11 @@ def count(number: int, noun: str) -> str:
 
 def time_of_day(unix_s: float) -> str:
     """Write a local time for somebody who sits before a terminal: HH:MM:SS.mmm."""
-    when = datetime.datetime.fromtimestamp(unix_s).astimezone()
+    when = dt.datetime.fromtimestamp(unix_s).astimezone()
     return when.time().isoformat(timespec="milliseconds")
 
 
 def utc_stamp(unix_s: float) -> str:
     """Write a time for a file: ISO 8601 in UTC with milliseconds."""
-    when = datetime.datetime.fromtimestamp(unix_s, datetime.UTC)
+    when = dt.datetime.fromtimestamp(unix_s, dt.UTC)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

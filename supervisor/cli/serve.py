@@ -33,6 +33,7 @@ from supervisor.runtime.sd_notify import Notifier
 
 log = structlog.get_logger()
 
+
 NO = 1
 USAGE = 2
 

@@ -9,7 +9,7 @@ import re
 import sys
 import unicodedata
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import click
 
@@ -83,7 +83,7 @@ class Ticker:
         self._live = is_terminal(sys.stderr)
         self._shown = ""
 
-    def __enter__(self) -> Ticker:
+    def __enter__(self) -> Self:
         """Return itself."""
         return self
 
@@ -103,15 +103,21 @@ class Ticker:
             self._shown = text
             click.echo(text, err=True, nl=False)
 
+    def step(self, text: str, count: str) -> None:
+        """Tell of a step: as the new count on a terminal, as a line elsewhere."""
+        if self._live:
+            self.show(count)
+        else:
+            self.line(text)
+
     def line(self, text: str) -> None:
-        """Write a line that stays; what is shown is shown again below it."""
+        """Write a line that stays, above what is shown."""
         if self._silent:
             return
         shown = self._shown
         self._clear()
         click.echo(text, err=True)
-        if shown:
-            self.show(shown)
+        self.show(shown)
 
     def _clear(self) -> None:
         if self._shown:

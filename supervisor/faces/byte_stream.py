@@ -45,9 +45,11 @@ async def carry(conversation: Conversation, reading: int, writing: int) -> None:
         while data := await read_some(reading):
             conversation.receive_data(data)
             await outbox.wait_room()
+            await trio.lowlevel.checkpoint()  # one chunk, then the neighbours' turn
         conversation.receive_eof()
-        if not _hung_up(reading):
-            nursery.start_soon(_watch_hang_up, reading, nursery.cancel_scope.cancel)
+        # Of two pipes, the end of the one says nothing about who reads the other.
+        if not _hung_up(writing):
+            nursery.start_soon(_watch_hang_up, writing, nursery.cancel_scope.cancel)
             await conversation.wait_answered()
             with trio.move_on_after(FLUSH_S):
                 await outbox.wait_empty()
@@ -78,8 +80,8 @@ async def _write(conversation: Conversation, writing: int, gone: Callable[[], No
         await trio.lowlevel.checkpoint()
 
 
-async def _watch_hang_up(reading: int, gone: Callable[[], None]) -> None:
-    while not _hung_up(reading):  # noqa: ASYNC110 - there is no event for it, see LOOK_S
+async def _watch_hang_up(writing: int, gone: Callable[[], None]) -> None:
+    while not _hung_up(writing):  # noqa: ASYNC110 - there is no event for it, see LOOK_S
         await trio.sleep(LOOK_S)
     gone()
 

@@ -19,7 +19,7 @@ from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Event, Log, Progress
 from protocol.frames import RequestFrame, decode_request, encode_line
 from protocol.framing import LineSplitter, Overlong
-from protocol.json_line import Fault, overlong_fault
+from protocol.json_line import Fault, overlong_fault, read_object
 from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.faces.outbox import Outbox
@@ -81,7 +81,7 @@ class Conversation:
     def _receive_line(self, line: bytes) -> None:
         frame = decode_request(line)
         if isinstance(frame, Fault):
-            self._refuse_line(frame)
+            self._refuse_line(frame, self._answerable_id(line))
         elif frame.operation == "cancel":
             self._cancel(frame)
         elif frame.request_id is not None and frame.request_id in self._open:
@@ -156,11 +156,16 @@ class Conversation:
         if exchange is not None:
             exchange.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
 
-    def _refuse_line(self, fault: Fault) -> None:
+    def _answerable_id(self, line: bytes) -> str | None:
+        document = read_object(line)
+        named = None if isinstance(document, Fault) else document.get("requestId")
+        return named if isinstance(named, str) and named not in self._open else None
+
+    def _refuse_line(self, fault: Fault, request_id: str | None = None) -> None:
         failure = Failure.because(
             Reason.MALFORMED_REQUEST, fault.message, line_excerpt=fault.excerpt
         )
-        self._write_done(None, failure)
+        self._write_done(request_id, failure)
 
     def _write_done(self, request_id: str | None, outcome: Outcome) -> None:
         self.outbox.put(encode_line(done_document(request_id, outcome)))

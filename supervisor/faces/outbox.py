@@ -25,7 +25,7 @@ class Outbox:
         self._lines: list[bytes] = []
         self._waiting_bytes = 0
         self._some = trio.Event()
-        self._room = trio.Event()
+        self._waiting_for_room = trio.lowlevel.ParkingLot()
         self._closed = False
 
     def put(self, line: bytes) -> None:
@@ -53,19 +53,17 @@ class Outbox:
         if self.congested and self._waiting_bytes < LOW_BYTES:
             self._relieve()
         elif self._waiting_bytes == 0:
-            self._room.set()
+            self._waiting_for_room.unpark_all()
 
     async def wait_room(self) -> None:
         """Return once there is no congestion."""
         while self.congested:
-            self._room = trio.Event()
-            await self._room.wait()
+            await self._waiting_for_room.park()
 
     async def wait_empty(self) -> None:
         """Return once everything has been written."""
         while self._waiting_bytes > 0 and not self._closed:
-            self._room = trio.Event()
-            await self._room.wait()
+            await self._waiting_for_room.park()
 
     def close(self) -> None:
         """Drop what waits; nothing is taken from here on."""
@@ -77,5 +75,5 @@ class Outbox:
 
     def _relieve(self) -> None:
         self.congested = False
-        self._room.set()
+        self._waiting_for_room.unpark_all()
         self._resume()

@@ -59,15 +59,24 @@ class Daemon:
 
     async def stop_fleet(self) -> None:
         """Stop all modules in order, within a bound; then kill what is left, within another."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._hurry_fleet)
-            await self.fleet.stop()
-            nursery.cancel_scope.cancel()
+        with trio.move_on_after(HURRY_AFTER_S + KILLED_WITHIN_S) as scope:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._hurry_fleet)
+                await self.fleet.stop()
+                nursery.cancel_scope.cancel()
+        if scope.cancelled_caught:
+            self._name_survivors()
 
     async def _hurry_fleet(self) -> None:
         with trio.move_on_after(HURRY_AFTER_S):
             await self._hurry.wait()
         self.fleet.hurry()
+
+    def _name_survivors(self) -> None:
+        for module in self.fleet.modules.values():
+            life = module.slot.life
+            for instance in [] if life is None else life.instances():
+                log.error("left behind", module=module.name, instance=instance.id, pid=instance.pid)
 
 
 @asynccontextmanager
@@ -99,17 +108,7 @@ async def running(
             yield daemon
             if not daemon.ending:
                 daemon.shut_down("the end")
-            await _bounded_stop(daemon)
+            await daemon.stop_fleet()
             nursery.cancel_scope.cancel()
     finally:
         log_files.close()
-
-
-async def _bounded_stop(daemon: Daemon) -> None:
-    with trio.move_on_after(HURRY_AFTER_S + KILLED_WITHIN_S) as scope:
-        await daemon.stop_fleet()
-    if scope.cancelled_caught:
-        for module in daemon.fleet.modules.values():
-            life = module.slot.life
-            for instance in [] if life is None else life.instances():
-                log.error("left behind", module=module.name, instance=instance.id, pid=instance.pid)

@@ -49,7 +49,15 @@ class Client(Protocol):
 class Invocation:
     """One accepted request, from acceptance to response."""
 
-    __slots__ = ("_accepted_at", "_call", "_client", "_deadline", "_module", "_silence")
+    __slots__ = (
+        "_accepted_at",
+        "_call",
+        "_client",
+        "_deadline",
+        "_module",
+        "_silence",
+        "_timeout_s",
+    )
 
     def __init__(self, request: Request, module: Module, client: Client) -> None:
         self._module = module
@@ -57,6 +65,7 @@ class Invocation:
         self._accepted_at = trio.current_time()
         self._deadline: Timer | None = None
         self._silence: Timer | None = None
+        self._timeout_s = 0.0
         self._call = Call(request, self)
 
     @property
@@ -66,13 +75,11 @@ class Invocation:
 
     def begin(self, host: Host, timeout_s: float, silence_s: float | None) -> None:
         """Set the bounds, then hand the call to the module."""
-        what = f"{self._module.name}.{self._call.request.op}"
-        words = f"{what} gave no answer in {timeout_s:g} s"
-        expired = Stopped(Reason.DEADLINE, words)
-        self._deadline = host.deadlines.after(timeout_s, lambda: self.give_up(expired))
+        self._timeout_s = timeout_s
+        self._deadline = host.deadlines.after(timeout_s, self._expired)
         if silence_s is not None:
             self._call.heard_at = self._accepted_at
-            self._watch_silence(host, silence_s, silence_s, what)
+            self._watch_silence(host, silence_s, silence_s)
         self._module.submit(self._call)
 
     def give_up(self, stopped: Stopped) -> None:
@@ -87,7 +94,7 @@ class Invocation:
 
     def event(self, event: Progress, call: Call) -> None:
         """Pass an event on; an asset whose file cannot be read becomes a warning."""
-        if isinstance(event, Asset):
+        if type(event) is Asset:  # streams pass here; `isinstance` is slow to say no
             checked = resolve(event, module_folder(self._module.descriptor))
             if isinstance(checked, Notice):
                 call.warn(checked)
@@ -120,16 +127,25 @@ class Invocation:
         """Whether the client cannot keep up."""
         return self._client.congested()
 
-    def _watch_silence(self, host: Host, delay_s: float, silence_s: float, what: str) -> None:
+    @property
+    def _what(self) -> str:
+        return f"{self._module.name}.{self._call.request.op}"
+
+    def _expired(self) -> None:
+        words = f"{self._what} gave no answer in {self._timeout_s:g} s"
+        self.give_up(Stopped(Reason.DEADLINE, words))
+
+    def _watch_silence(self, host: Host, delay_s: float, silence_s: float) -> None:
         def look() -> None:
             silent_s = trio.current_time() - self._call.heard_at
             # Waiting for its turn is not the module's silence.
             if self._call.server is None:
                 silent_s = 0.0
             if silent_s < silence_s:
-                self._watch_silence(host, silence_s - silent_s, silence_s, what)
+                self._watch_silence(host, silence_s - silent_s, silence_s)
             else:
-                self.give_up(Stopped(Reason.SILENCE, f"{what} said nothing for {silence_s:g} s"))
+                words = f"{self._what} said nothing for {silence_s:g} s"
+                self.give_up(Stopped(Reason.SILENCE, words))
 
         self._silence = host.deadlines.after(delay_s, look)
 

@@ -179,7 +179,10 @@ class Operations:
         del emit
         module = self._module(args["module"])
         module.stop("a command")
-        await self._fleet.wait_until(lambda: module.state is State.DOWN or None)
+        # Another client may want it up again meanwhile; then it may never be seen down.
+        await self._fleet.wait_until(
+            lambda: module.state is State.DOWN or module.slot.wanted or None
+        )
         return module_status(module)
 
     async def _wait(self, args: dict[str, Any], emit: Emit) -> Any:

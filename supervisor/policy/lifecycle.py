@@ -93,8 +93,9 @@ _END = Move(_S.STOPPING, (_A.END,))
 
 _GONE: dict[Input, Move] = {
     _I.GONE_AT_ONCE: _SPAWN,
-    _I.GONE_LATER: Move(_S.BACKOFF, (_A.REFUSE, _A.ARM)),
-    _I.GONE_TOO_OFTEN: Move(_S.FAILED, (_A.REFUSE, _A.ARM)),
+    # The timer first: who is refused is told when the next try is.
+    _I.GONE_LATER: Move(_S.BACKOFF, (_A.ARM, _A.REFUSE)),
+    _I.GONE_TOO_OFTEN: Move(_S.FAILED, (_A.ARM, _A.REFUSE)),
     _I.GONE_FOR_GOOD: Move(_S.DOWN, (_A.REFUSE,)),
 }
 

@@ -30,6 +30,8 @@ class Exit(msgspec.Struct, frozen=True):
     pid: int | None = None
     uptime_s: float | None = None
     stderr_tail: tuple[str, ...] = ()
+    stopped_by_host: bool = False
+    """Whether the stop ladder had begun: then a SIGTERM or SIGKILL was ours."""
 
     @property
     def abnormal(self) -> bool:
@@ -57,6 +59,7 @@ class Exit(msgspec.Struct, frozen=True):
             "signal": self.signal,
             "uptime_s": self.uptime_s,
             "stderr_tail": list(self.stderr_tail),
+            "stopped_by_host": self.stopped_by_host or None,
         }
 
 
@@ -98,7 +101,9 @@ def on_death(end: Exit, fault: Fault | None, what: str) -> Failure:
     if fault is not None and not end.abnormal:
         return fault.failure(**end.evidence())
     return Failure.because(
-        end.reason, f"{what}: {end.instance or 'its process'} {end.words} before it answered", **end.evidence()
+        end.reason,
+        f"{what}: {end.instance or 'its process'} {end.words} before it answered",
+        **end.evidence(),
     )
 
 

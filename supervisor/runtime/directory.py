@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Sequence
+import stat
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,6 +16,9 @@ from protocol.problem import Problem
 
 DESCRIPTOR_BYTES = 4 << 20
 """A larger file is no descriptor; it is not read into memory to find that out."""
+
+CIRCLE_NAMED = 10
+"""How many modules of a dependency circle are named; ten thousand could form one."""
 
 
 class Quarantined(msgspec.Struct, frozen=True):
@@ -49,9 +54,11 @@ def find_files(directory: Path) -> list[Path]:
         path = Path(entry.path)
         if entry.name.startswith("."):
             continue
-        if entry.name.endswith(".json") and not entry.is_dir():
-            files.append(path)
-        elif entry.is_dir() and (path / "module.json").is_file():
+        # `os.path` takes what cannot be looked at, such as a link to itself, for no folder.
+        if not os.path.isdir(path):  # noqa: PTH112
+            if entry.name.endswith(".json"):
+                files.append(path)
+        elif os.path.lexists(path / "module.json"):
             files.append(path / "module.json")
     return files
 
@@ -60,7 +67,10 @@ def read_descriptor(path: Path) -> Descriptor:
     """Read and check one file; raises `DescriptorError` with every problem found."""
     source = str(path.absolute())
     try:
-        with path.open("rb") as file:
+        # Without O_NONBLOCK a named pipe would wait for a writer, and all modules with it.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise DescriptorError(source, (Problem("", "is no regular file"),))
             data = file.read(DESCRIPTOR_BYTES + 1)
     except OSError as error:
         words = f"cannot be read: {error.strerror}"
@@ -101,34 +111,38 @@ def scan(directories: Iterable[Path]) -> Found:
 
 def unmet(descriptors: Sequence[Descriptor]) -> dict[str, str]:
     """Return which modules' dependencies cannot be met, and why: missing, cyclic, unsupported."""
-    reasons: dict[str, str] = {}
     wanted = {one.name: one.supervision.depends_on for one in descriptors}
+    reasons: dict[str, str] = {}
     for descriptor in descriptors:
         refusal = unsupported(descriptor)
         if refusal is not None:
             reasons[descriptor.name] = refusal
-    for name in wanted:
-        cycle = _cycle_from(name, wanted)
-        if cycle is not None:
-            reasons[name] = f"depends_on goes in a circle: {' -> '.join(cycle)}"
-    while found := {
-        name: reason
-        for name, needed in wanted.items()
-        if name not in reasons and (reason := _unmet_dependency(needed, wanted, reasons))
-    }:
-        reasons |= found
+    for name, needed in wanted.items():
+        missing = next((one for one in needed if one not in wanted), None)
+        if missing is not None:
+            words = f"depends_on names {missing!r}, and there is no such module"
+            reasons.setdefault(name, words)
+    for circle in _circles(wanted):
+        for at, name in enumerate(circle):
+            if name not in reasons:
+                reasons[name] = f"depends_on goes in a circle: {_named(circle, at)}"
+    _spread(reasons, wanted)
     return reasons
 
 
-def _unmet_dependency(
-    needed: tuple[str, ...], wanted: Container[str], reasons: Container[str]
-) -> str | None:
-    for name in needed:
-        if name not in wanted:
-            return f"depends_on names {name!r}, and there is no such module"
-        if name in reasons:
-            return f"depends_on names {name!r}, which is quarantined"
-    return None
+def _spread(reasons: dict[str, str], wanted: Mapping[str, tuple[str, ...]]) -> None:
+    """Add those that depend on what is quarantined; linear, since ten thousand may form a chain."""
+    dependants: dict[str, list[str]] = {}
+    for name, needed in wanted.items():
+        for one in needed:
+            dependants.setdefault(one, []).append(name)
+    left = deque(reasons)
+    while left:
+        bad = left.popleft()
+        for name in dependants.get(bad, ()):
+            if name not in reasons:
+                reasons[name] = f"depends_on names {bad!r}, which is quarantined"
+                left.append(name)
 
 
 def unsupported(descriptor: Descriptor) -> str | None:
@@ -157,20 +171,28 @@ def unsupported(descriptor: Descriptor) -> str | None:
     return f"supervision: this version cannot keep {', '.join(asked)}; remove it to run without"
 
 
-def _cycle_from(name: str, wanted: dict[str, tuple[str, ...]]) -> list[str] | None:
+def _circles(wanted: Mapping[str, tuple[str, ...]]) -> Iterator[list[str]]:
+    """Find circles, at least one through each group of modules that wait for each other."""
     # Depth first, without recursion: ten thousand descriptors may form one chain.
-    path = [name]
-    branches = [iter(wanted.get(name, ()))]
-    seen = {name}
-    while branches:
-        following = next(branches[-1], None)
-        if following is None:
-            branches.pop()
-            path.pop()
-        elif following == name:
-            return [*path, name]
-        elif following not in seen:
-            seen.add(following)
-            path.append(following)
-            branches.append(iter(wanted.get(following, ())))
-    return None
+    done: set[str] = set()
+    for root in wanted:
+        if root in done:
+            continue
+        path, branches = {root: 0}, [iter(wanted[root])]
+        while branches:
+            following = next(branches[-1], None)
+            if following is None:
+                branches.pop()
+                done.add(path.popitem()[0])
+            elif following in path:
+                yield list(path)[path[following] :]
+            elif following in wanted and following not in done:
+                path[following] = len(path)
+                branches.append(iter(wanted[following]))
+
+
+def _named(circle: Sequence[str], at: int) -> str:
+    names = [circle[(at + step) % len(circle)] for step in range(min(len(circle), CIRCLE_NAMED))]
+    if len(circle) > CIRCLE_NAMED:
+        names.append(f"... ({len(circle)} modules)")
+    return " -> ".join([*names, circle[at]])

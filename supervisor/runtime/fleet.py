@@ -30,6 +30,8 @@ class Fleet:
         self._host = host
         self._nursery = nursery
         self._change = trio.Event()
+        self._waking = False
+        self._wake_again = False
 
     def admit(self, found: Found) -> None:
         """Take the modules of a scan in; start those that are eager."""
@@ -85,17 +87,22 @@ class Fleet:
 
         With `final`, a module in `backoff` still may be.
         """
-        state = module.state
-        if state is State.FAILED or (state is State.BACKOFF and not final):
+        if _is_stuck(module, final=final):
             return module.unavailable()
-        if state is State.DOWN and not module.slot.wanted:
-            return module.unavailable()
-        if state is State.DOWN:
-            for name in module.waits_for:
-                cause = self.verdict(self.modules[name], final=final)
-                if cause is not None:
-                    words = f"{module.name} waits for {name}: {cause.message}"
+        # Without recursion: a chain of dependencies may be long.
+        left, seen = [module], {module.name}
+        while left:
+            waiting = left.pop()
+            if waiting.state is not State.DOWN:
+                continue
+            for name in waiting.waits_for:
+                needed = self.modules[name]
+                if _is_stuck(needed, final=final):
+                    words = f"{module.name} waits for {name}: {needed.unavailable().message}"
                     return Failure.because(Reason.NOT_READY, words, waits_for=name)
+                if name not in seen:
+                    seen.add(name)
+                    left.append(needed)
         return None
 
     def _add(self, descriptor: Descriptor) -> None:
@@ -115,6 +122,19 @@ class Fleet:
         self._change = trio.Event()
 
     def _wake_dependants(self) -> None:
+        # A start wakes others, and they others: in turns, since a chain may be long.
+        self._wake_again = True
+        if self._waking:
+            return
+        self._waking = True
+        try:
+            while self._wake_again:
+                self._wake_again = False
+                self._wake_each()
+        finally:
+            self._waking = False
+
+    def _wake_each(self) -> None:
         for module in self.modules.values():
             needed = module.descriptor.supervision.depends_on
             if not needed or module.state in HAS_PROCESS:
@@ -130,12 +150,26 @@ class Fleet:
     def _want(self, names: Iterable[str], dependant: str) -> None:
         for name in names:
             needed = self.modules[name]
-            # What an operator stopped stays stopped; what failed has its own retry.
-            if not needed.slot.wanted and not needed.stopped_by_command:
+            # What an operator stopped stays stopped, what failed has its own retry, and what ended
+            # for good (temporary, transient) is not to be started again and again.
+            ended = needed.slot.last_exit is not None
+            if not needed.slot.wanted and not needed.stopped_by_command and not ended:
                 needed.start(f"{dependant} depends on it")
 
     def _serves(self, name: str) -> bool:
         return self.modules[name].state in SERVES
+
+
+def _is_stuck(module: Module, *, final: bool) -> bool:
+    match module.state:
+        case State.FAILED:
+            return True
+        case State.BACKOFF:
+            return not final
+        case State.DOWN:
+            return not module.slot.wanted
+        case _:
+            return False
 
 
 def _is_down(module: Module) -> bool:

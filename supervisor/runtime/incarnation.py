@@ -31,6 +31,10 @@ from supervisor.runtime.process import Process, read, read_rest
 UNKILLABLE_AFTER_S = 5.0
 """A killed process is gone within milliseconds; after this long its name goes into the log."""
 
+EXIT_FOLLOWS_S = 0.25
+"""A dying process closes its pipes before its exit can be seen; so an end of a pipe is taken for
+the choice of a living process only when no exit has followed."""
+
 ABANDON_AFTER_S = 10.0
 """How long a cancelled incarnation may wait for its killed process before it gives up."""
 
@@ -88,6 +92,8 @@ class Incarnation:
         self._hurry = trio.Event()
         self._first_rung = Rung.END_OF_INPUT
         self._unwritten = 0
+        self._left = b""
+        self._handing_over = False
 
     @property
     def half_written(self) -> bool:
@@ -109,8 +115,9 @@ class Incarnation:
         }
 
     def flush(self) -> None:
-        """Have the writer take what the connection has to send; many calls make one write."""
-        self._to_write.set()
+        """Have what the connection has to send written; many calls make one write."""
+        if not self._handing_over:
+            self._to_write.set()
 
     def nudge(self) -> None:
         """Have a paused reader look again whether there is room."""
@@ -157,6 +164,7 @@ class Incarnation:
             pid=self.pid,
             uptime_s=round(self.uptime_s, 3),
             stderr_tail=tuple(self.stderr.tail()),
+            stopped_by_host=self._stop.is_set(),
         )
 
     async def _kill(self) -> bool:
@@ -171,12 +179,13 @@ class Incarnation:
         while data := await read(self._process.stdout):
             received = self._connection.receive_data(data)
             if received:
-                receiver.receive(received)
+                self._hand_over(received, receiver)
             await trio.lowlevel.checkpoint()  # one chunk, then the neighbours' turn
             while receiver.congested():
                 self._room = trio.Event()
                 await self._room.wait()
         receiver.receive(self._connection.receive_eof())
+        await trio.sleep(EXIT_FOLLOWS_S)
         receiver.stdout_closed()
 
     async def _read_stderr(self) -> None:
@@ -185,12 +194,35 @@ class Incarnation:
             await trio.lowlevel.checkpoint()
         self.stderr.finish()
 
+    def _hand_over(self, received: list[Received], receiver: Receiver) -> None:
+        """Have what was read received, and write what that leads to without waking the writer."""
+        self._handing_over = True
+        receiver.receive(received)
+        self._handing_over = False
+        stdin = self._process.stdin
+        if self._unwritten or self._connection.closes_stdin or stdin is None:
+            self._to_write.set()
+            return
+        data = self._connection.data_to_send()
+        if not data:
+            return
+        try:
+            written = os.write(stdin, data)
+        except OSError:
+            written = 0  # whatever it is, the writer will meet it too
+        self._left = data[written:]
+        self._unwritten = len(self._left)
+        if self._left:
+            self._to_write.set()
+
     async def _write_stdin(self, receiver: Receiver) -> None:
         while True:
             self._to_write = trio.Event()
-            data = self._connection.data_to_send()
+            data = self._left + self._connection.data_to_send()
+            self._left = b""
             if data:
                 if not await self._write(data):
+                    await trio.sleep(EXIT_FOLLOWS_S)
                     receiver.stdin_broken()
                     return
                 if self._connection.closes_stdin:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import msgspec
 
 from protocol.connection import ModuleLog as ModuleLogEvent
-from protocol.connection import Quarantined, Stray
+from protocol.connection import Quarantined, Stray, Violated, Warned
 from protocol.descriptor import Descriptor
 from protocol.errors import Outcome
 from protocol.replies import Operation
@@ -111,13 +111,18 @@ class Setting(msgspec.Struct, frozen=True):
     """Takes what `describe` said; returns what is wrong with it, if anything."""
     counters: Counters
 
-    def keep(self, instance: str, item: Stray | Quarantined | ModuleLogEvent) -> None:
+    def keep(
+        self, instance: str, item: Stray | Quarantined | ModuleLogEvent | Warned | Violated
+    ) -> None:
         """Count, or write to the module's log, what a process said beside its requests."""
         match item:
             case Stray():
                 self.counters.late_lines += 1
-            case Quarantined():
+            case Quarantined() | Violated():
                 self.counters.quarantined_lines += 1
                 self.log.host_line(instance, f"{item.fault.message}: {item.fault.excerpt}")
+            case Warned():
+                self.counters.quarantined_lines += 1
+                self.log.host_line(instance, f"{item.notice.message}: {item.notice.line_excerpt}")
             case ModuleLogEvent():
                 self.log.log_event(instance, log_text(item.event))

@@ -66,13 +66,18 @@ class Module:
     def stop(self, cause: str) -> None:
         """Want it down."""
         self.stopped_by_command = True
+        was_down = self.state is State.DOWN
         self.slot.stop(cause)
+        if was_down:
+            self._changed()  # what is wanted has changed, and others wait for that too
 
     def restart(self, cause: str) -> None:
         """Replace its process; requests that wait go on waiting."""
         self.stopped_by_command = False
         self.slot.wanted = True
-        if not self.waits_for:
+        if self.waits_for:
+            self._changed()  # as in `start`
+        else:
             self.slot.restart(cause)
 
     # Calls.
@@ -109,6 +114,7 @@ class Module:
         message = stopped.message
         if waited and stopped.reason is Reason.DEADLINE:
             message += "; it was still waiting for its turn"
+            evidence = self._state_evidence()
         call.settle(Failure.because(stopped.reason, message, **evidence))
         if call.server is not None:
             call.server.give_up(call, stopped)

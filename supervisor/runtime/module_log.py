@@ -6,9 +6,11 @@ bounded ring and a bounded rate of disk writes; how much was left out is counted
 
 from __future__ import annotations
 
+import contextlib
 import datetime as dt
+import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import trio
@@ -30,6 +32,12 @@ BURST_BYTES = 4 << 20
 """How fast a module may fill its log file; above it, lines are counted and left out."""
 
 
+# An instance's name may hold spaces; its generation and the stream's name do not. The first match
+# counts: what follows is the module's own text.
+_HEAD = re.compile(r"(.*?#\d+) (stderr|log|host) ")
+_EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
+
+
 class LogLine(msgspec.Struct, frozen=True):
     """One line of a module's log; `ts` is Unix time (s)."""
 
@@ -48,17 +56,16 @@ class LogLine(msgspec.Struct, frozen=True):
     def decode(cls, line: bytes) -> LogLine:
         """Read a line of the file; one that has another form is all text."""
         text = line.decode(errors="replace")
+        when, _, rest = text.partition(" ")
+        head = _HEAD.match(rest)
         try:
-            when, rest = text.split(" ", 1)
             stamp = dt.datetime.fromisoformat(when)
-            # An instance's name may hold spaces; its generation and the stream's name do not.
-            for stream in ("stderr", "log", "host"):
-                head, found, tail = rest.partition(f" {stream} ")
-                if found and "#" in head:
-                    return cls(stamp.timestamp(), head, stream, tail)
         except ValueError:
-            pass
-        return cls(0.0, "", "", text)
+            head = None
+            stamp = _EPOCH
+        if head is None:
+            return cls(0.0, "", "", text)
+        return cls(stamp.timestamp(), head[1], head[2], rest[head.end() :])
 
 
 class ModuleLog:
@@ -77,15 +84,19 @@ class ModuleLog:
 
     def stderr_line(self, instance: str, text: str) -> None:
         """Write a line of stderr."""
-        self._write(instance, "stderr", text)
+        self._write(instance, "stderr", [text])
+
+    def stderr_lines(self, instance: str, texts: Sequence[str]) -> None:
+        """Write lines of stderr that arrived together."""
+        self._write(instance, "stderr", texts)
 
     def log_event(self, instance: str, text: str) -> None:
         """Keep a `log` event that belonged to no request (DESIGN 5.1)."""
-        self._write(instance, "log", text)
+        self._write(instance, "log", [text])
 
     def host_line(self, instance: str, text: str) -> None:
         """Note something the daemon found out about the module."""
-        self._write(instance, "host", text)
+        self._write(instance, "host", [text])
 
     def follow(self, follower: Callable[[LogLine], None]) -> Callable[[], None]:
         """Call `follower` with each line from now on; returns what ends that."""
@@ -100,36 +111,41 @@ class ModuleLog:
 
         def deliver(found: list[bytes]) -> None:
             lines.extend(found)
-            token.run_sync_soon(arrived.set)
+            with contextlib.suppress(trio.RunFinishedError):
+                token.run_sync_soon(arrived.set)
 
         self._files.tail(self.module, count, deliver)
         await arrived.wait()
         return [LogLine.decode(line) for line in lines]
 
-    def _write(self, instance: str, stream: str, text: str) -> None:
-        line = LogLine(self._clock(), instance, stream, text)
+    def _write(self, instance: str, stream: str, texts: Sequence[str]) -> None:
+        # A chunk of stderr may hold 65,536 lines: what a line costs here delays the neighbours.
+        ts = self._clock()
         for follower in tuple(self._followers):
-            follower(line)
-        encoded = line.encode()
-        if not self._allowed(len(encoded)):
-            self.left_out_lines += 1
-            self._unreported += 1
-            return
-        if self._unreported:
-            words = f"{self._unreported} lines were left out: more than {RATE_BYTES_S} bytes/s"
-            self._unreported = 0
-            report = LogLine(line.ts, instance, "host", words)
-            self._files.append(self.module, report.encode())
-        self._files.append(self.module, encoded)
+            for text in texts:
+                follower(LogLine(ts, instance, stream, text))
+        head = LogLine(ts, instance, stream, "").encode().rstrip(b"\n")
+        self._refill()
+        written: list[bytes] = []
+        for text in texts:
+            line = head + text.encode(errors="replace") + b"\n"
+            if self._allowance < len(line):
+                self._unreported += 1
+                self.left_out_lines += 1
+                continue
+            self._allowance -= len(line)
+            if self._unreported:
+                words = f"{self._unreported} lines were left out: more than {RATE_BYTES_S} bytes/s"
+                written.append(LogLine(ts, instance, "host", words).encode())
+                self._unreported = 0
+            written.append(line)
+        if written:
+            self._files.append(self.module, b"".join(written))
 
-    def _allowed(self, size: int) -> bool:
+    def _refill(self) -> None:
         now = trio.current_time()
         grown = self._allowance + (now - self._allowed_at) * RATE_BYTES_S
         self._allowance, self._allowed_at = min(grown, float(BURST_BYTES)), now
-        if self._allowance < size:
-            return False
-        self._allowance -= size
-        return True
 
 
 class Stderr:
@@ -146,16 +162,16 @@ class Stderr:
     def feed(self, data: bytes) -> None:
         """Take a chunk."""
         *whole, self._partial = (self._partial + data).split(b"\n")
-        for line in whole:
-            self._keep(line)
         if len(self._partial) > LINE_BYTES:
-            self._keep(self._partial)
+            whole.append(self._partial)
             self._partial = b""
+        if whole:
+            self._keep(whole)
 
     def finish(self) -> None:
         """Take the end of the stream."""
         if self._partial:
-            self._keep(self._partial)
+            self._keep([self._partial])
             self._partial = b""
 
     def tail(self) -> list[str]:
@@ -165,12 +181,17 @@ class Stderr:
             last = [*last, self._partial.decode(errors="replace")][-TAIL_LINES:]
         return [text[:TAIL_LINE_CHARS] for text in last]
 
-    def _keep(self, line: bytes) -> None:
-        text = line.removesuffix(b"\r").decode(errors="replace")
-        for at in range(0, max(len(text), 1), LINE_BYTES):
-            piece = text[at : at + LINE_BYTES]
+    def _keep(self, lines: list[bytes]) -> None:
+        pieces: list[str] = []
+        for line in lines:
+            text = line.removesuffix(b"\r").decode(errors="replace")
+            if len(text) <= LINE_BYTES:
+                pieces.append(text)
+            else:
+                pieces += [text[at : at + LINE_BYTES] for at in range(0, len(text), LINE_BYTES)]
+        for piece in pieces[-RING_CHARS:]:  # each takes at least one
             self._ring.append(piece)
             self._ring_chars += len(piece) + 1
             while self._ring_chars > RING_CHARS:
                 self._ring_chars -= len(self._ring.popleft()) + 1
-            self._log.stderr_line(self._instance, piece)
+        self._log.stderr_lines(self._instance, pieces)

@@ -76,6 +76,7 @@ class PerInvocationLife:
         run = Run(self._setting, call)
         self._runs.add(run)
         call.server = run
+        call.heard_at = trio.current_time()
         self._nursery.start_soon(self._serve, run)
 
     def end(self, *, abrupt: bool) -> None:
@@ -83,13 +84,14 @@ class PerInvocationLife:
         self._ending.set()
         if abrupt:
             self._abrupt.set()
-        if not self._runs:
+        if abrupt or not self._runs:
             self._drained.set()
 
     def hurry(self) -> None:
         """Kill all processes."""
         self.end(abrupt=True)
-        for run in self._runs:
+        for run in tuple(self._runs):
+            run.call.settle(self._setting.host.stopping(run.id, run.evidence()))
             run.stop(Rung.KILL)
 
     async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
@@ -134,14 +136,15 @@ class PerInvocationLife:
         if self._nursery is None or self._ending.is_set():
             return self._setting.host.stopping(self.id, {})
         self.take(call)
-        with trio.move_on_after(timeout_s):
-            return await awaited.wait()
         words = f"{self.id} gave no answer to {operation} in {timeout_s:g} s"
-        stopped = Stopped(Reason.DEADLINE, words)
-        evidence = call.server.evidence() if call.server is not None else {}
-        call.settle(Failure.because(stopped.reason, words, **evidence))
-        if call.server is not None:
-            call.server.give_up(call, stopped)
+        try:
+            with trio.move_on_after(timeout_s):
+                return await awaited.wait()
+        finally:
+            # Also if nobody waits any more: a probe's process has no other bound.
+            if call.server is not None and not call.settled:
+                call.settle(Failure.because(Reason.DEADLINE, words, **call.server.evidence()))
+                call.server.give_up(call, Stopped(Reason.DEADLINE, words))
         return await awaited.wait()
 
     async def _serve(self, run: Run) -> None:
@@ -202,14 +205,17 @@ class Run:
             connection.send_request(self.call.request)
         else:
             incarnation.stop(self._stop_at)
-        exit_ = Exit()
+        exit_: Exit | None = None
         try:
             exit_ = await incarnation.run(self)
         finally:
             if self._exit_timer is not None:
                 self._exit_timer.cancel()
-            said = Said(self._answer, self._fault)
-            self.call.settle(on_invocation(said, exit_, self._stopped, self._what))
+            if exit_ is None:  # the daemon itself is ending without waiting
+                self.call.settle(setting.host.stopping(self.id, self.evidence()))
+            else:
+                said = Said(self._answer, self._fault)
+                self.call.settle(on_invocation(said, exit_, self._stopped, self._what))
 
     def stop(self, rung: Rung) -> None:
         """Stop the process; before it exists, as soon as it does."""

@@ -61,6 +61,7 @@ class PersistentLife:
         self._calls: dict[str, Call] = {}
         self._probes: dict[str, Call] = {}
         self._in_doubt = False
+        self._heard = False
         self._doubted = trio.Event()
         self._ending = trio.Event()
         self._drained = trio.Event()
@@ -82,7 +83,7 @@ class PersistentLife:
             exit_s=self._timeouts.exit_s,
             stop_s=self._timeouts.stop_s,
         )
-        exit_ = Exit()
+        exit_: Exit | None = None
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._begin)
@@ -90,7 +91,10 @@ class PersistentLife:
                 exit_ = await incarnation.run(self)
                 nursery.cancel_scope.cancel()
         finally:
-            self._settle_all(exit_)
+            if exit_ is None:  # the daemon itself is ending without waiting
+                self._fail_all(setting.host.stopping(self.id, self.evidence()))
+            else:
+                self._settle_all(exit_)
         if self._start_failure is not None:
             return Ended(self._start_failure.reason, self._start_failure.message, exit_)
         return Ended(str(exit_.reason), exit_.words, exit_)
@@ -107,6 +111,7 @@ class PersistentLife:
         """Write a call's request."""
         self._calls[call.request.request_id] = call
         call.server = self
+        call.heard_at = trio.current_time()
         self._send(call.request)
 
     def end(self, *, abrupt: bool) -> None:
@@ -146,6 +151,7 @@ class PersistentLife:
 
     def receive(self, received: list[Received]) -> None:
         """Route what was read to the calls it belongs to."""
+        self._heard = True
         heard_at = trio.current_time()
         freed = False
         for item in received:
@@ -172,16 +178,17 @@ class PersistentLife:
 
     def stdout_closed(self) -> None:
         """Have it replaced: it can answer nothing any more."""
-        if not self._ending.is_set():
-            self._owner.replace(self, "closed its stdout and kept running")
+        self._cut_off("stdout", "cannot answer")
 
     def stdin_broken(self) -> None:
         """Have it replaced: it can be asked nothing any more."""
-        if self._ending.is_set():
-            return
-        words = f"{self.id} closed its stdin, so it cannot be asked"
-        self._fail_all(Failure.because(Reason.BROKEN_PIPE, words, **self.evidence()))
-        self._owner.replace(self, "closed its stdin")
+        self._cut_off("stdin", "cannot be asked")
+
+    def _cut_off(self, pipe: str, consequence: str) -> None:
+        if not self._ending.is_set():
+            words = f"{self.id} closed its {pipe} and kept running, so it {consequence}"
+            self._fail_all(Failure.because(Reason.BROKEN_PIPE, words, **self.evidence()))
+            self._owner.replace(self, f"closed its {pipe} and kept running")
 
     # What becomes of a call (call.Server).
 
@@ -198,7 +205,7 @@ class PersistentLife:
             self._owner.replace(self, f"did not read the request it was sent ({stopped.reason})")
         elif not in_step:
             self._owner.replace(self, f"was given up on ({stopped.reason}) and echoes no requestId")
-        else:
+        elif not self._calls:  # other calls' answers or deadlines would tell
             self._in_doubt = True
             self._doubted.set()
         self.nudge()
@@ -207,7 +214,9 @@ class PersistentLife:
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""
         incarnation = self._incarnation
-        return {"instance": self.id} if incarnation is None else incarnation.evidence()
+        if incarnation is None:
+            return {"instance": self.id}
+        return {**incarnation.evidence(), "unfinished_line": self._connection.unfinished_line}
 
     def nudge(self) -> None:
         """Have a paused reader look again."""
@@ -233,8 +242,9 @@ class PersistentLife:
     def _faulty(self, item: Warned | Violated) -> None:
         call = self._calls.get(item.request_id)
         if call is None:
-            return
-        if isinstance(item, Warned):
+            # It stands before the answer to a probe, which has no response to carry a warning.
+            self._setting.keep(self.id, item)
+        elif isinstance(item, Warned):
             call.warn(item.notice)
         else:
             call.fault = item.fault
@@ -279,8 +289,9 @@ class PersistentLife:
                 await trio.sleep(pause_s)
                 pause_s = min(pause_s * 2, LAST_RETRY_S)
         if not isinstance(outcome, Success):
-            said = f"; it said: {outcome.message}" if outcome is not None else ""
-            return Ended("start_deadline", f"was not healthy within {limit_s:g} s{said}")
+            return Ended(
+                "start_deadline", f"was not healthy within {limit_s:g} s{self._why(outcome)}"
+            )
         description = await self.ask(Operation.DESCRIBE, self._timeouts.describe_s)
         if isinstance(description, Failure):
             return Ended("bad_describe", f"did not describe itself: {description.message}")
@@ -289,6 +300,16 @@ class PersistentLife:
             return Ended("bad_describe", problem)
         self._connection.allow_features(frozenset(description.result.get("features", ())))
         return None
+
+    def _why(self, health: Failure | None) -> str:
+        if health is not None:
+            return f"; it said: {health.message}"
+        unfinished = self._connection.unfinished_line
+        if unfinished is not None:
+            return f"; it printed a line without a newline at its end: {unfinished}"
+        if self._heard:
+            return "; what it printed was no answer to health"
+        return "; it printed nothing (does it flush its stdout?)"
 
     async def _watch_health(self) -> None:
         checks = self._setting.descriptor.supervision.health

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -58,15 +59,21 @@ def find_program(descriptor: Descriptor, environment: Mapping[str, str]) -> str:
     if found is None:
         message = f"{name!r} is not in PATH ({search})"
         raise SpawnError(message, errno.ENOENT)
-    return found
+    return os.path.abspath(found)  # noqa: PTH100 - PATH may hold relative folders
 
 
 def refusal(path: Path) -> str | None:
     """Say why a file cannot be executed, or None if nothing seems to speak against it."""
-    if path.is_dir():
-        return f"{path} is a folder"
-    if not path.exists():
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
         return f"{path} is a dangling link" if path.is_symlink() else f"{path} is not there"
+    except OSError as error:
+        return f"{path} cannot be executed: {error.strerror}"
+    except ValueError:
+        return f"{str(path)!r} is no path"
+    if stat.S_ISDIR(mode):
+        return f"{path} is a folder"
     if not os.access(path, os.X_OK):
         return f"{path} is not executable (chmod +x would make it so)"
     return None

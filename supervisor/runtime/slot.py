@@ -35,6 +35,7 @@ class LastExit(msgspec.Struct, frozen=True):
     exit_code: int | None = None
     signal: int | None = None
     stderr_tail: tuple[str, ...] = ()
+    stopped_by_host: bool = False
 
 
 class Tended(msgspec.Struct, frozen=True):
@@ -100,7 +101,7 @@ class Slot:
 
     def stop(self, cause: str) -> None:
         """Want it down."""
-        self.wanted = False
+        self.wanted = self._again = False
         self._feed(Input.STOP, cause)
 
     def restart(self, cause: str) -> None:
@@ -176,10 +177,11 @@ class Slot:
         before = self.state
         following = move(before, given)
         self.state = following.state
-        for action in following.actions:
-            self._act(action)
+        # Told before it is acted upon: what ended is written down before what begins.
         if before is not following.state:
             self._tended.changed(before, following.state, cause)
+        for action in following.actions:
+            self._act(action)
 
     def _act(self, action: Action) -> None:
         match action:
@@ -250,7 +252,6 @@ class Slot:
             self._gone_unwanted(ended)
 
     def _gone_unwanted(self, ended: Ended) -> None:
-        self._again = True
         self._forget_crashes_if_healthy()
         decision = after_end(
             self._supervision,
@@ -262,6 +263,7 @@ class Slot:
         )
         self._history = decision.history
         self._delay_s = decision.delay_s
+        self._again = decision.given is not Input.GONE_FOR_GOOD
         if decision.given is Input.GONE_FOR_GOOD:
             self.wanted = False
         self._feed(decision.given, ended.message)
@@ -281,6 +283,7 @@ class Slot:
             exit_code=None if exit_ is None else exit_.exit_code,
             signal=None if exit_ is None else exit_.signal,
             stderr_tail=() if exit_ is None else exit_.stderr_tail,
+            stopped_by_host=exit_ is not None and exit_.stopped_by_host,
         )
 
     def _evidence(self, ended: Ended) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.system.client import Client
-from tests.system.daemon import MARKER, command, marked, start
+from tests.system.daemon import MARKER, command, marked
 from tests.system.descriptors import misbehaving, per_invocation, write
 from tests.system.liveness import BOUND_S, Liveness, Member
 
@@ -42,9 +42,18 @@ class Container:
         self.marker = folder.name
         self.log = folder / "log"
         words = [*UNSHARE, *command(folder / "modules", folder / "socket", folder / "data")]
-        with self.log.open("wb") as log:
-            self.unshare, ready = start(words, {**os.environ, MARKER: self.marker}, log.fileno())
-        assert ready, self.log.read_text()
+        reading, writing = os.pipe()
+        with self.log.open("wb") as log, os.fdopen(reading, "rb") as ready:
+            self.unshare = subprocess.Popen(
+                [*words, "--ready-fd", str(writing)],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, MARKER: self.marker},
+                pass_fds=[writing],
+            )
+            os.close(writing)
+            # A line and not the end: unshare(1) has inherited the pipe and keeps it.
+            assert ready.readline() == b"ready\n", self.log.read_text()
         self.client = Client(folder / "socket")
         self.pid = peer(self.client.socket)
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 
 import pytest
 
 from tests.system.conftest import StartDaemon
-from tests.system.daemon import Daemon
+from tests.system.daemon import Daemon, shared
 from tests.system.descriptors import misbehaving, narratoria, per_invocation
 
 MEGABYTE = 1 << 20
@@ -15,15 +16,18 @@ PEAK_BYTES = 150 * MEGABYTE
 """What the daemon may have had at the most, its own code included."""
 
 
-@pytest.fixture
-def daemon(start_daemon: StartDaemon) -> Daemon:
-    return start_daemon(
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[Daemon]:
+    """One for all: its peak holds for the whole series."""
+    documents = [
         misbehaving("steady"),
         misbehaving("small", limits={"line_bytes": MEGABYTE}),
         per_invocation("once"),
         narratoria("tool"),
         misbehaving("witness"),
-    )
+    ]
+    with shared(*documents) as running:
+        yield running
 
 
 @pytest.mark.parametrize("module", ["steady", "once", "tool"])

@@ -1,0 +1,1 @@
+"""Benchmarks: what stdiod costs, beside the cheapest way to do the same in one run."""

@@ -1,0 +1,161 @@
+"""The scenes whose daemon runs in this very process: stream, invoke, per-invocation, crash."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from statistics import median
+
+import trio
+
+from protocol.events import Progress
+from protocol.response import Response
+from scripts.bench.rows import (
+    CRASH,
+    INVOKE_MANY,
+    INVOKE_ONE,
+    NODE,
+    OURS,
+    RAW,
+    STREAM,
+    TOOL,
+    C,
+    Sample,
+)
+from scripts.bench.sizes import Sizes
+from scripts.bench.workshop import PROGRAMS, Workshop, daemon, seconds
+from supervisor.kernel.daemon import Daemon
+from supervisor.policy.lifecycle import SERVES
+from supervisor.runtime.module import Module
+
+WINDOW = 64
+
+
+class Counting:
+    """A client as the faces are one: called back, never waited for."""
+
+    def __init__(self, finished: Callable[[Response], None]) -> None:
+        self.events = 0
+        self.finished = finished
+
+    def event(self, event: Progress) -> None:
+        """Count it."""
+        del event
+        self.events += 1
+
+    def congested(self) -> bool:
+        """Take everything."""
+        return False
+
+
+async def stream(workshop: Workshop, sizes: Sizes) -> list[Sample]:
+    """Let a module say as much as it can, here and to the raw loop."""
+    raw = [sys.executable, str(PROGRAMS / "raw_stream.py"), str(sizes.events)]
+    async with daemon(workshop, workshop.native()) as one:
+        raw_s = await seconds([*raw, workshop.program("native"), "native"])
+        ended = trio.Event()
+        answers: list[Response] = []
+
+        def finished(response: Response) -> None:
+            answers.append(response)
+            ended.set()
+
+        client = Counting(finished)
+        begin = time.perf_counter()
+        one.invocations.submit(
+            "native", {"op": "stream", "args": {"n": sizes.events}, "timeout_s": 600}, client
+        )
+        await ended.wait()
+        ours_s = time.perf_counter() - begin
+        assert answers[0].ok, answers[0]
+        assert client.events == sizes.events, client.events
+    return [
+        Sample(STREAM.title, RAW, sizes.events / raw_s),
+        Sample(STREAM.title, OURS, sizes.events / ours_s),
+    ]
+
+
+async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
+    """Echo through `primes`, one at a time and 64 at a time."""
+    samples: list[Sample] = []
+    async with daemon(workshop, workshop.primes()) as one:
+        for row, window, count in (
+            (INVOKE_ONE, 1, sizes.sequential),
+            (INVOKE_MANY, WINDOW, sizes.concurrent),
+        ):
+            arguments = [str(count), str(window), workshop.program("primes")]
+            peers = {C: [workshop.program("pingpong"), *arguments]}
+            if workshop.node is not None:
+                peers[NODE] = [workshop.node, str(PROGRAMS / "pingpong.js"), *arguments]
+            for name, command in peers.items():
+                samples.append(Sample(row.title, name, count / await seconds(command)))
+            ours_s = await ask(one, "primes", "echo", count, window)
+            samples.append(Sample(row.title, OURS, count / ours_s))
+    return samples
+
+
+async def tool(workshop: Workshop, sizes: Sizes) -> list[Sample]:
+    """Run a native tool again and again, one process per invocation."""
+    command = [workshop.program("spawn_loop"), str(sizes.spawns), workshop.program("done")]
+    async with daemon(workshop, workshop.tool()) as one:
+        c_s = await seconds(command)
+        ours_s = await ask(one, "done", "run", sizes.spawns, 1)
+    return [
+        Sample(TOOL.title, C, c_s / sizes.spawns * 1000),
+        Sample(TOOL.title, OURS, ours_s / sizes.spawns * 1000),
+    ]
+
+
+async def crash(workshop: Workshop, sizes: Sizes) -> list[Sample]:
+    """Kill modules, each one once, as its first crash; a second one would be held back."""
+    names = [f"victim-{number}" for number in range(sizes.crashes)]
+    latencies: list[float] = []
+    async with daemon(workshop, *(workshop.native(name) for name in names)) as one:
+        for name in names:
+            module = one.fleet.modules[name]
+            (victim,) = _pids(module)
+            begin = time.perf_counter()
+            os.kill(victim, signal.SIGKILL)
+            await one.fleet.wait_until(lambda: _replaced(module, victim) or None)  # noqa: B023
+            latencies.append(time.perf_counter() - begin)
+    return [Sample(CRASH.title, OURS, median(latencies) * 1000)]
+
+
+async def ask(one: Daemon, module: str, op: str, count: int, window: int) -> float:
+    """Invoke `count` times, `window` open at once, and return how long it took (s)."""
+    content = {"op": op, "args": {"n": 1}}
+    ended = trio.Event()
+    sent = answered = 0
+
+    def submit() -> None:
+        nonlocal sent
+        sent += 1
+        one.invocations.submit(module, content, client)
+
+    def finished(response: Response) -> None:
+        nonlocal answered
+        assert response.ok, response
+        answered += 1
+        if sent < count:
+            submit()
+        elif answered == count:
+            ended.set()
+
+    client = Counting(finished)
+    begin = time.perf_counter()
+    for _ in range(min(window, count)):
+        submit()
+    await ended.wait()
+    return time.perf_counter() - begin
+
+
+def _pids(module: Module) -> list[int]:
+    life = module.slot.life
+    return [] if life is None else [instance.pid for instance in life.instances()]
+
+
+def _replaced(module: Module, victim: int) -> bool:
+    return module.state in SERVES and _pids(module) not in ([], [victim])

@@ -1,0 +1,58 @@
+/* native NAME: a persistent module that costs next to nothing, so that what is measured is the host.
+ *
+ * It answers health and describe, and `stream` with args {"n":N}: N ui_event lines, then done.
+ * It trusts its host: a request is one line, and its fields stand where stdiod writes them. */
+#define _POSIX_C_SOURCE 200809L
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BLOCK_LINES 256
+
+static void put(const char *bytes, size_t n) {
+    while (n > 0) {
+        ssize_t written = write(STDOUT_FILENO, bytes, n);
+        if (written <= 0) exit(0); /* nobody is left to read */
+        bytes += written;
+        n -= (size_t)written;
+    }
+}
+
+static void stream(const char *id, unsigned long n) {
+    char line[512];
+    int length = snprintf(line, sizeof line,
+        "{\"version\":\"0\",\"type\":\"ui_event\",\"requestId\":\"%s\",\"event\":\"message.chunk\","
+        "\"payload\":{\"content\":\" to the sea and back again\"}}\n", id);
+    size_t size = (size_t)length;
+    char *block = malloc(size * BLOCK_LINES);
+    if (!block) exit(1);
+    for (size_t i = 0; i < BLOCK_LINES; i++) memcpy(block + i * size, line, size);
+    for (; n >= BLOCK_LINES; n -= BLOCK_LINES) put(block, size * BLOCK_LINES);
+    put(block, size * n);
+    free(block);
+    length = snprintf(line, sizeof line,
+        "{\"version\":\"0\",\"type\":\"done\",\"requestId\":\"%s\",\"ok\":true}\n", id);
+    put(line, (size_t)length);
+}
+
+int main(int argc, char **argv) {
+    const char *name = argc > 1 ? argv[1] : "native";
+    char request[4096], reply[512], id[64];
+    while (fgets(request, sizeof request, stdin)) {
+        if (sscanf(request, "{\"requestId\":\"%63[^\"]\"", id) != 1) continue;
+        if (strstr(request, "\"operation\":\"health\"")) {
+            int n = snprintf(reply, sizeof reply, "{\"requestId\":\"%s\",\"status\":\"ok\"}\n", id);
+            put(reply, (size_t)n);
+        } else if (strstr(request, "\"operation\":\"describe\"")) {
+            int n = snprintf(reply, sizeof reply,
+                "{\"requestId\":\"%s\",\"name\":\"%s\",\"version\":\"1\",\"kind\":\"tool\","
+                "\"capabilities\":[],\"inputs\":{},\"outputs\":{}}\n", id, name);
+            put(reply, (size_t)n);
+        } else {
+            const char *count = strstr(request, "\"n\":");
+            stream(id, count ? strtoul(count + 4, NULL, 10) : 0);
+        }
+    }
+    return 0;
+}

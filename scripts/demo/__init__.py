@@ -1,0 +1,1 @@
+"""The demo: a small fleet being supervised, shown and checked."""

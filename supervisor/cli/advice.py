@@ -1,0 +1,133 @@
+"""Say, for each reason a request can fail with, what it means and what to do about it.
+
+A table and nothing else: `details.reason` -> what it means, what to do, and which command helps
+where a daemon runs. `{module}` and `{op}` are filled in. A test holds it to be complete.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from protocol.errors import Code, Reason
+
+
+class Advice(NamedTuple):
+    """What a reason means, what to do, and a command to do it with."""
+
+    meaning: str
+    hint: str = ""
+    command: str = ""
+
+
+_LOGS = "`stdiod logs {module}` shows what it wrote."
+_STATUS = "`stdiod status {module}` says what it died of"
+_OPS = "`stdiod describe {module}` lists its ops and what they take."
+_AUTHOR = "The module breaks its protocol; its author should look at the line above."
+_STDOUT = (
+    "Only events may go to stdout, everything else to stderr; or let such lines pass with "
+    '"stdout":"tolerant" in its transport.'
+)
+_MEMORY = "Give it more with supervision.limits.memory_bytes, or ask for less at a time."
+
+ADVICE: dict[Reason, Advice] = {
+    Reason.DEADLINE: Advice(
+        "it took too long",
+        "Allow more with --timeout, or in its descriptor with supervision.timeouts.invoke_s.",
+    ),
+    Reason.SILENCE: Advice(
+        "it said nothing for too long",
+        "It should log now and then while it works; supervision.timeouts.silence_s sets how often.",
+    ),
+    Reason.EXIT_DEADLINE: Advice(
+        "it said `done` and went on running",
+        "It has to exit after `done`; supervision.timeouts.exit_s says how soon.",
+    ),
+    Reason.START_DEADLINE: Advice(
+        "it did not get ready in time",
+        "Allow more with supervision.timeouts.start_s in its descriptor.",
+        _LOGS,
+    ),
+    Reason.MEMORY_LIMIT: Advice("it used more memory than it may", _MEMORY),
+    Reason.CGROUP_OOM: Advice("the kernel killed it for want of memory", _MEMORY),
+    Reason.SPAWN_FAILED: Advice(
+        "its program could not be started",
+        "Check transport.command in its descriptor, and that the program is installed.",
+        "`stdiod start {module}` tries again at once.",
+    ),
+    Reason.EXITED: Advice("its process exited", command=_LOGS),
+    Reason.SIGNALED: Advice("its process was killed", command=_LOGS),
+    Reason.NOT_READY: Advice(
+        "it does not run at the moment", command="`stdiod status {module}` says why."
+    ),
+    Reason.FAILED: Advice(
+        "it failed too often in a row",
+        command=_STATUS + "; mend that, then `stdiod start {module}`.",
+    ),
+    Reason.QUEUE_FULL: Advice(
+        "too many requests wait already",
+        "Try again later, or allow more with supervision.queue or supervision.concurrency.",
+    ),
+    Reason.STOPPING: Advice(
+        "it is being stopped", command="`stdiod start {module}` starts it again when it is down."
+    ),
+    Reason.BROKEN_PIPE: Advice(
+        "it closed its stdin", "It has to read until the end of stdin.", _LOGS
+    ),
+    Reason.UNKNOWN_MODULE: Advice(
+        "there is no such module", command="`stdiod status` lists those there are."
+    ),
+    Reason.MISSING_OP: Advice("no op was named", command=_OPS),
+    Reason.INVALID_ARGS: Advice("the args are not what the op takes", command=_OPS),
+    Reason.MALFORMED_REQUEST: Advice(
+        "the request could not be read", "Are command and daemon of the same version?"
+    ),
+    Reason.REENTRANT_CALL: Advice(
+        "the call would wait for itself", "A module may not call one that waits for its answer."
+    ),
+    Reason.CAPABILITY: Advice(
+        "the module may not do that", 'Grant it under "capabilities" in its descriptor.'
+    ),
+    Reason.HOOK: Advice("a hook forbade it", "The message says which one, and why."),
+    Reason.MISSING_DONE: Advice(
+        "it ended without saying `done`",
+        "It has to print a `done` event last, and flush it, on every path.",
+        _LOGS,
+    ),
+    Reason.UNKNOWN_TYPE: Advice("it printed an event of an unknown type", _AUTHOR),
+    Reason.BAD_VERSION: Advice('it printed an event without "version":"0"', _AUTHOR),
+    Reason.MALFORMED_JSON: Advice("it printed a line that is not JSON", _STDOUT),
+    Reason.NOT_OBJECT: Advice("it printed JSON that is no object", _STDOUT),
+    Reason.INVALID_UTF8: Advice("it printed bytes that are not UTF-8", _AUTHOR),
+    Reason.INVALID_EVENT: Advice("it printed an event that is not valid", _AUTHOR),
+    Reason.TRUNCATED_LINE: Advice(
+        "its output ended in the middle of a line",
+        "It has to end each line with a newline, and flush it.",
+        _LOGS,
+    ),
+    Reason.LINE_TOO_LONG: Advice(
+        "it printed a line longer than it may",
+        "Hand large results over as an asset, or allow more with supervision.limits.line_bytes.",
+    ),
+    Reason.REPORTED: Advice("the module said so", command=_LOGS),
+    Reason.UNKNOWN_OP: Advice("it has no such op", command=_OPS),
+    Reason.CLIENT: Advice("it was cancelled"),
+    Reason.DISCONNECT: Advice("the client went away"),
+    Reason.SHUTDOWN: Advice("the daemon is ending", command="`stdiod up DIR` starts one."),
+}
+
+REPORTED_CODES: dict[str, Advice] = {
+    Code.UNSUPPORTED_OP: Advice("the module says it cannot do that", command=_OPS),
+    Code.BAD_REQUEST: Advice("the module does not like the request", command=_OPS),
+    Code.FORBIDDEN: Advice("the module refused", command=_LOGS),
+}
+"""For errors that a module reported itself, by their code."""
+
+REPORTED = Advice("the module reported it", command=_LOGS)
+
+
+def advice(code: str, reason: object) -> Advice:
+    """Look up a failure; what has no reason of the host's was reported by the module."""
+    try:
+        return ADVICE[Reason(str(reason))]
+    except ValueError:
+        return REPORTED_CODES.get(code, REPORTED)

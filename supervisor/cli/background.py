@@ -1,0 +1,151 @@
+"""Start a daemon in the background: its own session, a log file, a pipe that tells when it is up.
+
+The daemon holds the writing end of the pipe and writes `ready` once clients can connect. The end of
+the pipe without that word means that it is gone, and its log says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import click
+import msgspec
+
+from supervisor.cli.exit_status import NO, NoError
+from supervisor.policy.verdict import signal_name
+
+LOG_NAME = "stdiod.log"
+LISTEN_S = 30.0
+"""How long a daemon may take until it listens: it reads the descriptors first."""
+
+EXIT_S = 5.0
+"""How long it may take to be gone after it closed the pipe, or after SIGTERM."""
+
+_TAIL_BYTES = 8192
+_TAIL_LINES = 15
+_PROGRAM = Path(__file__).with_name("__main__.py")
+
+
+def start(arguments: Sequence[str], data_dir: Path) -> int:
+    """Start `stdiod run ARGUMENTS`; returns its pid once it listens; raises if it ends before."""
+    log = _open_log(data_dir)
+    began_at = log.stat().st_size
+    reading, writing = os.pipe()
+    try:
+        try:
+            process = _spawn(arguments, log, writing)
+        finally:
+            os.close(writing)
+        with _ended_if_interrupted(process):
+            said = _read(reading, LISTEN_S)
+    finally:
+        os.close(reading)
+    if not said:
+        _give_up(process, log, began_at, timed_out=said is None)
+    # It goes on without us: nothing is to wait for it, or to complain that nobody did.
+    process.returncode = 0
+    return process.pid
+
+
+def _open_log(data_dir: Path) -> Path:
+    log = data_dir / LOG_NAME
+    try:
+        data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log.touch(mode=0o600)
+    except OSError as error:
+        words = f"the log {log} cannot be written: {error.strerror}"
+        raise click.UsageError(words) from None
+    return log
+
+
+def _spawn(arguments: Sequence[str], log: Path, writing: int) -> subprocess.Popen[bytes]:
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            # -P, and a path in the place of -m: nothing is imported from the working directory.
+            [sys.executable, "-P", str(_PROGRAM), "run", "--ready-fd", str(writing), *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd="/",  # it keeps no file system from being unmounted
+            pass_fds=(writing,),
+            start_new_session=True,
+        )
+
+
+@contextlib.contextmanager
+def _ended_if_interrupted(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        _end(process)
+        raise
+
+
+def _read(descriptor: int, timeout_s: float) -> bytes | None:
+    """Return what was written, b"" for the end of the pipe, None when the time is over."""
+    ends_at = time.monotonic() + timeout_s
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    left_s = timeout_s
+    while left_s > 0:
+        if poll.poll(left_s * 1000):
+            return os.read(descriptor, 64)
+        left_s = ends_at - time.monotonic()
+    return None
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(EXIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(EXIT_S)
+
+
+def _give_up(
+    process: subprocess.Popen[bytes], log: Path, began_at: int, *, timed_out: bool
+) -> NoReturn:
+    """Tell why there is no daemon."""
+    if timed_out:
+        _end(process)
+        words = "the daemon did not listen in time and was ended"
+        raise NoError(f"{words}; its log, {log}, ends with\n{_tail(log, began_at)}")
+    try:
+        status = process.wait(EXIT_S)
+    except subprocess.TimeoutExpired:
+        _end(process)
+        raise NoError(f"the daemon neither listened nor ended; its log is {log}") from None
+    tail = _tail(log, began_at)
+    how = f"was killed by {signal_name(-status)}" if status < 0 else f"ended with status {status}"
+    click.echo(f"stdiod: the daemon {how} before it listened\n{tail}", err=True)
+    raise click.exceptions.Exit(status if status > 0 else NO)
+
+
+def _tail(log: Path, began_at: int) -> str:
+    """Return the last lines of the log that this daemon wrote, for people."""
+    with log.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(began_at, size - _TAIL_BYTES))
+        lines = file.read().decode(errors="replace").splitlines()
+    return "\n".join(f"  {_readable(line)}" for line in lines[-_TAIL_LINES:]) or "  (nothing)"
+
+
+def _readable(line: str) -> str:
+    """Write a line of the JSON log as its words; any other line stays as it is."""
+    try:
+        entry = msgspec.json.decode(line, type=dict[str, object])
+    except (msgspec.DecodeError, RecursionError):
+        return line.removeprefix("stdiod: ")
+    words = str(entry.pop("event", ""))
+    level = str(entry.pop("level", "info"))
+    entry.pop("timestamp", None)
+    return " ".join([level.ljust(7), words, *(f"{key}={value}" for key, value in entry.items())])

@@ -1,0 +1,87 @@
+"""Check descriptor files one by one, and directories as the daemon reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+import msgspec
+
+from protocol.descriptor_loading import DescriptorError
+from protocol.json_document import read_document
+from protocol.near_misses import near_misses
+from protocol.problem import Problem
+from supervisor.runtime.directory import (
+    MissingDirectoryError,
+    find_files,
+    read_descriptor,
+    scan,
+    unsupported,
+)
+
+
+class CheckedDescriptor(msgspec.Struct):
+    """A file, what keeps it from being used, and what is odd about it."""
+
+    path: Path
+    name: str | None = None
+    problems: list[Problem] = []
+    warnings: list[Problem] = []
+
+    @property
+    def ok(self) -> bool:
+        """Whether a daemon would use it."""
+        return not self.problems
+
+
+class Checked(msgspec.Struct):
+    """All files in the order in which they were named, and the directories that hold none."""
+
+    descriptors: list[CheckedDescriptor] = []
+    empty: list[Path] = []
+
+
+def check(paths: Sequence[Path]) -> Checked:
+    """Check files and directories; raises `click.UsageError` for a directory that is unreadable."""
+    checked = Checked()
+    directories = [path for path in paths if path.is_dir()]
+    try:
+        unusable = {one.descriptor: one.reason for one in scan(directories).quarantined}
+        for path in paths:
+            if path not in directories:
+                checked.descriptors.append(_check_file(path))
+                continue
+            files = find_files(path)
+            if not files:
+                checked.empty.append(path)
+            checked.descriptors += [_check_member(file, unusable) for file in files]
+    except MissingDirectoryError as error:
+        raise click.UsageError(str(error)) from None
+    return checked
+
+
+def _check_file(path: Path) -> CheckedDescriptor:
+    checked = CheckedDescriptor(path)
+    try:
+        descriptor = read_descriptor(path)
+    except DescriptorError as error:
+        checked.problems = list(error.problems)
+        return checked
+    checked.name = descriptor.name
+    refusal = unsupported(descriptor)
+    if refusal is not None:
+        checked.problems = [Problem("", refusal)]
+    document = read_document(path.read_bytes())
+    if isinstance(document, dict):
+        checked.warnings = near_misses(document)
+    return checked
+
+
+def _check_member(path: Path, unusable: dict[str, str]) -> CheckedDescriptor:
+    """Check a file of a fleet: good by itself, it may still not go with the others."""
+    checked = _check_file(path)
+    reason = unusable.get(str(path.absolute()))
+    if checked.ok and reason is not None:
+        checked.problems = [Problem("", reason)]
+    return checked

@@ -1,0 +1,70 @@
+"""Define what `run` and `up` have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from supervisor.cli.locations import default_data_dir
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _no_http(ctx: click.Context, param: click.Parameter, value: str) -> None:
+    del ctx
+    if value != "off":
+        words = f"{value!r}: this version has no HTTP face; only 'off' can be chosen"
+        raise click.BadParameter(words, param=param)
+
+
+def _data_dir(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path:
+    del ctx, param
+    return (value or default_data_dir()).absolute()
+
+
+_OPTIONS = (
+    click.argument(
+        "directories",
+        metavar="DIR...",
+        nargs=-1,
+        required=True,
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+    ),
+    click.option(
+        "--data-dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        metavar="PATH",
+        callback=_data_dir,
+        help="Where logs are kept.  [default: $STDIOD_DATA_DIR, else the user's state directory]",
+    ),
+    click.option(
+        "--http",
+        default="off",
+        metavar="off",
+        callback=_no_http,
+        expose_value=False,
+        help="No HTTP face; this version has none.",
+    ),
+    click.option(
+        "--name",
+        default="supervisor",
+        show_default=True,
+        metavar="NAME",
+        help="What the daemon calls itself where it is a module of another one.",
+    ),
+)
+
+
+def with_daemon_options(function: F) -> F:
+    """Add DIR..., --data-dir, --http and --name."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+def absolute(directories: tuple[Path, ...]) -> tuple[Path, ...]:
+    """Return directories as they are to be remembered, wherever a daemon works."""
+    return tuple(directory.absolute() for directory in directories)

@@ -1,0 +1,99 @@
+"""Show the events of an invocation to a person while they come, on stderr."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from supervisor.cli.terminal import dim, one_line, safe
+
+_PATCH_CHARS = 200
+_LEVEL_COLOURS = {"debug": "bright_black", "info": "blue", "warn": "yellow", "error": "red"}
+_RUNNING_TEXT = frozenset({"message.chunk", "agent.thinking"})
+_WIDTH = 6
+
+
+class EventPrinter:
+    """Writes each event as it comes; remembers whether running text left the line open."""
+
+    def __init__(self) -> None:
+        self._line_is_open = False
+
+    def show(self, event: dict[str, Any]) -> None:
+        """Write one event."""
+        if event.get("type") == "ui_event" and event.get("event") in _RUNNING_TEXT:
+            content = (event.get("payload") or {}).get("content")
+            if isinstance(content, str):
+                self._run_on(content, thinking=event["event"] == "agent.thinking")
+                return
+        self.line(event_line(event))
+
+    def line(self, text: str) -> None:
+        """Write a whole line."""
+        self.close_line()
+        click.echo(text, err=True)
+
+    def close_line(self) -> None:
+        """End running text, if there is any."""
+        if self._line_is_open:
+            self._line_is_open = False
+            click.echo(err=True)
+
+    def _run_on(self, content: str, *, thinking: bool) -> None:
+        if not content:
+            return
+        text = safe(content)
+        click.echo(dim(text) if thinking else text, err=True, nl=False)
+        self._line_is_open = not content.endswith("\n")
+
+
+def event_line(event: dict[str, Any]) -> str:
+    """Return an event as one line: a word for what it is, then what it says."""
+    match event.get("type"):
+        case "log":
+            level = str(event.get("level"))
+            fields = event.get("fields") or {}
+            said = one_line(str(event.get("message", "")))
+            return _labelled(level, said + _fields(fields), _LEVEL_COLOURS.get(level))
+        case "state_patch":
+            return _labelled("state", _compact(event.get("patch")), "magenta")
+        case "asset":
+            what = f"{event.get('mediaType')}, {event.get('kind')}, id {event.get('assetId')}"
+            path = click.style(one_line(str(event.get("path"))), underline=True)
+            return _labelled("asset", f"{path} {dim(f'({one_line(what)})')}", "green")
+        case "error":
+            code, words = event.get("errorCode"), event.get("errorMessage")
+            return _labelled("error", one_line(f"{code}: {words}"), "red")
+        case "ui_event":
+            payload = event.get("payload") or {}
+            said = one_line(str(event.get("event")))
+            return _labelled("ui", f"{said} {dim(_compact(payload))}" if payload else said, "cyan")
+        case other:
+            return _labelled(one_line(str(other))[:_WIDTH], _compact(event), None)
+
+
+def log_line(stream: str, text: str) -> str:
+    """Return a line of a module's log in the same form."""
+    return _labelled(stream, one_line(text), "bright_black")
+
+
+def _labelled(label: str, text: str, colour: str | None) -> str:
+    return f"{click.style(label.ljust(_WIDTH), fg=colour)} {text}"
+
+
+def _fields(fields: dict[str, Any]) -> str:
+    if not fields:
+        return ""
+    pairs = (f"{key}={_value(value)}" for key, value in fields.items())
+    return "  " + dim(one_line(" ".join(pairs)))
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) and " " not in value else _compact(value)
+
+
+def _compact(value: Any) -> str:
+    text = safe(msgspec.json.encode(value).decode())
+    return text if len(text) <= _PATCH_CHARS else text[: _PATCH_CHARS - 1] + "…"

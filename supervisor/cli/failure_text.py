@@ -1,0 +1,125 @@
+"""Print an error as what happened, the evidence, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from supervisor.cli.advice import advice
+from supervisor.cli.quantities import duration
+from supervisor.cli.terminal import dim, one_line, safe
+from supervisor.policy.verdict import signal_name
+
+_LABEL_WIDTH = 10
+_STDERR_LINES = 10
+_TOLD = frozenset(
+    {
+        "reason",
+        "instance",
+        "pid",
+        "uptime_s",
+        "exit_code",
+        "signal",
+        "state",
+        "waits_for",
+        "retry_in_s",
+        "pointer",
+        "line_excerpt",
+        "stderr_tail",
+        "ops",
+        "module",
+        "queue",
+    }
+)
+"""The details that have a line of their own, or stand in the message."""
+
+
+_OF_A_DAEMON = frozenset({"state", "retry_in_s", "stderr_tail"})
+"""What means nothing where no daemon runs: nobody tries again, and stderr was shown as it came."""
+
+
+def failure_text(
+    error: dict[str, Any], *, module: str, op: str = "", with_daemon: bool = True
+) -> str:
+    """Return the page for an error of DESIGN 5.4."""
+    details = error.get("details") or {}
+    if not with_daemon:
+        details = {key: value for key, value in details.items() if key not in _OF_A_DAEMON}
+    code = str(error.get("code"))
+    told = advice(code, details.get("reason"))
+    title = one_line(f"{module}.{op} failed" if op else module)
+    lines = [
+        f"{click.style(title, fg='red', bold=True)}: {one_line(str(error.get('message')))}",
+        _fact("why", f"{told.meaning} {dim(f'({_name(code, details)})')}"),
+        *(_fact(label, text) for label, text in _evidence(details)),
+    ]
+    hints = [told.hint, told.command] if with_daemon else [told.hint]
+    if any(hints):
+        words = " ".join(filter(None, hints)).format(module=one_line(module), op=one_line(op))
+        lines.append(_fact("try", words))
+    return "\n".join(lines)
+
+
+def _name(code: str, details: dict[str, Any]) -> str:
+    return one_line(f"{code}, {details['reason']}" if "reason" in details else code)
+
+
+def _fact(label: str, text: str) -> str:
+    return f"  {dim(label.ljust(_LABEL_WIDTH))}{text}"
+
+
+def _evidence(details: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    process = _process(details)
+    if process:
+        yield "process", process
+    if "state" in details:
+        yield "state", one_line(str(details["state"]))
+    if details.get("waits_for"):
+        names = details["waits_for"]
+        yield "waits for", one_line(", ".join(names) if isinstance(names, list) else str(names))
+    retry_s = details.get("retry_in_s")
+    if isinstance(retry_s, int | float):
+        yield "next try", f"in {duration(retry_s)}"
+    if details.get("pointer"):
+        yield "at", one_line(str(details["pointer"]))
+    if details.get("ops"):
+        yield "ops", one_line(", ".join(map(str, details["ops"])))
+    if details.get("line_excerpt"):
+        yield "line", one_line(str(details["line_excerpt"]))
+    yield from _stderr(details.get("stderr_tail"))
+    others = {key: value for key, value in details.items() if key not in _TOLD}
+    for key, value in others.items():
+        yield one_line(key), _shown(value)
+
+
+def _process(details: dict[str, Any]) -> str:
+    parts: list[str] = []
+    if "instance" in details:
+        parts.append(one_line(str(details["instance"])))
+    if "pid" in details:
+        parts.append(f"pid {details['pid']}")
+    if isinstance(details.get("signal"), int):
+        number = details["signal"]
+        parts.append(f"killed by {signal_name(number)} (signal {number})")
+    elif "exit_code" in details:
+        parts.append(f"exit code {details['exit_code']}")
+    if isinstance(details.get("uptime_s"), int | float):
+        parts.append(f"ran for {duration(details['uptime_s'])}")
+    return ", ".join(parts)
+
+
+def _stderr(tail: Any) -> Iterator[tuple[str, str]]:
+    if not isinstance(tail, list) or not tail:
+        return
+    shown = tail[-_STDERR_LINES:]
+    for number, line in enumerate(shown):
+        yield "" if number else "stderr", one_line(str(line))
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, str):
+        return one_line(value)
+    return safe(msgspec.json.encode(value).decode())

@@ -1,0 +1,105 @@
+"""Lay out all that is known of one module: `status MODULE`."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from supervisor.cli.quantities import count, duration, size, time_of_day
+from supervisor.cli.status_table import note
+from supervisor.cli.terminal import dim, one_line, state_word
+from supervisor.policy.verdict import signal_name
+
+_LABEL_WIDTH = 12
+
+
+def module_text(module: dict[str, Any]) -> str:
+    """Return the page."""
+    return "\n".join(_lines(module))
+
+
+def _lines(module: dict[str, Any]) -> Iterator[str]:
+    version = f" {one_line(module['version'])}" if module.get("version") else ""
+    name = click.style(one_line(module["name"]) + version, bold=True)
+    yield f"{name}, {module['kind']}: {state_word(module['state'])}"
+    if module.get("description"):
+        yield one_line(module["description"])
+    yield ""
+    facts = {
+        "note": note(module),
+        "protocol": f"{module['protocol']}, {module['lifecycle']}",
+        "wanted": f"{module['wanted']} ({module['start']} start)",
+        "restarts": str(module["restarts"]),
+        "requests": _requests(module),
+        "left out": _left_out(module["counters"]),
+        "descriptor": one_line(module["descriptor"]),
+    }
+    for label, text in facts.items():
+        if text:
+            yield _fact(label, text)
+    for instance in module["instances"]:
+        yield _fact("instance", _instance(instance))
+    if not module["instances"]:
+        yield _fact("instance", "none runs")
+    if module["last_exit"] is not None:
+        yield from _last_exit(module["last_exit"])
+
+
+def _fact(label: str, text: str) -> str:
+    return dim(label.ljust(_LABEL_WIDTH)) + text
+
+
+def _requests(module: dict[str, Any]) -> str:
+    counters = module["counters"]
+    return (
+        f"{module['in_flight']} in flight, {module['queued']} queued, "
+        f"{counters['invocations']} answered, {counters['failures']} of them not ok"
+    )
+
+
+def _left_out(counters: dict[str, Any]) -> str:
+    parts = {
+        "late line": counters["late_lines"],
+        "line that was no protocol": counters["quarantined_lines"],
+        "log line over the rate": counters["left_out_log_lines"],
+    }
+    words = {"line that was no protocol": "lines that were no protocol"}
+    return ", ".join(
+        f"{number} {words[noun]}" if noun in words and number > 1 else count(number, noun)
+        for noun, number in parts.items()
+        if number
+    )
+
+
+def _instance(instance: dict[str, Any]) -> str:
+    memory = instance["rss_bytes"]
+    parts = [
+        f"{one_line(instance['id'])}, pid {instance['pid']}",
+        f"up {duration(instance['uptime_s'])}",
+        "" if memory is None else size(memory),
+        f"{instance['in_flight']} in flight",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def _last_exit(died: dict[str, Any]) -> Iterator[str]:
+    ago = duration(max(0.0, time.time() - died["ts"]))
+    date = dt.datetime.fromtimestamp(died["ts"]).astimezone().date().isoformat()
+    yield _fact("last exit", f"{one_line(died['message'])}, {ago} ago")
+    yield _fact(
+        "", dim(f"at {date} {time_of_day(died['ts'])}, reason {died['reason']}{_how(died)}")
+    )
+    if died["stderr_tail"]:
+        yield _fact("", "its last words on stderr:")
+        for line in died["stderr_tail"]:
+            yield _fact("", f"  {one_line(line)}")
+
+
+def _how(died: dict[str, Any]) -> str:
+    if died["signal"] is not None:
+        return f", {signal_name(died['signal'])}"
+    return "" if died["exit_code"] is None else f", exit code {died['exit_code']}"

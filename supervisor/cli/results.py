@@ -1,0 +1,43 @@
+"""Print results on stdout: JSON as it is for programs, JSON laid out for people."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NoReturn
+
+import click
+import msgspec
+
+from supervisor.cli.client import Answer
+from supervisor.cli.exit_status import NO
+from supervisor.cli.failure_text import failure_text
+
+ONE_LINE_CHARS = 80
+"""Shorter JSON is not worth several lines."""
+
+# What JSON lets stand in a string and a terminal might act on.
+_UNSAFE = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def print_json(value: Any) -> None:
+    """Print a value as one line of UTF-8, whatever the terminal's encoding is."""
+    click.echo(msgspec.json.encode(value))
+
+
+def print_laid_out(value: Any) -> None:
+    """Print a value as JSON for people: indented, or on one line if it is short."""
+    compact = msgspec.json.encode(value)
+    text = msgspec.json.format(compact, indent=0)
+    if len(text) > ONE_LINE_CHARS:
+        text = msgspec.json.format(compact, indent=2)
+    # The escape is JSON's own, so what is printed can still be parsed.
+    click.echo(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text.decode()))
+
+
+def end_with_failure(answer: Answer, *, as_json: bool, module: str, op: str = "") -> NoReturn:
+    """Print why an answer is not ok, and end the verb."""
+    if as_json:
+        print_json(answer.document)
+    else:
+        click.echo(failure_text(answer.error, module=module, op=op), err=True)
+    raise click.exceptions.Exit(NO)

@@ -1,0 +1,165 @@
+"""Lay out `status`: the daemon in a line, its modules in a table, quarantined descriptors below.
+
+On a terminal that is too narrow, notes stand below their rows, and columns are left out in the
+order of `_LEAVE_OUT`; elsewhere a line is as long as it has to be.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from supervisor.cli.quantities import count, duration, size
+from supervisor.cli.terminal import cells, dim, one_line, pad, state_word
+
+Row = dict[str, str]
+
+_COLUMNS = (
+    "NAME",
+    "STATE",
+    "KIND",
+    "PROTOCOL/LIFECYCLE",
+    "PID",
+    "UPTIME",
+    "RSS",
+    "RESTARTS",
+    "IN-FLIGHT/QUEUED",
+)
+_NOTE = "NOTE"
+_RIGHT = frozenset({"PID", "UPTIME", "RSS", "RESTARTS", "IN-FLIGHT/QUEUED"})
+_LEAVE_OUT = ("KIND", "PROTOCOL/LIFECYCLE", "IN-FLIGHT/QUEUED", "RSS", "RESTARTS")
+_LEAVE_OUT_FOR_NOTES = ("KIND", "PROTOCOL/LIFECYCLE")
+_GAP = "  "
+_NONE = "-"
+
+
+def status_text(status: dict[str, Any], width: int | None) -> str:
+    """Return the whole page; `width` is the terminal's, None where there is none."""
+    lines = [daemon_line(status["daemon"]), _summary(status), ""]
+    modules = status["modules"]
+    if modules:
+        lines += _table([_row(module) for module in modules], [note(one) for one in modules], width)
+    else:
+        where = ", ".join(status["daemon"].get("directories") or []) or "its directories"
+        lines.append(f"no modules: {where} holds no usable descriptor")
+    quarantined = status["quarantined"]
+    if quarantined:
+        lines += ["", click.style("Quarantined descriptors", fg="yellow")]
+        for one in quarantined:
+            lines += [f"  {one_line(one['descriptor'])}", f"    {one_line(one['reason'])}"]
+    return "\n".join(lines)
+
+
+def daemon_line(daemon: dict[str, Any]) -> str:
+    """Return what is to be known of the daemon in one line."""
+    facts = [
+        f"pid {daemon['pid']}",
+        f"up {duration(daemon['uptime_s'])}",
+        f"containment {daemon['containment']}",
+        f"socket {daemon['socket']}",
+    ]
+    if daemon.get("http"):
+        facts.append(f"http {daemon['http']}")
+    return click.style(f"stdiod {daemon['version']}", bold=True) + f", {', '.join(facts)}"
+
+
+def note(module: dict[str, Any]) -> str:
+    """Say what a reader should know beside the figures: why it is not ready, or what it died of."""
+    died = module["last_exit"]
+    if died is not None and died["reason"] == "stopped":
+        died = None
+    cause = "" if died is None else one_line(died["message"])
+    match module["state"]:
+        case "down" if module["wanted"] == "up" and module["waits_for"]:
+            return f"waits for {', '.join(map(one_line, module['waits_for']))}"
+        case "down" if module["start"] == "lazy" and module["last_exit"] is None:
+            return "lazy: starts with its first request"
+        case "down":
+            return cause or "stopped"
+        case "backoff" | "failed":
+            retry_s = module["next_retry_s"]
+            again = "" if retry_s is None else f"next try in {duration(retry_s)}"
+            return "; ".join(filter(None, (cause, again)))
+        case _ if died is not None:
+            return f"{cause} {duration(max(0.0, time.time() - died['ts']))} ago"
+        case _:
+            return ""
+
+
+def _summary(status: dict[str, Any]) -> str:
+    states = Counter(module["state"] for module in status["modules"])
+    parts = [f"{number} {state_word(state)}" for state, number in states.most_common()]
+    if status["quarantined"]:
+        words = f"{count(len(status['quarantined']), 'descriptor')} quarantined"
+        parts.append(click.style(words, fg="yellow"))
+    text = count(len(status["modules"]), "module")
+    return f"{text}: {', '.join(parts)}" if parts else text
+
+
+def _row(module: dict[str, Any]) -> Row:
+    instances = module["instances"]
+    memory = [one["rss_bytes"] for one in instances if one["rss_bytes"] is not None]
+    return {
+        "NAME": one_line(module["name"]),
+        "STATE": module["state"],
+        "KIND": module["kind"],
+        "PROTOCOL/LIFECYCLE": f"{module['protocol']}/{module['lifecycle']}",
+        "PID": _pids(instances),
+        "UPTIME": duration(max(one["uptime_s"] for one in instances)) if instances else _NONE,
+        "RSS": size(sum(memory)) if memory else _NONE,
+        "RESTARTS": str(module["restarts"]),
+        "IN-FLIGHT/QUEUED": f"{module['in_flight']}/{module['queued']}",
+    }
+
+
+def _pids(instances: list[dict[str, Any]]) -> str:
+    if not instances:
+        return _NONE
+    others = f" +{len(instances) - 1}" if len(instances) > 1 else ""
+    return f"{instances[0]['pid']}{others}"
+
+
+def _table(rows: list[Row], notes: list[str], width: int | None) -> Iterator[str]:
+    widths = {name: max(cells(name), *(cells(row[name]) for row in rows)) for name in _COLUMNS}
+    notes_width = max(map(cells, notes))
+    columns, beside = _layout(widths, notes_width, width)
+    titles = {name: name for name in _COLUMNS}
+    yield dim(_line(titles, columns, widths, _NOTE if beside and notes_width else ""))
+    for row, words in zip(rows, notes, strict=True):
+        yield _line(row, columns, widths, words if beside else "")
+        if words and not beside:
+            yield f"    {words}"
+
+
+def _layout(widths: dict[str, int], notes_width: int, width: int | None) -> tuple[list[str], bool]:
+    """Choose the columns, and whether the notes stand beside them or below each row."""
+    columns = list(_COLUMNS)
+    if width is None or _taken(columns, widths) + notes_width <= width:
+        return columns, True
+    without = [name for name in columns if name not in _LEAVE_OUT_FOR_NOTES]
+    if notes_width and _taken(without, widths) + notes_width <= width:
+        return without, True
+    for name in _LEAVE_OUT:
+        if _taken(columns, widths) - len(_GAP) <= width:
+            break
+        columns.remove(name)
+    return columns, False
+
+
+def _taken(columns: list[str], widths: dict[str, int]) -> int:
+    return sum(widths[name] + len(_GAP) for name in columns)
+
+
+def _line(row: Row, columns: list[str], widths: dict[str, int], last: str) -> str:
+    shown = [_cell(name, row[name], widths[name]) for name in columns]
+    return _GAP.join([*shown, last]).rstrip()
+
+
+def _cell(column: str, text: str, width: int) -> str:
+    if column == "STATE" and text != column:
+        return state_word(text, width)
+    return pad(text, width, right=column in _RIGHT)

@@ -1,0 +1,82 @@
+"""`stdiod down`: end a daemon, and see it gone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from supervisor.cli.client import SUPERVISOR, Answer, Client, NoAnswerError, own_op
+from supervisor.cli.exit_status import NoError
+from supervisor.cli.options import with_socket
+from supervisor.cli.quantities import duration
+from supervisor.cli.results import end_with_failure
+from supervisor.cli.terminal import Ticker, one_line
+
+GONE_S = 60.0
+"""Longer than a daemon takes: it kills what still runs after 30 s, and ends."""
+
+
+@click.command
+@with_socket
+def down(socket: Path) -> None:
+    """End the daemon and all its modules; returns when it is gone."""
+    began_s = time.monotonic()
+    with Client(socket) as client, Ticker() as ticker, _pidfd(client.daemon_pid()) as process:
+        status = client.known("status").result
+        running = [one["name"] for one in status["modules"] if one["instances"]]
+        ticker.show("stopping")
+        pid = _shut_down(client, ticker, running)
+        if not _is_gone(process, began_s + GONE_S - time.monotonic()):
+            raise NoError(f"the daemon (pid {pid}) still runs after {GONE_S:g} s")
+    click.echo(f"stdiod is down (pid {pid}), in {duration(time.monotonic() - began_s)}")
+
+
+def _shut_down(client: Client, ticker: Ticker, running: list[str]) -> int:
+    """Ask for the end, and show it coming until the connection closes; returns the daemon's pid."""
+    if running:
+        # Open while the daemon ends, this request tells which modules are down already.
+        watch = own_op("wait", {"modules": running, "for": "down"})
+        client.send(SUPERVISOR, "invoke", watch)
+    asked = client.send(SUPERVISOR, "invoke", own_op("shutdown"))
+    pid = 0
+    with contextlib.suppress(NoAnswerError):
+        for event, _ in client.events(GONE_S):
+            if event.get("type") == "log":
+                number = (event.get("fields") or {}).get("number")
+                ticker.step(one_line(str(event.get("message"))), f"{number}/{len(running)} down")
+            elif event.get("requestId") == asked:
+                pid = _pid(Answer(event))
+    return pid
+
+
+def _pid(answer: Answer) -> int:
+    if not answer.ok:
+        end_with_failure(answer, as_json=False, module="shutdown")
+    return int(answer.result["pid"])
+
+
+@contextlib.contextmanager
+def _pidfd(pid: int) -> Iterator[int | None]:
+    """Hold a process, so that its number cannot come to mean another one."""
+    try:
+        process = os.pidfd_open(pid)
+    except OSError:
+        process = None  # another PID namespace: the closed connection has to do
+    try:
+        yield process
+    finally:
+        if process is not None:
+            os.close(process)
+
+
+def _is_gone(process: int | None, timeout_s: float) -> bool:
+    if process is None:
+        return True
+    readable, _, _ = select.select([process], [], [], max(timeout_s, 0.0))
+    return bool(readable)

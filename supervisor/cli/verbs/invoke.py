@@ -1,0 +1,162 @@
+"""`stdiod invoke`: call an op of a module, show what it says while it works, print its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from supervisor.cli.args_document import read_args
+from supervisor.cli.client import Client, NoAnswerError
+from supervisor.cli.event_text import EventPrinter, log_line
+from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError
+from supervisor.cli.failure_text import failure_text
+from supervisor.cli.options import SECONDS, with_json, with_socket
+from supervisor.cli.quantities import duration
+from supervisor.cli.results import print_json, print_laid_out
+from supervisor.cli.terminal import dim, one_line
+
+if TYPE_CHECKING:
+    from supervisor.runtime.module_log import LogLine
+
+GRACE_S = 15.0
+"""How long after the invocation's own deadline the daemon's answer may come."""
+
+_DECODE = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+@click.command
+@click.argument("module")
+@click.argument("op")
+@click.option(
+    "--args", "given", metavar="JSON|@FILE|-", help="A JSON object, a file with one, or stdin."
+)
+@click.option("--session", "session_id", metavar="ID", help="The session it belongs to.")
+@click.option(
+    "--timeout", "timeout_s", type=SECONDS, help="In the place of the module's timeouts.invoke_s."
+)
+@click.option(
+    "--descriptor",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Run the module here, from its descriptor, without a daemon.",
+)
+@with_json
+@with_socket
+def invoke(
+    *,
+    module: str,
+    op: str,
+    given: str | None,
+    session_id: str | None,
+    timeout_s: float | None,
+    descriptor: Path | None,
+    as_json: bool,
+    socket: Path,
+) -> None:
+    """Call OP of MODULE.
+
+    What the module says while it works goes to stderr, its result to stdout. With --json each event
+    goes to stdout as it comes, one per line, and the response last. Ctrl-C cancels.
+    """
+    content: dict[str, Any] = {"op": op, "args": read_args(given)}
+    if session_id is not None:
+        content["session_id"] = session_id
+    if timeout_s is not None:
+        content["timeout_s"] = timeout_s
+    show = Shown(as_json=as_json, with_daemon=descriptor is None)
+    if descriptor is None:
+        response = _ask_daemon(socket, module, content, show.event)
+    else:
+        response = _run_here(descriptor, module, content, show)
+    show.response(response)
+    if not response.get("ok"):
+        raise click.exceptions.Exit(NO)
+
+
+class Shown:
+    """What the user sees of an invocation, in either form."""
+
+    def __init__(self, *, as_json: bool, with_daemon: bool) -> None:
+        self._as_json = as_json
+        self._with_daemon = with_daemon
+        self._printer = EventPrinter()
+
+    def event(self, event: dict[str, Any], line: bytes) -> None:
+        """Show an event as it comes."""
+        if self._as_json:
+            click.echo(line)
+        else:
+            self._printer.show(event)
+
+    def log(self, line: LogLine) -> None:
+        """Show a line of the module's log; what the host noted is told by the answer."""
+        if line.stream != "host":
+            self._printer.line(log_line(line.stream, line.text))
+
+    def response(self, response: dict[str, Any]) -> None:
+        """Show how it ended."""
+        if self._as_json:
+            print_json(response)
+            return
+        for warning in response.get("warnings") or []:
+            self._printer.line(f"{click.style('warning', fg='yellow')}: {_warning(warning)}")
+        self._printer.close_line()
+        if response.get("ok"):
+            took = duration(response.get("duration_ms", 0) / 1000)
+            summary = one_line(str(response.get("summary") or "done"))
+            click.echo(
+                f"{click.style('ok', fg='green')}     {summary} {dim(f'({took})')}", err=True
+            )
+            if response.get("result") is not None:
+                print_laid_out(response["result"])
+        else:
+            text = failure_text(
+                response.get("error") or {},
+                module=str(response.get("module")),
+                op=str(response.get("op")),
+                with_daemon=self._with_daemon,
+            )
+            click.echo(text, err=True)
+
+
+def _warning(warning: dict[str, Any]) -> str:
+    excerpt = warning.get("line_excerpt")
+    tail = "" if excerpt is None else f": {excerpt}"
+    return one_line(f"{warning.get('message')}{tail}")
+
+
+def _ask_daemon(
+    socket: Path,
+    module: str,
+    content: dict[str, Any],
+    on_event: Callable[[dict[str, Any], bytes], None],
+) -> dict[str, Any]:
+    # Without --timeout the daemon bounds it, by a timeout that only the module's descriptor knows.
+    timeout_s = content["timeout_s"] + GRACE_S if "timeout_s" in content else None
+    with Client(socket) as client:
+        try:
+            return client.request(module, "invoke", content, on_event, timeout_s).document
+        except NoAnswerError:
+            words = f"the daemon on {socket} gave no answer, {GRACE_S:g} s after the deadline"
+            raise NoDaemonError(words) from None
+
+
+def _run_here(path: Path, module: str, content: dict[str, Any], show: Shown) -> dict[str, Any]:
+    from supervisor.cli import direct
+
+    descriptor = direct.load(path, module)
+    needed = descriptor.supervision.depends_on
+    if needed:
+        names = one_line(", ".join(needed))
+        click.echo(f"stdiod: {module} depends on {names}, which is not started here", err=True)
+    response, interrupted = direct.invoke(
+        descriptor, content, lambda line: show.event(_DECODE(line), line), show.log
+    )
+    if interrupted:
+        show.response(response)
+        raise click.exceptions.Exit(INTERRUPTED)
+    return response

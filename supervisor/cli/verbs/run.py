@@ -1,0 +1,50 @@
+"""`stdiod run`: be the daemon, in the foreground."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from supervisor.cli.daemon_options import absolute, with_daemon_options
+from supervisor.cli.options import with_socket
+
+
+@click.command
+@click.option(
+    "--log-format",
+    type=click.Choice(["console", "json"]),
+    help="The form of the daemon's own log on stderr.  [default: console on a terminal, else json]",
+)
+@click.option(
+    "--stdio", is_flag=True, help="Serve on stdin and stdout too, as the module of another daemon."
+)
+@click.option("--ready-fd", type=click.IntRange(3), hidden=True)
+@with_daemon_options
+@with_socket
+def run(
+    *,
+    directories: tuple[Path, ...],
+    socket: Path,
+    data_dir: Path,
+    log_format: str | None,
+    stdio: bool,
+    name: str,
+    ready_fd: int | None,
+) -> None:
+    """Supervise the modules that each DIR describes: DIR/*.json and DIR/*/module.json.
+
+    Ctrl-C stops all of them and ends the daemon; another Ctrl-C hurries it.
+    """
+    from supervisor.cli.serve import ServeOptions, serve
+
+    options = ServeOptions(
+        directories=absolute(directories),
+        socket=socket,
+        data_dir=data_dir,
+        log_format=log_format or "auto",
+        stdio=stdio,
+        name=name,
+        ready_fd=ready_fd,
+    )
+    raise click.exceptions.Exit(serve(options))

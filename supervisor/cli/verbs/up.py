@@ -1,0 +1,127 @@
+"""`stdiod up`: start a daemon in the background, and tell when its modules are ready."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from supervisor.cli import background
+from supervisor.cli.client import Client, NoAnswerError
+from supervisor.cli.daemon_options import absolute, with_daemon_options
+from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError, NoError
+from supervisor.cli.options import SECONDS, with_json, with_socket
+from supervisor.cli.quantities import count, duration
+from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.status_table import note
+from supervisor.cli.terminal import Ticker, one_line, state_word
+
+
+@click.command
+@click.option(
+    "--timeout",
+    "timeout_s",
+    type=SECONDS,
+    help="Wait no longer than this for the modules; the daemon stays up.",
+)
+@with_json
+@with_daemon_options
+@with_socket
+def up(
+    *,
+    directories: tuple[Path, ...],
+    socket: Path,
+    data_dir: Path,
+    name: str,
+    timeout_s: float | None,
+    as_json: bool,
+) -> None:
+    """Supervise the modules of each DIR in the background.
+
+    Returns 0 when all modules that start with the daemon are ready, and 1 as soon as each is ready
+    or has failed; the daemon stays up either way. Its log is stdiod.log in the data directory.
+    """
+    _refuse_second(socket)
+    began_s = time.monotonic()
+    arguments = ["--socket", str(socket), "--data-dir", str(data_dir), "--log-format", "json"]
+    arguments += ["--name", name, "--", *map(str, absolute(directories))]
+    with Ticker(silent=as_json) as ticker:
+        ticker.show("starting the daemon")
+        pid = background.start(arguments, data_dir)
+        try:
+            status = _follow(socket, ticker, timeout_s)
+        except KeyboardInterrupt:
+            ticker.line(f"the daemon stays up (pid {pid}); `stdiod --socket {socket} down` ends it")
+            raise click.exceptions.Exit(INTERRUPTED) from None
+    late = [one for one in status["modules"] if one["start"] == "eager" and not _serves(one)]
+    if as_json:
+        print_json(status)
+    else:
+        _report(status, late, time.monotonic() - began_s)
+    if late:
+        raise click.exceptions.Exit(NO)
+
+
+def _refuse_second(socket: Path) -> None:
+    try:
+        with Client(socket) as client:
+            pid = client.daemon_pid()
+    except NoDaemonError:
+        return  # nobody, or nobody who answers: then the new one finds the socket taken and says so
+    words = (
+        f"a daemon (pid {pid}) listens on {socket} already; `stdiod --socket {socket} down` ends it"
+    )
+    raise NoError(words)
+
+
+def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, Any]:
+    """Show the modules getting ready; returns the status at the end of that."""
+    ready = 0
+
+    def progress(event: dict[str, Any], line: bytes) -> None:
+        nonlocal ready
+        del line
+        fields = event.get("fields") or {}
+        well = event.get("level") == "info"
+        ready += well
+        count = f"{ready}/{fields.get('of')} ready"
+        ticker.step(one_line(str(event.get("message"))), count)
+
+    with Client(socket) as client:
+        ticker.show("starting the modules")
+        try:
+            answer = client.own("wait", {"for": "verdict"}, progress, timeout_s)
+        except NoAnswerError:
+            ticker.line(f"not all modules have a verdict after {timeout_s:g} s")
+        else:
+            if not answer.ok:
+                end_with_failure(answer, as_json=False, module="wait")
+    with Client(socket) as client:
+        status: dict[str, Any] = client.known("status").result
+    return status
+
+
+def _serves(module: dict[str, Any]) -> bool:
+    return module["state"] in ("ready", "degraded")
+
+
+def _report(status: dict[str, Any], late: list[dict[str, Any]], took_s: float) -> None:
+    for one in late:
+        words = f"{one_line(one['name'])} is {state_word(one['state'])}"
+        click.echo(": ".join(filter(None, (words, note(one)))), err=True)
+    for one in status["quarantined"]:
+        words = f"{one_line(one['descriptor'])} is quarantined: {one_line(one['reason'])}"
+        click.echo(click.style(words, fg="yellow"), err=True)
+    if not status["modules"] and not status["quarantined"]:
+        where = one_line(", ".join(status["daemon"]["directories"]))
+        click.echo(f"no descriptors in {where}: looked for *.json and */module.json", err=True)
+    eager = sum(one["start"] == "eager" for one in status["modules"])
+    lazy = len(status["modules"]) - eager
+    parts = [f"{eager - len(late)} of {count(eager, 'module')} ready in {duration(took_s)}"]
+    if lazy:
+        parts.append(f"{lazy} lazy")
+    daemon = status["daemon"]
+    where = f"pid {daemon['pid']}, socket {daemon['socket']}"
+    click.echo(f"stdiod is up ({where}): {', '.join(parts)}")

@@ -1,0 +1,66 @@
+"""`stdiod wait`: return when modules are ready, or down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from supervisor.cli.client import Client, NoAnswerError
+from supervisor.cli.exit_status import NoError
+from supervisor.cli.options import SECONDS, with_json, with_socket
+from supervisor.cli.quantities import count
+from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.terminal import Ticker, one_line
+
+
+@click.command
+@click.argument("modules", metavar="MODULE...", nargs=-1, required=True)
+@click.option(
+    "--for",
+    "goal",
+    type=click.Choice(["ready", "down"]),
+    default="ready",
+    show_default=True,
+    help="What to wait for.",
+)
+@click.option("--timeout", "timeout_s", type=SECONDS, help="Give up after so many seconds.")
+@with_json
+@with_socket
+def wait(
+    modules: tuple[str, ...], goal: str, timeout_s: float | None, as_json: bool, socket: Path
+) -> None:
+    """Wait until each MODULE is ready, or down.
+
+    Ends with status 1 as soon as one of them cannot get there by itself (it failed too often, or
+    was stopped), or when the time is over.
+    """
+    pending = list(dict.fromkeys(modules))
+    last = ", ".join(pending)
+    with Client(socket) as client, Ticker(silent=as_json) as ticker:
+        ticker.show(one_line(f"waiting for {last}"))
+
+        def progress(event: dict[str, Any], line: bytes) -> None:
+            nonlocal last
+            del line
+            ticker.line(one_line(str(event.get("message"))))
+            last = str((event.get("fields") or {}).get("module"))
+            if last in pending:
+                pending.remove(last)
+            ticker.show(one_line(f"waiting for {', '.join(pending)}" if pending else ""))
+
+        try:
+            answer = client.own("wait", {"modules": pending[:], "for": goal}, progress, timeout_s)
+        except NoAnswerError:
+            words = f"not {goal} after {timeout_s:g} s: {one_line(', '.join(pending))}"
+            raise NoError(words) from None
+    if not answer.ok:
+        # The one that was told of last is the one that cannot get there.
+        end_with_failure(answer, as_json=as_json, module=last)
+    if as_json:
+        print_json(answer.result)
+    else:
+        number = len(answer.result["modules"])
+        are = "is" if number == 1 else "are"
+        click.echo(f"{count(number, 'module')} {are} {goal}")

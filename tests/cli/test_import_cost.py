@@ -1,0 +1,50 @@
+"""What nobody asked for is not imported: modules are counted, not milliseconds."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Serve
+from tests.cli.fake_daemon import log, module, ok, status
+
+HEAVY = {"trio", "jsonschema", "rich", "structlog", "psutil", "platformdirs", "asyncio", "sqlite3"}
+
+PROGRAM = """
+import sys
+from supervisor.cli.main import stdiod
+try:
+    stdiod(sys.argv[1:], prog_name="stdiod")
+finally:
+    sys.stderr.write("\\n" + " ".join(sys.modules))
+"""
+
+
+def imported(*arguments: str) -> set[str]:
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments], capture_output=True, text=True, check=True
+    )
+    return set(ended.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("arguments", [("--version",), ("--help",)])
+def test_the_version_and_the_list_of_verbs_import_no_verb_and_nothing_heavy(
+    arguments: tuple[str, ...],
+) -> None:
+    modules = imported(*arguments)
+    assert not modules & HEAVY
+    assert not [name for name in modules if name.startswith("supervisor.cli.verbs.")]
+    assert "msgspec" not in modules
+
+
+@pytest.mark.parametrize(
+    "verb", [("status",), ("invoke", "dice", "roll")], ids=lambda verb: verb[0]
+)
+def test_a_verb_that_asks_a_daemon_imports_nothing_heavy(
+    serve: Serve, socket_path: Path, verb: tuple[str, ...]
+) -> None:
+    serve(lambda frame: [log("at work"), ok(status(module()))])
+    assert not imported(*verb, "--socket", str(socket_path)) & HEAVY

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+import pytest
+
+from supervisor.cli.module_page import module_text
+from supervisor.cli.status_table import note, status_text
+from tests.cli.conftest import Run, Serve
+from tests.cli.fake_daemon import last_exit, module, ok, status
+
+KILLED = last_exit(
+    "was killed by SIGKILL", reason="signaled", signal=9, stderr_tail=["out of cheese"]
+)
+FLEET = status(
+    module(),
+    module(
+        "kv",
+        state="backoff",
+        restarts=2,
+        next_retry_s=4.0,
+        instances=[],
+        last_exit=KILLED,
+    ),
+    quarantined=({"descriptor": "/modules/bad.json", "reason": "/kind: is missing"},),
+)
+
+
+def plain(page: str) -> list[str]:
+    return click.unstyle(page).splitlines()
+
+
+def test_json_is_the_daemons_answer_and_nothing_else(run: Run, serve: Serve) -> None:
+    daemon = serve(lambda frame: [ok(FLEET)])
+    ended = run("status", "--json")
+    assert ended.exit_code == 0
+    assert json.loads(ended.stdout) == FLEET
+    assert ended.stderr == ""
+    assert daemon.frames[0]["input"] == {"op": "status", "args": {}}
+
+
+def test_the_page_has_the_daemon_then_a_row_per_module_then_what_is_quarantined(
+    run: Run, serve: Serve
+) -> None:
+    serve(lambda frame: [ok(FLEET)])
+    lines = run("status").stdout.splitlines()
+    assert lines[0] == "stdiod 0.1.0, pid 99, up 12s, containment process_group, socket /run/s"
+    assert lines[1] == "2 modules: 1 ready, 1 backoff, 1 descriptor quarantined"
+    titles = "NAME STATE KIND PROTOCOL/LIFECYCLE PID UPTIME RSS RESTARTS IN-FLIGHT/QUEUED NOTE"
+    assert lines[3].split() == titles.split()
+    assert " ".join(lines[4].split()) == (
+        "dice ready tool module/persistent 4711 1m05s 9.0 MiB 0 0/0"
+    )
+    assert lines[5].split()[:4] == ["kv", "backoff", "tool", "module/persistent"]
+    assert lines[5].endswith("was killed by SIGKILL; next try in 4.0s")
+    assert lines[7:] == ["Quarantined descriptors", "  /modules/bad.json", "    /kind: is missing"]
+
+
+def test_columns_start_and_end_in_the_same_place_in_every_row() -> None:
+    lines = plain(status_text(status(module("a"), module("a-much-longer-name")), None))
+    assert {line.index("ready") for line in lines[4:6]} == {lines[3].index("STATE")}
+    assert {line.index("4711") + 4 for line in lines[4:6]} == {lines[3].index("PID") + 3}
+
+
+def test_wide_characters_take_two_columns() -> None:
+    lines = plain(status_text(status(module("東京"), module("abcd")), None))
+    assert lines[4].index("ready") + 2 == lines[5].index("ready")
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 120, 200])
+def test_on_a_terminal_no_row_is_wider_than_the_terminal(width: int) -> None:
+    lines = plain(status_text(FLEET, width))
+    assert all(len(line) <= width for line in lines[3:6])
+    assert any("next try in 4.0s" in line for line in lines)
+
+
+def test_a_terminal_too_narrow_for_the_notes_has_them_below_their_rows() -> None:
+    lines = plain(status_text(FLEET, 60))
+    assert lines[6] == "    was killed by SIGKILL; next try in 4.0s"
+
+
+def test_a_fleet_without_modules_says_where_it_looked() -> None:
+    assert (
+        plain(status_text(status(), None))[-1] == "no modules: /modules holds no usable descriptor"
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (module(), ""),
+        (module(state="down", wanted="up", waits_for=["kv"]), "waits for kv"),
+        (module(state="down", wanted="down"), "stopped"),
+        (module(state="down", wanted="down", start="lazy"), "lazy: starts with its first request"),
+        (module(state="failed", last_exit=last_exit("exited with code 3")), "exited with code 3"),
+        (module(last_exit=last_exit("was stopped", reason="stopped")), ""),
+        (module(state="starting"), ""),
+    ],
+)
+def test_the_note_says_what_the_figures_do_not(entry: dict[str, Any], words: str) -> None:
+    assert note(entry) == words
+
+
+def test_the_page_of_a_module_shows_its_instances_and_what_the_last_one_died_of(
+    run: Run, serve: Serve
+) -> None:
+    daemon = serve(lambda frame: [ok(module(last_exit=KILLED))])
+    page = run("status", "dice").stdout
+    assert daemon.frames[0]["input"]["args"] == {"module": "dice"}
+    assert "dice 1.0.0, tool: ready" in page
+    assert "dice#1, pid 4711, up 1m05s, 9.0 MiB, 0 in flight" in page
+    assert "was killed by SIGKILL, " in page
+    assert "reason signaled, SIGKILL" in page
+    assert "out of cheese" in page
+    assert "3 answered, 1 of them not ok" in page
+
+
+def test_a_module_without_instances_says_so() -> None:
+    lines = plain(module_text(module(state="down", instances=[])))
+    assert "instance    none runs" in lines
+
+
+def test_text_of_a_module_cannot_steer_the_terminal(run: Run, serve: Serve) -> None:
+    nasty = module("a\x1b[2Jb", last_exit=last_exit("x\r\ny\u202e", stderr_tail=["\x1b]0;t\x07"]))
+    serve(lambda frame: [ok(nasty if "module" in frame["input"]["args"] else status(nasty))])
+    for page in (run("status").stdout, run("status", "a").stdout):
+        assert not set(page) & set("\x1b\x07\r\u202e")

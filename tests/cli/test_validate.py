@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.cli.conftest import Run
+
+
+def write(path: Path, name: str, **others: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    transport = {"type": "stdio", "command": ["cat"]}
+    base = {"name": name, "kind": "tool", "capabilities": [], "transport": transport}
+    path.write_text(json.dumps({**base, **others}))
+    return path
+
+
+def test_good_descriptors_are_counted(run: Run, tmp_path: Path) -> None:
+    write(tmp_path / "a.json", "a")
+    write(tmp_path / "b" / "module.json", "b", supervision={"depends_on": ["a"]})
+    ended = run("validate", str(tmp_path))
+    assert ended.exit_code == 0
+    assert ended.stdout == "2 descriptors are valid\n"
+
+
+def test_every_problem_of_every_file_is_a_line_with_file_and_pointer(
+    run: Run, tmp_path: Path
+) -> None:
+    bad = write(tmp_path / "bad.json", "bad", kind="tol", supervision={"queu": 3})
+    half = tmp_path / "half.json"
+    half.write_text('{"name":')
+    ended = run("validate", str(bad), str(half), str(write(tmp_path / "good.json", "good")))
+    assert ended.exit_code == 1
+    lines = ended.stdout.splitlines()
+    assert lines[0].startswith(f'{bad}: /kind: is "tol", must be one of')
+    assert lines[1].startswith(f"{bad}: /supervision/queu: ")
+    assert lines[2].startswith(f"{half}: the JSON ends in the middle, line 1 column 9")
+    assert lines[3] == "2 of 3 descriptors are not valid"
+
+
+def test_a_field_that_was_probably_meant_otherwise_is_a_warning_and_no_reason_to_refuse(
+    run: Run, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "a.json", "a", descripton="rolls dice")
+    ended = run("validate", str(path))
+    assert ended.exit_code == 0
+    assert f"{path}: warning: /descripton: unknown field, ignored; did you mean" in ended.stdout
+
+
+def test_names_that_are_taken_and_circles_are_found_in_directories(
+    run: Run, tmp_path: Path
+) -> None:
+    write(tmp_path / "1" / "a.json", "a")
+    write(tmp_path / "2" / "a.json", "a")
+    write(tmp_path / "2" / "b.json", "b", supervision={"depends_on": ["c"]})
+    write(tmp_path / "2" / "c.json", "c", supervision={"depends_on": ["b"]})
+    ended = run("validate", str(tmp_path / "1"), str(tmp_path / "2"))
+    assert ended.exit_code == 1
+    assert f"{tmp_path}/2/a.json: the name 'a' is taken by {tmp_path}/1/a.json" in ended.stdout
+    assert f"{tmp_path}/2/b.json: depends_on goes in a circle: b -> c -> b" in ended.stdout
+    assert ended.stdout.endswith("3 of 4 descriptors are not valid\n")
+
+
+def test_what_this_version_cannot_keep_is_a_problem_of_a_file_too(run: Run, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", "a", supervision={"limits": {"memory_bytes": 1 << 30}})
+    ended = run("validate", str(path))
+    assert ended.exit_code == 1
+    assert "cannot keep limits.memory_bytes" in ended.stdout
+
+
+def test_a_directory_without_descriptors_is_probably_a_mistake(run: Run, tmp_path: Path) -> None:
+    ended = run("validate", str(tmp_path))
+    assert ended.exit_code == 1
+    assert ended.stdout == f"{tmp_path}: holds no descriptors (*.json or */module.json)\n"
+
+
+def test_json_has_an_entry_per_descriptor(run: Run, tmp_path: Path) -> None:
+    good, bad = write(tmp_path / "a.json", "a"), tmp_path / "b.json"
+    bad.write_text("[]")
+    ended = run("validate", "--json", str(tmp_path))
+    assert ended.exit_code == 1
+    answer = json.loads(ended.stdout)
+    assert answer["ok"] is False
+    assert answer["descriptors"][0] == {
+        "descriptor": str(good),
+        "name": "a",
+        "ok": True,
+        "problems": [],
+        "warnings": [],
+    }
+    assert answer["descriptors"][1]["problems"] == [
+        {"pointer": "", "message": "is an array, must be one JSON object"}
+    ]

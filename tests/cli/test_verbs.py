@@ -1,0 +1,174 @@
+"""The verbs that do one thing and say one sentence."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from supervisor.cli.quantities import duration, size
+from tests.cli.conftest import Run, Serve
+from tests.cli.fake_daemon import log, module, not_ok, ok
+
+DESCRIPTION = {
+    "name": "dice",
+    "version": "1.0.0",
+    "kind": "tool",
+    "capabilities": ["fs.read"],
+    "inputs": {
+        "roll": {
+            "description": "Rolls.",
+            "properties": {"sides": {"type": "integer", "description": "6 if absent"}},
+            "required": ["sides"],
+        },
+        "reset": {"additionalProperties": False},
+    },
+    "outputs": {},
+}
+
+
+def test_health_is_a_sentence(run: Run, serve: Serve) -> None:
+    daemon = serve(lambda frame: [ok({"status": "ok"})])
+    assert run("health", "dice").stdout == "dice is well\n"
+    assert daemon.frames[0]["operation"] == "health"
+    assert daemon.frames[0]["tool"] == "dice"
+
+
+def test_describe_shows_each_op_with_what_it_takes(run: Run, serve: Serve) -> None:
+    serve(lambda frame: [ok(DESCRIPTION)])
+    assert run("describe", "dice").stdout.splitlines() == [
+        "dice 1.0.0, tool",
+        "capabilities fs.read",
+        "",
+        "roll",
+        "  Rolls.",
+        "  sides  integer required  6 if absent",
+        "",
+        "reset",
+        "  takes no args",
+    ]
+
+
+@pytest.mark.parametrize("verb", ["health", "describe", "start", "stop", "restart"])
+def test_json_is_the_result_and_nothing_else(run: Run, serve: Serve, verb: str) -> None:
+    serve(lambda frame: [ok({"any": "thing"})])
+    ended = run(verb, "dice", "--json")
+    assert json.loads(ended.stdout) == {"any": "thing"}
+    assert ended.stderr == ""
+
+
+@pytest.mark.parametrize("verb", ["start", "restart"])
+def test_start_and_restart_say_that_it_is_ready(run: Run, serve: Serve, verb: str) -> None:
+    daemon = serve(lambda frame: [ok(module())])
+    assert run(verb, "dice").stdout == "dice is ready (pid 4711)\n"
+    assert daemon.frames[0]["input"] == {"op": verb, "args": {"module": "dice"}}
+
+
+def test_stop_says_that_it_is_down(run: Run, serve: Serve) -> None:
+    serve(lambda frame: [ok(module(state="down", instances=[]))])
+    assert run("stop", "dice").stdout == "dice is down\n"
+
+
+def settled(name: str, state: str, number: int) -> dict[str, Any]:
+    return log(f"{name} is {state}", module=name, state=state, number=number, of=2)
+
+
+def test_wait_shows_each_module_as_it_gets_there(run: Run, serve: Serve) -> None:
+    verdicts = {"modules": {"dice": "ready", "kv": "ready"}}
+    daemon = serve(
+        lambda frame: [settled("kv", "ready", 1), settled("dice", "ready", 2), ok(verdicts)]
+    )
+    ended = run("wait", "dice", "kv", "dice")
+    assert ended.stdout == "2 modules are ready\n"
+    assert ended.stderr == "kv is ready\ndice is ready\n"
+    assert daemon.frames[0]["input"]["args"] == {"modules": ["dice", "kv"], "for": "ready"}
+
+
+def test_wait_with_json_prints_the_verdicts_alone(run: Run, serve: Serve) -> None:
+    verdicts = {"modules": {"dice": "down"}}
+    serve(lambda frame: [settled("dice", "down", 1), ok(verdicts)])
+    ended = run("wait", "dice", "--for", "down", "--json")
+    assert json.loads(ended.stdout) == verdicts
+    assert ended.stderr == ""
+
+
+def test_wait_gives_up_after_its_timeout_and_names_what_is_missing(run: Run, serve: Serve) -> None:
+    serve(lambda frame: [settled("kv", "ready", 1)])
+    ended = run("wait", "dice", "kv", "--timeout", "0.1")
+    assert ended.exit_code == 1
+    assert ended.stderr.endswith("stdiod: not ready after 0.1 s: dice\n")
+
+
+def test_wait_names_the_module_that_cannot_get_there(run: Run, serve: Serve) -> None:
+    failed = log("kv is failed", "warn", module="kv", state="failed", number=1, of=2)
+    serve(lambda frame: [failed, not_ok("unreachable", "it is broken", reason="failed")])
+    ended = run("wait", "dice", "kv")
+    assert ended.exit_code == 1
+    assert "kv: it is broken\n" in ended.stderr
+    assert "`stdiod start kv`" in ended.stderr
+
+
+LINES = [
+    log("one", ts=1_700_000_000.25, instance="dice#1", stream="stderr"),
+    log("two\x1b[2J", ts=1_700_000_001.0, instance="dice#1", stream="host"),
+]
+
+
+def test_logs_are_lines_of_time_instance_stream_and_text(run: Run, serve: Serve) -> None:
+    daemon = serve(lambda frame: [*LINES, ok({"module": "dice"})])
+    assert run("logs", "dice", "-n", "7").stdout.splitlines() == [
+        "2023-11-14T22:13:20.250Z dice#1 stderr one",
+        "2023-11-14T22:13:21.000Z dice#1 host two\\x1b[2J",
+    ]
+    assert daemon.frames[0]["input"]["args"] == {"module": "dice", "lines": 7, "follow": False}
+
+
+def test_logs_with_json_are_objects_with_the_text_as_it_is(run: Run, serve: Serve) -> None:
+    serve(lambda frame: [*LINES, ok({"module": "dice"})])
+    assert json.loads(run("logs", "dice", "--json").stdout.splitlines()[1]) == {
+        "ts": 1_700_000_001.0,
+        "instance": "dice#1",
+        "stream": "host",
+        "text": "two\x1b[2J",
+    }
+
+
+def test_a_word_of_the_daemon_among_the_logs_goes_to_stderr(run: Run, serve: Serve) -> None:
+    serve(lambda frame: [log("3 lines were left out", level="warn"), ok({"module": "dice"})])
+    ended = run("logs", "dice", "-f")
+    assert ended.stdout == ""
+    assert ended.stderr == "stdiod: 3 lines were left out\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.0, "0ms"),
+        (0.994, "994ms"),
+        (0.9996, "1.0s"),
+        (9.94, "9.9s"),
+        (9.96, "10s"),
+        (59.4, "59s"),
+        (59.6, "1m00s"),
+        (3599.6, "1h00m"),
+        (7500, "2h05m"),
+        (273_600, "3d04h"),
+    ],
+)
+def test_durations_are_written_in_two_units_at_the_most(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "words"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (9 << 20, "9.0 MiB"),
+        (5 << 50, "5120.0 TiB"),
+    ],
+)
+def test_sizes_are_written_in_binary_units(size_bytes: int, words: str) -> None:
+    assert size(size_bytes) == words

@@ -1,0 +1,44 @@
+"""The architecture pages show today's table and today's rings."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+
+from scripts import lifecycle_diagram
+from supervisor.policy.lifecycle import TABLE
+from tests.docs.markdown import ROOT, code, read, rows
+
+
+def test_the_lifecycle_diagram_is_the_table_of_today() -> None:
+    drawn = read("docs/architecture.md")
+    assert drawn == lifecycle_diagram.drawn_into(drawn), "run -m scripts.lifecycle_diagram"
+
+
+def test_the_diagram_has_every_move_that_changes_something() -> None:
+    arrows = re.findall(
+        r"^    (\w+) --> (\w+): ([\w, ]+?)(?: /.*)?$", lifecycle_diagram.diagram(), re.MULTILINE
+    )
+    drawn = {
+        (state, given, after)
+        for state, after, given_all in arrows
+        for given in given_all.split(", ")
+    }
+    assert drawn == {
+        (str(state), str(given), str(move.state))
+        for state, moves in TABLE.items()
+        for given, move in moves.items()
+        if move.state is not state or move.actions
+    }
+
+
+def test_the_rings_are_those_of_the_import_contract() -> None:
+    configuration = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    (layers,) = (
+        one["layers"]
+        for one in configuration["tool"]["importlinter"]["contracts"]
+        if one["type"] == "layers"
+    )
+    assert [code(row[0]) for row in rows("ARCHITECTURE.md", "Ring")] == layers[::-1]
+    for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
+        assert f"    {' <- '.join(layers[::-1])}\n" in read(name)

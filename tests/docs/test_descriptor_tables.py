@@ -1,0 +1,180 @@
+"""docs/descriptor.md says exactly what protocol/descriptor.py and its shape say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from protocol import descriptor_shape as shape
+from protocol.descriptor import Descriptor, Kind, Supervision, Transport
+from protocol.descriptor_loading import DescriptorError, parse_descriptor
+from protocol.dialects import DIALECTS
+from protocol.problem import Problem
+from protocol.shape import Fields
+from supervisor.runtime.directory import unsupported
+from tests.docs.markdown import Block, blocks, code, read, rows
+from tests.schemas.local_registry import validator
+
+DOCUMENT = "docs/descriptor.md"
+NOT_IN_THE_FILE = {"source", "folder", "digest"}
+BY_DIALECT = {"transport.lifecycle", "transport.stdout"}
+REQUIRED = "required"
+ABSENT = "absent"
+UNSUPPORTED: dict[str, Any] = {
+    "limits.memory_bytes": 1 << 30,
+    "limits.open_files": 256,
+    "limits.processes": 16,
+    "limits.cpu_s": 60,
+    "instances.min": 0,
+    "instances.max": 2,
+    "instances.idle_stop_s": 60,
+    "instances.max_requests": 100,
+    "instances.max_age_s": 60,
+    "warm": 1,
+}
+
+
+def documented() -> dict[str, str]:
+    """Return what the tables give as default, by field."""
+    return {str(code(field)): default for field, default, *_ in rows(DOCUMENT, "Field")}
+
+
+def shaped(fields: Fields = shape.DESCRIPTOR, at: str = "") -> Iterator[tuple[str, Fields, str]]:
+    for name, rule in fields.fields.items():
+        if isinstance(rule, Fields):
+            yield from shaped(rule, f"{at}{name}.")
+        else:
+            yield f"{at}{name}", fields, name
+
+
+def typed(kind: type[msgspec.Struct] = Descriptor, at: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path and the default of each field a struct has, nested ones too."""
+    for field in msgspec.structs.fields(kind):
+        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            yield from typed(field.type, f"{at}{field.name}.")
+        elif at or field.name not in NOT_IN_THE_FILE:
+            default = field.default
+            if field.default_factory is not msgspec.NODEFAULT:
+                default = field.default_factory()
+            yield f"{at}{field.name}", default
+
+
+def test_the_tables_have_every_field_of_a_descriptor_and_no_other() -> None:
+    names = [str(code(field)) for field, *_ in rows(DOCUMENT, "Field")]
+    assert len(names) == len(set(names)), "a field stands twice"
+    assert set(names) == {path for path, _, _ in shaped()}
+
+
+def test_every_field_of_the_typed_descriptor_has_a_row() -> None:
+    assert {path for path, _ in typed()} <= documented().keys()
+
+
+@pytest.mark.parametrize(("path", "default"), list(typed()), ids=lambda value: str(value)[:60])
+def test_a_row_gives_the_default_that_the_code_has(path: str, default: Any) -> None:
+    said = documented()[path]
+    required = {name for name, fields, key in shaped() if key in fields._required}
+    if path in required or path == "transport.command":
+        assert said == REQUIRED
+    elif path in BY_DIALECT:
+        assert said == "by protocol"
+    elif said == ABSENT:
+        assert default is None
+        assert refuses_null(path)
+    else:
+        value = code(said)
+        assert value is not None, said
+        assert json.loads(value) == json.loads(msgspec.json.encode(default))
+        assert default is not None or not refuses_null(path)
+
+
+def refuses_null(path: str) -> bool:
+    found: list[Problem] = []
+    for name, fields, key in shaped():
+        if name == path:
+            fields.fields[key](None, "", found)
+    return bool(found)
+
+
+def test_the_defaults_by_protocol_are_those_of_the_dialects() -> None:
+    meanings = {str(code(field)): meaning for field, _, meaning in rows(DOCUMENT, "Field")}
+    for name, dialect in DIALECTS.items():
+        for path, default in (
+            ("transport.lifecycle", dialect.lifecycles[0]),
+            ("transport.stdout", dialect.stdout),
+        ):
+            # `word`: ... the default of `dialect`
+            for word, rest in re.findall(r"`([a-z-]+)`: ([^.]*)", meanings[path]):
+                if f"the default of `{name}`" in rest:
+                    assert word == default, (name, path)
+                    break
+            else:
+                pytest.fail(f"{path} does not say the default of {name}")
+
+
+@pytest.mark.parametrize("path", UNSUPPORTED)
+def test_what_the_document_calls_refused_is_refused(path: str) -> None:
+    section = read(DOCUMENT).partition("## Refused in this version")[2].partition("\n## ")[0]
+    group, _, name = path.rpartition(".")
+    assert f"`{path}`" in section
+    supervision: Any = {name: UNSUPPORTED[path]}
+    if group:
+        supervision = {group: supervision}
+    assert unsupported(descriptor(supervision)) is not None
+
+
+def descriptor(supervision: dict[str, Any]) -> Descriptor:
+    return Descriptor(
+        name="dice",
+        kind=Kind.TOOL,
+        transport=Transport(command=("dice",)),
+        supervision=msgspec.convert(supervision, Supervision),
+        source="/dice.json",
+        folder="/",
+        digest="",
+    )
+
+
+def test_an_http_module_is_refused() -> None:
+    document = {
+        "name": "far",
+        "kind": "tool",
+        "transport": {"type": "http", "url": "http://127.0.0.1/"},
+        "capabilities": [],
+    }
+    with pytest.raises(DescriptorError, match="stdio modules only"):
+        parse_descriptor(json.dumps(document).encode(), "/far.json")
+
+
+DESCRIPTORS = [
+    (name, block)
+    for name in (DOCUMENT, "docs/writing-a-module.md", "docs/operating.md", "README.md")
+    for block in blocks(name)
+    if "descriptor" in block.said
+    or ((block.file or "").endswith("module.json") and "not-valid" not in block.said)
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "block"), DESCRIPTORS, ids=[f"{n}:{b.line}" for n, b in DESCRIPTORS]
+)
+def test_every_descriptor_that_is_shown_is_a_good_one(name: str, block: Block) -> None:
+    parse_descriptor(block.text.encode(), f"/{name}")
+    validator("stdiod-descriptor.v1").validate(json.loads(block.text))
+
+
+def test_the_whole_descriptor_shows_every_field_with_its_default() -> None:
+    text = DESCRIPTORS[1][1].text
+    whole = parse_descriptor(text.encode(), "/dice.json")
+    assert whole.supervision == Supervision()
+    assert whole.transport == Transport(command=("python3", "dice.py"))
+    shown = json.loads(text)
+    for path, _, _ in shaped():
+        value = shown
+        if path != "transport.url":
+            for step in path.split("."):
+                value = value[step]

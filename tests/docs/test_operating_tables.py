@@ -1,0 +1,128 @@
+"""The tables of docs/operating.md say what the code says, both ways."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import click
+import pytest
+
+from protocol.descriptor import Supervision
+from protocol.errors import CODE_OF, Reason
+from supervisor.cli import exit_status
+from supervisor.cli.main import VERBS, stdiod
+from supervisor.policy.lifecycle import Input, State
+from supervisor.policy.restart import History, after_end
+from supervisor.runtime import log_files
+from tests.docs.markdown import DOCUMENTS, blocks, code, prose, read, rows
+from tests.docs.transcript import steps
+
+DOCUMENT = "docs/operating.md"
+EVERYWHERE = {"--socket", "--help"}
+
+
+def test_every_reason_has_a_row_with_its_code_and_there_is_no_other_row() -> None:
+    table = {str(code(row[0])): code(row[1]) for row in rows(DOCUMENT, "Reason")}
+    assert table == {str(reason): str(of) for reason, of in CODE_OF.items()}
+    assert set(table) == {str(reason) for reason in Reason}
+
+
+def test_every_state_has_a_row() -> None:
+    assert [code(row[0]) for row in rows(DOCUMENT, "State")] == list(State)
+
+
+def test_every_exit_status_has_a_row() -> None:
+    table = {int(str(code(row[0]))) for row in rows(DOCUMENT, "Exit status")}
+    assert table == {
+        value for name, value in vars(exit_status).items() if name.isupper() and type(value) is int
+    }
+
+
+@pytest.mark.parametrize("was_ready", [True, False])
+def test_the_waits_between_restarts_are_those_of_the_policy(was_ready: bool) -> None:
+    supervision, history = Supervision(), History()
+    for row in rows(DOCUMENT, "Crash"):
+        decision = after_end(
+            supervision, history, abnormal=True, was_ready=was_ready, now=1.0, draw=0.0
+        )
+        history = decision.history
+        match decision.given:
+            case Input.GONE_AT_ONCE:
+                said = "at once"
+            case Input.GONE_LATER:
+                said = f"{decision.delay_s:g} s"
+            case _:
+                said = f"`failed`, {decision.delay_s:g} s"
+        assert row[1 if was_ready else 2] == said
+
+
+def test_the_size_and_number_of_log_files_are_those_of_the_code() -> None:
+    assert log_files.FILE_BYTES == 5 << 20
+    assert log_files.FILES == 3
+    assert "at 5 MiB as `MODULE.log.1`, then `.2`: at most three" in read(DOCUMENT)
+
+
+def verb(name: str) -> click.Command:
+    with click.Context(stdiod) as context:
+        command = stdiod.get_command(context, name)
+    assert command is not None, f"there is no verb {name}"
+    return command
+
+
+def options(command: click.Command) -> dict[str, set[str]]:
+    """Return the options a reader may use, each with all its spellings, by the long one."""
+    return {
+        max(param.opts, key=len): {*param.opts, *param.secondary_opts}
+        for param in command.params
+        if isinstance(param, click.Option) and not param.hidden
+    }
+
+
+def test_every_command_has_a_row_and_every_row_is_a_command() -> None:
+    assert [str(code(row[0])).split()[0] for row in rows(DOCUMENT, "Command")] == list(VERBS)
+
+
+@pytest.mark.parametrize("row", rows(DOCUMENT, "Command"), ids=lambda row: row[0].strip("`"))
+def test_a_command_has_the_options_its_row_has_and_no_other(row: list[str]) -> None:
+    command = verb(str(code(row[0])).split()[0])
+    assert set(re.findall(r"`(--[a-z-]+)`", row[1])) == options(command).keys() - EVERYWHERE
+
+
+def test_every_command_but_validate_takes_the_socket() -> None:
+    without = {name for name in VERBS if "--socket" not in options(verb(name))}
+    assert without == {"validate"}
+
+
+def shown() -> list[Any]:
+    """Return each `stdiod ...` that a document shows, with the place."""
+    found = []
+    for name in DOCUMENTS:
+        for block in blocks(name):
+            if block.language == "console":
+                for step in steps(block.text):
+                    found += [(name, one) for one in _commands(step.command)]
+        found += [
+            (name, one) for span in re.findall(r"`([^`]+)`", prose(name)) for one in _commands(span)
+        ]
+    return found
+
+
+def _commands(text: str) -> list[str]:
+    return [
+        one.strip()
+        for one in re.findall(r"(?:^|[\s;|&])stdiod ((?:[^;|&'\"]|'[^']*'|\"[^\"]*\")*)", text)
+        if one.strip() and not one.startswith(".")
+    ]
+
+
+@pytest.mark.parametrize(("name", "command"), sorted(set(shown())))
+def test_a_command_that_is_shown_exists_with_its_options(name: str, command: str) -> None:
+    words = [word for word in re.sub(r"'[^']*'|\"[^\"]*\"", "X", command).split() if word != "X"]
+    if words[0] == "--socket":
+        words = words[2:]
+    if words[0].startswith("-"):
+        known = set().union(*options(stdiod).values()) | {"--help"}
+    else:
+        known = set().union(*options(verb(words[0])).values()) | {"--help"}
+    assert {word for word in words if re.fullmatch(r"--?[a-z][a-z-]*", word)} <= known

@@ -1,0 +1,259 @@
+"""Every example of docs/protocol.md is played to the code that speaks the protocol."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import msgspec
+import pytest
+import trio
+
+from protocol.connection import (
+    Answered,
+    Connection,
+    EventReceived,
+    ModuleLog,
+    Quarantined,
+    Received,
+    Request,
+    Stray,
+    Violated,
+    Warned,
+)
+from protocol.descriptor import Limits
+from protocol.dialects import DIALECTS
+from protocol.errors import CODE_OF, Code, Outcome, Reason, Success
+from protocol.events import TYPES
+from protocol.replies import Operation
+from supervisor.faces.conversation import Conversation
+from supervisor.kernel.daemon import running
+from supervisor.kernel.operations import INPUTS
+from supervisor.policy.verdict import Exit, Said, on_invocation
+from supervisor.runtime.directory import scan
+from supervisor.runtime.log_text import log_text
+from tests.docs.markdown import ROOT, Block, blocks, read, rows
+from tests.docs.transcript import fits
+from tests.protocol.wire import descriptor
+from tests.schemas.local_registry import validator
+
+DOCUMENT = "docs/protocol.md"
+PATIENCE_S = 60.0
+BLOCKS = blocks(DOCUMENT)
+REPLAYS = [one for one in BLOCKS if "replay" in one.said]
+OF_A_PROCESS = [one for one in REPLAYS if one.said["replay"] != "socket"]
+OF_A_CLIENT = [one for one in REPLAYS if one.said["replay"] == "socket"]
+
+Line = tuple[str, str]
+
+
+def at_line(block: Block) -> str:
+    return f"line-{block.line}"
+
+
+def lines(block: Block) -> Iterator[Line]:
+    for text in block.text.splitlines():
+        if text.startswith("=> "):
+            yield "=>", text[3:]
+        elif text == "...":
+            yield "daemon", text
+        elif text:
+            who, _, said = text.partition(":")
+            yield who, said.strip()
+        else:
+            yield "again", ""
+
+
+def test_every_block_is_played_or_validated_or_typed() -> None:
+    typed = [one for one in BLOCKS if one.language == "console" or one.file is not None]
+    assert not [one.line for one in BLOCKS if not one.said and one not in typed]
+
+
+@pytest.mark.parametrize("block", [one for one in BLOCKS if "schema" in one.said], ids=at_line)
+def test_a_document_is_valid(block: Block) -> None:
+    validator(block.said["schema"]).validate(json.loads(block.text))
+
+
+class Replay:
+    """Plays the host's part of an example to a connection."""
+
+    def __init__(self, dialect: str, *features: str) -> None:
+        made = descriptor(stdout="strict" if dialect == "narratoria" else "tolerant")
+        limits = Limits(line_bytes=8 << 20)
+        supervision = msgspec.structs.replace(made.supervision, limits=limits)
+        made = msgspec.structs.replace(made, supervision=supervision)
+        self.connection: Connection = DIALECTS[dialect].connect(made)
+        self.connection.allow_features(frozenset(features))
+        self.said = Said()
+        self.op = ""
+
+    def send(self, expected: str) -> None:
+        """Send what the line says, unless it is one that the connection sends by itself."""
+        frame = json.loads(expected)
+        request_id, operation = frame["requestId"], frame["operation"]
+        if operation == "cancel":
+            assert self.connection.send_cancel(request_id)
+        elif operation in tuple(Operation):
+            given = frame["input"]
+            self.op = given.get("op", "")
+            self.connection.send_request(
+                Request(
+                    request_id,
+                    Operation(operation),
+                    self.op,
+                    given.get("args", {}),
+                    given.get("session_id"),
+                )
+            )
+        else:
+            self.op = operation
+            self.connection.send_request(
+                Request(request_id, Operation.INVOKE, operation, frame["input"])
+            )
+
+    def exited(self, how: str) -> str:
+        end = Exit(exit_code=int(how)) if how.isdigit() else Exit(signal=signal.Signals[how])
+        return self._outcome("r1", on_invocation(self.said, end, None, f"dice.{self.op}"))
+
+    def words(self, received: list[Received]) -> Iterator[str]:
+        """Say what was received as the document does."""
+        for item in received:
+            match item:
+                case EventReceived(request_id, event):
+                    yield f"{request_id}: event {type(event).__struct_config__.tag}"
+                case Answered(request_id, outcome):
+                    self.said = msgspec.structs.replace(self.said, answer=outcome)
+                    if not self.connection.closes_stdin:
+                        yield self._outcome(request_id, outcome)
+                case Warned(request_id, notice):
+                    yield f"{request_id}: warning {notice.reason}"
+                case Violated(request_id, fault):
+                    self.said = msgspec.structs.replace(self.said, fault=fault)
+                    yield f"{request_id}: fault {fault.reason}"
+                case Quarantined(fault):
+                    yield f"set aside: {fault.reason}"
+                case Stray():
+                    yield "dropped"
+                case ModuleLog(event):
+                    yield f"log of the module: {log_text(event)}"
+
+    @staticmethod
+    def _outcome(request_id: str, outcome: Outcome) -> str:
+        if isinstance(outcome, Success):
+            return f"{request_id}: ok {msgspec.json.encode(outcome.result).decode()}"
+        reason = outcome.details.get("reason")
+        return f"{request_id}: {outcome.code}{f'/{reason}' if reason else ''}: {outcome.message}"
+
+
+@pytest.mark.parametrize("block", OF_A_PROCESS, ids=at_line)
+def test_an_example_of_the_wire_goes_as_it_is_shown(block: Block) -> None:
+    dialect, *given = block.said["replay"].split()
+    features = [one.removeprefix("features=") for one in given]
+    replay = Replay(dialect, *features)
+    made: list[str] = []
+    shown: list[str] = []
+    writes: list[str] = []
+    for who, text in [*lines(block), ("again", "")]:
+        if who != "host" and writes:
+            assert replay.connection.data_to_send().decode().splitlines() == writes
+            writes = []
+        match who:
+            case "host":
+                writes.append(text)
+                if not text.startswith('{"requestId":"r2.sync"'):
+                    replay.send(text)
+            case "module":
+                made += replay.words(replay.connection.receive_data(f"{text}\n".encode()))
+            case "exit":
+                made += replay.words(replay.connection.receive_eof())
+                made.append(replay.exited(text))
+            case "give up":
+                kept = replay.connection.abandon(text)
+                made.append(f"the process is {'kept' if kept else 'replaced'}")
+            case "=>":
+                shown.append(text)
+            case "again":
+                assert fits(shown, made, {}), (shown, made)
+                replay, made, shown = Replay(dialect, *features), [], []
+            case _:
+                pytest.fail(f"{who!r} is nobody")
+
+
+@pytest.mark.parametrize("block", OF_A_CLIENT, ids=at_line)
+async def test_an_example_of_the_control_socket_goes_as_it_is_shown(
+    block: Block, tmp_path: Path
+) -> None:
+    for name in ("dice", "planner"):
+        shutil.copytree(ROOT / "modules" / name, tmp_path / "modules" / name)
+    async with (
+        running(scan([tmp_path / "modules"]), data_dir=tmp_path) as daemon,
+        trio.open_nursery() as nursery,
+    ):
+        modules = daemon.fleet.modules.values()
+        with trio.fail_after(PATIENCE_S):
+            await daemon.fleet.wait_until(lambda: all(one.slot.serves for one in modules) or None)
+        conversation = Conversation(daemon, nursery)
+        shown: list[str] = []
+        for who, text in [*lines(block), ("client", "")]:
+            if who == "daemon":
+                shown.append(text)
+            else:
+                await expect(shown, conversation)
+                shown = []
+                conversation.receive_data(f"{text}\n".encode())
+        nursery.cancel_scope.cancel()
+
+
+async def expect(shown: list[str], conversation: Conversation) -> None:
+    """Take what is written to the client until it fits what is shown."""
+    answers: list[str] = []
+    with trio.move_on_after(PATIENCE_S) as scope:
+        while not fits(shown, answers, {}):
+            answers += (await conversation.outbox.take()).decode().splitlines()
+    assert not scope.cancelled_caught, (shown, answers)
+
+
+def test_the_verdicts_name_codes_and_reasons_that_exist_and_belong_together() -> None:
+    for what, code, reasons in rows(DOCUMENT, "What happened"):
+        if what.startswith("`done`"):
+            continue
+        for name in reasons.split(", "):
+            reason = Reason(name.strip("`"))
+            expected = (
+                Code.INTERNAL if reason in (Reason.EXITED, Reason.SIGNALED) else CODE_OF[reason]
+            )
+            assert code == f"`{expected}`", what
+
+
+def test_the_events_of_the_table_are_those_of_the_specification() -> None:
+    assert [row[0].strip("`") for row in rows(DOCUMENT, "`type`")] == list(TYPES)
+
+
+def test_the_ops_of_the_table_are_those_of_the_daemon_with_their_args() -> None:
+    table = {row[0].strip("`"): row[1] for row in rows(DOCUMENT, "Op")}
+    assert list(table) == list(INPUTS)
+    for op, schema in INPUTS.items():
+        for name in schema["properties"]:
+            required = f"`{name}` (required)" in table[op]
+            assert f"`{name}`" in table[op]
+            assert required == (name in schema["required"]), (op, name)
+
+
+@pytest.mark.parametrize("row", rows(DOCUMENT, "What"), ids=lambda row: row[2].strip("`"))
+def test_a_bound_is_the_one_in_the_code(row: list[str]) -> None:
+    number = float(row[1].split()[0])
+    where = row[2].split("`")[1]
+    if where == "limits.line_bytes":
+        assert number == Limits().line_bytes
+    else:
+        module, _, name = where.rpartition(".")
+        assert number == getattr(import_module(module), name)
+
+
+def test_the_page_does_not_promise_what_is_not_there() -> None:
+    text = read(DOCUMENT)
+    assert "`host_call`, by which a module calls the host, is not in this version" in text

@@ -1,0 +1,93 @@
+"""A client at the other end of a socket pair."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from supervisor.faces.byte_stream import carry, disconnect
+from supervisor.faces.conversation import Conversation
+from supervisor.kernel.daemon import Daemon
+from tests import factories
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    factories.bound(items, Path(__file__).parent)
+
+
+class Client:
+    """Writes requests and reads lines."""
+
+    def __init__(self, stream: trio.abc.HalfCloseableStream) -> None:
+        self.stream = stream
+        self._held = b""
+
+    async def send(self, *requests: dict[str, Any] | bytes) -> None:
+        lines = [
+            one if isinstance(one, bytes) else json.dumps(one).encode() + b"\n" for one in requests
+        ]
+        await self.stream.send_all(b"".join(lines))
+
+    async def line(self) -> dict[str, Any] | None:
+        while b"\n" not in self._held:
+            data = await self.stream.receive_some(65536)
+            if not data:
+                assert not self._held
+                return None
+            self._held += data
+        line, self._held = self._held.split(b"\n", 1)
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    async def done(self) -> dict[str, Any]:
+        while True:
+            line = await self.line()
+            assert line is not None, "the connection ended before the answer"
+            if line["type"] == "done":
+                return line
+
+    async def rest(self) -> list[dict[str, Any]]:
+        lines = []
+        while (line := await self.line()) is not None:
+            lines.append(line)
+        return lines
+
+
+def request(number: Any, tool: str, operation: str = "invoke", **content: Any) -> dict[str, Any]:
+    named = {} if number is None else {"requestId": number}
+    return {**named, "tool": tool, "operation": operation, "input": content}
+
+
+@asynccontextmanager
+async def connected(daemon: Daemon, *, buffer_bytes: int | None = None) -> AsyncIterator[Client]:
+    """Serve one client over a socket pair."""
+    theirs, ours = socket.socketpair()
+    ours.setblocking(False)
+    if buffer_bytes is not None:
+        for end in (theirs, ours):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
+
+    async def serve() -> None:
+        with ours:
+            async with trio.open_nursery() as tasks:
+                conversation = Conversation(daemon, tasks)
+                try:
+                    await carry(conversation, ours.fileno(), ours.fileno())
+                finally:
+                    disconnect(conversation)
+                tasks.cancel_scope.cancel()
+            trio.lowlevel.notify_closing(ours)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        stream = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
+        async with stream:
+            yield Client(stream)
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisor.faces import conversation
+from tests.faces.conftest import connected, request
+from tests.factories import actor
+from tests.kernel.conftest import daemon_with
+
+
+def error(done: dict[str, Any]) -> tuple[str, str]:
+    assert done["ok"] is False
+    return done["error"]["code"], done["error"]["details"]["reason"]
+
+
+async def test_an_invocation_is_answered_by_one_done_with_its_id(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        await client.send(request("a", "m", op="echo", args={"n": 1}))
+        done = await client.done()
+        assert (done["requestId"], done["ok"], done["result"]) == ("a", True, {"n": 1})
+        assert (done["version"], done["module"], done["op"]) == ("0", "m", "echo")
+
+
+async def test_events_carry_the_clients_id_and_come_before_the_end(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        await client.send(request("mine", "m", op="events", args={"count": 3}))
+        await client.stream.send_eof()
+        lines = await client.rest()
+        assert [line["type"] for line in lines] == ["log", "log", "log", "done"]
+        assert {line["requestId"] for line in lines} == {"mine"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [b"hello\n", b"[1]\n", b"\xff\n", b'"x"\n', b"{\n", b'{"requestId":5}\n', b"[" * 5000 + b"\n"],
+)
+async def test_a_malformed_line_is_answered_and_the_next_one_served(
+    tmp_path: Path, line: bytes
+) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        await client.send(line, request("a", "m", op="echo"))
+        first, second = await client.done(), await client.done()
+        assert error(first) == ("bad_request", "malformed_request")
+        assert "requestId" not in first
+        assert first["error"]["details"]["line_excerpt"]
+        assert (second["requestId"], second["ok"]) == ("a", True)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tool": "m", "operation": "invoke", "input": "x"},
+        {"tool": 5, "operation": "invoke"},
+        {"tool": "m"},
+        {"operation": "invoke"},
+        {"tool": "m", "operation": "fly"},
+        {},
+        {"tool": "m", "operation": "invoke", "input": {"op": "echo", "args": "DEEP"}},
+    ],
+)
+async def test_a_bad_request_that_has_an_id_is_answered_with_it(
+    tmp_path: Path, fields: dict[str, Any]
+) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        deep: Any = {}
+        for _ in range(300):
+            deep = {"d": deep}
+        if fields.get("input") and "args" in fields["input"]:
+            fields = {**fields, "input": {"op": "echo", "args": deep}}
+        await client.send({"requestId": "a", **fields})
+        done = await client.done()
+        assert done["requestId"] == "a"
+        assert error(done) == ("bad_request", "malformed_request")
+
+
+async def test_nameless_requests_are_answered_without_a_name(tmp_path: Path) -> None:
+    made = actor(tmp_path, supervision={"concurrency": 3})
+    async with daemon_with(tmp_path, made) as daemon, connected(daemon) as client:
+        await client.send(*(request(None, "m", op="echo", args={"n": n}) for n in range(3)))
+        dones = [await client.done() for _ in range(3)]
+        assert sorted(done["result"]["n"] for done in dones) == [0, 1, 2]
+        assert not any("requestId" in done for done in dones)
+
+
+async def test_an_id_that_is_open_already_is_refused_and_the_first_goes_on(
+    tmp_path: Path,
+) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        await client.send(request("a", "m", op="hang"), request("a", "m", op="echo"))
+        refusal = await client.done()
+        assert error(refusal) == ("bad_request", "malformed_request")
+        assert "requestId" not in refusal
+        await client.send({"requestId": "a", "operation": "cancel"})
+        assert error(await client.done()) == ("cancelled", "client")
+        await client.send(request("a", "m", op="echo"))  # free again
+        assert (await client.done())["ok"] is True
+
+
+async def test_a_cancel_of_what_is_not_open_is_nothing(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        await client.send(
+            {"requestId": "none", "operation": "cancel"},
+            {"operation": "cancel"},
+            request("a", "m", op="echo"),
+        )
+        assert (await client.line() or {})["requestId"] == "a"
+
+
+async def test_an_overlong_line_is_dropped_and_the_next_one_served(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversation, "REQUEST_BYTES", 10_000)
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        long = request("long", "m", op="echo", args={"text": "x" * 20_000})
+        await client.send(long, request("a", "m", op="echo"))
+        assert error(await client.done()) == ("bad_request", "malformed_request")
+        assert (await client.done())["requestId"] == "a"
+
+
+async def test_too_many_open_requests_are_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversation, "OPEN_REQUESTS", 3)
+    limits = {"timeouts": {"stop_s": 0.1}}
+    async with (
+        daemon_with(tmp_path, actor(tmp_path, supervision=limits)) as daemon,
+        connected(daemon) as client,
+    ):
+        await client.send(*(request(f"a{n}", "m", op="hang") for n in range(4)))
+        done = await client.done()
+        assert done["requestId"] == "a3"
+        assert error(done) == ("unreachable", "queue_full")
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        request("a", "supervisor", "status", module="m"),
+        request("a", "supervisor", "invoke", op="status", args={"module": "m"}),
+    ],
+)
+async def test_the_daemons_own_ops_come_in_two_forms(tmp_path: Path, form: dict[str, Any]) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        await client.send(form)
+        done = await client.done()
+        assert (done["requestId"], done["result"]["name"]) == ("a", "m")
+
+
+@pytest.mark.parametrize(
+    ("form", "reason"),
+    [
+        (request("a", "supervisor", "fly"), "unknown_op"),
+        (request("a", "supervisor", "invoke"), "missing_op"),
+        (request("a", "supervisor", "invoke", op="status", args=5), "invalid_args"),
+        (request("a", "supervisor", "stop"), "invalid_args"),
+        (request("a", "supervisor", "stop", module="nobody"), "unknown_module"),
+        (request("a", "nobody", "health"), "unknown_module"),
+        (request("a", "nobody", "invoke", op="x"), "unknown_module"),
+        ({"requestId": "a", "tool": "supervisor"}, "missing_op"),
+    ],
+)
+async def test_what_the_daemon_cannot_do_is_refused_by_name(
+    tmp_path: Path, form: dict[str, Any], reason: str
+) -> None:
+    async with daemon_with(tmp_path) as daemon, connected(daemon) as client:
+        await client.send(form)
+        done = await client.done()
+        assert done["requestId"] == "a"
+        assert error(done)[1] == reason
+
+
+async def test_the_daemon_is_a_module_with_health_and_describe(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        await client.send(
+            request("h", "supervisor", "health"),
+            request("d", "supervisor", "describe"),
+        )
+        assert (await client.done())["result"] == {"status": "ok"}
+        assert (await client.done())["result"]["name"] == "supervisor"
+        await client.send(request("mh", "m", "health"), request("md", "m", "describe"))
+        found = {(done := await client.done())["requestId"]: done["result"] for _ in range(2)}
+        assert found["mh"]["status"] == "ok"
+        assert found["md"]["name"] == "m"
+
+
+async def test_a_module_is_invoked_through_the_daemon_too(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        inner = {"module": "m", "op": "echo", "args": {"n": 1}}
+        await client.send(request("a", "supervisor", "invoke", op="invoke", args=inner))
+        assert (await client.done())["result"] == {"n": 1}
+
+
+async def test_an_op_of_the_daemon_can_be_cancelled(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        follow = {"module": "m", "lines": 1, "follow": True}
+        await client.send(request("a", "supervisor", "logs", **follow))
+        assert (await client.line() or {})["type"] == "log"
+        await client.send({"requestId": "a", "operation": "cancel"})
+        assert error(await client.done()) == ("cancelled", "client")
+        await client.stream.send_eof()
+        assert await client.rest() == []
+
+
+async def test_a_thousand_requests_at_once_get_one_done_each(tmp_path: Path) -> None:
+    made = actor(tmp_path, supervision={"concurrency": 16})
+    async with daemon_with(tmp_path, made) as daemon, connected(daemon) as client:
+        requests = [request(str(n), "m", op="echo", args={"n": n}) for n in range(1000)]
+        await client.send(*requests)
+        await client.stream.send_eof()
+        lines = await client.rest()
+        assert sorted(int(line["requestId"]) for line in lines) == list(range(1000))
+        assert all(line["result"]["n"] == int(line["requestId"]) for line in lines)

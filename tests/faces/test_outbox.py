@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import trio
+import trio.testing
+
+from supervisor.faces.outbox import HIGH_BYTES, LOW_BYTES, Outbox
+
+
+class Resumed:
+    def __init__(self) -> None:
+        self.times = 0
+
+    def __call__(self) -> None:
+        self.times += 1
+
+
+def congested(outbox: Outbox) -> bool:
+    return outbox.congested
+
+
+async def test_lines_leave_together_and_in_order() -> None:
+    outbox = Outbox(Resumed())
+    for line in (b"1\n", b"2\n", b"3\n"):
+        outbox.put(line)
+    assert await outbox.take() == b"1\n2\n3\n"
+
+
+async def test_taking_waits_for_a_line(nursery: trio.Nursery) -> None:
+    outbox, taken = Outbox(Resumed()), list[bytes]()
+
+    async def take() -> None:
+        taken.append(await outbox.take())
+
+    nursery.start_soon(take)
+    await trio.testing.wait_all_tasks_blocked()
+    assert taken == []
+    outbox.put(b"1\n")
+    await trio.testing.wait_all_tasks_blocked()
+    assert taken == [b"1\n"]
+
+
+async def test_congestion_begins_above_the_one_mark_and_ends_below_the_other() -> None:
+    resumed = Resumed()
+    outbox = Outbox(resumed)
+    outbox.put(b"x" * HIGH_BYTES)
+    assert not congested(outbox)
+    outbox.put(b"x")
+    assert congested(outbox)
+    await outbox.take()
+    assert congested(outbox)  # taken is not written
+    outbox.written(HIGH_BYTES - LOW_BYTES)
+    assert congested(outbox)
+    outbox.written(2)
+    assert not congested(outbox)
+    assert resumed.times == 1
+
+
+async def test_all_who_wait_for_room_are_let_in_together(nursery: trio.Nursery) -> None:
+    outbox, let_in = Outbox(Resumed()), list[int]()
+
+    async def wait(number: int) -> None:
+        await outbox.wait_room()
+        let_in.append(number)
+
+    outbox.put(b"x" * (HIGH_BYTES + 1))
+    for number in range(5):
+        nursery.start_soon(wait, number)
+    nursery.start_soon(outbox.wait_empty)
+    await trio.testing.wait_all_tasks_blocked()
+    assert let_in == []
+    await outbox.take()
+    outbox.written(HIGH_BYTES + 1)
+    await trio.testing.wait_all_tasks_blocked()
+    assert sorted(let_in) == [0, 1, 2, 3, 4]
+
+
+async def test_empty_means_written_and_not_taken(nursery: trio.Nursery) -> None:
+    outbox, empty = Outbox(Resumed()), trio.Event()
+
+    async def wait() -> None:
+        await outbox.wait_empty()
+        empty.set()
+
+    outbox.put(b"12")
+    nursery.start_soon(wait)
+    await outbox.take()
+    outbox.written(1)
+    await trio.testing.wait_all_tasks_blocked()
+    assert not empty.is_set()
+    outbox.written(1)
+    await empty.wait()
+
+
+async def test_closing_drops_what_waits_and_frees_all_who_wait() -> None:
+    outbox = Outbox(Resumed())
+    outbox.put(b"x" * (HIGH_BYTES + 1))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(outbox.wait_room)
+        nursery.start_soon(outbox.wait_empty)
+        await trio.testing.wait_all_tasks_blocked()
+        outbox.close()
+    outbox.put(b"nobody reads this")
+    assert await outbox.take() == b""
+    assert outbox._waiting_bytes == 0

@@ -1,0 +1,101 @@
+"""The daemon as somebody's module: two pipes in place of a socket."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from supervisor.faces import stdio
+from tests.faces.conftest import request
+from tests.factories import actor
+from tests.kernel.conftest import daemon_with
+
+
+class Pipe:
+    def __init__(self) -> None:
+        self.reading, self.writing = os.pipe()
+
+
+class End:
+    def __init__(self, number: int) -> None:
+        self._number = number
+
+    def fileno(self) -> int:
+        return self._number
+
+
+@pytest.fixture
+def pipes(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pipe, Pipe]]:
+    to_daemon, from_daemon = Pipe(), Pipe()
+    ends = SimpleNamespace(stdin=End(to_daemon.reading), stdout=End(from_daemon.writing))
+    monkeypatch.setattr(stdio, "sys", ends)
+    yield to_daemon, from_daemon
+    for number in (to_daemon.reading, from_daemon.writing):
+        os.close(number)
+
+
+async def answers(pipe: Pipe, count: int) -> list[dict[str, Any]]:
+    data = b""
+    while data.count(b"\n") < count:
+        await trio.lowlevel.wait_readable(pipe.reading)
+        data += os.read(pipe.reading, 65536)
+    return [json.loads(line) for line in data.splitlines()]
+
+
+async def test_the_daemon_answers_to_the_name_it_was_given(
+    tmp_path: Path, pipes: tuple[Pipe, Pipe]
+) -> None:
+    there, back = pipes
+    async with (
+        daemon_with(tmp_path, actor(tmp_path)) as daemon,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(stdio.serve, daemon, "inner")
+        asked = [request("h", "inner", "health"), request("d", "inner", "describe")]
+        os.write(there.writing, b"".join(json.dumps(one).encode() + b"\n" for one in asked))
+        health, description = await answers(back, 2)
+        assert health["result"] == {"status": "ok"}
+        assert description["result"]["name"] == "inner"
+        os.close(there.writing)
+        await daemon.wait_ending()
+    os.close(back.reading)
+    assert os.get_blocking(there.reading)
+    assert os.get_blocking(back.writing)
+
+
+async def test_what_was_asked_before_the_end_of_the_input_is_answered(
+    tmp_path: Path, pipes: tuple[Pipe, Pipe]
+) -> None:
+    there, back = pipes
+    os.write(there.writing, json.dumps(request("a", "m", op="echo", args={"n": 1})).encode())
+    os.close(there.writing)
+    async with (
+        daemon_with(tmp_path, actor(tmp_path)) as daemon,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(stdio.serve, daemon, "inner")
+        (done,) = await answers(back, 1)
+        assert done["result"] == {"n": 1}
+        await daemon.wait_ending()
+    os.close(back.reading)
+
+
+async def test_an_end_of_both_pipes_cancels_what_is_open(
+    tmp_path: Path, pipes: tuple[Pipe, Pipe]
+) -> None:
+    there, back = pipes
+    os.write(there.writing, json.dumps(request("a", "m", op="hang")).encode())
+    os.close(there.writing)
+    os.close(back.reading)
+    made = actor(tmp_path, supervision={"timeouts": {"stop_s": 0.1}})
+    async with daemon_with(tmp_path, made) as daemon:
+        await stdio.serve(daemon, "inner")
+        assert daemon.ending
+        assert daemon.fleet.modules["m"].counters.failures == 1

@@ -1,0 +1,82 @@
+"""A pipeline over real modules, and clients that keep what they are told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from protocol.descriptor import Descriptor
+from protocol.events import Progress
+from protocol.response import Response
+from supervisor.kernel.daemon import Daemon, running
+from supervisor.policy.lifecycle import State
+from supervisor.runtime.directory import Found, Quarantined
+from tests import factories
+
+Start = Callable[..., AbstractAsyncContextManager[Daemon]]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    factories.bound(items, Path(__file__).parent)
+
+
+class Asker:
+    """A client of the pipeline."""
+
+    def __init__(self) -> None:
+        self.events: list[Progress] = []
+        self.responses: list[Response] = []
+        self._heard = trio.lowlevel.ParkingLot()
+
+    def event(self, event: Progress) -> None:
+        assert not self.responses, "an event after the response"
+        self.events.append(event)
+        self._heard.unpark_all()
+
+    def finished(self, response: Response) -> None:
+        self.responses.append(response)
+        self._heard.unpark_all()
+
+    def congested(self) -> bool:
+        return False
+
+    async def response(self) -> Response:
+        while not self.responses:
+            await self._heard.park()
+        assert len(self.responses) == 1
+        return self.responses[0]
+
+    async def document(self) -> dict[str, Any]:
+        return (await self.response()).document()
+
+    async def heard(self, count: int) -> None:
+        while len(self.events) < count:
+            await self._heard.park()
+
+
+@asynccontextmanager
+async def daemon_with(
+    folder: Path, *descriptors: Descriptor, quarantined: tuple[Quarantined, ...] = ()
+) -> AsyncIterator[Daemon]:
+    """Run a daemon; the block begins when its eager modules are ready."""
+    found = Found(descriptors, quarantined)
+    async with running(found, data_dir=folder / "data", environment=os.environ) as daemon:
+
+        def ready() -> bool | None:
+            return all(one.state is State.READY for one in daemon.fleet.eager()) or None
+
+        await daemon.fleet.wait_until(ready)
+        yield daemon
+
+
+def ask(daemon: Daemon, tool: str, op: Any = "echo", **content: Any) -> Asker:
+    asker = Asker()
+    content = {"op": op, **content} if op is not None else content
+    daemon.invocations.submit(tool, content, asker)
+    return asker

@@ -1,0 +1,214 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from protocol.events import Log, Progress
+from protocol.replies import Operation
+from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.operations import INPUTS, RefusedError
+from supervisor.policy.lifecycle import State
+from supervisor.runtime.directory import Quarantined
+from tests.factories import actor, descriptor
+from tests.kernel.conftest import ask, daemon_with
+
+DAEMON_KEYS = {"pid", "version", "uptime_s", "containment", "guardian_pid", "socket", "http"}
+MODULE_KEYS = {
+    "name", "kind", "protocol", "lifecycle", "state", "restarts", "next_retry_s", "in_flight",
+    "queued", "descriptor", "instances", "last_exit",
+}  # fmt: skip
+INSTANCE_KEYS = {"id", "pid", "state", "uptime_s", "rss_bytes", "in_flight"}
+EXIT_KEYS = {"exit_code", "signal", "reason", "stderr_tail", "ts"}
+NEVER_S = 1000
+SLOW = {"backoff": {"initial_s": NEVER_S, "max_s": NEVER_S}}
+
+
+class Events:
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.some = trio.Event()
+
+    async def __call__(self, event: Progress) -> None:
+        assert isinstance(event, Log)
+        self.texts.append(event.message)
+        self.some.set()
+
+
+async def run(daemon: Daemon, op: str, emit: Events | None = None, **args: Any) -> Any:
+    args = {name.removesuffix("_"): value for name, value in args.items()}
+    assert daemon.operations.refusal(op, args) is None
+    return await daemon.operations.run(op, args, emit or Events())
+
+
+async def refused(daemon: Daemon, op: str, **args: Any) -> tuple[str, str, str]:
+    with pytest.raises(RefusedError) as caught:
+        await run(daemon, op, **args)
+    failure = caught.value.failure
+    return failure.code, failure.details["reason"], failure.message
+
+
+async def test_status_has_what_is_documented(tmp_path: Path) -> None:
+    bad = Quarantined("/x.json", "is empty")
+    async with daemon_with(tmp_path, actor(tmp_path), quarantined=(bad,)) as daemon:
+        await ask(daemon, "m", "exit", args={"code": 3, "words": "boom"}).response()
+        m = daemon.fleet.modules["m"]
+        await daemon.fleet.wait_until(
+            lambda: (m.slot.restarts == 1 and m.state is State.READY) or None
+        )
+        status = await run(daemon, "status")
+        assert set(status) == {"daemon", "modules", "quarantined"}
+        assert set(status["daemon"]) >= DAEMON_KEYS
+        assert status["daemon"]["containment"] == "process_group"
+        (module,) = status["modules"]
+        assert set(module) >= MODULE_KEYS
+        (instance,) = module["instances"]
+        assert set(instance) >= INSTANCE_KEYS
+        assert instance["rss_bytes"] > 0
+        assert set(module["last_exit"]) >= EXIT_KEYS
+        assert module["last_exit"]["exit_code"] == 3
+        assert list(module["last_exit"]["stderr_tail"]) == ["boom"]
+        assert (module["state"], module["restarts"], module["queued"]) == ("ready", 1, 0)
+        assert status["quarantined"] == [{"descriptor": "/x.json", "reason": "is empty"}]
+        assert set(await run(daemon, "status", module="m")) == set(module)
+
+
+async def test_the_status_of_a_module_that_never_ran_has_the_same_keys(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path, supervision={"start": "lazy"})) as daemon:
+        module = await run(daemon, "status", module="m")
+        assert set(module) >= MODULE_KEYS
+        assert (module["instances"], module["last_exit"], module["state"]) == ([], None, "down")
+
+
+@pytest.mark.parametrize("op", ["status", "start", "stop", "restart", "logs"])
+async def test_an_op_on_an_unknown_module_is_refused(tmp_path: Path, op: str) -> None:
+    async with daemon_with(tmp_path) as daemon:
+        code, reason, words = await refused(daemon, op, module="nobody")
+        assert (code, reason) == ("bad_request", "unknown_module")
+        assert "nobody" in words
+
+
+@pytest.mark.parametrize(
+    ("op", "args", "reason"),
+    [
+        ("fly", {}, "unknown_op"),
+        ("stop", {}, "invalid_args"),
+        ("stop", {"module": 5}, "invalid_args"),
+        ("status", {"modul": "m"}, "invalid_args"),
+        ("status", [], "invalid_args"),
+        ("wait", {"for": "ever"}, "invalid_args"),
+        ("logs", {"module": "m", "lines": -1}, "invalid_args"),
+        ("logs", {"module": "m", "lines": 10**9}, "invalid_args"),
+        ("invoke", {"module": "m"}, "invalid_args"),
+    ],
+)
+async def test_args_are_held_to_what_describe_says(
+    tmp_path: Path, op: str, args: Any, reason: str
+) -> None:
+    async with daemon_with(tmp_path) as daemon:
+        refusal = daemon.operations.refusal(op, args)
+        assert refusal is not None
+        assert refusal.details["reason"] == reason
+
+
+async def test_describe_lists_each_op_that_there_is(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path) as daemon:
+        described = daemon.operations.describe("supervisor")
+        assert described["inputs"] == INPUTS
+        assert set(INPUTS) == {*daemon.operations._ops, "invoke"}
+
+
+async def test_stop_start_and_restart_return_the_status_they_led_to(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        stopped = await run(daemon, "stop", module="m")
+        assert (stopped["state"], stopped["wanted"], stopped["instances"]) == ("down", "down", [])
+        assert (await run(daemon, "stop", module="m"))["state"] == "down"
+        assert (await ask(daemon, "m").document())["error"]["details"]["reason"] == "not_ready"
+        assert (await run(daemon, "start", module="m"))["instances"][0]["id"] == "m#2"
+        assert (await run(daemon, "start", module="m"))["instances"][0]["id"] == "m#2"
+        module = await run(daemon, "restart", module="m")
+        assert (module["instances"][0]["id"], module["restarts"]) == ("m#3", 1)
+
+
+async def test_a_start_that_fails_is_refused_with_its_cause(tmp_path: Path) -> None:
+    made = descriptor(tmp_path, ["./gone"], supervision={"start": "lazy", **SLOW})
+    async with daemon_with(tmp_path, made) as daemon:
+        code, reason, words = await refused(daemon, "start", module="m")
+        assert (code, reason) == ("unreachable", "spawn_failed")
+        assert "gone is not there" in words
+
+
+async def test_waiting_tells_of_each_module_and_returns_their_states(tmp_path: Path) -> None:
+    a, b = actor(tmp_path, name="a"), actor(tmp_path, name="b")
+    async with daemon_with(tmp_path, a, b) as daemon:
+        events = Events()
+        assert await run(daemon, "wait", events) == {"modules": {"a": "ready", "b": "ready"}}
+        assert events.texts == ["a is ready", "b is ready"]
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(lambda: run(daemon, "stop", module="a"))
+            waited = await run(daemon, "wait", modules=["a"], for_="down")
+            assert waited == {"modules": {"a": "down"}}
+
+
+async def test_waiting_for_what_cannot_get_ready_is_refused_but_a_verdict_is_one(
+    tmp_path: Path,
+) -> None:
+    made = descriptor(tmp_path, ["./gone"], supervision={"start": "lazy", "intensity": 0})
+    async with daemon_with(tmp_path, made) as daemon:
+        daemon.fleet.modules["m"].start("the test")
+        waited = await run(daemon, "wait", modules=["m"], for_="verdict")
+        assert waited == {"modules": {"m": "failed"}}
+        assert (await refused(daemon, "wait", modules=["m"]))[1] == "failed"
+
+
+async def test_logs_are_the_last_lines_and_what_follows(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        log = daemon.fleet.modules["m"].log
+        for number in range(5):
+            log.stderr_line("m#1", f"line {number}")
+        events = Events()
+        await run(daemon, "logs", events, module="m", lines=2)
+        assert events.texts == ["line 3", "line 4"]
+        events = Events()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(
+                lambda: run(daemon, "logs", events, module="m", lines=1, follow=True)
+            )
+            await events.some.wait()
+            events.some = trio.Event()
+            log.stderr_line("m#1", "line 5")
+            await events.some.wait()
+            nursery.cancel_scope.cancel()
+        assert events.texts == ["line 4", "line 5"]
+        assert not log._followers
+
+
+async def test_a_daemon_asks_its_modules(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        health = await daemon.operations.ask("m", Operation.HEALTH)
+        assert health["status"] == "ok"
+        assert (await daemon.operations.ask("m", Operation.DESCRIBE))["name"] == "m"
+        with pytest.raises(RefusedError, match="nobody"):
+            await daemon.operations.ask("nobody", Operation.HEALTH)
+
+
+async def test_a_shutdown_begins_the_end(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        await run(daemon, "shutdown")
+        assert daemon.ending
+        await daemon.wait_ending()
+        await daemon.stop_fleet()
+        assert daemon.fleet.modules["m"].state is State.DOWN
+
+
+async def test_an_end_that_is_asked_for_twice_is_hurried(tmp_path: Path) -> None:
+    limits = {"timeouts": {"exit_s": NEVER_S, "stop_s": NEVER_S}}
+    async with daemon_with(tmp_path, actor(tmp_path, "ignore-term", supervision=limits)) as daemon:
+        daemon.shut_down("the test")
+        daemon.shut_down("the test")
+        await daemon.stop_fleet()
+        last_exit = daemon.fleet.modules["m"].slot.last_exit
+        assert last_exit is not None
+        assert last_exit.signal == 9

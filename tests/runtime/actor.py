@@ -1,0 +1,121 @@
+"""A module that does what its ops say. Arguments: its name, then flags.
+
+Flags: no-ids, ignore-term, starting=N, mute-after=N (health probes), kind=K, cancel,
+never-ready, no-describe.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+name, *flags = sys.argv[1:]
+options = dict(flag.partition("=")[::2] for flag in flags)
+healths = 0
+held: list[str | None] = []
+
+
+def write(line: str) -> None:
+    os.write(1, line.encode() + b"\n")
+
+
+def answer(request_id: str | None, content: dict[str, Any]) -> None:
+    named = {} if "no-ids" in options else {"requestId": request_id}
+    write(json.dumps({**named, **content}))
+
+
+def health(request_id: str | None) -> None:
+    global healths  # noqa: PLW0603
+    healths += 1
+    while held:
+        answer(held.pop(), {"ok": True, "result": "late"})
+    if "never-ready" in options or healths > int(options.get("mute-after", healths)):
+        return
+    starting = healths <= int(options.get("starting", 0))
+    answer(request_id, {"status": "starting" if starting else "ok"})
+
+
+def describe(request_id: str | None) -> None:
+    if "no-describe" in options:
+        return
+    features = ["cancel"] if "cancel" in options else []
+    facts = {"name": name, "version": "1", "kind": options.get("kind", "tool")}
+    answer(
+        request_id,
+        {**facts, "capabilities": [], "inputs": {}, "outputs": {}, "features": features},
+    )
+
+
+def connect(path: str) -> socket.socket:
+    """Connect to the test: it sees the end of this when the process is gone."""
+    link = socket.socket(socket.AF_UNIX)
+    link.connect(path)
+    link.sendall(b"here\n")
+    return link
+
+
+def invoke(  # noqa: C901, PLR0912 - a list of what can be asked
+    request_id: str | None, op: str, args: dict[str, Any]
+) -> None:
+    match op:
+        case "hang":
+            return
+        case "late":
+            held.append(request_id)
+            return
+        case "deaf":
+            while True:
+                signal.pause()
+        case "exit":
+            os.write(2, args.get("words", "").encode())
+            os._exit(args["code"])
+        case "kill":
+            os.kill(os.getpid(), args["signal"])
+        case "close":
+            os.close(args["fd"])
+            signal.pause()
+        case "say":
+            for line in args["lines"]:
+                write(line)
+            return
+        case "events":
+            for number in range(args["count"]):
+                write(
+                    json.dumps(
+                        {
+                            "version": "0",
+                            "type": "log",
+                            "requestId": request_id,
+                            "level": "info",
+                            "message": f"{number} {args.get('pad', '')}",
+                        }
+                    )
+                )
+        case "fork":
+            if os.fork() == 0:
+                connect(args["socket"])
+                signal.pause()
+            if args.get("leave"):
+                os._exit(args["code"])
+        case "whoami":
+            args = {"pid": os.getpid(), "instance": os.environ["STDIOD_INSTANCE"]}
+    answer(request_id, {"ok": True, "result": args})
+
+
+if "ignore-term" in options:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+for text in sys.stdin:
+    frame = json.loads(text)
+    match frame["operation"]:
+        case "health":
+            health(frame["requestId"])
+        case "describe":
+            describe(frame["requestId"])
+        case "cancel":
+            answer(frame["requestId"], {"ok": False, "error": {"code": "cancelled", "message": ""}})
+        case _:
+            invoke(frame["requestId"], frame["input"]["op"], frame["input"]["args"])
+if "ignore-term" in options:
+    signal.pause()

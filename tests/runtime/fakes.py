@@ -1,0 +1,125 @@
+"""Lives without processes, for slots, modules and fleets under a virtual clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from protocol.errors import Outcome, Success
+from protocol.replies import Operation
+from supervisor.policy.verdict import Exit, Stopped
+from supervisor.runtime.call import Call
+from supervisor.runtime.life import Ended, Instance, Owner, Setting
+
+
+class FakeLife:
+    """A life that starts, answers and ends when told to."""
+
+    def __init__(self, setting: Setting, owner: Owner) -> None:
+        self.id = setting.next_instance()
+        self.name = setting.descriptor.name
+        self.calls: list[Call] = []
+        self.served: list[Any] = []
+        self.endings: list[bool] = []
+        self.given_up: list[Stopped] = []
+        self.hurried = False
+        self.gone = False
+        self._owner = owner
+        self._concurrency = setting.descriptor.supervision.concurrency
+        self._over = trio.Event()
+        self._ended = Ended("exited", "exited with code 1", Exit(exit_code=1))
+
+    async def run(self) -> Ended:
+        try:
+            await self._over.wait()
+        finally:
+            self.gone = True
+        return self._ended
+
+    def can_take(self) -> bool:
+        return len(self.calls) < self._concurrency and not self.endings
+
+    def take(self, call: Call) -> None:
+        call.server = self
+        self.calls.append(call)
+        self.served.append(call.request.args.get("n"))
+
+    def end(self, *, abrupt: bool) -> None:
+        self.endings.append(abrupt)
+
+    def hurry(self) -> None:
+        self.hurried = True
+
+    async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
+        return Success({"status": "ok"})
+
+    def instances(self) -> list[Instance]:
+        return [Instance(self.id, 1, 0.0, len(self.calls))]
+
+    def give_up(self, call: Call, stopped: Stopped) -> None:
+        self.calls.remove(call)
+        self.given_up.append(stopped)
+        self._owner.capacity_freed(self)
+
+    def evidence(self) -> dict[str, Any]:
+        return {"instance": self.id}
+
+    def nudge(self) -> None:
+        pass
+
+    # What the test makes it do.
+
+    def get_ready(self) -> None:
+        self._owner.started(self)
+
+    def fail_to_start(self, reason: str = "start_deadline") -> None:
+        self._owner.start_failed(self, Ended(reason, "was not healthy within 10 s"))
+
+    def probe(self, *, well: bool) -> None:
+        self._owner.health(self, well=well)
+
+    def need_replacement(self) -> None:
+        self._owner.replace(self, "closed its stdout")
+
+    def answer(self, result: Any = None) -> None:
+        self.calls.pop(0).settle(Success(result))
+        self._owner.capacity_freed(self)
+
+    async def die(self, code: int | None = 1, signal: int | None = None) -> None:
+        exit_ = Exit(exit_code=code, signal=signal)
+        self._ended = Ended(str(exit_.reason), exit_.words, exit_)
+        self._over.set()
+        await trio.testing.wait_all_tasks_blocked()
+
+    async def fail_to_spawn(self) -> None:
+        self._ended = Ended("spawn_failed", "could not be started: no such program")
+        self._over.set()
+        await trio.testing.wait_all_tasks_blocked()
+
+
+class Stage:
+    """All lives there were, in order."""
+
+    def __init__(self) -> None:
+        self.lives: list[FakeLife] = []
+
+    def new_life(self, setting: Setting, owner: Owner) -> FakeLife:
+        life = FakeLife(setting, owner)
+        self.lives.append(life)
+        return life
+
+    @property
+    def life(self) -> FakeLife:
+        return self.lives[-1]
+
+    @property
+    def alive(self) -> list[str]:
+        return [life.id for life in self.lives if not life.gone]
+
+    def of(self, name: str) -> FakeLife:
+        return next(life for life in reversed(self.lives) if life.name == name)
+
+    @property
+    def names(self) -> list[str]:
+        return [life.name for life in self.lives if not life.gone]

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import trio
+import trio.testing
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supervisor.runtime.deadlines import COMPACT_FROM, Deadlines
+
+Clock = trio.testing.MockClock
+
+
+async def pass_time(clock: Clock, seconds: float) -> None:
+    await trio.testing.wait_all_tasks_blocked()
+    clock.jump(seconds)
+    await trio.testing.wait_all_tasks_blocked()
+
+
+async def test_actions_come_in_the_order_of_their_times_then_of_their_setting(
+    mock_clock: Clock, nursery: trio.Nursery
+) -> None:
+    deadlines, called = Deadlines(), list[str]()
+    nursery.start_soon(deadlines.run)
+    for name, delay_s in [("c", 3), ("a", 1), ("b", 2), ("b2", 2), ("now", 0)]:
+        deadlines.after(delay_s, lambda name=name: called.append(name))  # type: ignore[misc]
+    await pass_time(mock_clock, 0)
+    assert called == ["now"]
+    await pass_time(mock_clock, 5)
+    assert called == ["now", "a", "b", "b2", "c"]
+
+
+async def test_a_deadline_is_not_early(mock_clock: Clock, nursery: trio.Nursery) -> None:
+    deadlines, called = Deadlines(), list[int]()
+    nursery.start_soon(deadlines.run)
+    deadlines.after(2, lambda: called.append(1))
+    await pass_time(mock_clock, 1.99)
+    assert called == []
+    await pass_time(mock_clock, 0.01)
+    assert called == [1]
+
+
+async def test_a_cancelled_deadline_does_nothing_and_may_be_cancelled_again(
+    mock_clock: Clock, nursery: trio.Nursery
+) -> None:
+    deadlines, called = Deadlines(), list[int]()
+    nursery.start_soon(deadlines.run)
+    timer = deadlines.after(1, lambda: called.append(1))
+    kept = deadlines.after(1, lambda: called.append(2))
+    timer.cancel()
+    timer.cancel()
+    await pass_time(mock_clock, 2)
+    kept.cancel()  # too late
+    assert called == [2]
+
+
+async def test_an_earlier_deadline_set_later_wakes_the_queue(
+    mock_clock: Clock, nursery: trio.Nursery
+) -> None:
+    deadlines, called = Deadlines(), list[str]()
+    nursery.start_soon(deadlines.run)
+    deadlines.after(100, lambda: called.append("late"))
+    await pass_time(mock_clock, 0)
+    deadlines.after(1, lambda: called.append("early"))
+    await pass_time(mock_clock, 1)
+    assert called == ["early"]
+
+
+async def test_an_action_may_set_and_cancel_deadlines(
+    mock_clock: Clock, nursery: trio.Nursery
+) -> None:
+    deadlines, called = Deadlines(), list[str]()
+    nursery.start_soon(deadlines.run)
+    doomed = deadlines.after(2, lambda: called.append("doomed"))
+
+    def act() -> None:
+        doomed.cancel()
+        deadlines.after(0, lambda: called.append("at once"))
+        deadlines.after(1, lambda: called.append("later"))
+
+    deadlines.after(1, act)
+    await pass_time(mock_clock, 1)
+    assert called == ["at once"]
+    await pass_time(mock_clock, 5)
+    assert called == ["at once", "later"]
+
+
+async def test_cancelled_deadlines_do_not_pile_up() -> None:
+    deadlines = Deadlines()
+    kept = [deadlines.after(1000, lambda: None) for _ in range(10)]
+    for _ in range(10_000):
+        deadlines.after(30, lambda: None).cancel()
+        assert len(deadlines._heap) <= max(COMPACT_FROM, 2 * len(kept)) + 1
+    assert all(timer in [entry[2] for entry in deadlines._heap] for timer in kept)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=300))
+def test_each_deadline_that_is_not_cancelled_comes_once(plan: list[tuple[int, bool]]) -> None:
+    called: list[int] = []
+
+    async def play() -> None:
+        deadlines = Deadlines()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(deadlines.run)
+            for number, (delay_s, cancelled) in enumerate(plan):
+                timer = deadlines.after(delay_s, lambda number=number: called.append(number))  # type: ignore[misc]
+                if cancelled:
+                    timer.cancel()
+            await pass_time(clock, 10)
+            nursery.cancel_scope.cancel()
+
+    clock = Clock()
+    trio.run(play, clock=clock)
+    expected = [n for n, (_, cancelled) in enumerate(plan) if not cancelled]
+    assert called == sorted(expected, key=lambda n: plan[n][0])

@@ -1,0 +1,192 @@
+"""A process per invocation: how many there are, probes, and their end when the host wants it."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import trio
+import trio.testing
+
+from protocol.errors import Failure, Reason, Success
+from protocol.replies import Operation
+from supervisor.policy.lifecycle import State
+from supervisor.policy.verdict import Stopped
+from tests.factories import (
+    PYTHON,
+    actor,
+    call,
+    children,
+    descriptor,
+    open_files,
+    program,
+    script,
+)
+from tests.runtime.conftest import Running
+
+NEVER_S = 1000
+
+
+from tests.runtime.test_verdicts import DONE, LOG
+
+
+async def test_a_call_that_is_given_up_is_answered_at_once_and_its_process_seen_to_the_end(
+    running: Running, tmp_path: Path
+) -> None:
+    before = open_files()
+    made = script(
+        tmp_path, "trap '' TERM\n" + LOG + "sleep 1000", supervision={"timeouts": {"stop_s": 0.05}}
+    )
+    module = await running.ready(made)
+    one, heard = call()
+    module.submit(one)
+    await heard.heard(1)
+    module.give_up(one, Stopped(Reason.DEADLINE, "m.echo gave no answer in 1 s"))
+    assert (await heard.failure()).details["reason"] == "deadline"
+    await running.down()
+    assert children() == []
+    assert open_files() == before
+
+
+async def test_a_call_that_is_given_up_before_its_process_exists_runs_nothing(
+    running: Running, tmp_path: Path
+) -> None:
+    module = await running.ready(script(tmp_path, "touch ran\n" + DONE))
+    one, heard = call()
+    module.submit(one)
+    module.give_up(one, Stopped(Reason.CLIENT, "the client cancelled the request"))
+    assert (await heard.failure()).code == "cancelled"
+    await running.down()
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_concurrency_bounds_the_processes(running: Running, tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "door"))
+        listener.listen(10)
+        listener.setblocking(False)
+        accepting = trio.socket.from_stdlib_socket(listener)
+        body = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.connect('door')\ns.recv(1)\n"
+        body += f"print({DONE[6:-2]!r})"
+        made = descriptor(
+            tmp_path,
+            [*PYTHON, "-c", body],
+            supervision={"concurrency": 2},
+            transport={"protocol": "narratoria"},
+        )
+        module = await running.ready(made)
+        waiting = []
+        for _ in range(5):
+            one, heard = call()
+            module.submit(one)
+            waiting.append(heard)
+        assert module.queued == 3
+        for _ in range(5):
+            link, _ = await accepting.accept()
+            with link:
+                assert len(children()) <= 2
+                await link.send(b"x")
+        for heard in waiting:
+            await heard.success()
+
+
+async def test_a_probe_is_answered_by_the_host_and_never_runs_the_tool(
+    running: Running, tmp_path: Path
+) -> None:
+    made = script(tmp_path, "touch ran\n" + DONE, version="2.0", inputs={"draw": {}})
+    module = await running.ready(made)
+    assert await module.ask(Operation.HEALTH) == Success({"status": "ok"})
+    description = await module.ask(Operation.DESCRIBE)
+    assert isinstance(description, Success)
+    assert (description.result["name"], description.result["version"]) == ("m", "2.0")
+    assert description.result["inputs"] == {"draw": {}}
+    await running.down()
+    assert not (tmp_path / "ran").exists()
+
+
+async def test_a_tool_that_is_taken_away_is_unhealthy_and_its_calls_say_why(
+    running: Running, tmp_path: Path
+) -> None:
+    path = program(tmp_path / "run", "#!/bin/sh\n" + DONE)
+    made = descriptor(tmp_path, ["./run"], transport={"protocol": "narratoria"})
+    module = await running.ready(made)
+    path.unlink()
+    health = await module.ask(Operation.HEALTH)
+    assert isinstance(health, Failure)
+    assert "run is not there" in health.message
+    one, heard = call()
+    module.submit(one)
+    failure = await heard.failure()
+    assert (failure.code, failure.details["reason"]) == ("unreachable", "spawn_failed")
+    assert module.state is State.READY
+
+
+async def test_a_tool_that_cannot_be_run_is_not_ready(running: Running, tmp_path: Path) -> None:
+    made = descriptor(tmp_path, ["./gone"], transport={"protocol": "narratoria"})
+    module = running(made)
+    module.start("the test")
+    await running.until(lambda: module.state is State.BACKOFF)
+    assert module.slot.last_exit is not None
+    assert module.slot.last_exit.reason == "spawn_failed"
+
+
+async def test_a_module_per_invocation_answers_probes_with_a_process_of_its_own(
+    running: Running, tmp_path: Path
+) -> None:
+    made = actor(tmp_path, transport={"lifecycle": "per-invocation"})
+    module = await running.ready(made)
+    assert await module.ask(Operation.HEALTH) == Success({"status": "ok"})
+    one, heard = call("whoami")
+    module.submit(one)
+    assert (await heard.success()).result["instance"] == "m#2"
+
+
+async def test_a_probe_nobody_waits_for_any_more_leaves_no_process(
+    running: Running, tmp_path: Path
+) -> None:
+    made = actor(
+        tmp_path,
+        "ignore-term",
+        "never-ready",
+        transport={"lifecycle": "per-invocation"},
+        supervision={"timeouts": {"stop_s": 0.05}},
+    )
+    module = await running.ready(made)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(module.ask, Operation.HEALTH, NEVER_S)
+        while not module.slot.life.instances():  # type: ignore[union-attr]
+            await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    await running.down()
+    assert children() == []
+
+
+async def test_a_stop_lets_a_run_finish_and_a_deadline_ends_one_that_does_not(
+    running: Running, tmp_path: Path
+) -> None:
+    made = script(tmp_path, LOG + "exec sleep 1000", supervision={"timeouts": {"stop_s": 0.05}})
+    module = await running.ready(made)
+    one, heard = call()
+    module.submit(one)
+    await heard.heard(1)
+    await running.down()
+    failure = await heard.failure()
+    assert (failure.code, failure.details["reason"]) == ("unreachable", "stopping")
+    assert children() == []
+
+
+async def test_a_hundred_runs_leave_no_process_and_no_descriptor(
+    running: Running, tmp_path: Path
+) -> None:
+    before = open_files()
+    module = await running.ready(script(tmp_path, DONE, supervision={"concurrency": 4}))
+    waiting = []
+    for _ in range(100):
+        one, heard = call()
+        module.submit(one)
+        waiting.append(heard)
+    for heard in waiting:
+        await heard.success()
+    await running.down()
+    assert children() == []
+    assert open_files() == before

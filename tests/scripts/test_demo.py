@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.scripts.checkout import CHECKOUT, MODULES, WITHIN_S, documents, environment, run
+
+FEW = ("torch", "dice")
+"""Modules that every machine with bash and Python can run, one of each lifecycle."""
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    # Where the demo puts its own folder; a path of pytest's would be too long for a socket.
+    folder = Path("/tmp", f"demo-test-{os.getpid()}")
+    folder.mkdir(exist_ok=True)
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(own_folder: Path) -> Iterator[None]:
+    yield
+    left = list(own_folder.iterdir())
+    shutil.rmtree(own_folder)
+    assert left == []
+    assert processes(own_folder) == []
+
+
+def processes(folder: Path) -> list[str]:
+    """Find what was started with a TMPDIR in the folder: the mark of all that the demo starts."""
+    found: list[str] = []
+    for process in psutil.process_iter():
+        try:
+            marked = process.environ().get("TMPDIR", "").startswith(f"{folder}/")
+            if marked:
+                found.append(" ".join(process.cmdline()))
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.fixture
+def few(tmp_path: Path) -> Path:
+    for name in FEW:
+        shutil.copytree(MODULES / name, tmp_path / "modules" / name)
+    return tmp_path / "modules"
+
+
+def failed(printed: str) -> list[str]:
+    return [step["step"] for step in documents(printed) if not step["ok"]]
+
+
+def test_the_demo_goes_as_it_should() -> None:
+    done = run("demo")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stderr == ""
+    assert "\x1b" not in done.stdout
+    assert "$ stdiod up modules" in done.stdout
+    assert "steps went as they should" in done.stdout.splitlines()[-1]
+
+
+def test_what_cannot_run_is_skipped_with_a_word(few: Path) -> None:
+    path = few / "dice" / "module.json"
+    descriptor = json.loads(path.read_text())
+    descriptor["transport"]["command"][0] = "no-such-language"
+    path.write_text(json.dumps(descriptor))
+    done = run("demo", "--json", "--modules", str(few))
+    assert done.returncode == 0, done.stdout + done.stderr
+    words = {step["step"]: step["skipped"] for step in documents(done.stdout)}
+    assert words["dice"] == "there is no no-such-language here"
+    assert words["dice roll"] == "there is no no-such-language here"
+    assert words["torch light"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "step"),
+    [
+        ("dice/dice.py", "sum(rolls)", "1 + sum(rolls)", "dice roll"),
+        ("torch/torch.sh", "Torch lit.", "Torch lost.", "torch light"),
+        ("torch/torch.sh", "lit=true", "exit 4", "torch light"),
+    ],
+)
+def test_a_module_that_misbehaves_is_named(
+    few: Path, name: str, before: str, after: str, step: str
+) -> None:
+    program = few / name
+    source = program.read_text()
+    assert before in source
+    program.write_text(source.replace(before, after))
+    done = run("demo", "--json", "--modules", str(few))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert failed(done.stdout) == [step]
+
+
+def test_what_was_expected_and_what_was_found_is_said(few: Path) -> None:
+    program = few / "torch" / "torch.sh"
+    program.write_text(program.read_text().replace("Torch lit.", "Torch lost."))
+    done = run("demo", "--modules", str(few))
+    assert done.returncode == 1
+    assert 'expected "Torch lit.", found "Torch lost."' in done.stdout
+    assert done.stdout.splitlines()[-1].endswith("not as it should be: torch light")
+
+
+def test_a_module_that_does_not_start_fails_the_start_and_leaves_nothing(few: Path) -> None:
+    (few / "dice" / "dice.py").write_text("raise SystemExit('out of order')\n")
+    done = run("demo", "--json", "--modules", str(few))
+    assert done.returncode == 1
+    assert {"up", "status", "dice roll"} <= set(failed(done.stdout))
+    assert not {"torch light", "down", "no process is left"} & set(failed(done.stdout))
+
+
+def test_a_descriptor_that_is_no_json_fails_its_validation(few: Path) -> None:
+    (few / "dice" / "module.json").write_text("{")
+    done = run("demo", "--json", "--modules", str(few))
+    assert done.returncode == 1
+    assert "validate" in failed(done.stdout)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_cleans_up(few: Path, number: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "scripts.demo", "--json", "--modules", str(few)],
+        cwd=CHECKOUT,
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as demo:
+        assert demo.stdout is not None
+        steps: list[dict[str, Any]] = []
+        for line in demo.stdout:
+            steps.append(json.loads(line))
+            if steps[-1]["step"] == "status":  # the daemon is up
+                demo.send_signal(number)
+        assert demo.wait(WITHIN_S) == 130
+    assert steps[-1]["step"] != "no process is left"

@@ -1,0 +1,51 @@
+"""The modules of the verdict tests, on one daemon: one of each lifecycle and dialect.
+
+After each verdict a witness must still answer and the module in question be usable: a fault
+disturbs nobody else, and nothing for long.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.system.daemon import Daemon
+from tests.system.descriptors import misbehaving, narratoria, per_invocation, timeouts
+
+SHORT_S = 0.3
+"""A bound that is meant to run out."""
+
+
+def modules() -> list[dict[str, object]]:
+    """Return the descriptors."""
+    hasty = timeouts(health_s=SHORT_S, stop_s=SHORT_S)
+    strict = misbehaving("strict")
+    strict["transport"]["stdout"] = "strict"
+    tolerant = narratoria("tolerant")
+    tolerant["transport"]["stdout"] = "tolerant"
+    return [
+        misbehaving("witness"),
+        misbehaving("steady"),
+        misbehaving("hasty", health={"interval_s": 3600}, timeouts=hasty),
+        misbehaving("nameless", "ids=no", timeouts=timeouts(exit_s=SHORT_S, stop_s=SHORT_S)),
+        strict,
+        per_invocation("once", concurrency=4),
+        narratoria("tool", concurrency=4),
+        tolerant,
+        narratoria("hasty_tool", timeouts=timeouts(exit_s=SHORT_S, stop_s=SHORT_S)),
+        narratoria("quiet_tool", timeouts={**timeouts(stop_s=SHORT_S), "silence_s": SHORT_S}),
+        misbehaving("quiet", timeouts={**timeouts(stop_s=SHORT_S), "silence_s": SHORT_S}),
+    ]
+
+
+def assert_undisturbed(daemon: Daemon, module: str, witness_pid: int) -> None:
+    """Fail unless the module serves again, and the witness as it always did."""
+    answer = daemon.usable(module)
+    assert answer.result == {}, answer
+    assert daemon.invoke("witness", word="hello").result == {"word": "hello"}
+    assert daemon.pid("witness") == witness_pid
+
+
+def module_of(request: pytest.FixtureRequest, otherwise: str) -> str:
+    """Return the parameter `module` of a test."""
+    callspec = getattr(request.node, "callspec", None)
+    return otherwise if callspec is None else str(callspec.params.get("module", otherwise))

@@ -1,0 +1,191 @@
+"""The daemon's own beginning and end: one per socket, and nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tests.system.client import Client
+from tests.system.conftest import StartDaemon
+from tests.system.daemon import command, start
+from tests.system.descriptors import misbehaving, narratoria, per_invocation, timeouts, write
+from tests.system.liveness import BOUND_S, Liveness
+
+BRIEF = timeouts(exit_s=0.2, stop_s=0.2)
+
+
+def refused(words: list[str]) -> tuple[int, str]:
+    """Run a daemon that must not get ready; return its exit status and what it said."""
+    with tempfile.TemporaryFile() as log:
+        process, ready = start(words, os.environ, log.fileno())
+        try:
+            assert not ready
+            status = process.wait(BOUND_S)
+        finally:
+            process.kill()
+            process.wait()
+        log.seek(0)
+        return status, log.read().decode()
+
+
+def test_the_socket_is_the_users_alone(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    assert stat.S_IMODE(daemon.socket.stat().st_mode) == 0o600
+
+
+def test_a_second_daemon_on_a_socket_is_refused_and_the_first_goes_on(
+    start_daemon: StartDaemon, folder: Path
+) -> None:
+    daemon = start_daemon(misbehaving("one"))
+    status, said = refused(command(daemon.modules, daemon.socket, folder / "other"))
+    assert status == 1
+    assert f"pid {daemon.process.pid}" in said
+    with daemon.connect() as client:
+        assert client.invoke("one", word="hello").result == {"word": "hello"}
+
+
+def test_a_stale_socket_is_replaced(start_daemon: StartDaemon, folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(folder / "socket"))
+    daemon = start_daemon(misbehaving("one"))
+    assert daemon.invoke("one").ok
+
+
+def test_a_daemon_that_was_killed_does_not_keep_the_next_one_out(
+    start_daemon: StartDaemon, folder: Path
+) -> None:
+    write(folder / "modules", misbehaving("one"))
+    words = command(folder / "modules", folder / "socket", folder / "data")
+    process, ready = start(words, os.environ, subprocess.DEVNULL)
+    assert ready
+    process.kill()
+    process.wait()
+    assert (folder / "socket").is_socket()
+    assert start_daemon().invoke("one").ok
+
+
+def test_a_file_in_the_place_of_the_socket_is_left_alone(folder: Path) -> None:
+    (folder / "modules").mkdir()
+    (folder / "socket").write_text("precious")
+    status, said = refused(command(folder / "modules", folder / "socket", folder / "data"))
+    assert status == 1
+    assert str(folder / "socket") in said
+    assert (folder / "socket").read_text() == "precious"
+
+
+def test_a_folder_that_is_missing_is_named(folder: Path) -> None:
+    status, said = refused(command(folder / "nowhere", folder / "socket", folder / "data"))
+    assert status == 2
+    assert str(folder / "nowhere") in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_it_in_order(
+    start_daemon: StartDaemon, liveness: Liveness, number: signal.Signals
+) -> None:
+    env = {"LIVENESS": str(liveness.path)}
+    daemon = start_daemon(
+        misbehaving("polite", env=env),
+        misbehaving("rude", "start=ignore_sigterm", env=env, timeouts=BRIEF),
+        narratoria("tool"),
+    )
+    assert daemon.invoke("rude", fault="grandchild+done+hang").ok
+    liveness.wait_for("grandchild")
+    daemon.end(number)  # asserts the exit status, and that nothing is left
+    for member in liveness.members:
+        member.wait_gone()
+    assert not daemon.socket.exists()
+
+
+def test_the_shutdown_op_is_answered_and_ends_it(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(misbehaving("one"))
+    assert daemon.op("shutdown") == {"pid": daemon.process.pid}
+    daemon.wait_ended()
+
+
+def test_the_shutdown_op_of_a_daemon_without_modules_is_answered(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    assert daemon.op("shutdown") == {"pid": daemon.process.pid}
+    daemon.wait_ended()
+
+
+def test_a_second_signal_hurries_the_end(start_daemon: StartDaemon, liveness: Liveness) -> None:
+    env = {"LIVENESS": str(liveness.path)}
+    daemon = start_daemon(
+        # By itself, it would be waited for until the test gives up.
+        misbehaving("rude", "start=ignore_sigterm", env=env, timeouts=timeouts(exit_s=3600)),
+    )
+    (process,) = liveness.wait_for("module")
+    assert daemon.invoke("rude", fault="done+hang").ok
+    daemon.process.send_signal(signal.SIGTERM)
+    daemon.wait_state("rude", "stopping")
+    daemon.end(signal.SIGTERM)
+    process.wait_gone()
+
+
+@pytest.mark.parametrize("hurry", [False, True])
+@pytest.mark.parametrize("module", ["one", "once", "tool"])
+def test_requests_in_flight_at_the_end_are_cancelled_by_it(
+    start_daemon: StartDaemon, liveness: Liveness, module: str, hurry: bool
+) -> None:
+    bounds = timeouts(exit_s=3600, stop_s=3600) if hurry else BRIEF
+    documents = [
+        misbehaving("one", timeouts=bounds),
+        per_invocation("once", timeouts=bounds),
+        narratoria("tool", timeouts=bounds),
+    ]
+    for document in documents:
+        document["transport"]["env"] = {"LIVENESS": str(liveness.path)}
+    daemon = start_daemon(*documents)
+    client = daemon.client
+    serving = client.send_invoke(module, fault="ignore_sigterm+gate")
+    waiting = client.send_invoke(module)
+    (gate,) = liveness.wait_for("gate")
+    daemon.process.send_signal(signal.SIGTERM)
+    if hurry:
+        daemon.wait_state(module, "stopping")
+        daemon.process.send_signal(signal.SIGTERM)
+    verdicts = {client.answer(request_id).verdict for request_id in (serving, waiting)}
+    assert verdicts == {"cancelled/shutdown"}
+    gate.wait_gone()
+    daemon.wait_ended()
+
+
+def test_a_client_that_is_connected_sees_the_end_of_the_stream(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(misbehaving("one"))
+    with daemon.connect() as client:
+        assert client.invoke("one").ok
+        daemon.process.send_signal(signal.SIGTERM)
+        assert list(client.lines()) == []
+
+
+def test_a_signal_right_after_ready_ends_it_in_order(folder: Path) -> None:
+    write(folder / "modules", *(misbehaving(f"m{n}") for n in range(5)))
+    words = command(folder / "modules", folder / "socket", folder / "data")
+    for _ in range(5):
+        process, ready = start(words, os.environ, subprocess.DEVNULL)
+        assert ready
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(BOUND_S) == 0
+
+
+def test_a_daemon_that_begins_to_end_takes_in_no_new_work(
+    start_daemon: StartDaemon, liveness: Liveness
+) -> None:
+    daemon = start_daemon(misbehaving("one", env={"LIVENESS": str(liveness.path)}))
+    serving = daemon.client.send_invoke("one", fault="gate", word="hello")
+    (gate,) = liveness.wait_for("gate")
+    daemon.process.send_signal(signal.SIGTERM)
+    daemon.wait_state("one", "stopping")
+    with Client(daemon.socket) as client:
+        assert client.invoke("one").verdict == "cancelled/shutdown"
+    gate.release()
+    assert daemon.client.answer(serving).result["word"] == "hello"  # drained
+    daemon.wait_ended()

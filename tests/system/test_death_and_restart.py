@@ -1,0 +1,169 @@
+"""A process that dies is replaced, with a bound on how often; its death has a cause."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from tests.system.conftest import StartDaemon
+from tests.system.descriptors import AT_ONCE, misbehaving, timeouts
+from tests.system.liveness import Liveness
+
+NEVER_S = 3600.0
+
+
+def test_a_process_killed_from_outside_is_ready_again_and_status_says_of_what_it_died(
+    start_daemon: StartDaemon, liveness: Liveness
+) -> None:
+    daemon = start_daemon(misbehaving("one", env={"LIVENESS": str(liveness.path)}))
+    (first,) = liveness.wait_for("module")
+    client = daemon.client
+    in_flight = client.send_invoke("one", fault="stderr+gate")
+    waiting = client.send_invoke("one", word="waiting")
+    liveness.wait_for("gate")
+    os.kill(first.pid, signal.SIGKILL)
+
+    answer = client.answer(in_flight)
+    assert answer.verdict == "unreachable/signaled"
+    assert answer.details["signal"] == signal.SIGKILL
+    assert answer.details["pid"] == first.pid
+    assert answer.details["instance"] == "one#1"
+    assert answer.details["stderr_tail"][-1] == "the last words"
+    assert client.answer(waiting).result == {"word": "waiting"}
+
+    first.wait_gone()
+    status = daemon.status("one")
+    assert status["state"] == "ready"
+    assert status["restarts"] == 1
+    assert [one["id"] for one in status["instances"]] == ["one#2"]
+    assert status["last_exit"]["signal"] == signal.SIGKILL
+    assert status["last_exit"]["exit_code"] is None
+    assert status["last_exit"]["reason"] == "signaled"
+    assert status["last_exit"]["stderr_tail"][-1] == "the last words"
+
+
+def test_twenty_kills_in_a_row_each_bring_the_next_generation(
+    start_daemon: StartDaemon, liveness: Liveness
+) -> None:
+    daemon = start_daemon(
+        misbehaving("one", env={"LIVENESS": str(liveness.path)}, intensity=100, backoff=AT_ONCE)
+    )
+    for generation in range(1, 21):
+        process = liveness.wait_for("module", generation)[-1]
+        assert process.instance == f"one#{generation}"
+        daemon.usable("one")
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait_gone()
+    daemon.usable("one")
+    assert daemon.status("one")["restarts"] == 20
+    assert [one.instance for one in liveness.take_in()] == ["one#21"]
+
+
+@pytest.mark.parametrize("words", [["start=exit", "code=3"], ["ready=exit", "code=3"]])
+def test_a_crash_loop_ends_in_failed_and_requests_are_refused_with_the_time_of_the_next_try(
+    start_daemon: StartDaemon, liveness: Liveness, words: list[str]
+) -> None:
+    daemon = start_daemon(
+        misbehaving(
+            "crasher",
+            *words,
+            env={"LIVENESS": str(liveness.path)},
+            intensity=3,
+            backoff=AT_ONCE,
+            retry_failed_s=NEVER_S,
+        ),
+        misbehaving("witness"),
+    )
+    verdict = daemon.client.op("wait", modules=["crasher"], **{"for": "ready"})
+    while verdict.ok:  # ready for a moment, before it crashes again
+        verdict = daemon.client.op("wait", modules=["crasher"], **{"for": "ready"})
+    assert verdict.verdict == "unreachable/failed"
+
+    answer = daemon.invoke("crasher")
+    assert answer.verdict == "unreachable/failed"
+    assert 0 < answer.details["retry_in_s"] <= NEVER_S
+    assert answer.details["exit_code"] == 3
+    status = daemon.status("crasher")
+    assert status["state"] == "failed"
+    assert 0 < status["next_retry_s"] <= NEVER_S
+    # The first start, and as many restarts as `intensity` allows.
+    assert status["restarts"] == 3
+    assert len(liveness.wait_for("module", 4)) == 4
+    assert daemon.invoke("witness").ok
+
+
+def test_in_backoff_requests_are_refused_with_the_time_of_the_next_try(
+    start_daemon: StartDaemon,
+) -> None:
+    later = {"initial_s": NEVER_S, "max_s": NEVER_S, "jitter": 0}
+    daemon = start_daemon(misbehaving("one", backoff=later), misbehaving("witness"))
+    assert daemon.invoke("one", fault="exit").verdict == "unreachable/exited"  # again at once
+    waiting = daemon.client.send_invoke("one", fault="exit", code=4)
+    left = daemon.client.send_invoke("one")
+    assert daemon.client.answer(waiting).verdict == "unreachable/exited"
+    for answer in (daemon.client.answer(left), daemon.invoke("one")):
+        assert answer.error["code"] == "unreachable"
+        assert answer.details["exit_code"] == 4
+        assert NEVER_S / 2 < answer.details["retry_in_s"] <= NEVER_S
+    assert daemon.status("one")["state"] == "backoff"
+    daemon.op("start", module="one")
+    assert daemon.invoke("one").ok
+    assert daemon.invoke("witness").ok
+
+
+def test_a_failed_module_is_tried_again_half_open(
+    start_daemon: StartDaemon, liveness: Liveness
+) -> None:
+    daemon = start_daemon(
+        misbehaving("one", env={"LIVENESS": str(liveness.path)}, intensity=0, retry_failed_s=0.05)
+    )
+    for generation in range(2, 6):
+        assert daemon.invoke("one", fault="exit", code=3).verdict == "unreachable/exited"
+        liveness.wait_for("module", generation)
+        daemon.usable("one")
+
+
+@pytest.mark.parametrize(
+    ("restart", "code", "comes_back"),
+    [
+        ("permanent", 0, True),
+        ("transient", 0, False),
+        ("transient", 1, True),
+        ("temporary", 1, False),
+    ],
+)
+def test_the_restart_type_decides_what_follows_an_exit(
+    start_daemon: StartDaemon, restart: str, code: int, comes_back: bool
+) -> None:
+    daemon = start_daemon(misbehaving("one", restart=restart))
+    assert daemon.invoke("one", fault="exit", code=code).verdict == "unreachable/exited"
+    if comes_back:
+        assert daemon.usable("one").ok
+        assert daemon.status("one")["restarts"] == 1
+    else:
+        answer = daemon.invoke("one")
+        assert answer.verdict == "unreachable/not_ready"
+        status = daemon.status("one")
+        assert (status["state"], status["restarts"]) == ("down", 0)
+        assert status["last_exit"]["exit_code"] == code
+
+
+def test_a_process_that_misses_its_probes_is_replaced(
+    start_daemon: StartDaemon, liveness: Liveness
+) -> None:
+    daemon = start_daemon(
+        misbehaving(
+            "one",
+            env={"LIVENESS": str(liveness.path)},
+            health={"interval_s": 0.05, "failures": 1},
+            timeouts=timeouts(health_s=2),
+        )
+    )
+    daemon.usable("one")
+    process = liveness.wait_for("module")[-1]
+    os.kill(process.pid, signal.SIGSTOP)
+    process.wait_gone()
+    daemon.usable("one")
+    assert daemon.status("one")["last_exit"]["reason"] == "replaced"

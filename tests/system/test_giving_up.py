@@ -1,0 +1,170 @@
+"""A request that the client or the clock ends: answered once, and its slot is free again."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.system.conftest import StartDaemon
+from tests.system.descriptors import misbehaving, narratoria, per_invocation
+from tests.system.fleet import SHORT_S
+from tests.system.liveness import Liveness
+
+
+def modules(liveness: Liveness) -> list[dict[str, object]]:
+    env = {"LIVENESS": str(liveness.path)}
+    once, tool = per_invocation("once"), narratoria("tool")
+    for document in (once, tool):
+        document["transport"]["env"] = env
+    return [
+        misbehaving("steady", env=env),
+        misbehaving("nameless", "ids=no", env=env),
+        once,
+        tool,
+        misbehaving("witness"),
+    ]
+
+
+@pytest.mark.parametrize("module", ["steady", "nameless", "once", "tool"])
+def test_a_cancel_ends_the_request_and_frees_the_slot(
+    start_daemon: StartDaemon, liveness: Liveness, module: str
+) -> None:
+    daemon = start_daemon(*modules(liveness))
+    client = daemon.client
+    request_id = client.send_invoke(module, fault="gate")
+    (gate,) = liveness.wait_for("gate")
+    client.cancel(request_id)
+    answer = client.answer(request_id)
+    assert answer.verdict == "cancelled/client"
+    assert answer.details["pid"] == gate.pid
+    if module == "steady":
+        gate.release()  # its probes are patient: it keeps the slot
+    daemon.usable(module)
+    if module != "steady":
+        gate.wait_gone()
+    assert daemon.invoke("witness").ok
+
+
+@pytest.mark.parametrize("module", ["steady", "nameless", "once", "tool"])
+def test_a_client_that_hangs_up_cancels_what_it_had_open(
+    start_daemon: StartDaemon, liveness: Liveness, module: str
+) -> None:
+    daemon = start_daemon(*modules(liveness))
+    with daemon.connect() as client:
+        client.send_invoke(module, fault="gate")
+        queued = [client.send_invoke(module) for _ in range(10)]
+        (gate,) = liveness.wait_for("gate")
+        assert queued
+    if module == "steady":
+        gate.release()
+    else:
+        gate.wait_gone()
+    daemon.usable(module)
+    status = daemon.status(module)
+    assert (status["in_flight"], status["queued"]) == (0, 0)
+    assert '"reason": "disconnect"' in daemon.log()
+    assert daemon.invoke("witness").ok
+
+
+def test_a_client_that_only_ends_its_side_still_gets_its_answers(
+    start_daemon: StartDaemon, liveness: Liveness
+) -> None:
+    daemon = start_daemon(*modules(liveness))
+    with daemon.connect() as client:
+        request_id = client.send_invoke("steady", fault="gate", word="hello")
+        (gate,) = liveness.wait_for("gate")
+        client.socket.shutdown(1)
+        gate.release()
+        assert client.answer(request_id).result["word"] == "hello"
+        assert list(client.lines()) == []
+
+
+def test_a_cancel_of_a_waiting_request_leaves_the_one_in_flight_alone(
+    start_daemon: StartDaemon, liveness: Liveness
+) -> None:
+    daemon = start_daemon(*modules(liveness))
+    client = daemon.client
+    serving = client.send_invoke("nameless", fault="gate", word="hello")
+    (gate,) = liveness.wait_for("gate")
+    waiting = client.send_invoke("nameless")
+    client.cancel(waiting)
+    answer = client.answer(waiting)
+    assert answer.verdict == "cancelled/client"
+    assert "pid" not in answer.details
+    gate.release()
+    assert client.answer(serving).result["word"] == "hello"
+
+
+def test_a_cancel_of_nothing_changes_nothing(start_daemon: StartDaemon, liveness: Liveness) -> None:
+    daemon = start_daemon(*modules(liveness))
+    daemon.client.cancel("never-asked")
+    request_id = daemon.client.send_invoke("steady", word="hello")
+    assert daemon.client.answer(request_id).ok
+    daemon.client.cancel(request_id)
+    assert daemon.invoke("steady", word="next").result == {"word": "next"}
+
+
+def test_the_late_lines_of_a_request_that_timed_out_are_dropped_and_counted(
+    start_daemon: StartDaemon, liveness: Liveness
+) -> None:
+    daemon = start_daemon(*modules(liveness))
+    client = daemon.client
+    request_id = client.send_invoke(
+        "steady", timeout_s=SHORT_S, fault="gate+event+event+done", word="late"
+    )
+    (gate,) = liveness.wait_for("gate")
+    answer = client.answer(request_id)
+    assert answer.verdict == "timeout/deadline"
+    assert answer.details["pid"] == gate.pid
+    next_id = client.send_invoke("steady", word="next")
+    gate.release()
+    following = client.answer(next_id)
+    assert following.result == {"word": "next"}
+    assert following.events == []
+    status = daemon.status("steady")
+    assert status["counters"]["late_lines"] == 3
+    assert status["instances"][0]["pid"] == gate.pid
+
+
+@pytest.mark.parametrize("module", ["once", "tool"])
+def test_a_request_that_timed_out_costs_its_process(
+    start_daemon: StartDaemon, liveness: Liveness, module: str
+) -> None:
+    daemon = start_daemon(*modules(liveness))
+    answer = daemon.invoke(module, timeout_s=SHORT_S, fault="grandchild+hang")
+    assert answer.verdict == "timeout/deadline"
+    for member in liveness.take_in():
+        if member.pid == answer.details.get("pid") or member.role == "grandchild":
+            member.wait_gone()
+    daemon.usable(module)
+    assert daemon.status(module)["in_flight"] == 0
+
+
+def test_the_deadline_holds_for_a_request_that_waits_its_turn(
+    start_daemon: StartDaemon, liveness: Liveness
+) -> None:
+    daemon = start_daemon(*modules(liveness))
+    client = daemon.client
+    serving = client.send_invoke("nameless", fault="gate", word="hello")
+    (gate,) = liveness.wait_for("gate")
+    answer = client.invoke("nameless", timeout_s=SHORT_S)
+    assert answer.verdict == "timeout/deadline"
+    assert "waiting for its turn" in answer.error["message"]
+    gate.release()
+    assert client.answer(serving).result["word"] == "hello"
+
+
+def test_answers_deadlines_and_cancels_at_once_end_each_request_exactly_once(
+    start_daemon: StartDaemon, liveness: Liveness
+) -> None:
+    daemon = start_daemon(*modules(liveness))
+    client = daemon.client
+    ids = []
+    for n in range(300):
+        ids.append(client.send_invoke("witness", timeout_s=0.001 * (n % 30 + 1), n=n))
+        if n % 3 == 0:
+            client.cancel(ids[-1])
+    verdicts = {client.answer(request_id).verdict for request_id in ids}  # asserts: once
+    assert verdicts <= {"ok", "timeout/deadline", "cancelled/client"}
+    daemon.usable("witness")
+    status = daemon.status("witness")
+    assert (status["in_flight"], status["queued"]) == (0, 0)

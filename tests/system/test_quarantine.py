@@ -1,0 +1,80 @@
+"""A descriptor that cannot be used is shown with the reason, and is in nobody's way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.system.conftest import StartDaemon
+from tests.system.descriptors import misbehaving, write
+
+
+def good(name: str) -> str:
+    return json.dumps(misbehaving(name))
+
+
+BAD = {
+    "empty.json": ("", ""),
+    "half.json": (good("half")[:60], ""),
+    "not_utf8.json": ("\udcff\udcfe", "UTF-8"),
+    "array.json": ("[1]", "object"),
+    "nameless.json": (good(""), "name"),
+    "reserved.json": (good("supervisor"), "supervisor"),
+    "slash.json": (good("a/b"), "name"),
+    "no_command.json": (
+        '{"name":"x","kind":"tool","capabilities":[],"transport":{"type":"stdio"}}',
+        "command",
+    ),
+    "misspelt.json": (good("m").replace('"intensity"', '"intensty"'), "intensity"),
+    "twice.json": ('{"name":"a","name":"b"}', "more than once"),
+    "limit.json": (good("l").replace('"intensity"', '"limits":{"cpu_s":1},"intensity"'), "cpu_s"),
+    "self.json": (
+        good("self").replace('"intensity"', '"depends_on":["self"],"intensity"'),
+        "itself",
+    ),
+    "x.json": (good("x").replace('"intensity"', '"depends_on":["y"],"intensity"'), "circle"),
+    "y.json": (good("y").replace('"intensity"', '"depends_on":["x"],"intensity"'), "circle"),
+    "z.json": (good("z").replace('"intensity"', '"depends_on":["x"],"intensity"'), "quarantined"),
+    "lost.json": (good("lost").replace('"intensity"', '"depends_on":["gone"],"intensity"'), "gone"),
+    "second.json": (good("good"), "taken"),
+}
+
+
+def test_bad_descriptors_are_quarantined_with_the_reason_while_good_ones_serve(
+    start_daemon: StartDaemon, folder: Path
+) -> None:
+    modules = folder / "modules"
+    write(modules, misbehaving("good"))
+    for name, (text, _) in BAD.items():
+        (modules / name).write_bytes(text.encode(errors="surrogateescape"))
+    (modules / "link.json").symlink_to("nowhere")
+    (modules / "secret.json").symlink_to("/proc/self/mem")
+    (modules / "folder.json").mkdir()
+    (modules / "inner").mkdir()
+    (modules / "inner" / "module.json").write_text(good("inner"))
+    (modules / "README.md").write_text("no descriptor")
+    daemon = start_daemon()
+    assert daemon.invoke("good", word="hello").result == {"word": "hello"}
+    assert daemon.invoke("inner", word="hello").result == {"word": "hello"}
+    status = daemon.op("status")
+    reasons = {Path(one["descriptor"]).name: one["reason"] for one in status["quarantined"]}
+    assert set(reasons) == {*BAD, "link.json", "secret.json"}
+    for name, (_, words) in BAD.items():
+        assert words in reasons[name], (name, reasons[name])
+    assert [one["name"] for one in status["modules"]] == ["good", "inner"]
+
+
+def test_an_empty_folder_is_served_too(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon()
+    assert daemon.op("status")["modules"] == []
+    assert daemon.client.ask("supervisor", "health").result == {"status": "ok"}
+    assert daemon.invoke("anything").verdict == "bad_request/unknown_module"
+
+
+@pytest.mark.parametrize("number", [1000])
+def test_a_thousand_descriptors_are_read(start_daemon: StartDaemon, number: int) -> None:
+    daemon = start_daemon(*(misbehaving(f"m{n}", start="lazy") for n in range(number)))
+    assert len(daemon.op("status")["modules"]) == number
+    assert daemon.invoke(f"m{number - 1}").ok

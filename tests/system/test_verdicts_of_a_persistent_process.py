@@ -1,0 +1,246 @@
+"""DESIGN 5.3 for persistent modules: a fault fails its request, and the process lives on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.system.daemon import Daemon, shared
+from tests.system.fleet import SHORT_S, assert_undisturbed, module_of, modules
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[Daemon]:
+    with shared(*modules()) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def undisturbed(daemon: Daemon, request: pytest.FixtureRequest) -> Iterator[None]:
+    pid = daemon.pid("witness")
+    yield
+    assert_undisturbed(daemon, module_of(request, "steady"), pid)
+
+
+def late_lines(daemon: Daemon, module: str) -> int:
+    number: int = daemon.status(module)["counters"]["late_lines"]
+    return number
+
+
+@pytest.mark.parametrize("module", ["steady", "nameless", "strict"])
+def test_a_good_answer_is_ok_and_carries_what_the_module_said(daemon: Daemon, module: str) -> None:
+    answer = daemon.invoke(module, fault="event+done", word="hello")
+    assert answer.result["word"] == "hello"
+    assert [event["message"] for event in answer.events] == ["an event"]
+    assert answer.done["warnings"] == []
+
+
+@pytest.mark.parametrize("module", ["steady", "nameless"])
+def test_an_error_that_the_module_reports_passes_through_untouched(
+    daemon: Daemon, module: str
+) -> None:
+    error = daemon.invoke(module, fault="not_ok").error
+    assert error == {
+        "code": "soup_is_cold",
+        "message": "it went wrong",
+        "details": {"degrees": 9},
+    }
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("banner", "malformed_json"),
+        ("stray_print", "malformed_json"),
+        ("nan", "malformed_json"),
+        ("nul", "malformed_json"),
+        ("deep", "malformed_json"),
+        ("surrogate", "malformed_json"),
+        ("bom", "malformed_json"),
+        ("bad_utf8", "invalid_utf8"),
+        ("number", "not_object"),
+        ("string", "not_object"),
+        ("array", "not_object"),
+        ("null", "not_object"),
+        ("no_level", "invalid_event"),
+        ("wrong_type", "invalid_event"),
+        ("unknown_type", "unknown_type"),
+        ("bad_version", "bad_version"),
+        ("no_version", "bad_version"),
+    ],
+)
+def test_a_protocol_fault_fails_its_request_and_a_strict_process_lives_on(
+    daemon: Daemon, fault: str, reason: str
+) -> None:
+    pid = daemon.pid("strict")
+    # After the byte order mark in mid-stream stands the answer itself, on the same line.
+    answer = daemon.invoke("strict", fault=f"{fault}+done")
+    assert answer.verdict == f"internal/{reason}"
+    assert answer.details["line_excerpt"]
+    assert answer.details["pid"] == pid
+    assert daemon.invoke("strict", word="next").result == {"word": "next"}
+    assert daemon.pid("strict") == pid
+
+
+@pytest.mark.parametrize("module", ["steady", "nameless"])
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("banner", "malformed_json"),
+        ("bad_utf8", "invalid_utf8"),
+        ("number", "not_object"),
+        ("wrong_type", "invalid_event"),
+    ],
+)
+def test_what_is_no_protocol_is_quarantined_of_a_tolerant_process(
+    daemon: Daemon, module: str, fault: str, reason: str
+) -> None:
+    pid = daemon.pid(module)
+    answer = daemon.invoke(module, fault=f"{fault}+done", word="hello")
+    assert answer.result["word"] == "hello"
+    assert answer.warnings == [reason]
+    assert answer.done["warnings"][0]["line_excerpt"]
+    assert daemon.pid(module) == pid
+
+
+@pytest.mark.parametrize("module", ["steady", "nameless"])
+def test_a_fault_in_the_place_of_an_answer_leaves_the_stream_in_step(
+    daemon: Daemon, module: str
+) -> None:
+    pid = daemon.pid(module)
+    for number in range(5):
+        answer = daemon.invoke(module, fault="unknown_type+done", word=number)
+        assert answer.verdict == "internal/unknown_type"
+        assert daemon.invoke(module, word=number).result == {"word": number}
+    assert daemon.pid(module) == pid
+
+
+@pytest.mark.parametrize("module", ["steady", "nameless"])
+def test_odd_but_lawful_lines_are_accepted(daemon: Daemon, module: str) -> None:
+    answer = daemon.invoke(module, fault="crlf+blank+twice+bigint+done")
+    assert answer.done["warnings"] == []
+    kinds = [event.get("message", event.get("payload")) for event in answer.events]
+    assert kinds == ["crlf", "2", {"n": 10**30}]
+
+
+def test_a_second_answer_is_dropped_and_counted(daemon: Daemon) -> None:
+    before = late_lines(daemon, "steady")
+    assert daemon.invoke("steady", fault="two_done").result == {"which": "first"}
+    assert daemon.invoke("steady", word="next").result == {"word": "next"}
+    assert late_lines(daemon, "steady") == before + 1
+
+
+def test_events_after_the_answer_are_dropped_and_counted(daemon: Daemon) -> None:
+    before = late_lines(daemon, "steady")
+    answer = daemon.invoke("steady", fault="done+event+event")
+    assert answer.ok
+    assert answer.events == []
+    assert daemon.invoke("steady", word="next").events == []
+    assert late_lines(daemon, "steady") == before + 2
+
+
+@pytest.mark.parametrize("module", ["steady", "nameless"])
+@pytest.mark.parametrize("code", [0, 1, 3, 137, 255])
+def test_a_process_that_exits_leaves_its_request_unreachable(
+    daemon: Daemon, module: str, code: int
+) -> None:
+    pid = daemon.pid(module)
+    answer = daemon.invoke(module, fault="stderr+event+exit", code=code)
+    assert answer.verdict == "unreachable/exited"
+    assert answer.details["exit_code"] == code
+    assert answer.details["pid"] == pid
+    assert answer.details["stderr_tail"][-1] == "the last words"
+    assert answer.details["uptime_s"] > 0
+    daemon.usable(module)
+    assert daemon.status(module)["last_exit"]["exit_code"] == code
+
+
+@pytest.mark.parametrize("module", ["steady", "nameless"])
+@pytest.mark.parametrize("number", [6, 9, 11, 15])
+def test_a_process_that_is_killed_leaves_its_request_unreachable(
+    daemon: Daemon, module: str, number: int
+) -> None:
+    answer = daemon.invoke(module, fault="die", signal=number)
+    assert answer.verdict == "unreachable/signaled"
+    assert answer.details["signal"] == number
+    daemon.usable(module)
+    assert daemon.status(module)["last_exit"]["signal"] == number
+    assert daemon.status(module)["last_exit"]["reason"] == "signaled"
+
+
+@pytest.mark.parametrize("module", ["steady", "nameless"])
+def test_an_answer_counts_even_if_the_process_dies_of_it(daemon: Daemon, module: str) -> None:
+    assert daemon.invoke(module, fault="done+exit", code=3, word="last").result["word"] == "last"
+
+
+@pytest.mark.parametrize("module", ["steady"])
+def test_a_whole_last_line_needs_no_newline(daemon: Daemon, module: str) -> None:
+    assert daemon.invoke(module, fault="no_newline+exit").result == "whole"
+
+
+@pytest.mark.parametrize("module", ["steady", "nameless"])
+def test_a_last_line_that_is_cut_is_neither_success_nor_lost(daemon: Daemon, module: str) -> None:
+    answer = daemon.invoke(module, fault="half_line+exit")
+    assert answer.verdict == "internal/truncated_line"
+
+
+@pytest.mark.parametrize("module", ["steady", "nameless"])
+@pytest.mark.parametrize("pipe", ["close_stdout", "close_stdin"])
+def test_a_process_that_closes_a_pipe_and_lives_on_is_replaced(
+    daemon: Daemon, module: str, pipe: str
+) -> None:
+    pid = daemon.pid(module)
+    if pipe == "close_stdout":
+        answer = daemon.invoke(module, fault=f"{pipe}+hang")
+    else:
+        # Nothing tells that stdin is closed until something is written.
+        assert daemon.invoke(module, fault=f"{pipe}+done+hang").ok
+        answer = daemon.invoke(module)
+    assert answer.verdict == "unreachable/broken_pipe"
+    assert answer.details["pid"] == pid
+    daemon.usable(module)
+    assert daemon.pid(module) != pid
+
+
+@pytest.mark.parametrize("module", ["steady", "nameless"])
+def test_a_bad_asset_is_refused_and_the_invocation_goes_on(daemon: Daemon, module: str) -> None:
+    answer = daemon.invoke(module, fault="assets+done")
+    assert [event["assetId"] for event in answer.events] == ["a"]
+    assert answer.warnings == ["duplicate_asset", "bad_media_type", "unreadable_path"]
+
+
+def test_a_silent_process_that_still_answers_probes_keeps_its_slot(daemon: Daemon) -> None:
+    pid = daemon.pid("steady")
+    answer = daemon.invoke("steady", timeout_s=SHORT_S, fault="silent")
+    assert answer.verdict == "timeout/deadline"
+    assert answer.details["pid"] == pid
+    assert daemon.invoke("steady", word="next").result == {"word": "next"}
+    assert daemon.pid("steady") == pid
+
+
+@pytest.mark.parametrize("module", ["hasty", "nameless"])
+@pytest.mark.parametrize(
+    "how", ["spin", "hang", "stop_self", "ignore_sigterm+hang", "ignore_sigterm+stop_self"]
+)
+def test_a_process_that_answers_nothing_any_more_is_replaced(
+    daemon: Daemon, module: str, how: str
+) -> None:
+    pid = daemon.pid(module)
+    answer = daemon.invoke(module, timeout_s=SHORT_S, fault=how)
+    assert answer.verdict == "timeout/deadline"
+    daemon.usable(module)
+    assert daemon.pid(module) != pid
+
+
+def test_without_ids_a_request_that_timed_out_costs_the_process(daemon: Daemon) -> None:
+    pid = daemon.pid("nameless")
+    answer = daemon.invoke("nameless", timeout_s=SHORT_S, fault="silent")
+    assert answer.verdict == "timeout/deadline"
+    daemon.usable("nameless")
+    assert daemon.pid("nameless") != pid
+
+
+@pytest.mark.parametrize("module", ["quiet"])
+def test_a_long_silence_is_a_timeout_of_its_own(daemon: Daemon, module: str) -> None:
+    assert daemon.invoke(module, fault="silent").verdict == "timeout/silence"
