@@ -57,7 +57,7 @@ def find_program(descriptor: Descriptor, environment: Mapping[str, str]) -> str:
     search = environment.get("PATH", os.defpath)
     found = shutil.which(name, path=search)
     if found is None:
-        message = f"{name!r} is not in PATH ({search})"
+        message = f"there is no program {name!r:.100} in its PATH"
         raise SpawnError(message, errno.ENOENT)
     return os.path.abspath(found)  # noqa: PTH100 - PATH may hold relative folders
 
