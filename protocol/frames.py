@@ -40,11 +40,6 @@ def decode_request(line: bytes) -> RequestFrame | Fault:
         return Fault(Reason.INVALID_UTF8, "the line is not UTF-8", excerpt(line))
     try:
         frame = _DECODER.decode(line)
-        # Only a line with that many brackets can be that deep: a count settles nearly all.
-        if line.count(b"{") + line.count(b"[") > DEPTH and _is_deeper(frame.input, DEPTH):
-            words = f"the request is nested more than {DEPTH} levels deep"
-            return Fault(Reason.MALFORMED_REQUEST, words, excerpt(line))
-        return frame
     except msgspec.ValidationError as error:
         document = read_object(line)
         if isinstance(document, Fault):
@@ -55,6 +50,11 @@ def decode_request(line: bytes) -> RequestFrame | Fault:
         if isinstance(fault, Fault):
             return fault
         return Fault(Reason.MALFORMED_REQUEST, "bad request", excerpt(line))
+    # Only a line with that many brackets can be that deep: a count settles nearly all.
+    if line.count(b"{") + line.count(b"[") > DEPTH and _is_deeper(frame.input, DEPTH):
+        words = f"the request is nested more than {DEPTH} levels deep"
+        return Fault(Reason.MALFORMED_REQUEST, words, excerpt(line))
+    return frame
 
 
 def _is_deeper(value: Any, levels: int) -> bool:

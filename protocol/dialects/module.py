@@ -9,11 +9,11 @@ How a line finds its request, in this order:
 4. none is open: a `log` is the module's own, anything else is a stray.
 
 A line that cannot be accepted fails the request it names, or can only mean; a tolerant module's is
-quarantined instead unless it names one, or might stand for one of several answers. When the module echoes no ids, nobody can tell whether
-such a line stood in an answer's place or before it. So before the next request goes out a
-`describe` does, and until its answer every line without an id is a stray: the stream is in step
-again without a restart. A `health` would not do: its `status` is a common field of results, and
-the late answer of the failed request would be taken for the mark.
+quarantined instead unless it names one, or might stand for one of several answers. When the module
+echoes no ids, nobody can tell whether such a line stood in an answer's place or before it. So
+before the next request goes out a `describe` does, and until its answer every line without an id
+is a stray: the stream is in step again without a restart. A `health` would not do: its `status` is
+a common field of results, and the late answer of the failed request would be taken for the mark.
 """
 
 from __future__ import annotations

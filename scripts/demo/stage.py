@@ -200,8 +200,9 @@ class Stage:
         finally:
             os.close(writing)
         watchdog = threading.Timer(COMMAND_WITHIN_S, process.kill)
-        watchdog.start()
+        watchdog.daemon = True  # an interrupt may come before the cancel below can be reached
         try:
+            watchdog.start()
             decoder = codecs.getincrementaldecoder("utf-8")("replace")
             while data := _read(reading):
                 output.write(decoder.decode(data).replace("\r\n", "\n"))

@@ -211,14 +211,15 @@ class Story:
                         "state": "ready",
                         "restarts": before["restarts"] + 1,
                         "instances": [Having({"state": "ready", "in_flight": 0})],
-                        "last_exit": {
-                            "reason": "signaled",
-                            "message": "was killed by SIGKILL",
-                            "ts": SOME_NUMBER,
-                            "exit_code": None,
-                            "signal": 9,
-                            "stderr_tail": [],
-                        },
+                        "last_exit": Having(
+                            {
+                                "reason": "signaled",
+                                "ts": SOME_NUMBER,
+                                "exit_code": None,
+                                "signal": 9,
+                                "stderr_tail": [],
+                            }
+                        ),
                     }
                 ),
                 after,

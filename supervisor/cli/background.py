@@ -67,10 +67,11 @@ def _open_log(data_dir: Path) -> Path:
 
 
 def _spawn(arguments: Sequence[str], log: Path, writing: int) -> subprocess.Popen[bytes]:
+    hidden = ("--log-file", str(log), "--ready-fd", str(writing))
     with log.open("ab") as output:
         return subprocess.Popen(
             # -P, and a path in the place of -m: nothing is imported from the working directory.
-            [sys.executable, "-P", str(_PROGRAM), "run", "--ready-fd", str(writing), *arguments],
+            [sys.executable, "-P", str(_PROGRAM), "run", *hidden, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,

@@ -36,6 +36,15 @@ def _directories(
     return found
 
 
+with_config = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    is_eager=True,
+    callback=configured.read,
+    help="A TOML file with defaults for DIR... and the options; see docs/operating.md.",
+)
+
 _OPTIONS = (
     click.argument(
         "directories",
@@ -45,14 +54,7 @@ _OPTIONS = (
         callback=_directories,
         type=click.Path(exists=True, file_okay=False, path_type=Path),
     ),
-    click.option(
-        "--config",
-        type=click.Path(path_type=Path),
-        metavar="FILE",
-        is_eager=True,
-        callback=configured.read,
-        help="A TOML file with defaults for DIR... and the options; see docs/operating.md.",
-    ),
+    with_config,
     click.option(
         "--data-dir",
         type=click.Path(file_okay=False, path_type=Path),

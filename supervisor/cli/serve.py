@@ -8,7 +8,6 @@ What signals do stands in `daemon_signals`; what the service manager is told, in
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import signal
 import socket
@@ -16,11 +15,11 @@ import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO, cast
 
 import structlog
 import trio
 
+from supervisor.cli.daemon_log import set_up_logging
 from supervisor.cli.daemon_signals import SIGNALS, Edges, Reload, Reloading, obey
 from supervisor.cli.log_stream import LogStream
 from supervisor.cli.service_status import tell_status
@@ -51,6 +50,8 @@ class ServeOptions:
     """Speak with whoever started it on stdin and stdout, beside the socket."""
     name: str = "supervisor"
     """The name the daemon answers to on stdio, where it is somebody's module."""
+    log_file: Path | None = None
+    """Where the daemon's own log goes, rotated; stderr if None."""
     ready_fd: int | None = None
     """Where to write `ready` once clients can connect."""
     containment: str = "auto"
@@ -64,7 +65,7 @@ class ServeOptions:
 def serve(options: ServeOptions) -> int:
     """Run until told to end; returns the exit status."""
     edges = Edges()
-    set_up_logging(options.log_format)
+    set_up_logging(options.log_format, options.log_file)
     notifier = Notifier.from_environment(os.environ)
     refusals = cannot_honour(options)
     for refusal in refusals:
@@ -190,32 +191,3 @@ def _make_data_dir(path: Path) -> None:
     except OSError as error:
         message = f"the data directory {path} cannot be made: {error.strerror}"
         raise OSError(message) from None
-
-
-def set_up_logging(log_format: str) -> None:
-    """Send structured log lines to stderr: for people on a terminal, as JSON otherwise."""
-    as_json = log_format == "json" or (log_format == "auto" and not sys.stderr.isatty())
-    renderer = (
-        structlog.processors.JSONRenderer()
-        if as_json
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
-    )
-    stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
-
-    def notice(lines: int, words: str) -> str:
-        lost = {"event": "log lines were lost", "level": "warning", "lines": lines, "words": words}
-        return str(renderer(None, "warning", stamp(None, "warning", lost))) + "\n"
-
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            stamp,
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.WriteLoggerFactory(
-            cast("TextIO", LogStream(sys.stderr.fileno(), notice))
-        ),
-        cache_logger_on_first_use=True,
-    )

@@ -11,6 +11,7 @@ import errno
 import fcntl
 import os
 import socket
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,6 +55,7 @@ def listening(path: Path) -> Iterator[socket.socket]:
     with contextlib.ExitStack() as owned:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check_owner(path.parent)
             _lock(path, owned)
             listener = owned.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             # Holding the lock, whatever stands here was left by a daemon that is gone; a file that
@@ -99,6 +101,17 @@ async def _serve_client(daemon: Daemon, client: trio.socket.SocketType) -> None:
     except Exception:
         # A mistake of ours over one client's request is not to end the daemon.
         log.exception("conversation failed")
+
+
+def _check_owner(folder: Path) -> None:
+    # In a folder of somebody else's, they could put their own socket in the place of ours. One that
+    # all may write to, such as /tmp, has to be sticky.
+    found = folder.stat()
+    ours = found.st_uid in (os.geteuid(), 0)
+    shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not found.st_mode & stat.S_ISVTX
+    if not ours or (found.st_mode & stat.S_IWOTH and shared):
+        message = f"{folder} can be changed by other users; a control socket must not stand there"
+        raise SocketPathError(message)
 
 
 def _lock(path: Path, owned: contextlib.ExitStack) -> None:

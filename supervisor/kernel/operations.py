@@ -20,7 +20,7 @@ from protocol.replies import Operation
 from protocol.version import VERSION
 from supervisor.kernel.invocations import Invocations
 from supervisor.kernel.status import DaemonFacts, daemon_status, module_status
-from supervisor.policy.lifecycle import SERVES, State
+from supervisor.policy.lifecycle import State
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.module import Module
 from supervisor.runtime.module_log import LogLine
@@ -249,7 +249,7 @@ class Operations:
         return module_status(module)
 
     def _start_verdict(self, module: Module) -> Failure | bool | None:
-        return True if module.state in SERVES else self._fleet.verdict(module)
+        return True if module.is_ready() else self._fleet.verdict(module)
 
     def _settled(self, pending: dict[str, Module], goal: str) -> list[tuple[Module, bool]]:
         settled: list[tuple[Module, bool]] = []
@@ -257,7 +257,7 @@ class Operations:
             if goal == "down":
                 if module.state is State.DOWN:
                     settled.append((module, True))
-            elif module.state in SERVES:
+            elif module.is_ready():
                 settled.append((module, True))
             elif self._fleet.verdict(module, final=goal == "ready") is not None:
                 settled.append((module, False))

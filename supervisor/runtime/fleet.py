@@ -97,7 +97,7 @@ class Fleet:
                 continue
             for name in waiting.waits_for:
                 needed = self.modules[name]
-                if _is_stuck(needed, final=final):
+                if _is_stuck(needed, final=final) and not _starts_on_demand(needed):
                     words = f"{module.name} waits for {name}: {needed.unavailable().message}"
                     return Failure.because(Reason.NOT_READY, words, waits_for=name)
                 if name not in seen:
@@ -106,7 +106,7 @@ class Fleet:
         return None
 
     def _add(self, descriptor: Descriptor) -> None:
-        module = Module(descriptor, self._host, self._nursery, self._changed)
+        module = Module(descriptor, self._host, self._nursery, self._changed, self.verdict)
         module.waits_for = descriptor.supervision.depends_on
         self.modules[descriptor.name] = module
 
@@ -140,20 +140,19 @@ class Fleet:
             if not needed or module.state in HAS_PROCESS:
                 continue
             module.waits_for = tuple(name for name in needed if not self._serves(name))
-            if not module.slot.wanted or module.state is not State.DOWN:
-                continue
-            if module.waits_for:
-                self._want(module.waits_for, module.name)
-            else:
+            wanted = module.slot.wanted and module.state is State.DOWN
+            if wanted and not module.waits_for:
                 module.start(f"{', '.join(needed)} got ready")
+            elif wanted:
+                self._want(module.waits_for, module.name)
+            # Only now: what it waits for may have been down because nobody had wanted it yet.
+            if module.queued and module.waits_for and (stuck := self.verdict(module)) is not None:
+                module.refuse_waiting(stuck)
 
     def _want(self, names: Iterable[str], dependant: str) -> None:
         for name in names:
             needed = self.modules[name]
-            # What an operator stopped stays stopped, what failed has its own retry, and what ended
-            # for good (temporary, transient) is not to be started again and again.
-            ended = needed.slot.last_exit is not None
-            if not needed.slot.wanted and not needed.stopped_by_command and not ended:
+            if not needed.slot.wanted and _starts_on_demand(needed):
                 needed.start(f"{dependant} depends on it")
 
     def _serves(self, name: str) -> bool:
@@ -170,6 +169,16 @@ def _is_stuck(module: Module, *, final: bool) -> bool:
             return not module.slot.wanted
         case _:
             return False
+
+
+def _starts_on_demand(module: Module) -> bool:
+    # What an operator stopped stays stopped, what failed has its own retry, and what ended for good
+    # (temporary, transient) is not to be started again and again.
+    return (
+        module.state is State.DOWN
+        and not module.stopped_by_command
+        and module.slot.last_exit is None
+    )
 
 
 def _is_down(module: Module) -> bool:

@@ -101,6 +101,11 @@ class Incarnation:
         return self._unwritten > 0
 
     @property
+    def exited(self) -> bool:
+        """Whether the process has ended, even if nobody has taken note yet."""
+        return self._process.exited
+
+    @property
     def uptime_s(self) -> float:
         """Seconds since the spawn."""
         return trio.current_time() - self.started_at
@@ -150,13 +155,15 @@ class Incarnation:
 
     def _finish(self, receiver: Receiver) -> Exit:
         self._process.signal_group(signal.SIGKILL)
-        for chunk in read_rest(self._process.stdout):
-            receiver.receive(self._connection.receive_data(chunk))
-        receiver.receive(self._connection.receive_eof())
-        for chunk in read_rest(self._process.stderr):
-            self.stderr.feed(chunk)
-        self.stderr.finish()
-        exit_code, signal_number = self._process.reap()
+        try:
+            for chunk in read_rest(self._process.stdout):
+                receiver.receive(self._connection.receive_data(chunk))
+            receiver.receive(self._connection.receive_eof())
+            for chunk in read_rest(self._process.stderr):
+                self.stderr.feed(chunk)
+            self.stderr.finish()
+        finally:
+            exit_code, signal_number = self._process.reap()
         return Exit(
             exit_code=exit_code,
             signal=signal_number,

@@ -61,6 +61,9 @@ class Life(Protocol):
     async def run(self) -> Ended:
         """Live; returns when nothing is left."""
 
+    def is_alive(self) -> bool:
+        """Whether it lives, even if its end has not been taken note of yet."""
+
     def can_take(self) -> bool:
         """Whether one more call may be given to it now."""
 

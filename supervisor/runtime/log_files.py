@@ -27,6 +27,9 @@ QUEUE_BYTES = 8 << 20
 """How much may wait for the disk, all modules together."""
 
 
+BATCH_BYTES = 1 << 18
+"""How much is written at once: a flood of short lines costs one write for many."""
+
 CLOSE_S = 5.0
 """How long the end of the daemon waits for a disk that does not answer."""
 
@@ -45,6 +48,7 @@ class LogFiles:
         self.last_error: str | None = None
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._waiting = 0
+        self._batches: dict[str, bytearray] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -59,10 +63,18 @@ class LogFiles:
                 self.dropped_bytes += len(data)
                 return
             self._waiting += len(data)
-        self._submit(lambda: self._write(name, data))
+            batch = self._batches.get(name)
+            if batch is not None and len(batch) + len(data) <= BATCH_BYTES:
+                batch += data
+                return
+            self._batches[name] = batch = bytearray(data)
+        self._submit(lambda: self._write_batch(name, batch))
 
     def tail(self, name: str, lines: int, reply: Callable[[list[bytes]], None]) -> None:
         """Have `reply` called, in the writing thread, with the last lines of a log."""
+        with self._lock:
+            # What is appended from here on is to be written after the tail was read.
+            self._batches.pop(name, None)
         self._submit(lambda: reply(self._read_tail(name, lines)))
 
     def close(self) -> None:
@@ -82,6 +94,12 @@ class LogFiles:
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:
             work()
+
+    def _write_batch(self, name: str, batch: bytearray) -> None:
+        with self._lock:
+            if self._batches.get(name) is batch:
+                del self._batches[name]
+        self._write(name, bytes(batch))
 
     def _write(self, name: str, data: bytes) -> None:
         path = self.path(name)

@@ -33,8 +33,13 @@ class Module:
         host: Host,
         nursery: trio.Nursery,
         changed: Callable[[], None],
+        stuck: Callable[[Module], Failure | None],
     ) -> None:
-        """Make the module, down; `changed` is called after each change of its state."""
+        """Make the module, down.
+
+        `changed` is called after each change of its state; `stuck` says why the modules it waits
+        for will not be ready soon, if so.
+        """
         self.descriptor = descriptor
         self.name = descriptor.name
         self.counters = Counters()
@@ -44,6 +49,7 @@ class Module:
         self.described: dict[str, Any] | None = None
         self._host = host
         self._changed = changed
+        self._stuck = stuck
         self._generations = itertools.count(1)
         self._queue: dict[str, Call] = {}
         self.stopped_by_command = False
@@ -58,7 +64,7 @@ class Module:
         """Want it up; a module that waits for others is started when they are ready."""
         self.stopped_by_command = False
         self.slot.wanted = True
-        if self.waits_for:
+        if self.waits_for and self.state is State.DOWN:
             self._changed()  # so that what it waits for is started
         else:
             self.slot.start(cause)
@@ -75,7 +81,7 @@ class Module:
         """Replace its process; requests that wait go on waiting."""
         self.stopped_by_command = False
         self.slot.wanted = True
-        if self.waits_for:
+        if self.waits_for and self.state is State.DOWN:
             self._changed()  # as in `start`
         else:
             self.slot.restart(cause)
@@ -94,7 +100,7 @@ class Module:
             life.take(call)
             return
         refusal = self._refusal()
-        limit = self.descriptor.supervision.queue
+        limit = self._queue_limit()
         if refusal is None and len(self._queue) >= limit:
             words = f"{self.name} has {len(self._queue)} requests waiting, which is its limit"
             refusal = Failure.because(Reason.QUEUE_FULL, words, queue=limit)
@@ -104,6 +110,17 @@ class Module:
         self._queue[call.request.request_id] = call
         if self.slot.state is State.DOWN:
             self.start("a request came")
+
+    def refuse_waiting(self, failure: Failure) -> None:
+        """Answer those that wait: it will not be ready soon."""
+        waiting, self._queue = self._queue, {}
+        for call in waiting.values():
+            call.settle(failure)
+
+    def is_ready(self) -> bool:
+        """Whether it serves, and its process has not just died unnoticed."""
+        life = self.slot.life
+        return self.slot.serves and life is not None and life.is_alive()
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
         """End a call for a reason of the host's own, wherever it is."""
@@ -150,15 +167,21 @@ class Module:
             life.take(self._queue.pop(request_id))
 
     def _refuse(self) -> None:
-        waiting, self._queue = self._queue, {}
-        for call in waiting.values():
-            call.settle(self.unavailable())
+        self.refuse_waiting(self.unavailable())
 
     def _moved(self, before: State, after: State, cause: str) -> None:
         level = log.warning if after in (State.BACKOFF, State.FAILED, State.DEGRADED) else log.info
         level("module state", module=self.name, before=before, after=after, cause=cause)
         self.log.host_line(self._last_instance(), f"{before} -> {after}: {cause}")
         self._changed()
+
+    def _queue_limit(self) -> int:
+        supervision = self.descriptor.supervision
+        if self.slot.serves:
+            return supervision.queue
+        # What could be served at once were it up is not queued for want of capacity: without this
+        # a lazy module with `queue` 0 could never be started by a request.
+        return max(supervision.queue, supervision.concurrency)
 
     def _refusal(self) -> Failure | None:
         """Return why a call cannot even wait, or None if it can."""
@@ -170,7 +193,7 @@ class Module:
         if state is State.DOWN and not self.slot.wanted:
             lazy = self.descriptor.supervision.start is Start.LAZY
             return None if lazy and not self.stopped_by_command else self.unavailable()
-        return None
+        return self._stuck(self) if self.waits_for else None
 
     def unavailable(self) -> Failure:
         """Say why it serves nobody now."""

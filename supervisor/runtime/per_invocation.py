@@ -61,6 +61,10 @@ class PerInvocationLife:
             # The nursery stays open until each run has seen its process to the end.
         return Ended("stopped", "was stopped", Exit(exit_code=0))
 
+    def is_alive(self) -> bool:
+        """Return True: readiness has no process that could have died."""
+        return True
+
     def can_take(self) -> bool:
         """Whether one more process may run."""
         concurrency = self._setting.descriptor.supervision.concurrency

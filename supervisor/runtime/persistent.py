@@ -62,6 +62,7 @@ class PersistentLife:
         self._probes: dict[str, Call] = {}
         self._in_doubt = False
         self._heard = False
+        self._replaced_for: str | None = None
         self._doubted = trio.Event()
         self._ending = trio.Event()
         self._drained = trio.Event()
@@ -98,6 +99,10 @@ class PersistentLife:
         if self._start_failure is not None:
             return Ended(self._start_failure.reason, self._start_failure.message, exit_)
         return Ended(str(exit_.reason), exit_.words, exit_)
+
+    def is_alive(self) -> bool:
+        """Whether its process runs, as far as the kernel knows this moment."""
+        return self._incarnation is not None and not self._incarnation.exited
 
     def can_take(self) -> bool:
         """Whether a call may be given to it now."""
@@ -188,7 +193,7 @@ class PersistentLife:
         if not self._ending.is_set():
             words = f"{self.id} closed its {pipe} and kept running, so it {consequence}"
             self._fail_all(Failure.because(Reason.BROKEN_PIPE, words, **self.evidence()))
-            self._owner.replace(self, f"closed its {pipe} and kept running")
+            self._replace(f"closed its {pipe} and kept running")
 
     # What becomes of a call (call.Server).
 
@@ -202,9 +207,9 @@ class PersistentLife:
         if cancelled:
             self._flush()
         if self._incarnation is not None and self._incarnation.half_written:
-            self._owner.replace(self, f"did not read the request it was sent ({stopped.reason})")
+            self._replace(f"did not read the request it was sent ({stopped.reason})")
         elif not in_step:
-            self._owner.replace(self, f"was given up on ({stopped.reason}) and echoes no requestId")
+            self._replace(f"was given up on ({stopped.reason}) and echoes no requestId")
         elif not self._calls:  # other calls' answers or deadlines would tell
             self._in_doubt = True
             self._doubted.set()
@@ -328,7 +333,7 @@ class PersistentLife:
                 elif not self._calls:
                     missed += 1
                     if missed >= checks.failures:
-                        self._owner.replace(self, f"missed {missed} health probes in a row")
+                        self._replace(f"missed {missed} health probes in a row")
                         return
                     self._owner.health(self, well=False)
             await trio.sleep(checks.interval_s)
@@ -339,18 +344,28 @@ class PersistentLife:
             self._doubted = trio.Event()
             outcome = await self.ask(Operation.HEALTH, self._timeouts.health_s)
             if not isinstance(outcome, Success):
-                self._owner.replace(self, "did not answer after a call was given up")
+                self._replace("did not answer after a call was given up")
                 return
             if not self._doubted.is_set():
                 self._in_doubt = False
                 self._owner.capacity_freed(self)
+
+    def _ended_for(self) -> Failure:
+        if self._replaced_for is None or self._setting.host.shutting_down:
+            return self._setting.host.stopping(self.id, self.evidence())
+        words = f"{self.id} is being replaced: it {self._replaced_for}"
+        return Failure.because(Reason.STOPPING, words, **self.evidence())
+
+    def _replace(self, why: str) -> None:
+        self._replaced_for = self._replaced_for or why
+        self._owner.replace(self, why)
 
     async def _retire(self, incarnation: Incarnation) -> None:
         await self._ending.wait()
         if not self._abrupt:
             with trio.move_on_after(self._timeouts.stop_s):
                 await self._drained.wait()
-        self._fail_all(self._setting.host.stopping(self.id, self.evidence()))
+        self._fail_all(self._ended_for())
         incarnation.stop(Rung.TERMINATE if self._abrupt else Rung.END_OF_INPUT)
 
     def _check_drained(self) -> None:

@@ -16,6 +16,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import select
 import signal
 import subprocess
 import termios
@@ -53,6 +54,15 @@ class Process:
     def stdin(self) -> int | None:
         """Our end of its stdin, or None once that is closed."""
         return self._stdin
+
+    @property
+    def exited(self) -> bool:
+        """Whether the process has ended, reaped or not."""
+        if self._popen.returncode is not None:
+            return True
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        return bool(poll.poll(0))
 
     def close_stdin(self) -> None:
         """Let the process see the end of its input."""
@@ -166,6 +176,10 @@ def _spawn(descriptor: Descriptor, host: Mapping[str, str], instance: str) -> Pr
                 start_new_session=True,
             )
         except OSError as error:
+            # Popen names the folder when the child could not enter it.
+            if error.filename == folder:
+                message = f"its working folder {folder} cannot be entered: {error.strerror}"
+                raise SpawnError(message, error.errno) from None
             raise SpawnError(explain(error, program), error.errno) from None
         try:
             pidfd = os.pidfd_open(popen.pid)

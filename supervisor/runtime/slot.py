@@ -97,6 +97,7 @@ class Slot:
     def start(self, cause: str) -> None:
         """Want it up."""
         self.wanted = True
+        self._forgive()
         self._feed(Input.START, cause)
 
     def stop(self, cause: str) -> None:
@@ -107,8 +108,15 @@ class Slot:
     def restart(self, cause: str) -> None:
         """Have the current life replaced by a new one."""
         self.wanted = True
-        self._restarting = self._again = self._life is not None
+        self._restarting = self._life is not None
+        self._again = self.state is not State.DOWN
+        self._forgive()
         self._feed(Input.RESTART, cause)
+
+    def _forgive(self) -> None:
+        # Whoever starts what had failed has mended something: it gets its whole budget again.
+        if self.state in (State.BACKOFF, State.FAILED):
+            self._history = History()
 
     def hurry(self) -> None:
         """Kill what there is."""

@@ -42,7 +42,7 @@ class Running:
         self.module: Module
 
     def __call__(self, descriptor: Descriptor) -> Module:
-        self.module = Module(descriptor, self.host, self._nursery, self._changed)
+        self.module = Module(descriptor, self.host, self._nursery, self._changed, lambda _: None)
         return self.module
 
     async def ready(self, descriptor: Descriptor) -> Module:

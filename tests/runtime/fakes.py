@@ -37,6 +37,9 @@ class FakeLife:
             self.gone = True
         return self._ended
 
+    def is_alive(self) -> bool:
+        return not self.gone
+
     def can_take(self) -> bool:
         return len(self.calls) < self._concurrency and not self.endings
 

@@ -8,6 +8,7 @@ from typing import Any
 import trio
 import trio.testing
 
+from protocol.errors import Failure
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.directory import Found, Quarantined
 from supervisor.runtime.fleet import Fleet
@@ -111,6 +112,18 @@ async def test_a_dependency_that_failed_is_the_verdict_on_its_dependants(
         assert verdict.details["waits_for"] == "a"
         assert "no such program" in verdict.message
         assert verdict.message.startswith(f"{module.name} waits for a: a failed too often")
+
+
+async def test_a_call_to_a_module_whose_dependency_failed_is_refused_at_once_with_the_cause(
+    fleet: Fleet, stage: Stage, tmp_path: Path
+) -> None:
+    admit(fleet, tmp_path, {"a": {"intensity": 0}, "b": on("a")})
+    await stage.of("a").fail_to_spawn()
+    one, heard = call()
+    fleet.modules["b"].submit(one)
+    (outcome,) = heard.outcomes
+    assert isinstance(outcome, Failure)
+    assert (outcome.details["reason"], outcome.details["waits_for"]) == ("not_ready", "a")
 
 
 async def test_a_module_that_may_still_get_ready_has_no_final_verdict(

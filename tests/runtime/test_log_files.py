@@ -48,6 +48,7 @@ def test_a_file_that_is_full_is_put_aside_and_a_tail_reads_across(
     files: LogFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_files, "FILE_BYTES", 100)
+    monkeypatch.setattr(log_files, "BATCH_BYTES", 10)
     for number in range(40):
         files.append("m", b"line %04d\n" % number)
     last = tail(files, "m", 15)
@@ -60,6 +61,7 @@ def test_the_files_of_a_module_are_bounded_whatever_it_writes(
     files: LogFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log_files, "FILE_BYTES", 1000)
+    monkeypatch.setattr(log_files, "BATCH_BYTES", 100)
     for _ in range(1000):
         files.append("m", b"x" * 99 + b"\n")
     files.close()

@@ -23,11 +23,9 @@ from tests.factories import (
     script,
 )
 from tests.runtime.conftest import Running
+from tests.runtime.test_verdicts import DONE, LOG
 
 NEVER_S = 1000
-
-
-from tests.runtime.test_verdicts import DONE, LOG
 
 
 async def test_a_call_that_is_given_up_is_answered_at_once_and_its_process_seen_to_the_end(

@@ -33,9 +33,9 @@ async def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
     assert await refusal(descriptor(tmp_path, ["./run"])) == f"{tmp_path}/run is not there"
 
 
-async def test_a_name_that_is_not_in_the_path_says_which_path(tmp_path: Path) -> None:
+async def test_a_name_that_is_not_in_the_path_is_named(tmp_path: Path) -> None:
     made = descriptor(tmp_path, ["no-such-program"], transport={"env": {"PATH": "/nowhere"}})
-    assert await refusal(made) == "'no-such-program' is not in PATH (/nowhere)"
+    assert await refusal(made) == "there is no program 'no-such-program' in its PATH"
 
 
 async def test_a_file_without_the_executable_bit_is_told_how_to_get_it(tmp_path: Path) -> None:

@@ -179,8 +179,12 @@ class Daemon:
     # What the kernel says of it.
 
     def open_files(self) -> int:
-        """Return how many descriptors it has open."""
-        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+        """Return how many descriptors it has open, but for a log that is being written."""
+        number = 0
+        for descriptor in Path(f"/proc/{self.process.pid}/fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                number += not descriptor.readlink().is_relative_to(self.data_dir)
+        return number
 
     def processes(self) -> list[int]:
         """Return the pids of its modules' processes, grandchildren included."""

@@ -32,6 +32,7 @@ def modules() -> list[dict[str, object]]:
         narratoria("tool", concurrency=4),
         tolerant,
         narratoria("hasty_tool", timeouts=timeouts(exit_s=SHORT_S, stop_s=SHORT_S)),
+        narratoria("heedless", "start=no_newline+exit"),
         narratoria("quiet_tool", timeouts={**timeouts(stop_s=SHORT_S), "silence_s": SHORT_S}),
         misbehaving("quiet", timeouts={**timeouts(stop_s=SHORT_S), "silence_s": SHORT_S}),
     ]
@@ -39,8 +40,7 @@ def modules() -> list[dict[str, object]]:
 
 def assert_undisturbed(daemon: Daemon, module: str, witness_pid: int) -> None:
     """Fail unless the module serves again, and the witness as it always did."""
-    answer = daemon.usable(module)
-    assert answer.result == {}, answer
+    assert daemon.usable(module).ok
     assert daemon.invoke("witness", word="hello").result == {"word": "hello"}
     assert daemon.pid("witness") == witness_pid
 

@@ -168,6 +168,14 @@ def test_a_file_in_the_place_of_something_else_is_bad(
     assert words in found["message"]
 
 
+def test_a_configuration_says_where_to_look(folder: Path) -> None:
+    write(folder / "modules", descriptor("gone", ["./gone.sh"]))
+    (folder / "stdiod.toml").write_text("directories = ['modules', 'nowhere']")
+    diagnosis = Diagnosis(folder, "--config", str(folder / "stdiod.toml"))
+    assert diagnosis.only("descriptor", "gone")["level"] == "bad"
+    assert any("nowhere" in one["message"] for one in diagnosis.about("descriptor"))
+
+
 def test_a_path_that_leads_somewhere_odd_is_a_warning(folder: Path) -> None:
     (folder / "open").mkdir()
     (folder / "open").chmod(0o777)

@@ -186,7 +186,7 @@ WORDS = {
     "no_interpreter": "/nowhere/python",
     "carriage_return": "carriage return",
     "no_program": "no program for this machine",
-    "missing": "not in PATH",
+    "missing": "PATH",
     "missing_path": "is not there",
     "folder": "is a folder",
     "too_big": "larger than the system allows",

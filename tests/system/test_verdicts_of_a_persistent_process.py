@@ -244,3 +244,16 @@ def test_without_ids_a_request_that_timed_out_costs_the_process(daemon: Daemon) 
 @pytest.mark.parametrize("module", ["quiet"])
 def test_a_long_silence_is_a_timeout_of_its_own(daemon: Daemon, module: str) -> None:
     assert daemon.invoke(module, fault="silent").verdict == "timeout/silence"
+
+
+@pytest.mark.parametrize("module", ["steady", "nameless"])
+def test_a_process_that_does_not_read_what_it_is_asked_is_replaced(
+    daemon: Daemon, module: str
+) -> None:
+    pid = daemon.pid(module)
+    assert daemon.invoke(module, fault="done+hang").ok
+    answer = daemon.invoke(module, timeout_s=SHORT_S, big="x" * (1 << 20))
+    assert answer.verdict == "timeout/deadline"
+    assert answer.details["pid"] == pid
+    daemon.usable(module)
+    assert daemon.pid(module) != pid

@@ -222,6 +222,11 @@ def test_a_whole_last_line_needs_no_newline(daemon: Daemon, module: str) -> None
     assert daemon.invoke(module, fault="no_newline").result == "whole"
 
 
+@pytest.mark.parametrize("module", ["heedless"])
+def test_a_tool_need_not_read_its_input(daemon: Daemon, module: str) -> None:
+    assert daemon.invoke(module, big="x" * (2 << 20)).result == "whole"
+
+
 @pytest.mark.parametrize("module", EITHER)
 def test_a_last_line_that_is_cut_is_neither_success_nor_lost(daemon: Daemon, module: str) -> None:
     answer = daemon.invoke(module, fault="half_line+exit")

@@ -17,7 +17,7 @@ STATUS_S = 10.0
 
 
 def examine(
-    directories: Sequence[Path], socket: Path, data_dir: Path, data_dir_chosen: bool
+    directories: Sequence[Path], socket: Path, data_dir: Path, *, data_dir_chosen: bool
 ) -> list[Finding]:
     """Return all findings; without `directories`, the daemon's own are looked at.
 

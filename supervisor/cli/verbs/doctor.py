@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from supervisor.cli import configured
+from supervisor.cli.daemon_options import with_config
 from supervisor.cli.exit_status import NO
 from supervisor.cli.locations import default_data_dir
 from supervisor.cli.options import with_json, with_socket
@@ -27,10 +29,18 @@ _COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
     metavar="PATH",
     help="Where logs are kept.  [default: the daemon's, $STDIOD_DATA_DIR, or the user's state]",
 )
+@with_config
 @with_json
 @with_socket
+@click.pass_context
 def doctor(
-    directories: tuple[Path, ...], *, socket: Path, data_dir: Path | None, as_json: bool
+    ctx: click.Context,
+    *,
+    directories: tuple[Path, ...],
+    config: Path | None,
+    socket: Path,
+    data_dir: Path | None,
+    as_json: bool,
 ) -> None:
     """Look at all that a daemon needs, and say what is wrong and what to do about it.
 
@@ -39,7 +49,13 @@ def doctor(
     """
     from supervisor.cli.doctor.examination import examine
 
-    findings = examine(directories, socket, data_dir or default_data_dir(), data_dir is not None)
+    del config  # `configured` has read it
+    file = configured.said(ctx)
+    if file is not None:
+        directories = directories or file.directories or ()
+        data_dir = data_dir or file.data_dir
+    chosen = data_dir is not None
+    findings = examine(directories, socket, data_dir or default_data_dir(), data_dir_chosen=chosen)
     well = all(finding.level != "bad" for finding in findings)
     if as_json:
         _print_json(findings, well=well)

@@ -20,6 +20,7 @@ from supervisor.cli.options import with_socket
 @click.option(
     "--stdio", is_flag=True, help="Serve on stdin and stdout too, as the module of another daemon."
 )
+@click.option("--log-file", type=click.Path(dir_okay=False, path_type=Path), hidden=True)
 @click.option("--ready-fd", type=click.IntRange(3), hidden=True)
 @with_daemon_options
 @with_socket
@@ -34,6 +35,7 @@ def run(
     log_format: str | None,
     stdio: bool,
     name: str,
+    log_file: Path | None,
     ready_fd: int | None,
 ) -> None:
     """Supervise the modules that each DIR describes: DIR/*.json and DIR/*/module.json.
@@ -52,6 +54,7 @@ def run(
         log_format=log_format or file.log_format or "auto",
         stdio=stdio,
         name=name,
+        log_file=log_file,
         ready_fd=ready_fd,
         containment=file.containment or "auto",
         memory_ceiling_bytes=file.memory_ceiling_bytes,
