@@ -31,7 +31,7 @@ def set_up_logging(log_format: str, log_file: Path | None) -> None:
 
     def notice(lines: int, words: str) -> str:
         lost = {"event": "log lines were lost", "level": "warning", "lines": lines, "words": words}
-        return f"{renderer(None, 'warning', stamp(None, 'warning', lost))}\n"
+        return str(renderer(None, "warning", stamp(None, "warning", lost))) + "\n"
 
     structlog.configure(
         processors=[

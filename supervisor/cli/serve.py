@@ -21,7 +21,6 @@ import trio
 
 from supervisor.cli.daemon_log import set_up_logging
 from supervisor.cli.daemon_signals import SIGNALS, Edges, Reload, Reloading, obey
-from supervisor.cli.log_stream import LogStream
 from supervisor.cli.service_status import tell_status
 from supervisor.faces import control_socket, stdio
 from supervisor.faces.control_socket import SocketPathError, SocketTakenError
@@ -31,7 +30,6 @@ from supervisor.runtime.orphans import CHILDREN, adopts_orphans
 from supervisor.runtime.sd_notify import Notifier
 
 log = structlog.get_logger()
-
 
 NO = 1
 USAGE = 2
