@@ -13,7 +13,6 @@ import json
 import os
 import pty
 import shlex
-import signal
 import subprocess
 import sys
 import threading
@@ -211,7 +210,7 @@ class Stage:
             watchdog.cancel()
             os.close(reading)
             if process.poll() is None:
-                process.send_signal(signal.SIGINT)
+                process.kill()  # what it leaves is found at the end
                 process.wait()
 
     def _note(self, arguments: tuple[str, ...], ended: int, status: int, said: str = "") -> None:

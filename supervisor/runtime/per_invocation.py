@@ -248,8 +248,9 @@ class Run:
                         call.listener.event(item.event, call)
                 case Answered():
                     self._answer = item.outcome
-                    self._fault = item.fault or self._fault
                     self._expect_exit()
+                    if item.fault is not None:
+                        self._violated(item.fault)
                 case Warned():
                     call.warn(item.notice)
                 case Violated():

@@ -67,6 +67,7 @@ class PersistentLife:
         self._ending = trio.Event()
         self._drained = trio.Event()
         self._abrupt = False
+        self._hurried = False
         self._start_failure: Ended | None = None
 
     async def run(self) -> Ended:
@@ -128,6 +129,7 @@ class PersistentLife:
 
     def hurry(self) -> None:
         """Kill the process."""
+        self._hurried = True
         self.end(abrupt=True)
         if self._incarnation is not None:
             self._incarnation.stop(Rung.KILL)
@@ -366,7 +368,10 @@ class PersistentLife:
             with trio.move_on_after(self._timeouts.stop_s):
                 await self._drained.wait()
         self._fail_all(self._ended_for())
-        incarnation.stop(Rung.TERMINATE if self._abrupt else Rung.END_OF_INPUT)
+        if self._hurried:  # before there was a process to kill
+            incarnation.stop(Rung.KILL)
+        else:
+            incarnation.stop(Rung.TERMINATE if self._abrupt else Rung.END_OF_INPUT)
 
     def _check_drained(self) -> None:
         if not self._calls and self._ending.is_set():

@@ -131,6 +131,10 @@ def stderr(answer: Answer) -> None:
     write(b"the last words\n", 2)
 
 
+def stderr_newlines(answer: Answer) -> None:
+    write(b"\n" * answer.number("bytes", 100), 2)
+
+
 def long_line(answer: Answer) -> None:
     left = answer.number("bytes")
     write(b'{"requestId":"')
@@ -234,6 +238,7 @@ FAULTS: dict[str, Callable[[Answer], object]] = {
     "escapee": lambda _: child("escapee", new_session=True),
     "gate": gate,
     "stderr": stderr,
+    "stderr_newlines": stderr_newlines,
     "long_line": long_line,
     "flood": flood,
     "assets": assets,

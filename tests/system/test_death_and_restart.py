@@ -44,7 +44,7 @@ def test_a_process_killed_from_outside_is_ready_again_and_status_says_of_what_it
     assert status["last_exit"]["stderr_tail"][-1] == "the last words"
 
 
-def test_twenty_kills_in_a_row_each_bring_the_next_generation(
+def test_twenty_kills_in_a_row_each_have_their_cause_and_bring_the_next_generation(
     start_daemon: StartDaemon, liveness: Liveness
 ) -> None:
     daemon = start_daemon(
@@ -54,7 +54,12 @@ def test_twenty_kills_in_a_row_each_bring_the_next_generation(
         process = liveness.wait_for("module", generation)[-1]
         assert process.instance == f"one#{generation}"
         daemon.usable("one")
+        in_flight = daemon.client.send_invoke("one", fault="gate")
+        liveness.wait_for("gate", generation)
         os.kill(process.pid, signal.SIGKILL)
+        # The pipes of a killed process end before its exit can be seen: that is not the cause.
+        assert daemon.client.answer(in_flight).verdict == "unreachable/signaled"
+        assert daemon.status("one")["last_exit"]["reason"] == "signaled"
         process.wait_gone()
     daemon.usable("one")
     assert daemon.status("one")["restarts"] == 20

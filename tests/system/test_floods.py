@@ -63,6 +63,18 @@ def test_ten_megabytes_on_stderr_block_nothing_and_the_tail_is_kept(
     assert daemon.peak_bytes() < PEAK_BYTES
 
 
+@pytest.mark.parametrize("module", ["steady", "tool"])
+def test_millions_of_empty_lines_on_stderr_are_counted_and_cost_little(
+    daemon: Daemon, module: str
+) -> None:
+    answer = daemon.invoke(module, fault="stderr_newlines+stderr+exit", bytes=4 * MEGABYTE, code=3)
+    assert answer.details["exit_code"] == 3
+    assert answer.details["stderr_tail"][-1] == "the last words"
+    assert daemon.usable(module).ok
+    assert daemon.invoke("witness").ok
+    assert daemon.peak_bytes() < PEAK_BYTES
+
+
 @pytest.mark.parametrize("speaks", [[], ["ids=no"]])
 def test_ten_megabytes_on_stderr_before_the_first_line_delay_no_start(
     start_daemon: StartDaemon, speaks: list[str]
