@@ -30,7 +30,6 @@ VERBS = {
     "down": Verb("Daemon", "down", "End the daemon and all its modules."),
     "status": Verb("Daemon", "status", "Show what runs, and what does not and why."),
     "wait": Verb("Daemon", "wait", "Wait until modules are ready, or down."),
-    "doctor": Verb("Daemon", "doctor", "Explain what is wrong with the set-up, and what to do."),
     "invoke": Verb("Modules", "invoke", "Call an op of a module and show what it says."),
     "health": Verb("Modules", "ask_module", "Ask a module whether it is well."),
     "describe": Verb("Modules", "ask_module", "Ask a module what it is and which ops it has."),
@@ -39,6 +38,7 @@ VERBS = {
     "restart": Verb("Modules", "control_module", "Replace the process of a module."),
     "logs": Verb("Modules", "logs", "Show what a module wrote to stderr, and what became of it."),
     "validate": Verb("Descriptors", "validate", "Check descriptor files, and say what is wrong."),
+    "doctor": Verb("Daemon", "doctor", "Explain what is wrong with the set-up, and what to do."),
 }
 
 EXIT_STATUS = """\
