@@ -141,6 +141,7 @@ class Supervision(msgspec.Struct, frozen=True, kw_only=True):
     queue: int = 1024
     instances: Instances = Instances()
     warm: int = 0
+    watch: bool = False
 
 
 class Descriptor(msgspec.Struct, frozen=True, kw_only=True):

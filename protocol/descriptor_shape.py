@@ -147,6 +147,7 @@ SUPERVISION = Fields(
         "queue": integer(0, "1024"),
         "instances": INSTANCES,
         "warm": integer(0, "0"),
+        "watch": Scalar("true or false", (bool,)),
     },
     closed=True,
 )

@@ -1,7 +1,7 @@
 """Do what signals ask of a daemon.
 
     SIGTERM, SIGINT   begin an orderly end; another one hurries it
-    SIGHUP            reload, where the daemon can; else as SIGTERM
+    SIGHUP            reload
     SIGHUP, sent because the daemon's terminal was closed: as SIGTERM
 
 For the first process of a container the default action of a signal does nothing, so there are
@@ -53,13 +53,13 @@ class Edges:
 async def obey(
     received: AsyncIterator[int],
     shut_down: Callable[[str], None],
-    reloading: Reloading | None,
+    reloading: Reloading,
 ) -> None:
     """Obey signals until cancelled."""
     had_terminal = has_terminal()
     async for number in received:
         name = signal.Signals(number).name
-        if number != signal.SIGHUP or reloading is None:
+        if number != signal.SIGHUP:
             shut_down(name)
         elif had_terminal and not has_terminal():
             shut_down("the terminal was closed")

@@ -28,8 +28,9 @@ from protocol.response import Response
 from supervisor.cli.exit_status import NoError
 from supervisor.faces.conversation import event_line
 from supervisor.kernel.daemon import Daemon, running
+from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.directory import Found, read_descriptor, unsupported
+from supervisor.runtime.directory import read_descriptor, unsupported
 from supervisor.runtime.module_log import LogLine
 
 OnLine = Callable[[bytes], None]

@@ -36,6 +36,7 @@ VERBS = {
     "start": Verb("Modules", "control_module", "Start a module; returns when it is ready."),
     "stop": Verb("Modules", "control_module", "Stop a module; it stays down."),
     "restart": Verb("Modules", "control_module", "Replace the process of a module."),
+    "reload": Verb("Modules", "reload", "Apply what changed in the descriptors."),
     "logs": Verb("Modules", "logs", "Show what a module wrote to stderr, and what became of it."),
     "validate": Verb("Descriptors", "validate", "Check descriptor files, and say what is wrong."),
     "doctor": Verb("Daemon", "doctor", "Explain what is wrong with the set-up, and what to do."),

@@ -20,12 +20,13 @@ import structlog
 import trio
 
 from supervisor.cli.daemon_log import set_up_logging
-from supervisor.cli.daemon_signals import SIGNALS, Edges, Reload, Reloading, obey
+from supervisor.cli.daemon_signals import SIGNALS, Edges, Reloading, obey
 from supervisor.cli.service_status import tell_status
 from supervisor.faces import control_socket, stdio
 from supervisor.faces.control_socket import SocketPathError, SocketTakenError
-from supervisor.kernel.daemon import Daemon, running
-from supervisor.runtime.directory import Found, MissingDirectoryError, scan
+from supervisor.kernel.daemon import running
+from supervisor.policy.findings import Found, usable
+from supervisor.runtime.directory import DescriptorFiles, MissingDirectoryError
 from supervisor.runtime.orphans import CHILDREN, adopts_orphans
 from supervisor.runtime.sd_notify import Notifier
 
@@ -48,6 +49,8 @@ class ServeOptions:
     """Speak with whoever started it on stdin and stdout, beside the socket."""
     name: str = "supervisor"
     """The name the daemon answers to on stdio, where it is somebody's module."""
+    watch: bool = True
+    """Reload by itself when descriptors change."""
     log_file: Path | None = None
     """Where the daemon's own log goes, rotated; stderr if None."""
     ready_fd: int | None = None
@@ -56,8 +59,6 @@ class ServeOptions:
     """The weakest that will do: `auto` for the strongest there is, else a rung of the ladder."""
     memory_ceiling_bytes: int | None = None
     """How much memory all modules together may have."""
-    watch: bool = False
-    """Reload when descriptors change."""
 
 
 def serve(options: ServeOptions) -> int:
@@ -71,7 +72,8 @@ def serve(options: ServeOptions) -> int:
     if refusals:
         return NO
     try:
-        found = scan(options.directories)
+        files = DescriptorFiles(options.directories)
+        found = usable({}, files.read_first())
         _make_data_dir(options.data_dir)
     except (MissingDirectoryError, OSError) as error:
         sys.stderr.write(f"stdiod: {error}\n")
@@ -85,7 +87,7 @@ def serve(options: ServeOptions) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         with control_socket.listening(options.socket) as listener:
-            trio.run(_main, options, found, listener, notifier, edges)
+            trio.run(_main, _Begun(options, found, files, listener, notifier), edges)
     except (SocketTakenError, SocketPathError) as error:
         sys.stderr.write(f"stdiod: {error}\n")
         return NO
@@ -94,13 +96,18 @@ def serve(options: ServeOptions) -> int:
     return 0
 
 
-async def _main(
-    options: ServeOptions,
-    found: Found,
-    listener: socket.socket,
-    notifier: Notifier,
-    edges: Edges,
-) -> None:
+@dataclass(frozen=True)
+class _Begun:
+    """What there is before the event loop runs."""
+
+    options: ServeOptions
+    found: Found
+    files: DescriptorFiles
+    listener: socket.socket
+    notifier: Notifier
+
+
+async def _main(begun: _Begun, edges: Edges) -> None:
     # Handlers first, children after: PID 1 has no default actions, and a signal that comes while
     # the modules are being started must find somebody.
     with trio.open_signal_receiver(*SIGNALS) as signals:
@@ -108,35 +115,36 @@ async def _main(
         async with trio.open_nursery() as nursery:
             if adopts_orphans():
                 await nursery.start(CHILDREN.reap_orphans)
-            nursery.start_soon(notifier.run)
-            await _serve_fleet(options, found, listener, notifier, signals)
+            nursery.start_soon(begun.notifier.run)
+            await _serve_fleet(begun, signals)
             nursery.cancel_scope.cancel()
     log.info("stopped", pid=os.getpid())
 
 
-async def _serve_fleet(
-    options: ServeOptions,
-    found: Found,
-    listener: socket.socket,
-    notifier: Notifier,
-    signals: AsyncIterator[int],
-) -> None:
-    async with running(found, data_dir=options.data_dir, directories=options.directories) as daemon:
+async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
+    options, notifier = begun.options, begun.notifier
+    async with running(
+        begun.found,
+        data_dir=options.data_dir,
+        directories=options.directories,
+        files=begun.files,
+    ) as daemon:
         daemon.facts.socket = str(options.socket)
         async with trio.open_nursery() as nursery:
-            reloading = _reloading(daemon, notifier)
-            if reloading is not None:
-                nursery.start_soon(reloading.run)
+            reloading = Reloading(daemon.reload, notifier)
+            nursery.start_soon(reloading.run)
             nursery.start_soon(obey, signals, daemon.shut_down, reloading)
-            nursery.start_soon(control_socket.serve, daemon, listener)
+            nursery.start_soon(control_socket.serve, daemon, begun.listener)
+            if options.watch:
+                await nursery.start(daemon.watch)
             if options.stdio:
                 nursery.start_soon(stdio.serve, daemon, options.name)
             log.info(
                 "listening",
                 socket=str(options.socket),
                 pid=os.getpid(),
-                modules=len(found.descriptors),
-                quarantined=len(found.quarantined),
+                modules=len(begun.found.descriptors),
+                quarantined=len(begun.found.quarantined),
                 containment=daemon.facts.containment,
             )
             _say_ready(options.ready_fd)
@@ -146,12 +154,6 @@ async def _serve_fleet(
             notifier.stopping()
             await daemon.stop_fleet()
             nursery.cancel_scope.cancel()
-
-
-def _reloading(daemon: Daemon, notifier: Notifier) -> Reloading | None:
-    """Return what SIGHUP does, if this daemon can reload; if not, SIGHUP ends it."""
-    reload: Reload | None = getattr(daemon, "reload", None)
-    return None if reload is None else Reloading(reload, notifier)
 
 
 def cannot_honour(options: ServeOptions) -> list[str]:
@@ -166,11 +168,6 @@ def cannot_honour(options: ServeOptions) -> list[str]:
         refusals.append(
             "memory_ceiling_bytes was asked for, and this version cannot keep a ceiling for all "
             "modules together; remove it to run without"
-        )
-    if options.watch:
-        refusals.append(
-            "watch was asked for, and this version cannot watch directories; remove it, or set it "
-            "to false, to run without"
         )
     return refusals
 

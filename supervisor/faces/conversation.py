@@ -25,7 +25,7 @@ from protocol.response import Response
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.invocations import Invocation
-from supervisor.kernel.operations import RefusedError
+from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.verdict import Stopped
 
 REQUEST_BYTES = 16 << 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -13,11 +14,15 @@ import trio
 from protocol.version import VERSION
 from supervisor.kernel.invocations import Invocations
 from supervisor.kernel.operations import Operations
+from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.status import DaemonFacts
-from supervisor.runtime.directory import Found
+from supervisor.policy.findings import Found
+from supervisor.runtime.directory import DescriptorFiles
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
 from supervisor.runtime.log_files import LogFiles
+from supervisor.runtime.watch import Watch
 
 HURRY_AFTER_S = 30.0
 """The longest a shutdown lets modules take, whatever their own timeouts say."""
@@ -31,11 +36,14 @@ log = structlog.get_logger()
 class Daemon:
     """A running daemon; made by `running`."""
 
-    def __init__(self, fleet: Fleet, invocations: Invocations, facts: DaemonFacts) -> None:
+    def __init__(
+        self, fleet: Fleet, invocations: Invocations, facts: DaemonFacts, reloads: Reloads
+    ) -> None:
         self.fleet = fleet
+        self.reloads = reloads
         self.invocations = invocations
         self.facts = facts
-        self.operations = Operations(fleet, invocations, facts, self.shut_down)
+        self.operations = Operations(fleet, invocations, facts, self.shut_down, reloads)
         self._ending = trio.Event()
         self._hurry = trio.Event()
 
@@ -57,6 +65,22 @@ class Daemon:
         """Return when the end has begun."""
         await self._ending.wait()
 
+    async def reload(self, cause: str) -> None:
+        """Apply what changed in the descriptors; at the daemon's end, do nothing."""
+        try:
+            await self.reloads.reload(cause)
+        except RefusedError as error:
+            log.info("not reloaded", cause=cause, words=error.failure.message)
+
+    async def watch(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Reload whenever a descriptor or a watched program changes, until cancelled."""
+        watch = Watch(self.reloads.files, self.reloads.descriptors, self.facts.watch)
+        with contextlib.suppress(RefusedError):  # the end has begun
+            await watch.run(self._reload_for_watch, task_status)
+
+    async def _reload_for_watch(self, *, if_needed: bool) -> None:
+        await self.reloads.reload("a change of the files", if_needed=if_needed)
+
     async def stop_fleet(self) -> None:
         """Stop all modules in order, within a bound; then kill what is left, within another."""
         with trio.move_on_after(HURRY_AFTER_S + KILLED_WITHIN_S) as scope:
@@ -73,7 +97,7 @@ class Daemon:
         self.fleet.hurry()
 
     def _name_survivors(self) -> None:
-        for module in self.fleet.modules.values():
+        for module in self.fleet.all():
             life = module.slot.life
             for instance in [] if life is None else life.instances():
                 log.error("left behind", module=module.name, instance=instance.id, pid=instance.pid)
@@ -86,8 +110,15 @@ async def running(
     data_dir: Path,
     directories: Sequence[Path] = (),
     environment: Mapping[str, str] = os.environ,
+    files: DescriptorFiles | None = None,
 ) -> AsyncIterator[Daemon]:
-    """Run a daemon around the block; at its end all modules are stopped."""
+    """Run a daemon around the block; at its end all modules are stopped.
+
+    `files` are the directories as `found` was read from them, so that a reload reads only what
+    changed since.
+    """
+    if files is None:
+        files = DescriptorFiles(directories)
     log_files = LogFiles(data_dir / "logs")
     host = Host(environment, log_files)
     try:
@@ -103,7 +134,8 @@ async def running(
                 directories=[str(directory) for directory in directories],
                 log_files=log_files,
             )
-            daemon = Daemon(fleet, Invocations(host, fleet.modules), facts)
+            reloads = Reloads(host, fleet, files, found)
+            daemon = Daemon(fleet, Invocations(host, fleet.modules), facts, reloads)
             fleet.admit(found)
             yield daemon
             if not daemon.ending:

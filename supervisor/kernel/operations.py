@@ -19,6 +19,8 @@ from protocol.events import Log, Progress
 from protocol.replies import Operation
 from protocol.version import VERSION
 from supervisor.kernel.invocations import Invocations
+from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.status import DaemonFacts, daemon_status, module_status
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.fleet import Fleet
@@ -29,14 +31,6 @@ LOG_LINES = 50
 MAX_LOG_LINES = 10_000
 FOLLOWED_LINES = 1000
 """Lines kept for a follower that reads slowly; beyond it, they are counted and left out."""
-
-
-class RefusedError(Exception):
-    """An op ends with this failure."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.message)
-        self.failure = failure
 
 
 class Emit(Protocol):
@@ -76,6 +70,21 @@ INPUTS: dict[str, Any] = {
         lines={"type": "integer", "minimum": 0, "maximum": MAX_LOG_LINES, "default": LOG_LINES},
         follow={"type": "boolean", "default": False},
     ),
+    "reload": _args(
+        dry_run={
+            "type": "boolean",
+            "default": False,
+            "description": "only say what a reload would do",
+        }
+    ),
+    "reloaded": _args(
+        ("number",),
+        number={
+            "type": "integer",
+            "minimum": 0,
+            "description": "wait until so many reloads have been applied (status: daemon.reloads)",
+        },
+    ),
     "shutdown": _args(),
     # Served by the face itself, straight from the pipeline: it streams and is cancelled like any
     # other invocation. Here so that a daemon inside another one can be asked for its modules' ops.
@@ -99,12 +108,14 @@ class Operations:
         invocations: Invocations,
         facts: DaemonFacts,
         shut_down: Callable[[str], None],
+        reloads: Reloads,
     ) -> None:
         """`shut_down` begins the daemon's end; its argument is the cause, for the log."""
         self._fleet = fleet
         self._invocations = invocations
         self._facts = facts
         self._shut_down = shut_down
+        self._reloads = reloads
         self._validator = ArgsValidator(INPUTS)
         self._ops: dict[str, Op] = {
             "status": self._status,
@@ -113,6 +124,8 @@ class Operations:
             "restart": self._restart,
             "wait": self._wait,
             "logs": self._logs,
+            "reload": self._reload,
+            "reloaded": self._reloaded,
             "shutdown": self._shutdown,
         }
 
@@ -155,7 +168,13 @@ class Operations:
         if "module" in args:
             return module_status(self._module(args["module"]))
         return {
-            "daemon": daemon_status(self._facts, trio.current_time()),
+            "daemon": {
+                **daemon_status(self._facts, trio.current_time()),
+                "reloads": self._reloads.count,
+                "last_reload": msgspec.to_builtins(self._reloads.last),
+                "leaving": [module_status(module) for module in self._fleet.leaving.values()],
+                "watch": msgspec.to_builtins(self._facts.watch),
+            },
             "modules": [
                 module_status(module)
                 for _, module in sorted(self._fleet.modules.items(), key=lambda item: item[0])
@@ -230,6 +249,16 @@ class Operations:
             if unfollow is not None:
                 unfollow()
         return {"module": module.name}
+
+    async def _reload(self, args: dict[str, Any], emit: Emit) -> Any:
+        del emit
+        dry_run = args.get("dry_run", False)
+        plan = await (self._reloads.rehearse() if dry_run else self._reloads.reload("a command"))
+        return {"dry_run": dry_run, "reloads": self._reloads.count, **plan.document()}
+
+    async def _reloaded(self, args: dict[str, Any], emit: Emit) -> Any:
+        del emit
+        return msgspec.to_builtins(await self._reloads.wait_for(int(args["number"])))
 
     async def _shutdown(self, args: dict[str, Any], emit: Emit) -> Any:
         del args, emit

@@ -11,6 +11,7 @@ from supervisor.policy.lifecycle import HAS_PROCESS
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.module import Module
 from supervisor.runtime.orphans import CHILDREN
+from supervisor.runtime.watch import WatchState
 
 
 class DaemonFacts(msgspec.Struct, kw_only=True):
@@ -27,6 +28,7 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     data_dir: str
     directories: list[str]
     log_files: LogFiles
+    watch: WatchState = msgspec.field(default_factory=WatchState)
 
 
 def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:

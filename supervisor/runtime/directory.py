@@ -1,11 +1,11 @@
-"""Read directories of descriptors: what can be used, and what is quarantined and why."""
+"""Read directories of descriptors: what there is, what is bad and why; again, only what changed."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -13,26 +13,13 @@ import msgspec
 from protocol.descriptor import Descriptor
 from protocol.descriptor_loading import DescriptorError, parse_descriptor
 from protocol.problem import Problem
+from supervisor.policy.findings import Found, Quarantined, Reading, usable
+from supervisor.runtime.file_digest import FileDigests, Signature, signature
+from supervisor.runtime.program import program_files
+from supervisor.runtime.watched_paths import Interests
 
 DESCRIPTOR_BYTES = 4 << 20
 """A larger file is no descriptor; it is not read into memory to find that out."""
-
-CIRCLE_NAMED = 10
-"""How many modules of a dependency circle are named; ten thousand could form one."""
-
-
-class Quarantined(msgspec.Struct, frozen=True):
-    """A descriptor that is not used, and the reason."""
-
-    descriptor: str
-    reason: str
-
-
-class Found(msgspec.Struct, frozen=True):
-    """What a scan found, in the order of the files' paths."""
-
-    descriptors: tuple[Descriptor, ...] = ()
-    quarantined: tuple[Quarantined, ...] = ()
 
 
 class MissingDirectoryError(Exception):
@@ -41,44 +28,60 @@ class MissingDirectoryError(Exception):
 
 def find_files(directory: Path) -> list[Path]:
     """Return `DIR/*.json` and `DIR/*/module.json`, sorted; raises `MissingDirectoryError`."""
+    return [path for entry in list_entries(directory) if (path := descriptor_path(entry))]
+
+
+def list_entries(directory: Path) -> list[os.DirEntry[str]]:
+    """Return what a directory holds, sorted; raises `MissingDirectoryError`."""
     try:
-        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+        with os.scandir(directory) as entries:
+            shown = [entry for entry in entries if not entry.name.startswith(".")]
     except NotADirectoryError:
         message = f"{directory} is not a directory"
         raise MissingDirectoryError(message) from None
     except OSError as error:
         message = f"{directory}: {error.strerror}"
         raise MissingDirectoryError(message) from None
-    files: list[Path] = []
-    for entry in entries:
-        path = Path(entry.path)
-        if entry.name.startswith("."):
-            continue
-        # `os.path` takes what cannot be looked at, such as a link to itself, for no folder.
-        if not os.path.isdir(path):  # noqa: PTH112
-            if entry.name.endswith(".json"):
-                files.append(path)
-        elif os.path.lexists(path / "module.json"):
-            files.append(path / "module.json")
-    return files
+    return sorted(shown, key=lambda entry: entry.name)
+
+
+def descriptor_path(entry: os.DirEntry[str]) -> Path | None:
+    """Return the descriptor file that an entry is, or holds as `module.json`."""
+    if _is_folder(entry):
+        inside = Path(entry.path, "module.json")
+        return inside if os.path.lexists(inside) else None
+    return Path(entry.path) if entry.name.endswith(".json") else None
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # what cannot be looked at, such as a link to itself
 
 
 def read_descriptor(path: Path) -> Descriptor:
     """Read and check one file; raises `DescriptorError` with every problem found."""
-    source = str(path.absolute())
+    return parse_descriptor(read_bytes(path), str(path.absolute()))
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read what a descriptor file holds; raises `DescriptorError` if that cannot be one."""
     try:
         # Without O_NONBLOCK a named pipe would wait for a writer, and all modules with it.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise DescriptorError(source, (Problem("", "is no regular file"),))
+                raise _bad(path, "is no regular file")
             data = file.read(DESCRIPTOR_BYTES + 1)
     except OSError as error:
-        words = f"cannot be read: {error.strerror}"
-        raise DescriptorError(source, (Problem("", words),)) from None
+        raise _bad(path, f"cannot be read: {error.strerror}") from None
     if len(data) > DESCRIPTOR_BYTES:
-        words = f"is larger than {DESCRIPTOR_BYTES} bytes, so it is no descriptor"
-        raise DescriptorError(source, (Problem("", words),))
-    return parse_descriptor(data, source)
+        raise _bad(path, f"is larger than {DESCRIPTOR_BYTES} bytes, so it is no descriptor")
+    return data
+
+
+def _bad(path: Path, words: str) -> DescriptorError:
+    return DescriptorError(str(path.absolute()), (Problem("", words),))
 
 
 def scan(directories: Iterable[Path]) -> Found:
@@ -87,62 +90,7 @@ def scan(directories: Iterable[Path]) -> Found:
     A bad descriptor, one whose name is taken, and one whose dependencies cannot be met are
     quarantined; they are never in the others' way.
     """
-    read: dict[str, Descriptor] = {}
-    quarantined: list[Quarantined] = []
-    for directory in directories:
-        for path in find_files(directory):
-            try:
-                descriptor = read_descriptor(path)
-            except DescriptorError as error:
-                reason = "; ".join(str(problem) for problem in error.problems)
-                quarantined.append(Quarantined(str(path.absolute()), reason))
-                continue
-            taken = read.get(descriptor.name)
-            if taken is not None and taken.source != descriptor.source:
-                reason = f"the name {descriptor.name!r} is taken by {taken.source}"
-                quarantined.append(Quarantined(descriptor.source, reason))
-            else:
-                read[descriptor.name] = descriptor
-    for name, reason in unmet(list(read.values())).items():
-        quarantined.append(Quarantined(read.pop(name).source, reason))
-    quarantined.sort(key=lambda one: one.descriptor)
-    return Found(tuple(read.values()), tuple(quarantined))
-
-
-def unmet(descriptors: Sequence[Descriptor]) -> dict[str, str]:
-    """Return which modules' dependencies cannot be met, and why: missing, cyclic, unsupported."""
-    wanted = {one.name: one.supervision.depends_on for one in descriptors}
-    reasons: dict[str, str] = {}
-    for descriptor in descriptors:
-        refusal = unsupported(descriptor)
-        if refusal is not None:
-            reasons[descriptor.name] = refusal
-    for name, needed in wanted.items():
-        missing = next((one for one in needed if one not in wanted), None)
-        if missing is not None:
-            words = f"depends_on names {missing!r}, and there is no such module"
-            reasons.setdefault(name, words)
-    for circle in _circles(wanted):
-        for at, name in enumerate(circle):
-            if name not in reasons:
-                reasons[name] = f"depends_on goes in a circle: {_named(circle, at)}"
-    _spread(reasons, wanted)
-    return reasons
-
-
-def _spread(reasons: dict[str, str], wanted: Mapping[str, tuple[str, ...]]) -> None:
-    """Add those that depend on what is quarantined; linear, since ten thousand may form a chain."""
-    dependants: dict[str, list[str]] = {}
-    for name, needed in wanted.items():
-        for one in needed:
-            dependants.setdefault(one, []).append(name)
-    left = deque(reasons)
-    while left:
-        bad = left.popleft()
-        for name in dependants.get(bad, ()):
-            if name not in reasons:
-                reasons[name] = f"depends_on names {bad!r}, which is quarantined"
-                left.append(name)
+    return usable({}, DescriptorFiles(directories).read_first())
 
 
 def unsupported(descriptor: Descriptor) -> str | None:
@@ -171,28 +119,143 @@ def unsupported(descriptor: Descriptor) -> str | None:
     return f"supervision: this version cannot keep {', '.join(asked)}; remove it to run without"
 
 
-def _circles(wanted: Mapping[str, tuple[str, ...]]) -> Iterator[list[str]]:
-    """Find circles, at least one through each group of modules that wait for each other."""
-    # Depth first, without recursion: ten thousand descriptors may form one chain.
-    done: set[str] = set()
-    for root in wanted:
-        if root in done:
-            continue
-        path, branches = {root: 0}, [iter(wanted[root])]
-        while branches:
-            following = next(branches[-1], None)
-            if following is None:
-                branches.pop()
-                done.add(path.popitem()[0])
-            elif following in path:
-                yield list(path)[path[following] :]
-            elif following in wanted and following not in done:
-                path[following] = len(path)
-                branches.append(iter(wanted[following]))
+class _Known(msgspec.Struct, frozen=True):
+    """What a file was read as; `signature` is None if it may not be trusted next time."""
+
+    signature: Signature | None
+    digest: str
+    read: Descriptor | Quarantined
+    bad_name: str | None = None
 
 
-def _named(circle: Sequence[str], at: int) -> str:
-    names = [circle[(at + step) % len(circle)] for step in range(min(len(circle), CIRCLE_NAMED))]
-    if len(circle) > CIRCLE_NAMED:
-        names.append(f"... ({len(circle)} modules)")
-    return " -> ".join([*names, circle[at]])
+class DescriptorFiles:
+    """The descriptor files of some directories, read any number of times.
+
+    A file whose signature has not changed is not opened, one whose bytes have not changed is not
+    parsed. Not for several threads at once.
+    """
+
+    def __init__(self, directories: Iterable[Path]) -> None:
+        self.directories = tuple(directory.absolute() for directory in directories)
+        self._known: dict[str, _Known] = {}
+        self._programs = FileDigests()
+        self._interests = Interests()
+
+    @property
+    def interests(self) -> Interests:
+        """What to watch, as of the last reading; made anew by each."""
+        return self._interests
+
+    def read_first(self) -> Reading:
+        """Read all files; raises `MissingDirectoryError`."""
+        for directory in self.directories:
+            list_entries(directory)
+        return self.read({})
+
+    def read(self, current: Mapping[str, Descriptor]) -> Reading:
+        """Read all files that may have changed; a directory that cannot be read is `bad`.
+
+        The programs of the `current` modules are looked at too, since one may go on although its
+        file has become bad.
+        """
+        interests = Interests()
+        bad: list[Quarantined] = []
+        known: dict[str, _Known] = {}
+        for directory in self.directories:
+            interests.add_folder(str(directory))
+            try:
+                paths = _files(directory, interests)
+            except MissingDirectoryError as error:
+                bad.append(Quarantined(str(directory), str(error)))
+                continue
+            for path in paths:
+                known[str(path)] = self._look(path)
+        good = [one.read for one in known.values() if isinstance(one.read, Descriptor)]
+        bad += [one.read for one in known.values() if isinstance(one.read, Quarantined)]
+        programs = self._watched_programs([*current.values(), *good], interests)
+        self._known, self._interests = known, interests
+        names = frozenset(one.bad_name for one in known.values() if one.bad_name is not None)
+        return Reading(tuple(good), tuple(bad), names, programs)
+
+    def signatures(self, current: Mapping[str, Descriptor]) -> dict[str, Signature | None]:
+        """Return what a change would show in, for those who cannot be told of one."""
+        found: dict[str, Signature | None] = {}
+        for directory in self.directories:
+            found[str(directory)] = None
+            try:
+                for path in find_files(directory):
+                    found[str(path)] = _signature_or_none(str(path))
+            except MissingDirectoryError:
+                del found[str(directory)]
+        for descriptor in current.values():
+            if descriptor.supervision.watch:
+                for program in program_files(descriptor):
+                    found[program] = _signature_or_none(program)
+        return found
+
+    def _look(self, path: Path) -> _Known:
+        before = self._known.get(str(path))
+        name: str | None = None
+        try:
+            now = signature(str(path))
+            if before is not None and before.signature == now:
+                return before
+            # Asked before the file is read: what changes while it is read must not be trusted.
+            trusted = now if now.settled() else None
+            data = read_bytes(path)
+            digest = hashlib.sha256(data).hexdigest()
+            if before is not None and before.digest == digest:
+                return msgspec.structs.replace(before, signature=trusted)
+            descriptor = parse_descriptor(data, str(path))
+        except OSError as error:
+            reason = f"cannot be read: {error.strerror}"
+        except DescriptorError as error:
+            reason = "; ".join(str(problem) for problem in error.problems)
+        else:
+            refused = unsupported(descriptor)
+            if refused is None:
+                return _Known(trusted, digest, descriptor)
+            reason, name = refused, descriptor.name
+        # A bad file is read again each time: it may be half-written, and there are few of them.
+        return _Known(None, "", Quarantined(str(path), reason), name)
+
+    def _watched_programs(
+        self, descriptors: Iterable[Descriptor], interests: Interests
+    ) -> dict[str, dict[str, str]]:
+        programs: dict[str, dict[str, str]] = {}
+        paths: set[str] = set()
+        for descriptor in descriptors:
+            if not descriptor.supervision.watch:
+                continue
+            digests = programs[descriptor.name] = {}
+            for path in program_files(descriptor):
+                paths.add(path)
+                interests.add_path(path, content=True)
+                digest = self._programs.digest(path)
+                if digest is not None:
+                    digests[path] = digest
+        self._programs.keep_only(paths)
+        return programs
+
+
+def _files(directory: Path, interests: Interests) -> list[Path]:
+    """Return the descriptor files of a directory; be interested in what they are reached by."""
+    files: list[Path] = []
+    for entry in list_entries(directory):
+        if entry.is_symlink():
+            interests.add_path(entry.path, content=not _is_folder(entry))
+        if _is_folder(entry):
+            interests.add_file(entry.path, "module.json")
+        path = descriptor_path(entry)
+        if path is not None:
+            files.append(path)
+            if path.name == "module.json" and path.is_symlink():
+                interests.add_path(str(path), content=True)
+    return files
+
+
+def _signature_or_none(path: str) -> Signature | None:
+    try:
+        return signature(path)
+    except OSError:
+        return None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
 import structlog
@@ -10,8 +11,9 @@ import trio
 
 from protocol.descriptor import Descriptor, Start
 from protocol.errors import Failure, Reason
+from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
-from supervisor.runtime.directory import Found, Quarantined
+from supervisor.policy.reload_plan import Plan
 from supervisor.runtime.host import Host
 from supervisor.runtime.module import Module
 
@@ -27,6 +29,9 @@ class Fleet:
         """Run all lives in `nursery`."""
         self.modules: dict[str, Module] = {}
         self.quarantined: tuple[Quarantined, ...] = ()
+        self.leaving: dict[str, Module] = {}
+        """Removed modules whose processes are not gone yet."""
+        self._generations: dict[str, Iterator[int]] = {}
         self._host = host
         self._nursery = nursery
         self._change = trio.Event()
@@ -35,15 +40,44 @@ class Fleet:
 
     def admit(self, found: Found) -> None:
         """Take the modules of a scan in; start those that are eager."""
-        self.quarantined = found.quarantined
-        for one in found.quarantined:
-            log.warning("descriptor quarantined", descriptor=one.descriptor, reason=one.reason)
+        self._quarantine(found.quarantined)
         for descriptor in found.descriptors:
             self._add(descriptor)
         for module in self.modules.values():
             if module.descriptor.supervision.start is Start.EAGER:
                 module.start("the daemon started")
         self._wake_dependants()
+
+    def apply(self, plan: Plan) -> None:
+        """Do what a plan says; the processes follow in their own time, each within its bounds."""
+        self._quarantine(plan.quarantined)
+        for descriptor in plan.removed:
+            self.leaving[descriptor.name] = self.modules.pop(descriptor.name)
+        for descriptor in plan.unchanged:
+            self.modules[descriptor.name].relabel(descriptor)
+        for one in plan.changed:
+            self.modules[one.descriptor.name].adopt(one.descriptor)
+        back = {one.name for one in plan.added if one.name in self.leaving}
+        for descriptor in plan.added:
+            self._add(descriptor)
+        for descriptor in plan.removed:
+            self._nursery.start_soon(self._see_off, self.leaving[descriptor.name])
+        concerned = {one.descriptor.name for one in plan.changed}
+        concerned |= {one.name for one in plan.added}
+        for one in plan.changed:
+            self._replace(self.modules[one.descriptor.name], concerned)
+        for descriptor in plan.added:
+            module = self.modules[descriptor.name]
+            if descriptor.name in back:
+                module.replace("its descriptor came back")
+            elif descriptor.supervision.start is Start.EAGER:
+                module.start("its descriptor was added")
+        self._changed()
+
+    def notify(self) -> None:
+        """Have those who wait look again."""
+        self._change.set()
+        self._change = trio.Event()
 
     async def wait_until(self, verdict: Callable[[], Verdict | None]) -> Verdict:
         """Wait until `verdict` returns something, asking after each change of a state."""
@@ -57,22 +91,33 @@ class Fleet:
         """Stop all modules for good, each after those that depend on it."""
         self._host.shutting_down = True
         async with trio.open_nursery() as nursery:
-            for module in self.modules.values():
-                nursery.start_soon(self._stop_in_turn, module)
+            dependants: dict[str, list[Module]] = {}
+            for module in self.all():
+                for needed in module.descriptor.supervision.depends_on:
+                    dependants.setdefault(needed, []).append(module)
+            for module in self.all():
+                if _is_down(module) and module.name not in dependants:
+                    # Nothing to wait for: of ten thousand lazy modules, few have a process.
+                    module.stopped_by_command = True
+                else:
+                    first = dependants.get(module.name, [])
+                    nursery.start_soon(self._stop_in_turn, module, first)
 
     def hurry(self) -> None:
         """Kill whatever still runs."""
-        for module in self.modules.values():
+        for module in self.all():
+            if _is_down(module):
+                continue
             module.stop("the daemon is in a hurry")
             module.slot.hurry()
 
+    def all(self) -> list[Module]:
+        """Return all modules that may have a process, those that were removed included."""
+        return [*self.modules.values(), *self.leaving.values()]
+
     def dependants(self, name: str) -> list[Module]:
         """Return the modules that name this one in `depends_on`."""
-        return [
-            module
-            for module in self.modules.values()
-            if name in module.descriptor.supervision.depends_on
-        ]
+        return [module for module in self.all() if name in module.descriptor.supervision.depends_on]
 
     def eager(self) -> list[Module]:
         """Return the modules that start with the daemon."""
@@ -96,7 +141,10 @@ class Fleet:
             if waiting.state is not State.DOWN:
                 continue
             for name in waiting.waits_for:
-                needed = self.modules[name]
+                needed = self.modules.get(name)
+                if needed is None:
+                    words = f"{module.name} waits for {name}, and there is no such module"
+                    return Failure.because(Reason.NOT_READY, words, waits_for=name)
                 if _is_stuck(needed, final=final) and not _starts_on_demand(needed):
                     words = f"{module.name} waits for {name}: {needed.unavailable().message}"
                     return Failure.because(Reason.NOT_READY, words, waits_for=name)
@@ -106,20 +154,79 @@ class Fleet:
         return None
 
     def _add(self, descriptor: Descriptor) -> None:
-        module = Module(descriptor, self._host, self._nursery, self._changed, self.verdict)
-        module.waits_for = descriptor.supervision.depends_on
-        self.modules[descriptor.name] = module
+        name = descriptor.name
+        module = self.leaving.pop(name, None)
+        if module is None:
+            # A number that was given is not given again, so an id names one process for good.
+            generations = self._generations.setdefault(name, itertools.count(1))
+            module = Module(
+                descriptor,
+                self._host,
+                self._nursery,
+                self._changed,
+                self.verdict,
+                generations=generations,
+            )
+        else:
+            # Its process is not gone yet; the same slot waits for that (one incarnation).
+            module.adopt(descriptor)
+            module.stopped_by_command = False
+        if module.state not in HAS_PROCESS:
+            module.waits_for = descriptor.supervision.depends_on  # `_changed` looks who serves
+        self.modules[name] = module
 
-    async def _stop_in_turn(self, module: Module) -> None:
-        dependants = self.dependants(module.name)
+    def _quarantine(self, quarantined: tuple[Quarantined, ...]) -> None:
+        known = set(self.quarantined)
+        for one in quarantined:
+            if one not in known:
+                log.warning("descriptor quarantined", descriptor=one.descriptor, reason=one.reason)
+        self.quarantined = quarantined
+
+    async def _see_off(self, module: Module) -> None:
+        """Stop a removed module after those removed with it that depend on it; then forget it."""
+        await self.wait_until(
+            lambda: all(map(_is_down, self._leaving_dependants(module.name))) or None
+        )
+        if self.leaving.get(module.name) is not module:
+            return  # it came back meanwhile
+        module.remove("its descriptor was removed")
+        await self.wait_until(
+            lambda: _is_down(module) or self.leaving.get(module.name) is not module or None
+        )
+        if self.leaving.get(module.name) is module:
+            del self.leaving[module.name]
+            self.notify()
+
+    def _leaving_dependants(self, name: str) -> list[Module]:
+        return [one for one in self.dependants(name) if self.leaving.get(one.name) is one]
+
+    def _replace(self, module: Module, concerned: set[str]) -> None:
+        if concerned.isdisjoint(module.descriptor.supervision.depends_on):
+            module.replace("its descriptor or program changed")
+        else:
+            self._nursery.start_soon(self._replace_in_turn, module, concerned)
+
+    async def _replace_in_turn(self, module: Module, concerned: set[str]) -> None:
+        """Replace a module once what it depends on, if that is new too, serves or cannot."""
+        needed = [
+            self.modules[name]
+            for name in module.descriptor.supervision.depends_on
+            if name in concerned
+        ]
+        await self.wait_until(
+            lambda: all(one.state in SERVES or self.verdict(one) for one in needed) or None
+        )
+        if self.modules.get(module.name) is module and not self._host.shutting_down:
+            module.replace("its descriptor or program changed")
+
+    async def _stop_in_turn(self, module: Module, dependants: list[Module]) -> None:
         await self.wait_until(lambda: all(_is_down(one) for one in dependants) or None)
         module.stop("the daemon is stopping")
         await self.wait_until(lambda: _is_down(module) or None)
 
     def _changed(self) -> None:
         self._wake_dependants()
-        self._change.set()
-        self._change = trio.Event()
+        self.notify()
 
     def _wake_dependants(self) -> None:
         # A start wakes others, and they others: in turns, since a chain may be long.
@@ -151,12 +258,15 @@ class Fleet:
 
     def _want(self, names: Iterable[str], dependant: str) -> None:
         for name in names:
-            needed = self.modules[name]
+            needed = self.modules.get(name)
+            if needed is None:
+                continue  # removed; it may come back
             if not needed.slot.wanted and _starts_on_demand(needed):
                 needed.start(f"{dependant} depends on it")
 
     def _serves(self, name: str) -> bool:
-        return self.modules[name].state in SERVES
+        module = self.modules.get(name)
+        return module is not None and module.state in SERVES
 
 
 def _is_stuck(module: Module, *, final: bool) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import structlog
@@ -34,11 +34,13 @@ class Module:
         nursery: trio.Nursery,
         changed: Callable[[], None],
         stuck: Callable[[Module], Failure | None],
+        *,
+        generations: Iterator[int] | None = None,
     ) -> None:
         """Make the module, down.
 
         `changed` is called after each change of its state; `stuck` says why the modules it waits
-        for will not be ready soon, if so.
+        for will not be ready soon, if so. `generations` numbers its instances, from 1 if left out.
         """
         self.descriptor = descriptor
         self.name = descriptor.name
@@ -50,13 +52,11 @@ class Module:
         self._host = host
         self._changed = changed
         self._stuck = stuck
-        self._generations = itertools.count(1)
+        self._generations = itertools.count(1) if generations is None else generations
         self._queue: dict[str, Call] = {}
         self.stopped_by_command = False
-        setting = Setting(
-            descriptor, host, self.log, self._next_instance, self._take_description, self.counters
-        )
-        self.slot = Slot(setting, nursery, Tended(self._serve, self._refuse, self._moved))
+        self._removed = False
+        self.slot = Slot(self._setting(), nursery, Tended(self._serve, self._refuse, self._moved))
 
     # Commands.
 
@@ -85,6 +85,41 @@ class Module:
             self._changed()  # as in `start`
         else:
             self.slot.restart(cause)
+
+    # Reload.
+
+    def adopt(self, descriptor: Descriptor) -> None:
+        """Take another descriptor of the same name; `replace` makes it take effect.
+
+        Generations, counters, the log and the requests that wait are the module's, and stay.
+        """
+        self.descriptor = descriptor
+        self._removed = False
+        self.validator = None if not descriptor.inputs else ArgsValidator(descriptor.inputs)
+        self.slot.adopt(self._setting())
+
+    def relabel(self, descriptor: Descriptor) -> None:
+        """Take a descriptor that differs in nothing but where its file is and how it is written."""
+        self.descriptor = descriptor
+
+    def replace(self, cause: str) -> None:
+        """Have what runs drained and replaced; what an operator stopped stays stopped.
+
+        A module that is down for another reason (its program is broken, say) is tried at once.
+        """
+        if self.stopped_by_command:
+            return
+        if self.slot.wanted:
+            # A process that came since goes by the new descriptor already.
+            if self.slot.life is None or self.slot.outdated:
+                self.restart(cause)
+        elif self.descriptor.supervision.start is Start.EAGER:
+            self.start(cause)
+
+    def remove(self, cause: str) -> None:
+        """Want it down for good: nobody can start it any more."""
+        self._removed = True
+        self.stop(cause)
 
     # Calls.
 
@@ -201,6 +236,9 @@ class Module:
         evidence = self._state_evidence()
         if self._host.shutting_down:
             return self._host.stopping(self.name, evidence)
+        if self._removed:
+            words = f"{self.name} was removed: its descriptor is gone"
+            return Failure.because(Reason.STOPPING, words, **evidence)
         cause = "" if died is None or died.reason == "stopped" else f": it {died.message}"
         match self.slot.state:
             case State.FAILED:
@@ -231,6 +269,16 @@ class Module:
         if self.waits_for:
             evidence["waits_for"] = list(self.waits_for)
         return evidence
+
+    def _setting(self) -> Setting:
+        return Setting(
+            self.descriptor,
+            self._host,
+            self.log,
+            self._next_instance,
+            self._take_description,
+            self.counters,
+        )
 
     def _next_instance(self) -> str:
         self._generation = next(self._generations)

@@ -18,6 +18,9 @@ from protocol.descriptor import Descriptor
 SHEBANG_BYTES = 256
 """Linux reads no more of a `#!` line (BINPRM_BUF_SIZE)."""
 
+PATH_CHARS = 1024
+"""A longer argument is not looked for as a file."""
+
 
 class SpawnError(Exception):
     """A process could not be started; the message says why, in words for a person."""
@@ -40,6 +43,24 @@ def working_folder(descriptor: Descriptor) -> str:
         message = f"its working folder {folder} is not there"
         raise SpawnError(message, errno.ENOENT)
     return folder
+
+
+def program_files(descriptor: Descriptor) -> list[str]:
+    """Return the absolute paths of the files that may be a module's program, there or not.
+
+    These are `command[0]` if it is a path, and every argument, since which ones are files shows
+    only when they are there: `["python3","dice.py"]` is `dice.py` in the module's folder.
+    """
+    program, *arguments = descriptor.transport.command
+    folder = module_folder(descriptor)
+    paths = [Path(descriptor.folder, program)] if "/" in program else []
+    # An option is no file, and a long text is a script in itself.
+    paths += [
+        Path(folder, argument)
+        for argument in arguments
+        if not argument.startswith("-") and len(argument) <= PATH_CHARS
+    ]
+    return [str(path) for path in paths]
 
 
 def find_program(descriptor: Descriptor, environment: Mapping[str, str]) -> str:

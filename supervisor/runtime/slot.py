@@ -57,7 +57,7 @@ class Slot:
         self.wanted = False
         self.restarts = 0
         self.last_exit: LastExit | None = None
-        self._setting = setting
+        self._setting = self._lives_by = setting
         self._supervision = setting.descriptor.supervision
         self._nursery = nursery
         self._tended = tended
@@ -122,6 +122,17 @@ class Slot:
         """Kill what there is."""
         if self._life is not None:
             self._life.hurry()
+
+    def adopt(self, setting: Setting) -> None:
+        """Live by another descriptor from the next life on; crashes of the old one are its own."""
+        self._setting = setting
+        self._supervision = setting.descriptor.supervision
+        self._history = History()
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the current life goes by a setting that was replaced since it began."""
+        return self._life is not None and self._lives_by is not self._setting
 
     # What a life reports (life.Owner).
 
@@ -224,6 +235,7 @@ class Slot:
         self._healthy_since = None
         lifecycle = self._setting.descriptor.transport.lifecycle
         kind = PersistentLife if lifecycle is Lifecycle.PERSISTENT else PerInvocationLife
+        self._lives_by = self._setting
         self._life = kind(self._setting, self)
         self._nursery.start_soon(self._live, self._life)
 

@@ -38,7 +38,7 @@ def config(tmp_path: Path) -> Path:
         log_format = "json"
         containment = "process_group"
         memory_ceiling_bytes = 1000
-        watch = true
+        watch = false
         """
     )
     return path
@@ -56,7 +56,7 @@ def test_a_file_says_all_that_the_command_line_does_not(
             log_format="json",
             containment="process_group",
             memory_ceiling_bytes=1000,
-            watch=True,
+            watch=False,
         )
     ]
 
@@ -76,7 +76,7 @@ def test_the_command_line_wins_over_the_file(
     assert options.socket == Path("/tmp/chosen.sock")
     assert options.data_dir == Path("/tmp/chosen")
     assert options.log_format == "console"
-    assert options.watch
+    assert not options.watch
 
 
 def test_without_a_file_directories_have_to_be_named(run: Run) -> None:
@@ -109,7 +109,6 @@ def test_a_fault_in_the_file_is_a_usage_error(
         ({"containment": "cgroup2"}, "containment 'cgroup2' was asked for"),
         ({"containment": "subreaper"}, "containment 'subreaper' was asked for"),
         ({"memory_ceiling_bytes": 5}, "memory_ceiling_bytes was asked for"),
-        ({"watch": True}, "watch was asked for"),
         ({"containment": "process_group", "watch": False}, None),
         ({"containment": "auto"}, None),
     ],

@@ -15,8 +15,8 @@ from protocol.descriptor import Descriptor
 from protocol.events import Progress
 from protocol.response import Response
 from supervisor.kernel.daemon import Daemon, running
+from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.directory import Found, Quarantined
 from tests import factories
 
 Start = Callable[..., AbstractAsyncContextManager[Daemon]]

@@ -9,9 +9,10 @@ import trio
 from protocol.events import Log, Progress
 from protocol.replies import Operation
 from supervisor.kernel.daemon import Daemon
-from supervisor.kernel.operations import INPUTS, RefusedError
+from supervisor.kernel.operations import INPUTS
+from supervisor.kernel.refusal import RefusedError
+from supervisor.policy.findings import Quarantined
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.directory import Quarantined
 from tests.factories import actor, descriptor
 from tests.kernel.conftest import ask, daemon_with
 

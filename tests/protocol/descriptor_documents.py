@@ -76,6 +76,7 @@ COMPLETE: dict[str, Any] = {
             "max_age_s": None,
         },
         "warm": 0,
+        "watch": False,
     },
 }
 

@@ -8,14 +8,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from supervisor.runtime.directory import (
-    DESCRIPTOR_BYTES,
-    Found,
-    MissingDirectoryError,
-    Quarantined,
-    scan,
-    unmet,
-)
+from supervisor.policy.findings import Found, Quarantined, Reading, usable
+from supervisor.runtime.directory import DESCRIPTOR_BYTES, MissingDirectoryError, scan
 from tests.factories import descriptor, document
 
 
@@ -172,12 +166,14 @@ def test_a_chain_of_ten_thousand_is_no_recursion(tmp_path: Path, forward: bool) 
     order = range(LONG) if forward else range(LONG - 1, -1, -1)
 
     def chain(last: str) -> dict[str, str]:
+        """Return why each module is quarantined."""
         made = []
         for number in order:
             needed = (f"m{number + 1}",) if number + 1 < LONG else ((last,) if last else ())
             supervision = replace(template.supervision, depends_on=needed)
-            made.append(replace(template, name=f"m{number}", supervision=supervision))
-        return unmet(made)
+            one = replace(template, name=f"m{number}", supervision=supervision)
+            made.append(replace(one, source=f"{tmp_path}/m{number}.json"))
+        return reasons(usable({}, Reading(tuple(made))))
 
     assert chain("") == {}
     missing = chain("nobody")

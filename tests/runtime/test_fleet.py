@@ -9,8 +9,8 @@ import trio
 import trio.testing
 
 from protocol.errors import Failure
+from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.directory import Found, Quarantined
 from supervisor.runtime.fleet import Fleet
 from tests.factories import actor, call
 from tests.runtime.fakes import Stage

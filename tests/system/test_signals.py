@@ -13,14 +13,10 @@ from typing import NamedTuple
 
 import pytest
 
-from supervisor.cli.daemon_signals import Reload
-from supervisor.kernel import daemon as kernel_daemon
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import MARKER, Daemon, command, marked
 from tests.system.descriptors import misbehaving, write
 from tests.system.liveness import BOUND_S, Liveness
-
-RELOADS = hasattr(kernel_daemon.Daemon, "reload")
 
 
 class Manager(NamedTuple):
@@ -71,7 +67,6 @@ def test_the_service_manager_hears_of_the_whole_life(
         daemon.wait_ended()
 
 
-@pytest.mark.skipif(not RELOADS, reason="this version has no reload")
 def test_sighup_reloads_and_says_so(start_daemon: StartDaemon, manager: Manager) -> None:
     with manager.socket:
         daemon = start_daemon(misbehaving("one"), environment=manager.environment)
@@ -84,11 +79,6 @@ def test_sighup_reloads_and_says_so(start_daemon: StartDaemon, manager: Manager)
         manager.wait_for("READY=1")
         assert daemon.usable("two").ok
         assert daemon.pid("one") == pid
-
-
-@pytest.mark.skipif(RELOADS, reason="this version reloads")
-def test_sighup_ends_a_daemon_that_cannot_reload(start_daemon: StartDaemon) -> None:
-    start_daemon(misbehaving("one")).end(signal.SIGHUP)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -148,9 +138,3 @@ def test_a_closed_terminal_ends_the_daemon_and_all_that_it_started(
         if daemon.poll() is None:
             daemon.kill()
             daemon.wait()
-
-
-def test_the_seam_for_reload_is_what_the_daemon_offers() -> None:
-    # Until there is one, this only says what it has to look like.
-    reload: Reload | None = getattr(kernel_daemon.Daemon, "reload", None)
-    assert reload is None or callable(reload)

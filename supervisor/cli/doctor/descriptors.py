@@ -8,7 +8,8 @@ from pathlib import Path
 
 from protocol.descriptor import Descriptor
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
-from supervisor.runtime.directory import Found, MissingDirectoryError, scan
+from supervisor.policy.findings import Found
+from supervisor.runtime.directory import MissingDirectoryError, scan
 from supervisor.runtime.environment import UnsetVariableError, module_environment
 from supervisor.runtime.program import (
     SpawnError,

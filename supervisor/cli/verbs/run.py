@@ -20,6 +20,9 @@ from supervisor.cli.options import with_socket
 @click.option(
     "--stdio", is_flag=True, help="Serve on stdin and stdout too, as the module of another daemon."
 )
+@click.option(
+    "--no-watch", is_flag=True, help="Reload when told to, not whenever a descriptor changes."
+)
 @click.option("--log-file", type=click.Path(dir_okay=False, path_type=Path), hidden=True)
 @click.option("--ready-fd", type=click.IntRange(3), hidden=True)
 @with_daemon_options
@@ -34,6 +37,7 @@ def run(
     data_dir: Path,
     log_format: str | None,
     stdio: bool,
+    no_watch: bool,
     name: str,
     log_file: Path | None,
     ready_fd: int | None,
@@ -53,11 +57,11 @@ def run(
         data_dir=data_dir,
         log_format=log_format or file.log_format or "auto",
         stdio=stdio,
+        watch=not no_watch and file.watch is not False,
         name=name,
         log_file=log_file,
         ready_fd=ready_fd,
         containment=file.containment or "auto",
         memory_ceiling_bytes=file.memory_ceiling_bytes,
-        watch=bool(file.watch),
     )
     raise click.exceptions.Exit(serve(options))

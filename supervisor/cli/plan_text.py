@@ -1,0 +1,62 @@
+"""Show a reload's plan as a diff: a line per module, and below it what changed in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from supervisor.cli.quantities import count
+from supervisor.cli.terminal import dim, one_line
+
+VALUE_CHARS = 200
+"""A longer value is cut; --json has all of it."""
+
+
+def plan_text(plan: dict[str, Any]) -> str:
+    """Return the plan as lines: `+` added, `-` removed, `~` changed, `>` moved, `!` not usable."""
+    return "\n".join(_lines(plan))
+
+
+def _lines(plan: dict[str, Any]) -> Iterator[str]:
+    for one in plan["removed"]:
+        yield _head("-", "red", one)
+    for one in plan["changed"]:
+        yield _head("~", "yellow", one)
+        for change in one["changes"]:
+            yield f"    {one_line(change['pointer'])}"
+            for mark, colour, side in (("-", "red", "old"), ("+", "green", "new")):
+                if side in change:
+                    yield click.style(f"    {mark} {_value(change[side])}", fg=colour)
+        for path in one["programs"]:
+            yield f"    its program {one_line(path)} changed"
+    for one in plan["added"]:
+        yield _head("+", "green", one)
+    for one in plan["moved"]:
+        path, before = one_line(one["descriptor"]), one_line(one["from"])
+        yield f"> {one_line(one['name'])}  {dim(f'{before} is now {path}')}"
+    for one in plan["quarantined"]:
+        mark = click.style("!", fg="red")
+        yield f"{mark} {one_line(one['descriptor'])}: {one_line(one['reason'])}"
+    yield _summary(plan)
+
+
+def _head(mark: str, colour: str, one: dict[str, Any]) -> str:
+    name = click.style(f"{mark} {one_line(one['name'])}", fg=colour)
+    return f"{name}  {dim(one_line(one['descriptor']))}"
+
+
+def _value(value: Any) -> str:
+    text = one_line(msgspec.json.encode(value).decode())
+    return text if len(text) <= VALUE_CHARS else text[: VALUE_CHARS - 1] + "…"
+
+
+def _summary(plan: dict[str, Any]) -> str:
+    numbers = [
+        f"{len(plan[what])} {what}" for what in ("removed", "changed", "added") if plan[what]
+    ]
+    untouched = f"{count(len(plan['unchanged']), 'module')} untouched"
+    done = "would be " if plan["dry_run"] and numbers else ""
+    return f"{done}{', '.join(numbers)}; {untouched}" if numbers else f"no change; {untouched}"

@@ -1,0 +1,35 @@
+"""`stdiod reload`: have the daemon apply what changed in the descriptors, and show what that is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from supervisor.cli.client import Client
+from supervisor.cli.exit_status import NO
+from supervisor.cli.options import with_json, with_socket
+from supervisor.cli.results import end_with_failure, print_json
+
+
+@click.command
+@click.option("--dry-run", is_flag=True, help="Only show what would be done.")
+@with_json
+@with_socket
+def reload(*, dry_run: bool, as_json: bool, socket: Path) -> None:
+    """Replace the modules whose descriptors changed, and no others; show the plan as a diff.
+
+    Ends with 1 if a descriptor cannot be used: its module runs on as it was.
+    """
+    with Client(socket) as client:
+        answer = client.own("reload", {"dry_run": dry_run})
+    if not answer.ok:
+        end_with_failure(answer, as_json=as_json, module="reload")
+    if as_json:
+        print_json(answer.result)
+    else:
+        from supervisor.cli.plan_text import plan_text
+
+        click.echo(plan_text(answer.result))
+    if answer.result["quarantined"]:
+        raise click.exceptions.Exit(NO)

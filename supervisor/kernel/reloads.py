@@ -1,0 +1,126 @@
+"""Reload: read the descriptors, compare with what runs, apply; one at a time, each counted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import structlog
+import trio
+
+from protocol.errors import Failure, Reason
+from supervisor.kernel.refusal import RefusedError
+from supervisor.policy.findings import Found
+from supervisor.policy.reload_plan import Plan, Running, plan
+from supervisor.runtime.directory import DescriptorFiles
+from supervisor.runtime.fleet import Fleet
+from supervisor.runtime.host import Host
+
+log = structlog.get_logger()
+
+
+class LastReload(msgspec.Struct, frozen=True):
+    """What the last reload did, in numbers, as `status` shows it; `ts` is Unix time (s)."""
+
+    number: int
+    ts: float
+    cause: str
+    duration_ms: int
+    added: int
+    removed: int
+    changed: int
+    unchanged: int
+    quarantined: int
+
+
+class Reloads:
+    """The reloads of one daemon."""
+
+    def __init__(self, host: Host, fleet: Fleet, files: DescriptorFiles, found: Found) -> None:
+        """Begin with what `fleet` was started from."""
+        self.count = 0
+        self.last: LastReload | None = None
+        self.files = files
+        self._host = host
+        self._fleet = fleet
+        self._programs: Mapping[str, Mapping[str, str]] = found.programs
+        self._one_at_a_time = trio.Lock()
+
+    async def reload(self, cause: str, *, if_needed: bool = False) -> Plan:
+        """Apply what changed and return it; raises `RefusedError` once the daemon is stopping.
+
+        Returns when the modules have been told, not when they are ready: `wait` waits for that.
+        With `if_needed`, a reload that finds nothing is not counted.
+        """
+        async with self._one_at_a_time:
+            began = trio.current_time()
+            found = await self._plan()
+            # No checkpoint from here on: a stop comes before all of it, or after.
+            same = found.empty and not found.moved
+            if if_needed and same and found.quarantined == self._fleet.quarantined:
+                return found
+            self._programs = found.programs
+            self._fleet.apply(found)
+            self.count += 1
+            self.last = LastReload(
+                number=self.count,
+                ts=self._host.wall_clock(),
+                cause=cause,
+                duration_ms=round((trio.current_time() - began) * 1000),
+                added=len(found.added),
+                removed=len(found.removed),
+                changed=len(found.changed),
+                unchanged=len(found.unchanged),
+                quarantined=len(found.quarantined),
+            )
+            log.info("reloaded", **_shown(found), **msgspec.to_builtins(self.last))
+            self._fleet.notify()
+            return found
+
+    async def rehearse(self) -> Plan:
+        """Return what a reload would do; raises `RefusedError` once the daemon is stopping."""
+        async with self._one_at_a_time:
+            return await self._plan()
+
+    async def wait_for(self, number: int) -> LastReload:
+        """Return once so many reloads have been applied."""
+        return await self._fleet.wait_until(lambda: self.last if self.count >= number else None)
+
+    def descriptors(self) -> dict[str, Any]:
+        """Return what runs, by name."""
+        return {name: module.descriptor for name, module in self._fleet.modules.items()}
+
+    async def _plan(self) -> Plan:
+        self._refuse_at_the_end()
+        descriptors = self.descriptors()
+        programs = self._programs
+
+        def read_and_compare() -> Plan:
+            current = {
+                name: Running(one, programs.get(name, {})) for name, one in descriptors.items()
+            }
+            return plan(current, self.files.read(descriptors))
+
+        # In a thread: ten thousand files, or one on a slow disk, are not to hold up the modules.
+        # Not abandoned when cancelled: it ends by itself, and the next one must not meet it.
+        found = await trio.to_thread.run_sync(read_and_compare)
+        self._refuse_at_the_end()
+        return found
+
+    def _refuse_at_the_end(self) -> None:
+        if self._host.shutting_down:
+            raise RefusedError(Failure.because(Reason.SHUTDOWN, "the daemon is stopping"))
+
+
+def _shown(found: Plan) -> dict[str, Any]:
+    """Return the names for the log; values may be secrets, and stay out of it."""
+    return {
+        "modules_added": [one.name for one in found.added][:SHOWN],
+        "modules_removed": [one.name for one in found.removed][:SHOWN],
+        "modules_changed": [one.descriptor.name for one in found.changed][:SHOWN],
+    }
+
+
+SHOWN = 20
+"""How many names a log line holds."""

@@ -1,0 +1,164 @@
+"""What a reading of the descriptor files brought, and what of it can be used.
+
+Rules that live here, and nowhere else:
+
+- a file that held a name keeps it for as long as it is there: a second file with a taken name is
+  quarantined, whichever of the two comes first in the order of paths;
+- what a bad file said when it was last good goes on (DESIGN 4: "in nobody's way"), and the file is
+  quarantined; that a file is bad may show only beside the others (a circle, a dependency gone);
+- a module that runs is never dropped because of somebody else's descriptor: if what it depends on
+  is gone, it is listed as quarantined, and runs.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Container, Mapping
+
+import msgspec
+
+from protocol.descriptor import Descriptor
+from supervisor.policy.dependencies import circles, in_order, unmet
+
+Modules = Mapping[str, Descriptor]
+Refuse = Callable[[str, str], None]
+"""Takes a module's name and the reason; changes what is chosen."""
+
+KEPT = "; the last good version stays in use"
+
+
+class Quarantined(msgspec.Struct, frozen=True):
+    """A descriptor that is not used, and the reason."""
+
+    descriptor: str
+    reason: str
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """All files as they are, in the order of their paths.
+
+    `bad` names the files that are no descriptors, and directories that cannot be read: those say
+    nothing about the files in them. `bad_names` are the modules that bad files are about, as far as
+    that is known. `programs` has, for a module's watched program files, the
+    digests of their bytes; a file that is not there has none.
+    """
+
+    descriptors: tuple[Descriptor, ...] = ()
+    bad: tuple[Quarantined, ...] = ()
+    bad_names: frozenset[str] = frozenset()
+    programs: Mapping[str, Mapping[str, str]] = {}
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What can be used, in the order of the files' paths, and what cannot."""
+
+    descriptors: tuple[Descriptor, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()
+    programs: Mapping[str, Mapping[str, str]] = {}
+
+
+def usable(current: Mapping[str, Descriptor], reading: Reading) -> Found:
+    """Decide what a reading leaves of the modules there are, and what it adds to them."""
+    chosen, quarantined = _claims(current, reading)
+    refused = _refused(current, chosen, set(reading.bad_names))
+    quarantined += [Quarantined(source, reason) for source, reason in refused.items()]
+    quarantined.sort(key=lambda one: one.descriptor)
+    return Found(tuple(chosen.values()), tuple(quarantined), reading.programs)
+
+
+def _refused(
+    current: Mapping[str, Descriptor], chosen: dict[str, Descriptor], dropped: set[str]
+) -> dict[str, str]:
+    """Take out of `chosen` what cannot be used beside the others; return why, by source."""
+    refused: dict[str, str] = {}
+
+    def refuse(name: str, reason: str) -> None:
+        if name in current:
+            refused[chosen[name].source] = reason + KEPT
+            chosen[name] = current[name]
+        else:
+            refused[chosen[name].source] = reason
+            del chosen[name]
+            dropped.add(name)
+
+    # The last good version, put back, may need something else, or close a circle with another new
+    # one; each round leaves fewer new ones.
+    while _refuse_circles(current, chosen, refuse) or _refuse_unmet(
+        current, chosen, dropped, refuse
+    ):
+        pass
+    for one in chosen.values():
+        why = unmet(one.supervision.depends_on, chosen, dropped)
+        if why is not None:
+            refused.setdefault(one.source, why + KEPT)
+    return refused
+
+
+def _refuse_circles(current: Modules, chosen: Modules, refuse: Refuse) -> bool:
+    found = circles(_needs(chosen))
+    new = [name for name in found if chosen[name] is not current.get(name)]
+    for name in new:
+        refuse(name, found[name])
+    return bool(new)
+
+
+def _refuse_unmet(
+    current: Modules, chosen: Modules, dropped: Container[str], refuse: Refuse
+) -> bool:
+    wanted = _needs(chosen)
+    refused = False
+    # Each after those it needs, so that one round sees to whole chains.
+    for name in in_order(wanted):
+        why = unmet(wanted[name], chosen, dropped)
+        if why is not None and chosen[name] is not current.get(name):
+            refuse(name, why)
+            refused = True
+    return refused
+
+
+def _needs(modules: Modules) -> dict[str, tuple[str, ...]]:
+    return {name: one.supervision.depends_on for name, one in modules.items()}
+
+
+def _claims(
+    current: Mapping[str, Descriptor], reading: Reading
+) -> tuple[dict[str, Descriptor], list[Quarantined]]:
+    """Give each name to one file; return what each says, and the files that are left over."""
+    by_source = {one.source: one for one in reading.descriptors}
+    bad = {one.descriptor: one.reason for one in reading.bad}
+    held = {
+        name: one if said is None else said
+        for name, one in current.items()
+        if ((said := by_source.get(one.source)) is not None and said.name == name)
+        or (said is None and _is_bad(one.source, bad))
+    }
+    chosen: dict[str, Descriptor] = {}
+    quarantined: list[Quarantined] = []
+    for one in reading.descriptors:
+        taken = held.get(one.name) or chosen.get(one.name)
+        if taken is None or taken.source == one.source:
+            chosen[one.name] = one
+        else:
+            reason = f"the name {one.name!r} is taken by {taken.source}"
+            quarantined.append(Quarantined(one.source, reason))
+    left_over = {one.descriptor for one in quarantined}
+    kept = {
+        name: one
+        for name, one in current.items()
+        if name not in chosen and (name in held or one.source in left_over)
+    }
+    reasons = {one.source for one in kept.values()}
+    quarantined = [_completed(one, reasons) for one in (*reading.bad, *quarantined)]
+    return {**chosen, **kept}, quarantined
+
+
+def _completed(one: Quarantined, kept: set[str]) -> Quarantined:
+    if one.descriptor not in kept:
+        return one
+    return Quarantined(one.descriptor, one.reason + KEPT)
+
+
+def _is_bad(source: str, bad: Mapping[str, str]) -> bool:
+    """Whether a file, or the directory it was found in (DIR or DIR/NAME), could not be read."""
+    folder = posixpath.dirname(source)
+    return source in bad or folder in bad or posixpath.dirname(folder) in bad

@@ -1,0 +1,131 @@
+"""What a reload is going to do: a pure function of what runs and what was read.
+
+"Unchanged means untouched" (DESIGN 1, promise 7) is decided here: a module is replaced only if its
+descriptor differs in effect, or if it asked for its program to be watched and that differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from protocol.descriptor import Descriptor
+from supervisor.policy.dependencies import in_order
+from supervisor.policy.effective import Change, changes
+from supervisor.policy.findings import Quarantined, Reading, usable
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A module as it was started: its descriptor, and the digests of its watched program files."""
+
+    descriptor: Descriptor
+    programs: Mapping[str, str] = {}
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """A module that is replaced, and why: what changed in its descriptor, which program files."""
+
+    descriptor: Descriptor
+    changes: tuple[Change, ...] = ()
+    programs: tuple[str, ...] = ()
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What becomes of each module; a name stands in one list only.
+
+    `added` and `changed` are in the order of dependencies, `removed` in the reverse. `unchanged`
+    has the descriptors as they were read now: their files may have moved, or been written anew.
+    """
+
+    added: tuple[Descriptor, ...] = ()
+    removed: tuple[Descriptor, ...] = ()
+    changed: tuple[Changed, ...] = ()
+    unchanged: tuple[Descriptor, ...] = ()
+    moved: tuple[tuple[str, Descriptor], ...] = ()
+    """Those of the unchanged whose file has another path now, with the path it had."""
+    quarantined: tuple[Quarantined, ...] = ()
+    programs: Mapping[str, Mapping[str, str]] = {}
+    """The digests to remember for the next plan."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether no process is concerned."""
+        return not (self.added or self.removed or self.changed)
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan as JSON."""
+        return {
+            "added": [_named(one) for one in self.added],
+            "removed": [_named(one) for one in self.removed],
+            "changed": [
+                {
+                    **_named(one.descriptor),
+                    "changes": [msgspec.to_builtins(change) for change in one.changes],
+                    "programs": list(one.programs),
+                }
+                for one in self.changed
+            ],
+            "moved": [{**_named(one), "from": before} for before, one in self.moved],
+            "unchanged": [one.name for one in self.unchanged],
+            "quarantined": [msgspec.to_builtins(one) for one in self.quarantined],
+        }
+
+
+def plan(current: Mapping[str, Running], reading: Reading) -> Plan:
+    """Compare what runs with what was read."""
+    known = {name: one.descriptor for name, one in current.items()}
+    found = usable(known, reading)
+    wanted = {one.name: one for one in found.descriptors}
+    changed: dict[str, Changed] = {}
+    moved: list[tuple[str, Descriptor]] = []
+    for name, descriptor in wanted.items():
+        before = current.get(name)
+        if before is None:
+            continue
+        differences = changes(before.descriptor, descriptor)
+        programs = changed_programs(before.programs, found.programs.get(name, {}))
+        if differences or (programs and descriptor.supervision.watch):
+            changed[name] = Changed(descriptor, differences, programs)
+        elif before.descriptor.source != descriptor.source:
+            moved.append((before.descriptor.source, descriptor))
+    gone = {name: one for name, one in known.items() if name not in wanted}
+    order = _order(wanted.values())
+    return Plan(
+        added=tuple(wanted[name] for name in order if name not in current),
+        removed=tuple(gone[name] for name in reversed(_order(gone.values()))),
+        changed=tuple(changed[name] for name in order if name in changed),
+        unchanged=tuple(
+            one for name, one in wanted.items() if name in current and name not in changed
+        ),
+        moved=tuple(moved),
+        quarantined=found.quarantined,
+        programs={
+            name: {**(current[name].programs if name in current else {}), **programs}
+            for name, programs in found.programs.items()
+            if name in wanted
+        },
+    )
+
+
+def changed_programs(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the program files whose bytes changed.
+
+    One that is not there is about to be: a build replaces its output. Until then what runs is the
+    last good one. One that was not known before came with a change of the descriptor, or is the
+    first sight of a file that was missing; the module is to see that too, if it was started.
+    """
+    return tuple(sorted(path for path, digest in now.items() if before.get(path) != digest))
+
+
+def _order(descriptors: Iterable[Descriptor]) -> list[str]:
+    wanted = {one.name: one.supervision.depends_on for one in descriptors}
+    ordered = in_order(wanted)
+    # A module that stays in use although what it needs is gone has its place all the same.
+    placed = set(ordered)
+    return [*ordered, *(name for name in wanted if name not in placed)]
+
+
+def _named(descriptor: Descriptor) -> dict[str, str]:
+    return {"name": descriptor.name, "descriptor": descriptor.source}
