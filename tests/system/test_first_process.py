@@ -148,21 +148,24 @@ def test_adopted_orphans_are_reaped_and_no_module_loses_its_exit_status(
     assert container.end() == 0
 
 
-def test_a_signal_before_there_is_anything_to_stop_ends_it_too(folder: Path) -> None:
-    # It never gets as far as trio: opening the descriptor, a pipe, waits for a writer.
-    (folder / "modules").mkdir()
-    os.mkfifo(folder / "modules" / "slow.json")
-    words = [*UNSHARE, *command(folder / "modules", folder / "socket", folder / "data")]
-    process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
-    try:
-        # Blocks until there is a reader: the daemon, in the midst of its scan.
-        writing = os.open(folder / "modules" / "slow.json", os.O_WRONLY)
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-        (first,) = map(int, children.split())
-        os.kill(first, signal.SIGTERM)
-        assert process.wait(BOUND_S) == 128 + signal.SIGTERM
-        os.close(writing)
-    finally:
-        if process.poll() is None:
+def test_a_signal_before_there_is_anything_to_stop_ends_it_too() -> None:
+    # What `serve` begins with; the rest of the daemon is a wait that nothing else would end.
+    program = """
+import sys
+from supervisor.cli.daemon_signals import Edges
+Edges()
+print("begun", flush=True)
+sys.stdin.read()
+"""
+    with subprocess.Popen(
+        [*UNSHARE, sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"begun\n"
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+            (first,) = map(int, children.split())
+            os.kill(first, signal.SIGTERM)
+            assert process.wait(BOUND_S) == 128 + signal.SIGTERM
+        finally:
             process.kill()
-            process.wait()
