@@ -144,6 +144,7 @@ async def running(
                 custody=custody,
                 data_dir=str(data_dir),
                 directories=[str(directory) for directory in directories],
+                log_files=log_files,
             )
             reloads = Reloads(host, fleet, files, found)
             daemon = Daemon(fleet, Invocations(host, fleet.modules), facts, reloads)

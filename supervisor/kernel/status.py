@@ -9,6 +9,7 @@ import psutil
 
 from supervisor.policy.lifecycle import HAS_PROCESS
 from supervisor.runtime.custody import Custody
+from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.module import Module
 from supervisor.runtime.watch import WatchState
 
@@ -25,6 +26,7 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     http: str | None = None
     data_dir: str
     directories: list[str]
+    log_files: LogFiles
     watch: WatchState = msgspec.field(default_factory=WatchState)
 
 
@@ -42,6 +44,9 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "data_dir": facts.data_dir,
         "directories": facts.directories,
         "rss_bytes": _rss_bytes(facts.pid),
+        "reaped_orphans": facts.custody.reaped_orphans,
+        "dropped_log_bytes": facts.log_files.dropped_bytes,
+        "log_error": facts.log_files.last_error,
     }
 
 

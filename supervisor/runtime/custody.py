@@ -63,6 +63,11 @@ class Custody:
         return None if self._guardianship is None else self._guardianship.pid
 
     @property
+    def reaped_orphans(self) -> int:
+        """How many processes it has reaped that it never spawned."""
+        return self._orphans.reaped_count
+
+    @property
     def marks(self) -> dict[str, str]:
         """The variables by which a process of this daemon's modules is known."""
         return {DAEMON_VARIABLE: self.daemon}

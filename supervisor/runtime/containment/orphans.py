@@ -68,6 +68,7 @@ class Orphans:
         self._spawned: dict[int, Stat] = {}
         self._leaders: dict[int, Stat] = {}
         self._known: dict[int, Stat] = {}
+        self.reaped_count = 0
 
     @contextlib.contextmanager
     def spawning(self) -> Iterator[None]:
@@ -111,10 +112,11 @@ class Orphans:
             new = set(listed).difference(self._spawned)
         if not new:
             return []
-        # Nobody gets into a session from outside: who is in the daemon's own came of no module.
+        # Nobody gets into a session from outside: who is in the daemon's own came of no module, and
+        # is left alone while it lives. As PID 1 of a container, the daemon reaps it all the same.
         own = os.getsid(0)
         found = [one for pid in new if (one := procfs.stat(pid)) is not None]
-        return [one for one in found if one.ppid == me and one.sid != own]
+        return [one for one in found if one.ppid == me and (one.sid != own or not one.lives)]
 
     def of(self, instance: str, leader: Stat) -> list[Stat]:
         """Return the adopted processes that came of an instance."""
@@ -136,6 +138,7 @@ class Orphans:
             with contextlib.suppress(OSError):
                 os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOHANG)
                 reaped += 1
+        self.reaped_count += reaped
         self._forget_the_gone()
         return reaped
 
