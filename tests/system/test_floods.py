@@ -30,6 +30,7 @@ def daemon() -> Iterator[Daemon]:
         yield running
 
 
+@pytest.mark.fault(9)
 @pytest.mark.parametrize("module", ["steady", "once", "tool"])
 def test_of_a_line_of_256_megabytes_nothing_is_held(daemon: Daemon, module: str) -> None:
     answer = daemon.invoke(module, fault="long_line+done", bytes=256 * MEGABYTE)
@@ -39,6 +40,7 @@ def test_of_a_line_of_256_megabytes_nothing_is_held(daemon: Daemon, module: str)
     assert daemon.peak_bytes() < PEAK_BYTES
 
 
+@pytest.mark.fault(9)
 def test_a_line_that_is_too_long_leaves_the_stream_in_step(daemon: Daemon) -> None:
     pid = daemon.pid("small")
     frame = len(b'{"requestId":""}')
@@ -50,6 +52,7 @@ def test_a_line_that_is_too_long_leaves_the_stream_in_step(daemon: Daemon) -> No
     assert daemon.pid("small") == pid
 
 
+@pytest.mark.fault(3)
 @pytest.mark.parametrize("module", ["steady", "once", "tool"])
 def test_ten_megabytes_on_stderr_block_nothing_and_the_tail_is_kept(
     daemon: Daemon, module: str
@@ -75,6 +78,7 @@ def test_millions_of_empty_lines_on_stderr_are_counted_and_cost_little(
     assert daemon.peak_bytes() < PEAK_BYTES
 
 
+@pytest.mark.fault(3)
 @pytest.mark.parametrize("speaks", [[], ["ids=no"]])
 def test_ten_megabytes_on_stderr_before_the_first_line_delay_no_start(
     start_daemon: StartDaemon, speaks: list[str]
@@ -86,6 +90,7 @@ def test_ten_megabytes_on_stderr_before_the_first_line_delay_no_start(
     assert answer.details["stderr_tail"][-1] == "the last words"
 
 
+@pytest.mark.fault(19)
 def test_a_slow_reader_of_a_million_events_costs_no_memory_and_delays_nobody(
     daemon: Daemon,
 ) -> None:
@@ -105,6 +110,7 @@ def test_a_slow_reader_of_a_million_events_costs_no_memory_and_delays_nobody(
     assert daemon.peak_bytes() < PEAK_BYTES
 
 
+@pytest.mark.fault(19)
 def test_a_million_events_arrive_in_full_at_a_reader_that_keeps_up(daemon: Daemon) -> None:
     with daemon.connect() as client:
         client.send_invoke("steady", fault="flood+done", events=1_000_000)
