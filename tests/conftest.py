@@ -1,4 +1,4 @@
-"""What all tests share: the markers that tie a test to a clause of a specification or to a fault."""
+"""What all tests share: the markers that tie a test to a clause or to a fault."""
 
 from __future__ import annotations
 

@@ -46,6 +46,34 @@ def test_a_process_killed_from_outside_is_ready_again_and_status_says_of_what_it
 
 
 @pytest.mark.fault(4)
+@pytest.mark.parametrize(
+    ("end", "reason", "evidence"),
+    [
+        ("exit", "exited", ("exit_code", 7)),
+        ("die", "signaled", ("signal", signal.SIGKILL)),
+        ("die", "signaled", ("signal", signal.SIGSEGV)),
+    ],
+)
+def test_each_of_many_open_requests_is_settled_once_with_the_cause(
+    start_daemon: StartDaemon, end: str, reason: str, evidence: tuple[str, int]
+) -> None:
+    daemon = start_daemon(misbehaving("one", concurrency=16), misbehaving("witness"))
+    client, pid = daemon.client, daemon.pid("one")
+    open_ = [client.send_invoke("one", fault="silent") for _ in range(15)]
+    name, number = evidence
+    args = {"code" if name == "exit_code" else "signal": number}
+    open_.append(client.send_invoke("one", fault=f"stderr+{end}", **args))
+    for request_id in open_:
+        answer = client.answer(request_id)  # a second answer would fail there
+        assert answer.verdict == f"unreachable/{reason}"
+        assert answer.details[name] == number
+        assert answer.details["pid"] == pid
+        assert answer.details["stderr_tail"][-1] == "the last words"
+    assert daemon.usable("one").ok
+    assert daemon.invoke("witness").ok
+
+
+@pytest.mark.fault(4)
 def test_twenty_kills_in_a_row_each_have_their_cause_and_bring_the_next_generation(
     start_daemon: StartDaemon, liveness: Liveness
 ) -> None:

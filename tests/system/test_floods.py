@@ -41,6 +41,16 @@ def test_of_a_line_of_256_megabytes_nothing_is_held(daemon: Daemon, module: str)
 
 
 @pytest.mark.fault(9)
+def test_of_a_line_of_a_gigabyte_nothing_is_held_and_the_process_stays(daemon: Daemon) -> None:
+    pid = daemon.pid("steady")
+    answer = daemon.invoke("steady", fault="long_line+done", bytes=1024 * MEGABYTE)
+    assert answer.verdict == "internal/line_too_long"
+    assert daemon.invoke("steady", word="next").result == {"word": "next"}
+    assert daemon.pid("steady") == pid
+    assert daemon.peak_bytes() < PEAK_BYTES
+
+
+@pytest.mark.fault(9)
 def test_a_line_that_is_too_long_leaves_the_stream_in_step(daemon: Daemon) -> None:
     pid = daemon.pid("small")
     frame = len(b'{"requestId":""}')
@@ -85,7 +95,9 @@ def test_ten_megabytes_on_stderr_before_the_first_line_delay_no_start(
 ) -> None:
     daemon = start_daemon(misbehaving("loud", "start=stderr", f"bytes={10 * MEGABYTE}", *speaks))
     assert daemon.invoke("loud", word="hello").result == {"word": "hello"}
-    assert daemon.status("loud")["restarts"] == 0
+    status = daemon.status("loud")
+    assert status["restarts"] == 0
+    assert status["counters"]["left_out_log_lines"] > 0
     answer = daemon.invoke("loud", fault="exit")
     assert answer.details["stderr_tail"][-1] == "the last words"
 

@@ -64,6 +64,7 @@ def test_an_error_that_the_module_reports_passes_through_untouched(
         ("string", "not_object"),
         ("array", "not_object"),
         ("null", "not_object"),
+        ("true", "not_object"),
         ("no_level", "invalid_event"),
         ("wrong_type", "invalid_event"),
         ("unknown_type", "unknown_type"),

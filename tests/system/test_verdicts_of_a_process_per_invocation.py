@@ -119,6 +119,7 @@ def test_exit_0_without_an_answer_is_missing_done(daemon: Daemon, module: str) -
         ("string", "not_object"),
         ("array", "not_object"),
         ("null", "not_object"),
+        ("true", "not_object"),
     ],
 )
 def test_a_protocol_fault_ends_a_strict_invocation_and_its_process(
