@@ -50,7 +50,7 @@ class Births:
         """Kill what was left behind, by its own descriptor: a number may be someone else's."""
         self.until(lambda: False, 0.0)
         for life in self.lives:
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(life.pidfd, signal.SIGKILL)
             os.close(life.pidfd)
         for key in list(self._selector.get_map().values()):
@@ -65,9 +65,7 @@ class Births:
     def alive(self, *roles: str) -> list[Life]:
         """Return those that live, of these roles or of any."""
         return [
-            life
-            for life in self.lives
-            if life.died_s is None and (not roles or life.role in roles)
+            life for life in self.lives if life.died_s is None and (not roles or life.role in roles)
         ]
 
     def until(self, holds: Callable[[], bool], within_s: float) -> bool:
