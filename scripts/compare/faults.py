@@ -240,7 +240,13 @@ FAULTS = (
         end_of_a_crash_loop,
         once=True,
     ),
-    Fault("latency", "crash to the next process running", "ms", "low", crash_to_running),
+    Fault(
+        "latency",
+        "crash, 1.5 s after its start, to the next process running",
+        "ms",
+        "low",
+        crash_to_running,
+    ),
     Fault(
         "unread",
         "child that prints 4 MiB while nobody reads",
