@@ -61,7 +61,7 @@ def test_a_daemon_that_is_well_is_said_to_be(start_daemon: StartDaemon, folder: 
     assert f"pid {daemon.process.pid}" in diagnosis.only("daemon")["message"]
     assert diagnosis.only("module", "one")["message"] == "ready"
     assert diagnosis.only("descriptor", "one")["message"].startswith("runs ")
-    rung = daemon.op("status").result["daemon"]["containment"]
+    rung = daemon.op("status")["daemon"]["containment"]
     assert rung in diagnosis.only("containment")["message"]
     assert f"the daemon (pid {daemon.process.pid})" in diagnosis.only("environment")["message"]
 
