@@ -13,6 +13,14 @@ import msgspec
 
 RESERVED_NAMES = frozenset({"supervisor"})
 NAME_LIMIT = 128
+MAX_EXIT_CODE = 255
+ENDING_SIGNALS = (
+    "SIGHUP", "SIGINT", "SIGQUIT", "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL",
+    "SIGUSR1", "SIGSEGV", "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGTERM", "SIGSTKFLT", "SIGXCPU",
+    "SIGXFSZ", "SIGVTALRM", "SIGPROF", "SIGIO", "SIGPWR", "SIGSYS",
+)  # fmt: skip
+"""The signals that end a process unless it catches them (signal(7)), real-time ones aside."""
+
 MIN_LINE_BYTES = 1 << 20  # "at least 1 MiB" is the default's floor (DESIGN 5), not a module's.
 
 
@@ -125,10 +133,15 @@ class Instances(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Supervision(msgspec.Struct, frozen=True, kw_only=True):
-    """How the module is started, watched, restarted and bounded."""
+    """How the module is started, watched, restarted and bounded.
+
+    `restart_on` and `never_on` hold exit codes and names of signals (`ENDING_SIGNALS`).
+    """
 
     start: Start = Start.EAGER
     restart: Restart = Restart.PERMANENT
+    restart_on: tuple[int | str, ...] = ()
+    never_on: tuple[int | str, ...] = ()
     intensity: int = 5
     period_s: float = 60.0
     backoff: Backoff = Backoff()

@@ -13,10 +13,11 @@ from protocol.args_schema import ops_problems
 from protocol.descriptor import InputForm, Instances, Lifecycle, Transport
 from protocol.descriptor_shape import DESCRIPTOR, TRANSPORT
 from protocol.dialects import DIALECTS
-from protocol.problem import Problem, quoted
+from protocol.problem import Problem, described, quoted
 
 DEFAULT_PROTOCOL = Transport(command=()).protocol
 _DEFAULT_INSTANCES = Instances()
+_END_TYPES = {int, float, str}  # not bool, which Python takes for 0 or 1
 
 
 def problems(document: dict[str, Any]) -> list[Problem]:
@@ -30,6 +31,7 @@ def problems(document: dict[str, Any]) -> list[Problem]:
     supervision = document.get("supervision")
     if isinstance(supervision, dict):
         found += _dependencies(document.get("name"), supervision.get("depends_on"))
+        found += _restart_rules(supervision)
         found += _instances(supervision.get("instances"))
     for field in ("inputs", "outputs"):
         if isinstance(document.get(field), dict):
@@ -84,6 +86,22 @@ def _dependencies(name: Any, depends_on: Any) -> Iterator[Problem]:
                     f"/supervision/depends_on/{index}",
                     f"is {quoted(name)}, must be another module: none can wait for itself",
                 )
+
+
+def _restart_rules(supervision: dict[str, Any]) -> Iterator[Problem]:
+    wanted, never = supervision.get("restart_on"), supervision.get("never_on")
+    if not isinstance(wanted, list) or not isinstance(never, list):
+        return
+    places = {
+        end: index for index, end in reversed(list(enumerate(wanted))) if type(end) in _END_TYPES
+    }
+    for index, end in enumerate(never):
+        if type(end) in _END_TYPES and end in places:
+            yield Problem(
+                f"/supervision/never_on/{index}",
+                f"is {described(end)}, which /supervision/restart_on/{places[end]} is too: "
+                "such an end is either restarted or never",
+            )
 
 
 def _instances(instances: Any) -> Iterator[Problem]:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 
 from protocol.descriptor import (
+    ENDING_SIGNALS,
+    MAX_EXIT_CODE,
     NAME_LIMIT,
     RESERVED_NAMES,
     InputForm,
@@ -26,6 +28,7 @@ from protocol.shape import (
     Choice,
     Fields,
     Map,
+    NumberOrWord,
     Scalar,
     integer,
     number,
@@ -129,10 +132,22 @@ INSTANCES = Fields(
     closed=True,
 )
 
+_ENDS = Array(
+    'an array of exit codes and names of signals such as [75, "SIGKILL"]',
+    NumberOrWord(
+        f"an exit code from 0 to {MAX_EXIT_CODE}, or the name of a signal that can end a process, "
+        'such as "SIGKILL"',
+        MAX_EXIT_CODE,
+        ENDING_SIGNALS,
+    ),
+)
+
 SUPERVISION = Fields(
     {
         "start": Choice(tuple(Start)),
         "restart": Choice(tuple(Restart)),
+        "restart_on": _ENDS,
+        "never_on": _ENDS,
         "intensity": integer(0, "5"),
         "period_s": seconds("60"),
         "backoff": BACKOFF,

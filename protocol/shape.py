@@ -59,6 +59,26 @@ class Choice:
             found.append(Problem(at, f"is {quoted(value)}, must be {self.want}{hint}"))
 
 
+class NumberOrWord:
+    """An integer from 0 to `most`, or one of a few words."""
+
+    def __init__(self, want: str, most: int, words: tuple[str, ...]) -> None:
+        self.want = want
+        self._most = most
+        self._words = words
+
+    def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
+        """Name the nearest word when the value is another one."""
+        if isinstance(value, str):
+            if value not in self._words:
+                hint = did_you_mean(value, self._words)
+                found.append(Problem(at, f"is {quoted(value)}, must be {self.want}{hint}"))
+        elif type(value) not in {int, float}:
+            found.append(Problem(at, f"is {kind(value)}, must be {self.want}"))
+        elif not 0 <= value <= self._most or value != int(value):
+            found.append(Problem(at, f"is {described(value)}, must be {self.want}"))
+
+
 class Array:
     """An array of like elements."""
 

@@ -32,6 +32,7 @@ _TOLD = frozenset(
         "ops",
         "module",
         "queue",
+        "rule",
     }
 )
 """The details that have a line of their own, or stand in the message."""

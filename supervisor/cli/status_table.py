@@ -84,10 +84,12 @@ def note(module: dict[str, Any]) -> str:
             retry_s = module["next_retry_s"]
             again = "" if retry_s is None else f"next try in {duration(retry_s)}"
             return "; ".join(filter(None, (cause, again)))
-        case _ if died is not None:
-            return f"{cause} {duration(max(0.0, time.time() - died['ts']))} ago"
         case _:
-            return ""
+            missing = module.get("missing") or ()
+            without = f"runs without {', '.join(map(one_line, missing))}" if missing else ""
+            if died is not None:
+                cause += f" {duration(max(0.0, time.time() - died['ts']))} ago"
+            return "; ".join(filter(None, (without, cause)))
 
 
 def _summary(status: dict[str, Any]) -> str:

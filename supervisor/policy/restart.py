@@ -1,8 +1,17 @@
 """Whether, and when, a process that is gone comes back: intensity, backoff, restart types.
 
 Restart types and intensity are OTP's (supervisor behaviour: permanent, transient, temporary; more
-than `intensity` restarts in `period_s` is giving up). Ours beside them: exponential backoff, and a
-later half-open retry. Everything is a function of the past, the time and one random draw.
+than `intensity` restarts in `period_s` is giving up). Ours beside them: exponential backoff, a
+later half-open retry, and rules for single exit codes and signals. Those come first:
+
+1. an end that `never_on` names: the module is gone for good;
+2. an end that `restart_on` names: it is restarted, whatever the restart type says;
+3. else the restart type decides.
+
+A restart by rule 2 or 3 is subject to intensity and backoff. The rules are about ends that came
+from the module or from outside: one that the host brought about (a replacement, a limit that was
+passed) is no answer of the module's, and is left to rule 3. Everything is a function of the past,
+the time and one random draw.
 """
 
 from __future__ import annotations
@@ -11,6 +20,7 @@ import msgspec
 
 from protocol.descriptor import Backoff, Restart, Supervision
 from supervisor.policy.lifecycle import Input
+from supervisor.policy.verdict import Exit, signal_name
 
 
 class History(msgspec.Struct, frozen=True):
@@ -25,12 +35,27 @@ class History(msgspec.Struct, frozen=True):
     given_up: bool = False
 
 
+class Rule(msgspec.Struct, frozen=True):
+    """An entry of the descriptor that decided: where it stands, and what it is."""
+
+    pointer: str
+    end: int | str
+
+    @property
+    def words(self) -> str:
+        """Say it as a clause that follows a module's name or `it`."""
+        field = self.pointer.rpartition("/")[0].removeprefix("/").replace("/", ".")
+        return f"is not restarted: its {field} has {self.end}"
+
+
 class Decision(msgspec.Struct, frozen=True):
     """What follows from an end: the input for the lifecycle table, and the wait before RETRY."""
 
     given: Input
     delay_s: float
     history: History
+    rule: Rule | None = None
+    """The entry of `never_on` that forbids a restart."""
 
 
 def after_end(
@@ -41,16 +66,18 @@ def after_end(
     was_ready: bool,
     now: float,
     draw: float,
+    end: Exit | None = None,
 ) -> Decision:
     """Decide about a process that ended by itself, or that had to be replaced.
 
     `abnormal` is an exit code other than 0, a signal, or a replacement; `was_ready` tells that the
-    process had been ready; `now` is a monotonic time in seconds; `draw` is random in [0, 1).
+    process had been ready; `now` is a monotonic time in seconds; `draw` is random in [0, 1). `end`
+    is how the process ended, if there was one and it was not replaced.
     """
-    if supervision.restart is Restart.TEMPORARY or (
-        supervision.restart is Restart.TRANSIENT and not abnormal
-    ):
-        return Decision(Input.GONE_FOR_GOOD, 0.0, history)
+    forbidden = _named("never_on", supervision.never_on, end)
+    wanted = _named("restart_on", supervision.restart_on, end)
+    if forbidden or not (wanted or _returns(supervision.restart, abnormal=abnormal)):
+        return Decision(Input.GONE_FOR_GOOD, 0.0, history, forbidden)
     recent = tuple(at for at in history.crashes if now - at < supervision.period_s)
     # One more than the intensity is all the decision needs, so no more is kept.
     crashes = (*recent, now)[-(supervision.intensity + 1) :]
@@ -63,6 +90,21 @@ def after_end(
         return Decision(Input.GONE_AT_ONCE, 0.0, History(crashes, 0))
     delay_s = backoff_s(supervision.backoff, history.delayed, draw)
     return Decision(Input.GONE_LATER, delay_s, History(crashes, history.delayed + 1))
+
+
+def _named(field: str, entries: tuple[int | str, ...], end: Exit | None) -> Rule | None:
+    """Return the entry of `restart_on` or `never_on` that an end is, if there is one."""
+    if end is None or end.stopped_by_host or end.breach is not None:
+        return None
+    # A code is no signal: what a shell reports as 137 has exited, and was not killed.
+    happened = end.exit_code if end.signal is None else signal_name(end.signal)
+    if happened is None or happened not in entries:
+        return None
+    return Rule(f"/supervision/{field}/{entries.index(happened)}", happened)
+
+
+def _returns(restart: Restart, *, abnormal: bool) -> bool:
+    return restart is Restart.PERMANENT or (restart is Restart.TRANSIENT and abnormal)
 
 
 def backoff_s(backoff: Backoff, delayed: int, draw: float) -> float:

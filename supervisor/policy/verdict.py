@@ -2,14 +2,19 @@
 
 The rows are tried from the top; the first that applies is the verdict:
 
-1. the host stopped the process for a reason of its own (deadline, silence, cancel, ...);
-2. it passed a memory limit, with figures to show for it (never because of an exit code: 137 may
-   be anybody's SIGKILL);
+1. the host stopped the process for a reason of its own (deadline, silence, cancel, ...): the
+   request was settled then, whatever the process did on its way out;
+2. it passed a memory limit, with figures to show for it: `oom` (DESIGN 5.5; never because of an
+   exit code or a signal alone: 137 may be anybody's SIGKILL);
 3. a protocol fault that ended processing - except that a line cut off in the middle tells less
    than a bad exit does;
 4. the process exited with a code other than 0 or was killed (Spec 001 5.3: regardless of events);
 5. no `done`;
 6. what `done` said.
+
+For a persistent instance (`on_death`) there are three: 2; a fault of the last line, if the process
+exited with code 0; else how it ended. Too many processes are a limit too, but no lack of memory:
+such an end is what its signal says, with the figures beside it.
 """
 
 from __future__ import annotations
@@ -151,7 +156,7 @@ def on_invocation(said: Said, end: Exit, stopped: Stopped | None, what: str) -> 
 
 def on_death(end: Exit, fault: Fault | None, what: str) -> Failure:
     """Judge a request that was in flight on a persistent instance when it ended."""
-    if fault is not None and not end.abnormal:
+    if fault is not None and not end.abnormal and end.breach is None:
         return fault.failure(**end.evidence())
     return Failure.because(
         end.reason,

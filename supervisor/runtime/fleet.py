@@ -171,6 +171,7 @@ class Fleet:
                 self._nursery,
                 self._changed,
                 self.verdict,
+                dependants=self.dependants,
                 generations=generations,
             )
         else:
@@ -178,7 +179,7 @@ class Fleet:
             module.adopt(descriptor)
             module.stopped_by_command = False
         if module.state not in HAS_PROCESS:
-            module.waits_for = descriptor.supervision.depends_on  # `_changed` looks who serves
+            module.missing = descriptor.supervision.depends_on  # `_changed` looks who serves
         self.modules[name] = module
 
     def _quarantine(self, quarantined: tuple[Quarantined, ...]) -> None:
@@ -250,12 +251,15 @@ class Fleet:
     def _wake_each(self) -> None:
         for module in self.modules.values():
             needed = module.descriptor.supervision.depends_on
-            if not needed or module.state in HAS_PROCESS:
+            if not needed and not module.missing:
                 continue
-            module.waits_for = tuple(name for name in needed if not self._serves(name))
+            module.missing = tuple(name for name in needed if not self._serves(name))
+            if module.state in HAS_PROCESS:
+                continue
             wanted = module.slot.wanted and module.state is State.DOWN
-            if wanted and not module.waits_for:
-                module.start(f"{', '.join(needed)} got ready")
+            if wanted and not module.missing:
+                got_ready = f"{', '.join(needed)} got ready"
+                module.start(got_ready if needed else "it depends on nothing any more")
             elif wanted:
                 self._want(module.waits_for, module.name)
             # Only now: what it waits for may have been down because nobody had wanted it yet.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import structlog
@@ -13,7 +13,7 @@ from protocol.args_schema import ArgsValidator, op_schemas
 from protocol.descriptor import Descriptor, Lifecycle, Start
 from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
-from supervisor.policy.lifecycle import State
+from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
 from supervisor.runtime.host import Host
@@ -35,23 +35,27 @@ class Module:
         changed: Callable[[], None],
         stuck: Callable[[Module], Failure | None],
         *,
+        dependants: Callable[[str], Iterable[Module]] = lambda _: (),
         generations: Iterator[int] | None = None,
     ) -> None:
         """Make the module, down.
 
         `changed` is called after each change of its state; `stuck` says why the modules it waits
-        for will not be ready soon, if so. `generations` numbers its instances, from 1 if left out.
+        for will not be ready soon, if so; `dependants` gives those that depend on it, by its name.
+        `generations` numbers its instances, from 1 if left out.
         """
         self.descriptor = descriptor
         self.name = descriptor.name
         self.counters = Counters()
         self.log = ModuleLog(descriptor.name, host.log_files, host.wall_clock)
-        self.waits_for: tuple[str, ...] = ()
+        self.missing: tuple[str, ...] = ()
+        """Those of `depends_on` that do not serve at the moment."""
         self.validator = None if not descriptor.inputs else ArgsValidator(descriptor.inputs)
         self.described: dict[str, Any] | None = None
         self._host = host
         self._changed = changed
         self._stuck = stuck
+        self._dependants = dependants
         self._generations = itertools.count(1) if generations is None else generations
         self._queue: dict[str, Call] = {}
         self.stopped_by_command = False
@@ -127,6 +131,11 @@ class Module:
     def state(self) -> State:
         """The state of its slot."""
         return self.slot.state
+
+    @property
+    def waits_for(self) -> tuple[str, ...]:
+        """What is missing for its start; one that runs waits for nothing."""
+        return () if self.state in HAS_PROCESS else self.missing
 
     def submit(self, call: Call) -> None:
         """Serve a call now, let it wait, or refuse it."""
@@ -208,7 +217,18 @@ class Module:
         level = log.warning if after in (State.BACKOFF, State.FAILED, State.DEGRADED) else log.info
         level("module state", module=self.name, before=before, after=after, cause=cause)
         self.log.host_line(self._last_instance(), f"{before} -> {after}: {cause}")
+        if (before in SERVES) is not (after in SERVES) or after in (State.FAILED, State.DOWN):
+            self._tell_dependants(before, after, cause)
         self._changed()
+
+    def _tell_dependants(self, before: State, after: State, cause: str) -> None:
+        # They are not restarted: most can do without for a moment, and each knows best what to do.
+        if self._host.shutting_down:
+            return  # each is stopped before what it depends on
+        for one in self._dependants(self.name):
+            if one.state in _CONCERNED:
+                words = f"{self.name}, which it depends on, went from {before} to {after}: {cause}"
+                one.log.host_line(one._last_instance(), words)  # noqa: SLF001 - of its own kind
 
     def _queue_limit(self) -> int:
         supervision = self.descriptor.supervision
@@ -227,7 +247,8 @@ class Module:
             return self._host.stopping(self.name, self._state_evidence())
         if state is State.DOWN and not self.slot.wanted:
             lazy = self.descriptor.supervision.start is Start.LAZY
-            return None if lazy and not self.stopped_by_command else self.unavailable()
+            wakes = lazy and not self.stopped_by_command and not self.slot.barred
+            return None if wakes else self.unavailable()
         return self._stuck(self) if self.waits_for else None
 
     def unavailable(self) -> Failure:
@@ -265,6 +286,7 @@ class Module:
                 "exit_code": died.exit_code,
                 "signal": died.signal,
                 "stderr_tail": list(died.stderr_tail) or None,
+                "rule": died.rule,
             }
         if self.waits_for:
             evidence["waits_for"] = list(self.waits_for)
@@ -310,6 +332,8 @@ class Module:
             self.validator = None if schemas is None else ArgsValidator(schemas)
         return None
 
+
+_CONCERNED = SERVES | {State.STARTING}
 
 # A request that waited for a start that failed learns what failed (DESIGN 5.5).
 _START_REASONS = {

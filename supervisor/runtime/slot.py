@@ -38,6 +38,8 @@ class LastExit(msgspec.Struct, frozen=True):
     survivors: tuple[int, ...] = ()
     """The pids of processes of it that could not be killed."""
     stopped_by_host: bool = False
+    rule: str | None = None
+    """The JSON pointer of the entry of `never_on` that keeps the module down."""
 
 
 class Tended(msgspec.Struct, frozen=True):
@@ -59,6 +61,8 @@ class Slot:
         self.wanted = False
         self.restarts = 0
         self.last_exit: LastExit | None = None
+        self.barred = False
+        """Whether `never_on` keeps it down, until a person or a new descriptor says otherwise."""
         self._setting = self._lives_by = setting
         self._supervision = setting.descriptor.supervision
         self._nursery = nursery
@@ -130,6 +134,7 @@ class Slot:
         self._setting = setting
         self._supervision = setting.descriptor.supervision
         self._history = History()
+        self.barred = False
 
     @property
     def outdated(self) -> bool:
@@ -231,6 +236,7 @@ class Slot:
         if self._again:
             self.restarts += 1
         self._again = False
+        self.barred = False
         self._was_ready = False
         self._abrupt = False
         self._replaced_for = None
@@ -282,7 +288,14 @@ class Slot:
             was_ready=self._was_ready,
             now=trio.current_time(),
             draw=self._setting.host.draw(),
+            end=ended.exit if self._replaced_for is None else None,
         )
+        if decision.rule is not None:
+            self.barred = True
+            ended = msgspec.structs.replace(
+                ended, message=f"{ended.message} and {decision.rule.words}"
+            )
+            self._remember(ended, decision.rule.pointer)
         self._history = decision.history
         self._delay_s = decision.delay_s
         self._again = decision.given is not Input.GONE_FOR_GOOD
@@ -296,7 +309,7 @@ class Slot:
         ):
             self._history = History()
 
-    def _remember(self, ended: Ended) -> None:
+    def _remember(self, ended: Ended, rule: str | None = None) -> None:
         exit_ = ended.exit
         self.last_exit = LastExit(
             reason=ended.reason,
@@ -307,6 +320,7 @@ class Slot:
             stderr_tail=() if exit_ is None else exit_.stderr_tail,
             survivors=() if exit_ is None else exit_.survivors,
             stopped_by_host=exit_ is not None and exit_.stopped_by_host,
+            rule=rule,
         )
 
     def _evidence(self, ended: Ended) -> dict[str, Any]:

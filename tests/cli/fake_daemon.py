@@ -99,6 +99,7 @@ def module(name: str = "dice", **others: Any) -> Frame:
         "wanted": "up",
         "start": "eager",
         "waits_for": [],
+        "missing": [],
         "restarts": 0,
         "next_retry_s": None,
         "in_flight": 0,

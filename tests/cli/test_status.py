@@ -97,6 +97,11 @@ def test_a_fleet_without_modules_says_where_it_looked() -> None:
         (module(state="failed", last_exit=last_exit("exited with code 3")), "exited with code 3"),
         (module(last_exit=last_exit("was stopped", reason="stopped")), ""),
         (module(state="starting"), ""),
+        (module(missing=["kv", "blobs"]), "runs without kv, blobs"),
+        (
+            module(state="down", wanted="down", last_exit=last_exit("ended and is not restarted")),
+            "ended and is not restarted",
+        ),
     ],
 )
 def test_the_note_says_what_the_figures_do_not(entry: dict[str, Any], words: str) -> None:

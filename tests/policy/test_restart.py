@@ -1,20 +1,23 @@
 from __future__ import annotations
 
+import signal
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.descriptor import Backoff, Restart, Supervision
+from protocol.descriptor import ENDING_SIGNALS, Backoff, Restart, Supervision
 from supervisor.policy.lifecycle import Input
 from supervisor.policy.restart import (
     Decision,
     History,
+    Rule,
     after_end,
     backoff_s,
     healthy_long_enough,
 )
+from supervisor.policy.verdict import Breach, Exit, signal_name
 
 STEADY = Supervision(backoff=Backoff(jitter=0.0))
 
@@ -176,3 +179,111 @@ def test_every_decision_is_one_of_the_four_ways_to_be_gone() -> None:
     gone = {given for given in Input if given.startswith("gone_")}
     decided = {decision.given for decision in crashes(STEADY, [0, 1, 2, 3, 4, 5])}
     assert decided | {end(Supervision(restart=Restart.TEMPORARY), History()).given} == gone
+
+
+# Rules for single exit codes and signals.
+
+
+WORDS = sorted(ENDING_SIGNALS)
+entries = st.integers(0, 255) | st.sampled_from(WORDS)
+histories = st.builds(
+    History, st.lists(st.floats(0, 100), max_size=4).map(tuple), st.integers(0, 9), st.booleans()
+)
+
+
+def ended_by(entry: int | str, **changed: Any) -> Exit:
+    if isinstance(entry, int):
+        return Exit(exit_code=entry, **changed)
+    return Exit(signal=signal.Signals[entry], **changed)
+
+
+def after(
+    supervision: Supervision, how: Exit, history: History | None = None, **changed: Any
+) -> Decision:
+    known = History() if history is None else history
+    return end(supervision, known, 100.0, abnormal=how.abnormal, end=how, **changed)
+
+
+def test_the_words_for_signals_are_those_that_an_end_is_told_with() -> None:
+    assert [signal_name(signal.Signals[word]) for word in WORDS] == WORDS
+
+
+@pytest.mark.parametrize(
+    ("restart", "rules", "entry", "returns"),
+    [
+        # restart_on overrules a type that says no, and only for what it names.
+        (Restart.TEMPORARY, {"restart_on": (75,)}, 75, True),
+        (Restart.TEMPORARY, {"restart_on": (75,)}, 76, False),
+        (Restart.TEMPORARY, {"restart_on": ("SIGKILL",)}, "SIGKILL", True),
+        (Restart.TEMPORARY, {"restart_on": ("SIGKILL",)}, "SIGTERM", False),
+        (Restart.TRANSIENT, {"restart_on": (0,)}, 0, True),
+        (Restart.PERMANENT, {"restart_on": (75,)}, 76, True),
+        # A code is no signal, whatever a shell calls it.
+        (Restart.TEMPORARY, {"restart_on": ("SIGKILL",)}, 137, False),
+        (Restart.PERMANENT, {"never_on": (137, 9)}, "SIGKILL", True),
+        # never_on overrules a type that says yes.
+        (Restart.PERMANENT, {"never_on": (78,)}, 78, False),
+        (Restart.PERMANENT, {"never_on": (78,)}, 0, True),
+        (Restart.TRANSIENT, {"never_on": ("SIGXCPU",)}, "SIGXCPU", False),
+        (Restart.TRANSIENT, {"never_on": ("SIGXCPU",)}, 1, True),
+        (Restart.TEMPORARY, {"restart_on": (1,), "never_on": (2,)}, 1, True),
+        (Restart.PERMANENT, {"restart_on": (1,), "never_on": (2,)}, 2, False),
+    ],
+)
+def test_a_rule_overrules_the_restart_type(
+    restart: Restart, rules: dict[str, Any], entry: int | str, returns: bool
+) -> None:
+    decision = after(Supervision(restart=restart, **rules), ended_by(entry))
+    assert (decision.given is not Input.GONE_FOR_GOOD) is returns
+
+
+def test_the_rule_that_forbids_a_restart_is_named() -> None:
+    decision = after(Supervision(never_on=(3, "SIGSEGV")), ended_by("SIGSEGV"))
+    assert decision.rule == Rule("/supervision/never_on/1", "SIGSEGV")
+    assert decision.rule.words == "is not restarted: its supervision.never_on has SIGSEGV"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        Exit(exit_code=3, stopped_by_host=True),
+        Exit(signal=signal.SIGKILL, breach=Breach("memory_bytes", 1, 2)),
+        Exit(),
+    ],
+)
+def test_an_end_that_the_host_brought_about_is_no_concern_of_the_rules(how: Exit) -> None:
+    never = Supervision(never_on=(3, "SIGKILL"))
+    assert after(never, how).given is Input.GONE_AT_ONCE
+    again = Supervision(restart=Restart.TEMPORARY, restart_on=(3, "SIGKILL"))
+    assert after(again, how).given is Input.GONE_FOR_GOOD
+
+
+@given(
+    st.sampled_from(Restart),
+    st.tuples(st.sets(entries, max_size=4), st.sets(entries, max_size=4)),
+    entries,
+    histories,
+    st.booleans(),
+)
+def test_what_is_named_follows_its_rule_and_all_else_is_as_without_rules(
+    restart: Restart,
+    rules: tuple[set[int | str], set[int | str]],
+    entry: int | str,
+    history: History,
+    was_ready: bool,
+) -> None:
+    again, never = rules
+    plain = Supervision(restart=restart)
+    ruled = Supervision(restart=restart, restart_on=tuple(again - never), never_on=tuple(never))
+    decision = after(ruled, ended_by(entry), history, was_ready=was_ready)
+    if entry in never:
+        assert decision.given is Input.GONE_FOR_GOOD
+        assert decision.history == history
+        assert decision.rule is not None
+        assert decision.rule.end == entry
+    elif entry in again:
+        # A restart like any other: with its backoff, and up to its intensity.
+        permanent = Supervision(restart=Restart.PERMANENT)
+        assert decision == after(permanent, ended_by(entry), history, was_ready=was_ready)
+    else:
+        assert decision == after(plain, ended_by(entry), history, was_ready=was_ready)

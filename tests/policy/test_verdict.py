@@ -8,6 +8,7 @@ import pytest
 from protocol.errors import CODE_OF, Code, Failure, Outcome, Reason, Success
 from protocol.json_line import Fault
 from supervisor.policy.verdict import (
+    Breach,
     Exit,
     Said,
     Stopped,
@@ -93,9 +94,57 @@ def test_any_signal_is_a_failure_whatever_was_said(number: int, said: Said) -> N
     assert signal_name(number) in failure.message
 
 
-def test_exit_code_137_alone_proves_no_lack_of_memory() -> None:
-    assert failed(Said(), Exit(exit_code=137)).code == "internal"
-    assert failed(Said(), Exit(signal=9)).code == "internal"
+SAMPLED = Breach("memory_bytes", 100, 300)
+COUNTED = Breach("memory_bytes", 100, 300, by_kernel=True)
+SHED = Breach("memory_ceiling_bytes", 100, 300, share=200)
+CROWDED = Breach("processes", 3, 4)
+OOM = [
+    pytest.param(SAMPLED, "memory_limit", id="sampled"),
+    pytest.param(COUNTED, "cgroup_oom", id="counted"),
+    pytest.param(SHED, "memory_limit", id="shed"),
+]
+ENDS: list[dict[str, Any]] = [{"exit_code": 0}, {"exit_code": 3}, {"exit_code": 137}, {"signal": 9}]
+
+
+@pytest.mark.parametrize(
+    "said", [*SAID, *(Said(fault=fault(one)) for one in (*PROTOCOL_FAULTS, Reason.TRUNCATED_LINE))]
+)
+@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize(("breach", "reason"), OOM)
+def test_evidence_of_too_much_memory_is_oom_whatever_was_said_and_however_it_ended(
+    breach: Breach, reason: str, how: dict[str, Any], said: Said
+) -> None:
+    failure = failed(said, Exit(**how, breach=breach))
+    assert (failure.code, failure.details["reason"]) == (Code.OOM, reason)
+    assert failure.details["limit"]["used"] == 300
+    assert breach.words in failure.message
+
+
+@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize("how", [{"exit_code": 137}, {"signal": 9}])
+def test_exit_code_137_or_sigkill_alone_proves_no_lack_of_memory(
+    how: dict[str, Any], said: Said
+) -> None:
+    failure = failed(said, Exit(**how))
+    assert failure.code == "internal"
+    assert failure.details["reason"] == ("signaled" if "signal" in how else "exited")
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_too_many_processes_are_no_lack_of_memory(said: Said) -> None:
+    failure = failed(said, Exit(signal=9, breach=CROWDED))
+    assert (failure.code, failure.details["reason"]) == ("internal", "signaled")
+    assert failure.details["limit"]["limit"] == "processes"
+    assert "had 4 processes, and 3 is its limit" in failure.message
+
+
+@pytest.mark.parametrize("breach", [SAMPLED, COUNTED, SHED, CROWDED])
+@pytest.mark.parametrize("reason", STOPS)
+def test_what_the_host_stopped_it_for_comes_before_a_limit_that_it_passed_while_ending(
+    reason: Reason, breach: Breach
+) -> None:
+    failure = failed(Said(), Exit(signal=9, breach=breach), Stopped(reason, "words"))
+    assert (failure.code, failure.details["reason"]) == (CODE_OF[reason], reason)
 
 
 @pytest.mark.parametrize("end", [WELL, Exit(exit_code=1), Exit(signal=15)])
@@ -174,6 +223,22 @@ def test_an_answer_cut_off_counts_unless_the_end_says_more() -> None:
     cut = fault(Reason.TRUNCATED_LINE)
     assert on_death(WELL, cut, "dice.roll").details["reason"] == "truncated_line"
     assert on_death(Exit(signal=11), cut, "dice.roll").details["reason"] == "signaled"
+
+
+@pytest.mark.parametrize("cut", [None, fault(Reason.TRUNCATED_LINE)])
+@pytest.mark.parametrize("how", ENDS)
+@pytest.mark.parametrize(("breach", "reason"), OOM)
+def test_a_request_in_flight_on_an_instance_over_its_memory_is_oom(
+    breach: Breach, reason: str, how: dict[str, Any], cut: Fault | None
+) -> None:
+    failure = on_death(Exit(**how, instance="dice#4", breach=breach), cut, "dice.roll")
+    assert (failure.code, failure.details["reason"]) == (Code.OOM, reason)
+    assert failure.details["limit"]["allowed"] == 100
+
+
+def test_a_request_in_flight_on_an_instance_with_too_many_processes_is_unreachable() -> None:
+    failure = on_death(Exit(signal=9, breach=CROWDED), None, "dice.roll")
+    assert (failure.code, failure.details["reason"]) == (Code.UNREACHABLE, "signaled")
 
 
 # Words.

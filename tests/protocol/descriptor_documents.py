@@ -44,6 +44,8 @@ COMPLETE: dict[str, Any] = {
     "supervision": {
         "start": "eager",
         "restart": "permanent",
+        "restart_on": [],
+        "never_on": [],
         "intensity": 5,
         "period_s": 60,
         "backoff": {"initial_s": 0.5, "factor": 2, "max_s": 60, "jitter": 0.25},
@@ -139,9 +141,24 @@ _ODD_TEXTS = (
 _KNOWN_TEXTS = (
     "dice", "kv", "supervisor", "tool", "stdio", "http", "module", "narratoria", "persistent",
     "per-invocation", "flat", "envelope", "strict", "lazy", "transient", "integer", "#",
-    "http://e.x/y",
+    "http://e.x/y", "SIGKILL",
 )  # fmt: skip
-_ODD_NUMBERS = (8, 1023, 1024, 2**20, 2**53 - 1, 2**53, 5.0, 0.0, -0.0, 1e-9, 1e300, 2.0**53)
+_ODD_NUMBERS = (
+    8,
+    255,
+    256,
+    1023,
+    1024,
+    2**20,
+    2**53 - 1,
+    2**53,
+    5.0,
+    0.0,
+    -0.0,
+    1e-9,
+    1e300,
+    2.0**53,
+)
 _TEXTS = st.sampled_from(_ODD_TEXTS + _KNOWN_TEXTS) | st.text(
     st.characters(exclude_categories=["Cs"]), max_size=4
 )

@@ -68,6 +68,24 @@ BAD_VALUES: list[tuple[str, Any, str, str]] = [
     ("/supervision/timeouts/silence_s", -1, "", "greater than 0, such as 15, or null"),
     ("/supervision/start", "eagre", "", "did you mean 'eager'?"),
     ("/supervision/restart", True, "", "is a boolean, must be one of"),
+    ("/supervision/restart_on", 3, "", "is a number, must be an array of exit codes and names of"),
+    ("/supervision/restart_on", [256], "/supervision/restart_on/0",
+     "is 256, must be an exit code from 0 to 255, or the name of a signal that can end a process"),
+    ("/supervision/restart_on", [3, -1], "/supervision/restart_on/1", "is -1, must be an exit"),
+    ("/supervision/restart_on", [1.5], "/supervision/restart_on/0", "is 1.5, must be an exit"),
+    ("/supervision/restart_on", [True], "/supervision/restart_on/0", "is a boolean, must be"),
+    ("/supervision/never_on", ["SIGKIL"], "/supervision/never_on/0",
+     'is "SIGKIL", must be an exit code'),
+    ("/supervision/never_on", ["SIGKIL"], "/supervision/never_on/0", "did you mean 'SIGKILL'?"),
+    ("/supervision/never_on", ["term"], "/supervision/never_on/0", "did you mean 'SIGTERM'?"),
+    ("/supervision/never_on", ["9"], "/supervision/never_on/0", 'is "9", must be an exit code'),
+    ("/supervision/never_on", ["SIGCONT"], "/supervision/never_on/0",
+     "a signal that can end a process"),
+    ("/supervision/never_no", [3], "", "unknown key; did you mean 'never_on'?"),
+    ("/supervision", {"restart_on": [0, 3], "never_on": [1, 3.0]}, "/supervision/never_on/1",
+     "is 3.0, which /supervision/restart_on/1 is too: such an end is either restarted or never"),
+    ("/supervision", {"restart_on": ["SIGKILL"], "never_on": ["SIGKILL"]},
+     "/supervision/never_on/0", 'is "SIGKILL", which /supervision/restart_on/0 is too'),
     ("/supervision/intensity", -1, "", "is -1, must be an integer of at least 0"),
     ("/supervision/intensity", 1.5, "", "is 1.5, must be an integer"),
     ("/supervision/intensity", True, "", "is a boolean, must be an integer"),
@@ -100,3 +118,9 @@ def test_a_bad_value_is_explained_where_it_stands(
 ) -> None:
     problems = refusal(encoded(changed(at, value))).problems
     assert any(p.pointer == (pointer or at) and words in p.message for p in problems), problems
+
+
+def test_true_is_no_exit_code_1_so_it_contradicts_none() -> None:
+    rules = {"restart_on": [1], "never_on": [True]}
+    (problem,) = refusal(encoded(changed("/supervision", rules))).problems
+    assert "is a boolean" in problem.message

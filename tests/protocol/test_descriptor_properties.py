@@ -50,6 +50,7 @@ def test_damaged_bytes_never_raise_anything_but_a_descriptor_error(data: st.Data
 _LOADER_ALONE = (
     "this version runs stdio modules only",
     "none can wait for itself",
+    "such an end is either restarted or never",
     "must be at most max",
     "nothing is fetched",
     "leads to n",

@@ -9,8 +9,10 @@ import trio
 import trio.testing
 
 from protocol.errors import Failure
+from supervisor.kernel.status import module_status
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import State
+from supervisor.policy.reload_plan import Changed, Plan
 from supervisor.runtime.fleet import Fleet
 from tests.factories import actor, call
 from tests.runtime.fakes import Stage
@@ -208,3 +210,103 @@ async def test_what_was_quarantined_is_kept_for_status(fleet: Fleet, tmp_path: P
     bad = Quarantined("/x.json", "is empty")
     fleet.admit(Found((), (bad,)))
     assert fleet.quarantined == (bad,)
+
+
+# Those that run while what they depend on goes away.
+
+
+def told(fleet: Fleet, name: str) -> list[str]:
+    """Return the host's lines in a module's log from now on."""
+    lines: list[str] = []
+    fleet.modules[name].log.follow(
+        lambda line: lines.append(line.text) if "depends" in line.text else None
+    )
+    return lines
+
+
+def missing(fleet: Fleet, name: str) -> list[str]:
+    shown: list[str] = module_status(fleet.modules[name])["missing"]
+    return shown
+
+
+async def test_a_dependant_that_runs_is_told_what_became_of_what_it_depends_on(
+    fleet: Fleet, stage: Stage, tmp_path: Path
+) -> None:
+    admit(fleet, tmp_path, {"kv": {}, "shop": on("kv"), "late": on("shop", "kv"), "other": {}})
+    for name in ("kv", "shop", "other"):
+        stage.of(name).get_ready()
+    lines = {name: told(fleet, name) for name in ("shop", "late", "other")}
+    shop = stage.of("shop")
+    await stage.of("kv").die(code=None, signal=9)
+    assert (missing(fleet, "shop"), missing(fleet, "other")) == (["kv"], [])
+    stage.of("kv").get_ready()
+    assert missing(fleet, "shop") == []
+    await stage.of("kv").die(code=None, signal=9)
+    expected = [
+        "kv, which it depends on, went from ready to starting: was killed by SIGKILL",
+        "kv, which it depends on, went from starting to ready: answered health and describe",
+        "kv, which it depends on, went from ready to backoff: was killed by SIGKILL",
+    ]
+    # `late` is starting since `shop` is ready, so it is told too.
+    assert lines == {"shop": expected, "late": expected, "other": []}
+    assert missing(fleet, "shop") == ["kv"]
+    assert stage.of("shop") is shop  # it is not restarted
+    assert not shop.gone
+
+
+async def test_a_dependant_that_waits_is_not_told(
+    fleet: Fleet, stage: Stage, tmp_path: Path
+) -> None:
+    admit(fleet, tmp_path, {"kv": {}, "shop": on("kv")})
+    lines = told(fleet, "shop")
+    await stage.of("kv").fail_to_spawn()
+    assert lines == []
+    assert waits_for(fleet, "shop") == ("kv",)
+    assert missing(fleet, "shop") == []
+
+
+async def test_a_dependant_is_told_of_a_restart_and_of_a_stop(
+    fleet: Fleet, stage: Stage, tmp_path: Path
+) -> None:
+    admit(fleet, tmp_path, {"kv": {}, "shop": on("kv")})
+    stage.of("kv").get_ready()
+    stage.of("shop").get_ready()
+    lines = told(fleet, "shop")
+    fleet.modules["kv"].restart("restart was asked for")
+    assert lines == ["kv, which it depends on, went from ready to stopping: restart was asked for"]
+    await stage.of("kv").die(code=0)
+    stage.of("kv").get_ready()
+    fleet.modules["kv"].stop("stop was asked for")
+    await stage.of("kv").die(code=0)
+    assert [line.partition(" went ")[2] for line in lines[1:]] == [
+        "from starting to ready: answered health and describe",
+        "from ready to stopping: stop was asked for",
+        "from stopping to down: exited with code 0",
+    ]
+    assert missing(fleet, "shop") == ["kv"]
+
+
+async def test_at_the_daemons_end_nobody_is_told(
+    fleet: Fleet, stage: Stage, tmp_path: Path
+) -> None:
+    admit(fleet, tmp_path, {"kv": {}, "shop": on("kv")})
+    stage.of("kv").get_ready()
+    stage.of("shop").get_ready()
+    lines = told(fleet, "shop")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fleet.stop)
+        await settle()
+        await stage.of("shop").die(code=0)
+        await stage.of("kv").die(code=0)
+    assert lines == []
+
+
+async def test_a_module_that_waits_starts_when_it_depends_on_nothing_any_more(
+    fleet: Fleet, stage: Stage, tmp_path: Path
+) -> None:
+    admit(fleet, tmp_path, {"kv": {}, "shop": on("kv")})
+    assert stage.names == ["kv"]
+    free = actor(tmp_path, name="shop", supervision=STEADY)
+    fleet.apply(Plan(changed=(Changed(free),), unchanged=(fleet.modules["kv"].descriptor,)))
+    await settle()
+    assert stage.names == ["kv", "shop"]

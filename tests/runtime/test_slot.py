@@ -10,9 +10,10 @@ import pytest
 import trio
 import trio.testing
 
+from protocol.errors import Failure
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.module import Module
-from tests.factories import actor
+from tests.factories import actor, call
 from tests.runtime.conftest import Running
 from tests.runtime.fakes import Stage
 
@@ -271,3 +272,69 @@ async def test_commands_and_deaths_in_any_order_leave_one_life_at_the_most(
     if not stage.life.gone:
         await stage.life.die(0)
     assert (state(module), stage.alive) == (State.DOWN, [])
+
+
+# restart_on, never_on.
+
+
+async def test_an_end_that_restart_on_names_is_restarted_whatever_the_restart_type(
+    running: Running, stage: Stage, tmp_path: Path
+) -> None:
+    module = started(running, tmp_path, restart="temporary", restart_on=[75, "SIGKILL"])
+    stage.life.get_ready()
+    await stage.life.die(code=75)
+    assert (state(module), module.slot.restarts) == (State.STARTING, 1)
+    stage.life.get_ready()
+    await stage.life.die(code=None, signal=9)
+    assert state(module) is State.BACKOFF
+
+
+async def test_an_end_that_never_on_names_is_the_last_and_says_so(
+    running: Running, stage: Stage, tmp_path: Path
+) -> None:
+    module = started(running, tmp_path, never_on=["SIGKILL", 78])
+    stage.life.get_ready()
+    await stage.life.die(code=78)
+    assert (state(module), module.slot.wanted, stage.alive) == (State.DOWN, False, [])
+    died = module.slot.last_exit
+    assert died is not None
+    assert (died.reason, died.exit_code, died.rule) == ("exited", 78, "/supervision/never_on/1")
+    words = "exited with code 78 and is not restarted: its supervision.never_on has 78"
+    assert died.message == words
+    one, heard = call()
+    module.submit(one)
+    (refusal,) = heard.outcomes
+    assert isinstance(refusal, Failure)
+    assert refusal.message == f"m is stopped: it {words}; `stdiod start m` starts it"
+    assert refusal.details["rule"] == "/supervision/never_on/1"
+    module.start("a person")
+    stage.life.get_ready()
+    await stage.life.die(code=1)
+    assert state(module) is State.STARTING
+    assert module.slot.last_exit is not None
+    assert module.slot.last_exit.rule is None
+
+
+async def test_a_request_does_not_wake_a_lazy_module_that_never_on_keeps_down(
+    running: Running, stage: Stage, tmp_path: Path
+) -> None:
+    module = started(running, tmp_path, start="lazy", never_on=[78])
+    stage.life.get_ready()
+    await stage.life.die(code=78)
+    one, heard = call()
+    module.submit(one)
+    assert (len(heard.outcomes), state(module)) == (1, State.DOWN)
+    changed = actor(tmp_path, supervision={**STEADY, "start": "lazy"})
+    module.adopt(changed)
+    module.submit(call()[0])
+    assert state(module) is State.STARTING
+
+
+async def test_a_replacement_is_no_end_that_never_on_names(
+    running: Running, stage: Stage, tmp_path: Path
+) -> None:
+    module = started(running, tmp_path, never_on=["SIGTERM"])
+    stage.life.get_ready()
+    stage.life.need_replacement()
+    await stage.life.die(code=None, signal=15)
+    assert state(module) is State.STARTING

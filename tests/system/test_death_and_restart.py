@@ -206,3 +206,36 @@ def test_a_process_that_misses_its_probes_is_replaced(
     process.wait_gone()
     daemon.usable("one")
     assert daemon.status("one")["last_exit"]["reason"] == "replaced"
+
+
+def test_an_end_that_restart_on_names_is_restarted_though_the_restart_type_says_no(
+    start_daemon: StartDaemon,
+) -> None:
+    daemon = start_daemon(misbehaving("one", restart="temporary", restart_on=[75, "SIGKILL"]))
+    assert daemon.invoke("one", fault="exit", code=75).verdict == "unreachable/exited"
+    assert daemon.usable("one").ok
+    os.kill(daemon.pid("one"), signal.SIGKILL)
+    assert daemon.usable("one").ok
+    assert daemon.invoke("one", fault="exit", code=76).verdict == "unreachable/exited"
+    assert daemon.invoke("one").verdict == "unreachable/not_ready"
+    assert daemon.status("one")["restarts"] == 2
+
+
+def test_an_end_that_never_on_names_is_final_and_the_refusal_names_the_rule(
+    start_daemon: StartDaemon,
+) -> None:
+    daemon = start_daemon(misbehaving("one", never_on=[78]))
+    assert daemon.invoke("one", fault="exit", code=3).verdict == "unreachable/exited"
+    assert daemon.usable("one").ok
+    assert daemon.invoke("one", fault="exit", code=78).verdict == "unreachable/exited"
+    daemon.wait_state("one", "down")
+    status = daemon.status("one")
+    assert (status["state"], status["wanted"], status["restarts"]) == ("down", "down", 1)
+    assert status["last_exit"]["exit_code"] == 78
+    assert status["last_exit"]["rule"] == "/supervision/never_on/0"
+    answer = daemon.invoke("one")
+    assert answer.verdict == "unreachable/not_ready"
+    assert "its supervision.never_on has 78" in answer.error["message"]
+    assert answer.details["rule"] == "/supervision/never_on/0"
+    daemon.op("start", module="one")
+    assert daemon.invoke("one").ok

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon
@@ -73,3 +75,24 @@ def test_a_dependency_that_crashes_leaves_its_dependants_running(
     daemon.usable("c")
     assert daemon.invoke("a").ok
     assert daemon.pid("a") == pid
+
+
+def test_who_runs_while_what_it_depends_on_is_gone_is_told_and_shows_it(
+    start_daemon: StartDaemon,
+) -> None:
+    never_s = 3600
+    later = {"initial_s": never_s, "max_s": never_s, "jitter": 0}
+    daemon = start_daemon(misbehaving("kv", backoff=later), misbehaving("shop", depends_on=["kv"]))
+    daemon.op("wait")
+    pid = daemon.pid("shop")
+    os.kill(daemon.pid("kv"), signal.SIGKILL)  # again at once
+    daemon.usable("kv")
+    os.kill(daemon.pid("kv"), signal.SIGKILL)
+    daemon.wait_state("kv", "backoff")
+    status = daemon.status("shop")
+    assert (status["state"], status["missing"], daemon.pid("shop")) == ("ready", ["kv"], pid)
+    logged = [event["message"] for event in daemon.client.op("logs", module="shop").events]
+    told = "kv, which it depends on, went from ready to backoff: was killed by SIGKILL"
+    assert any(told in message for message in logged), logged
+    daemon.op("start", module="kv")
+    assert daemon.status("shop")["missing"] == []

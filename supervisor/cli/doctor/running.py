@@ -107,6 +107,10 @@ def _module(one: dict[str, Any]) -> Finding:
         return warn(AREA, f"down; it waits for {waits}", f"see to {waits}", subject=name)
     if state == "down" and died is not None and died["reason"] != "stopped":
         return warn(AREA, words, hint, subject=name, evidence=tail)
+    if one.get("missing"):
+        missing = ", ".join(one["missing"])
+        words += f"; it depends on what does not serve: {missing}"
+        return warn(AREA, words, f"see to {missing}", subject=name, evidence=tail)
     if one["restarts"] and died is not None and died["reason"] != "stopped":
         words += f"; {one['restarts']} restarts"
         return warn(AREA, words, hint, subject=name, evidence=tail)
