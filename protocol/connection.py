@@ -52,14 +52,14 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(str(fault.reason), fault.message, fault.excerpt)
 
 
-class EventReceived(msgspec.Struct, frozen=True):
+class EventReceived(msgspec.Struct, frozen=True, gc=False):
     """An event of an open request."""
 
     request_id: str
     event: Progress
 
 
-class Answered(msgspec.Struct, frozen=True):
+class Answered(msgspec.Struct, frozen=True, gc=False):
     """The module's last word on an open request.
 
     Of a per-invocation process it is not the verdict yet: the exit status is part of that.

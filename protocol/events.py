@@ -18,7 +18,10 @@ from protocol.json_line import Fault, excerpt
 VERSION = "0"
 
 
-class _Envelope(msgspec.Struct, frozen=True, tag_field="type", kw_only=True, omit_defaults=True):
+# Out of the garbage collector: decoded JSON cannot form a cycle, and there may be a million.
+class _Envelope(
+    msgspec.Struct, frozen=True, tag_field="type", kw_only=True, omit_defaults=True, gc=False
+):
     """Spec 001 section 3; unknown fields are ignored (section 8)."""
 
     version: Literal["0"]

@@ -7,9 +7,11 @@ import logging.handlers
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 import structlog
+
+from supervisor.cli.log_stream import LogStream
 
 FILE_BYTES = 5 << 20
 OLD_FILES = 2
@@ -20,24 +22,36 @@ def set_up_logging(log_format: str, log_file: Path | None) -> None:
     """Configure structlog: `console`, `json` or `auto`; to stderr, or to a rotated file."""
     on_terminal = log_file is None and sys.stderr.isatty()
     as_json = log_format == "json" or (log_format == "auto" and not on_terminal)
+    renderer = (
+        structlog.processors.JSONRenderer()
+        if as_json
+        else structlog.dev.ConsoleRenderer(colors=on_terminal)
+    )
+    stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+
+    def notice(lines: int, words: str) -> str:
+        lost = {"event": "log lines were lost", "level": "warning", "lines": lines, "words": words}
+        return str(renderer(None, "warning", stamp(None, "warning", lost))) + "\n"
+
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            stamp,
             structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer()
-            if as_json
-            else structlog.dev.ConsoleRenderer(colors=on_terminal),
+            renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=_factory(log_file),
+        logger_factory=_to_stderr(notice) if log_file is None else _to_file(log_file),
         cache_logger_on_first_use=True,
     )
 
 
-def _factory(log_file: Path | None) -> Callable[..., Any]:
-    if log_file is None:
-        return structlog.PrintLoggerFactory(sys.stderr)
+def _to_stderr(notice: Callable[[int, str], str]) -> Callable[..., Any]:
+    stream = LogStream(sys.stderr.fileno(), notice)
+    return structlog.WriteLoggerFactory(cast("TextIO", stream))
+
+
+def _to_file(log_file: Path) -> Callable[..., Any]:
     handler = logging.handlers.RotatingFileHandler(
         log_file, maxBytes=FILE_BYTES, backupCount=OLD_FILES, encoding="utf-8"
     )

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from supervisor.cli import configured
 from supervisor.cli.locations import default_data_dir
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -21,18 +22,39 @@ def _no_http(ctx: click.Context, param: click.Parameter, value: str) -> None:
 
 
 def _data_dir(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path:
-    del ctx, param
-    return (value or default_data_dir()).absolute()
+    del param
+    config = configured.said(ctx)
+    return (value or (config and config.data_dir) or default_data_dir()).absolute()
 
+
+def _directories(
+    ctx: click.Context, param: click.Parameter, value: tuple[Path, ...]
+) -> tuple[Path, ...]:
+    found = value or configured.directories(ctx)
+    if not found:
+        raise click.MissingParameter(ctx=ctx, param=param)
+    return found
+
+
+with_config = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    is_eager=True,
+    callback=configured.read,
+    help="A TOML file with defaults for DIR... and the options; see docs/operating.md.",
+)
 
 _OPTIONS = (
     click.argument(
         "directories",
         metavar="DIR...",
         nargs=-1,
-        required=True,
+        required=False,  # a configuration file may name them
+        callback=_directories,
         type=click.Path(exists=True, file_okay=False, path_type=Path),
     ),
+    with_config,
     click.option(
         "--data-dir",
         type=click.Path(file_okay=False, path_type=Path),
@@ -59,7 +81,7 @@ _OPTIONS = (
 
 
 def with_daemon_options(function: F) -> F:
-    """Add DIR..., --data-dir, --http and --name."""
+    """Add DIR..., --config, --data-dir, --http and --name."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function

@@ -39,6 +39,7 @@ VERBS = {
     "reload": Verb("Modules", "reload", "Apply what changed in the descriptors."),
     "logs": Verb("Modules", "logs", "Show what a module wrote to stderr, and what became of it."),
     "validate": Verb("Descriptors", "validate", "Check descriptor files, and say what is wrong."),
+    "doctor": Verb("Daemon", "doctor", "Explain what is wrong with the set-up, and what to do."),
 }
 
 EXIT_STATUS = """\

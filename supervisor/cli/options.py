@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
+from supervisor.cli import configured
 from supervisor.cli.locations import absolute_socket, default_socket
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -38,10 +39,12 @@ SECONDS = Seconds()
 
 
 def _chosen_socket(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path:
-    """Take the verb's --socket, else the one before the verb, else the default."""
+    """Take the verb's --socket, the one before the verb, the configuration's, or the default."""
     del param
     before_verb = ctx.find_root().params.get("socket")
-    return absolute_socket(value or before_verb or default_socket())
+    config = configured.said(ctx)
+    chosen = value or before_verb or (config and config.socket)
+    return absolute_socket(chosen or default_socket())
 
 
 def with_socket(function: F) -> F:

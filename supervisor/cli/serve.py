@@ -2,7 +2,7 @@
 
     directories -> scan -> Found -> kernel.daemon.running -> faces -> signal or command -> stop
 
-Signals: the first SIGTERM, SIGINT or SIGHUP begins an orderly end, another one hurries it.
+What signals do stands in `daemon_signals`; what the service manager is told, in `sd_notify`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,15 +20,18 @@ import structlog
 import trio
 
 from supervisor.cli.daemon_log import set_up_logging
+from supervisor.cli.daemon_signals import SIGNALS, Edges, Reloading, obey
+from supervisor.cli.service_status import tell_status
 from supervisor.faces import control_socket, stdio
 from supervisor.faces.control_socket import SocketPathError, SocketTakenError
-from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.daemon import running
 from supervisor.policy.findings import Found, usable
+from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.directory import DescriptorFiles, MissingDirectoryError
+from supervisor.runtime.sd_notify import Notifier
+from supervisor.runtime.survivors import DataInUseError
 
 log = structlog.get_logger()
-
-END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 NO = 1
 USAGE = 2
@@ -52,11 +56,17 @@ class ServeOptions:
     """Where the daemon's own log goes, rotated; stderr if None."""
     ready_fd: int | None = None
     """Where to write `ready` once clients can connect."""
+    containment: str = "auto"
+    """`auto` for the highest rung there is, else the one without which it does not start."""
+    memory_ceiling_bytes: int | None = None
+    """How much memory all modules together may have."""
 
 
 def serve(options: ServeOptions) -> int:
     """Run until told to end; returns the exit status."""
+    edges = Edges()
     set_up_logging(options.log_format, options.log_file)
+    notifier = Notifier.from_environment(os.environ)
     try:
         files = DescriptorFiles(options.directories)
         found = usable({}, files.read_first())
@@ -73,23 +83,55 @@ def serve(options: ServeOptions) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         with control_socket.listening(options.socket) as listener:
-            trio.run(_main, options, found, files, listener)
-    except (SocketTakenError, SocketPathError) as error:
+            trio.run(_main, _Begun(options, found, files, listener, notifier), edges)
+    except (SocketTakenError, SocketPathError, ContainmentError, DataInUseError) as error:
         sys.stderr.write(f"stdiod: {error}\n")
         return NO
+    finally:
+        edges.over()
     return 0
 
 
-async def _main(
-    options: ServeOptions, found: Found, files: DescriptorFiles, listener: socket.socket
-) -> None:
+@dataclass(frozen=True)
+class _Begun:
+    """What there is before the event loop runs."""
+
+    options: ServeOptions
+    found: Found
+    files: DescriptorFiles
+    listener: socket.socket
+    notifier: Notifier
+
+
+async def _main(begun: _Begun, edges: Edges) -> None:
+    # Handlers first, children after: PID 1 has no default actions, and a signal that comes while
+    # the modules are being started must find somebody.
+    with trio.open_signal_receiver(*SIGNALS) as signals:
+        edges.passed = True
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(begun.notifier.run)
+            await _serve_fleet(begun, signals)
+            nursery.cancel_scope.cancel()
+    log.info("stopped", pid=os.getpid())
+
+
+async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
+    options, notifier = begun.options, begun.notifier
     async with running(
-        found, data_dir=options.data_dir, directories=options.directories, files=files
+        begun.found,
+        data_dir=options.data_dir,
+        directories=options.directories,
+        files=begun.files,
+        containment=None if options.containment == "auto" else options.containment,
+        whole_process=True,
+        memory_ceiling_bytes=options.memory_ceiling_bytes,
     ) as daemon:
         daemon.facts.socket = str(options.socket)
         async with trio.open_nursery() as nursery:
-            await nursery.start(_end_on_signals, daemon)
-            nursery.start_soon(control_socket.serve, daemon, listener)
+            reloading = Reloading(daemon.reload, notifier)
+            nursery.start_soon(reloading.run)
+            nursery.start_soon(obey, signals, daemon.shut_down, reloading)
+            nursery.start_soon(control_socket.serve, daemon, begun.listener)
             if options.watch:
                 await nursery.start(daemon.watch)
             if options.stdio:
@@ -98,26 +140,17 @@ async def _main(
                 "listening",
                 socket=str(options.socket),
                 pid=os.getpid(),
-                modules=len(found.descriptors),
-                quarantined=len(found.quarantined),
-                containment=daemon.facts.containment,
+                modules=len(begun.found.descriptors),
+                quarantined=len(begun.found.quarantined),
+                containment=daemon.facts.custody.containment,
             )
             _say_ready(options.ready_fd)
+            notifier.ready()
+            nursery.start_soon(tell_status, daemon, notifier)
             await daemon.wait_ending()
+            notifier.stopping()
             await daemon.stop_fleet()
             nursery.cancel_scope.cancel()
-    log.info("stopped", pid=os.getpid())
-
-
-async def _end_on_signals(daemon: Daemon, task_status: trio.TaskStatus[None]) -> None:
-    for number in END_SIGNALS:
-        # What is in force again once the receiver is closed: another one then comes too late to
-        # hurry anything, and must not cut the rest of an orderly end short.
-        signal.signal(number, signal.SIG_IGN)
-    with trio.open_signal_receiver(*END_SIGNALS) as received:
-        task_status.started()  # nobody is told that the daemon is ready before it can be ended
-        async for came in received:
-            daemon.shut_down(signal.Signals(came).name)
 
 
 def _say_ready(descriptor: int | None) -> None:

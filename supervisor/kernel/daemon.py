@@ -18,6 +18,7 @@ from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.status import DaemonFacts
 from supervisor.policy.findings import Found
+from supervisor.runtime.custody import holding
 from supervisor.runtime.directory import DescriptorFiles
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
@@ -111,27 +112,39 @@ async def running(
     directories: Sequence[Path] = (),
     environment: Mapping[str, str] = os.environ,
     files: DescriptorFiles | None = None,
+    containment: str | None = None,
+    whole_process: bool = False,
+    memory_ceiling_bytes: int | None = None,
 ) -> AsyncIterator[Daemon]:
-    """Run a daemon around the block; at its end all modules are stopped.
+    """Run a daemon around the block; at its end all modules are stopped and nothing is left.
 
     `files` are the directories as `found` was read from them, so that a reload reads only what
-    changed since.
+    changed since. `containment` forces a rung (`cgroup2`, `subreaper`, `process_group`): without
+    it the daemon does not start. `whole_process` says that this process does nothing else, so that
+    every child it did not spawn is an orphan of a module. `memory_ceiling_bytes` bounds all modules
+    together: above it the biggest is ended first. Raises `ContainmentError`, and `DataInUseError`
+    if another daemon has `data_dir`.
     """
     if files is None:
         files = DescriptorFiles(directories)
     log_files = LogFiles(data_dir / "logs")
-    host = Host(environment, log_files)
     try:
-        async with trio.open_nursery() as nursery:
+        async with (
+            holding(data_dir, containment=containment, whole_process=whole_process) as custody,
+            trio.open_nursery() as nursery,
+        ):
+            host = Host(environment, log_files, custody, memory_ceiling_bytes=memory_ceiling_bytes)
+            nursery.start_soon(host.sampler.run)
             nursery.start_soon(host.deadlines.run)
             fleet = Fleet(host, nursery)
             facts = DaemonFacts(
                 pid=os.getpid(),
                 version=VERSION,
                 started_at=trio.current_time(),
-                containment=host.containment,
+                custody=custody,
                 data_dir=str(data_dir),
                 directories=[str(directory) for directory in directories],
+                log_files=log_files,
             )
             reloads = Reloads(host, fleet, files, found)
             daemon = Daemon(fleet, Invocations(host, fleet.modules), facts, reloads)

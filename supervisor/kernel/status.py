@@ -8,6 +8,8 @@ import msgspec
 import psutil
 
 from supervisor.policy.lifecycle import HAS_PROCESS
+from supervisor.runtime.custody import Custody
+from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.module import Module
 from supervisor.runtime.watch import WatchState
 
@@ -19,12 +21,12 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     version: str
     started_at: float
     """Monotonic time (s)."""
-    containment: str
-    guardian_pid: int | None = None
+    custody: Custody
     socket: str | None = None
     http: str | None = None
     data_dir: str
     directories: list[str]
+    log_files: LogFiles
     watch: WatchState = msgspec.field(default_factory=WatchState)
 
 
@@ -34,13 +36,17 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "pid": facts.pid,
         "version": facts.version,
         "uptime_s": round(now - facts.started_at, 3),
-        "containment": facts.containment,
-        "guardian_pid": facts.guardian_pid,
+        "containment": facts.custody.containment,
+        "why_not_higher": facts.custody.why_not_higher,
+        "guardian_pid": facts.custody.guardian_pid,
         "socket": facts.socket,
         "http": facts.http,
         "data_dir": facts.data_dir,
         "directories": facts.directories,
         "rss_bytes": _rss_bytes(facts.pid),
+        "reaped_orphans": facts.custody.reaped_orphans,
+        "dropped_log_bytes": facts.log_files.dropped_bytes,
+        "log_error": facts.log_files.last_error,
     }
 
 

@@ -3,11 +3,13 @@
 The rows are tried from the top; the first that applies is the verdict:
 
 1. the host stopped the process for a reason of its own (deadline, silence, cancel, ...);
-2. a protocol fault that ended processing - except that a line cut off in the middle tells less
+2. it passed a memory limit, with figures to show for it (never because of an exit code: 137 may
+   be anybody's SIGKILL);
+3. a protocol fault that ended processing - except that a line cut off in the middle tells less
    than a bad exit does;
-3. the process exited with a code other than 0 or was killed (Spec 001 5.3: regardless of events);
-4. no `done`;
-5. what `done` said.
+4. the process exited with a code other than 0 or was killed (Spec 001 5.3: regardless of events);
+5. no `done`;
+6. what `done` said.
 """
 
 from __future__ import annotations
@@ -21,6 +23,45 @@ from protocol.errors import Code, Failure, Outcome, Reason
 from protocol.json_line import Fault
 
 
+class Breach(msgspec.Struct, frozen=True):
+    """A limit that was passed: what was found, and what may be.
+
+    `limit` is its name; `used` what was found when it was passed, of the whole tree - of all
+    modules together for `memory_ceiling_bytes`, and then `share` is this module's part.
+    """
+
+    limit: str
+    allowed: int
+    used: int
+    share: int | None = None
+    by_kernel: bool = False
+    """Whether the kernel's own count says so (cgroup memory.events), and not a sample of ours."""
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether it is about memory, so that the verdict is `oom`."""
+        return self.limit != "processes"
+
+    @property
+    def reason(self) -> Reason:
+        """`memory_limit` after a sample, `cgroup_oom` where the kernel counted."""
+        if self.by_kernel:
+            return Reason.CGROUP_OOM
+        return Reason.MEMORY_LIMIT if self.is_memory else Reason.SIGNALED
+
+    @property
+    def words(self) -> str:
+        """Say it as a clause: `used 300 of the 256 bytes ...`."""
+        if not self.is_memory:
+            return f"had {self.used} processes, and {self.allowed} is its limit"
+        if self.share is not None:
+            return (
+                f"used most, {self.share} bytes, when all modules used {self.used} bytes, "
+                f"and {self.allowed} is their ceiling"
+            )
+        return f"used {self.used} bytes of memory, and {self.allowed} is its limit"
+
+
 class Exit(msgspec.Struct, frozen=True):
     """How a process ended, with the evidence there is."""
 
@@ -30,6 +71,10 @@ class Exit(msgspec.Struct, frozen=True):
     pid: int | None = None
     uptime_s: float | None = None
     stderr_tail: tuple[str, ...] = ()
+    survivors: tuple[int, ...] = ()
+    """The pids of processes it left that could not be killed."""
+    breach: Breach | None = None
+    """The limit it was ended for; without this evidence no end is called `oom`."""
     stopped_by_host: bool = False
     """Whether the stop ladder had begun: then a SIGTERM or SIGKILL was ours."""
 
@@ -40,12 +85,16 @@ class Exit(msgspec.Struct, frozen=True):
 
     @property
     def reason(self) -> Reason:
-        """Whether it exited or was killed."""
+        """Whether it exited or was killed, or passed a limit."""
+        if self.breach is not None:
+            return self.breach.reason
         return Reason.EXITED if self.signal is None else Reason.SIGNALED
 
     @property
     def words(self) -> str:
         """The end as a clause: `exited with code 3`, `was killed by SIGKILL`."""
+        if self.breach is not None:
+            return f"{self.breach.words}, so it was ended"
         if self.signal is not None:
             return f"was killed by {signal_name(self.signal)}"
         return "ended" if self.exit_code is None else f"exited with code {self.exit_code}"
@@ -59,6 +108,8 @@ class Exit(msgspec.Struct, frozen=True):
             "signal": self.signal,
             "uptime_s": self.uptime_s,
             "stderr_tail": list(self.stderr_tail),
+            "survivors": list(self.survivors) or None,
+            "limit": None if self.breach is None else msgspec.structs.asdict(self.breach),
             "stopped_by_host": self.stopped_by_host or None,
         }
 
@@ -81,6 +132,8 @@ def on_invocation(said: Said, end: Exit, stopped: Stopped | None, what: str) -> 
     """Judge a per-invocation process; `what` names the request (`chart.draw`)."""
     if stopped is not None:
         return Failure.because(stopped.reason, stopped.message, **end.evidence())
+    if end.breach is not None and end.breach.is_memory:
+        return Failure.because(end.reason, f"{what}: its process {end.words}", **end.evidence())
     if said.fault is not None and not (said.fault.reason is Reason.TRUNCATED_LINE and end.abnormal):
         return said.fault.failure(**end.evidence())
     if end.abnormal:

@@ -99,11 +99,7 @@ def unsupported(descriptor: Descriptor) -> str | None:
     DESIGN 1, promise 8: a limit that was asked for and cannot be kept is a refusal, in words.
     """
     supervision = descriptor.supervision
-    asked = [
-        f"limits.{name}"
-        for name in ("memory_bytes", "open_files", "processes", "cpu_s")
-        if getattr(supervision.limits, name) is not None
-    ]
+    asked: list[str] = []
     instances = supervision.instances
     if (instances.min, instances.max) != (1, 1):
         asked.append("instances.min and instances.max other than 1")

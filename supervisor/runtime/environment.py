@@ -6,11 +6,10 @@ import re
 from collections.abc import Mapping
 
 from protocol.descriptor import Transport
+from supervisor.runtime.containment.ledger import INSTANCE_VARIABLE
 
 ALLOWED = frozenset({"PATH", "HOME", "USER", "LANG", "TZ", "TMPDIR"})
 ALLOWED_PREFIXES = ("LC_", "XDG_")
-INSTANCE_VARIABLE = "STDIOD_INSTANCE"
-"""Names the instance to the module, and to whoever finds one of its processes."""
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 

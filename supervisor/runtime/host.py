@@ -9,8 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from protocol.errors import Failure, Reason
+from supervisor.runtime.custody import Custody
 from supervisor.runtime.deadlines import Deadlines
 from supervisor.runtime.log_files import LogFiles
+from supervisor.runtime.memory import Sampler
 
 
 class Host:
@@ -20,7 +22,9 @@ class Host:
         self,
         environment: Mapping[str, str],
         log_files: LogFiles,
+        custody: Custody | None = None,
         *,
+        memory_ceiling_bytes: int | None = None,
         wall_clock: Callable[[], float] = time.time,
         draw: Callable[[], float] = random.random,
     ) -> None:
@@ -30,7 +34,8 @@ class Host:
         self.deadlines = Deadlines()
         self.wall_clock = wall_clock
         self.draw = draw
-        self.containment = "process_group"
+        self.custody = custody or Custody.bare()
+        self.sampler = Sampler(memory_ceiling_bytes)
         self.shutting_down = False
         self._numbers = itertools.count(1)
 

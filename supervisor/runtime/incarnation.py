@@ -3,13 +3,14 @@
 The order at the end is the design (DESIGN 6). The pidfd says that the leader has ended; then
 
 1. the pumps and the ladder are cancelled: an exit ends every escalation;
-2. the rest of the group is killed while the leader is still unreaped, so its number is safe;
+2. the rest of the containment is killed while the leader is still unreaped, so its number is safe;
 3. what the leader left in the pipes is read, as much as FIONREAD says and no more: a grandchild
    that holds a pipe open is not waited for;
-4. the leader is reaped and everything is closed.
+4. those who were killed are seen gone, within a bound; who is left is named in the exit;
+5. the leader is reaped and everything is closed.
 
-The stop ladder: end of stdin, wait `exit_s`; SIGTERM and SIGCONT to the group, wait `stop_s`;
-SIGKILL to the group. A process that survives that (uninterruptible in the kernel) keeps its slot:
+The stop ladder: end of stdin, wait `exit_s`; SIGTERM and SIGCONT to the containment, wait `stop_s`;
+SIGKILL to all of it. A process that survives that (uninterruptible in the kernel) keeps its slot:
 starting another would make two.
 """
 
@@ -24,7 +25,7 @@ import structlog
 import trio
 
 from protocol.connection import Connection, Received
-from supervisor.policy.verdict import Exit
+from supervisor.policy.verdict import Breach, Exit
 from supervisor.runtime.module_log import ModuleLog, Stderr
 from supervisor.runtime.process import Process, read, read_rest
 
@@ -80,6 +81,8 @@ class Incarnation:
     ) -> None:
         self.instance = instance
         self.pid = process.pid
+        self.containment = process.containment
+        self._breach: Breach | None = None
         self.started_at = trio.current_time()
         self.stderr = Stderr(instance, module_log)
         self._process = process
@@ -135,6 +138,11 @@ class Incarnation:
         if rung is Rung.KILL:
             self._hurry.set()
 
+    def breach(self, breach: Breach) -> None:
+        """End it for a limit that it passed; the first one is the reason."""
+        self._breach = self._breach or breach
+        self.stop(Rung.KILL)
+
     async def run(self, receiver: Receiver) -> Exit:
         """Speak with the process until it has ended; the last lines are received before that."""
         ended = False
@@ -150,11 +158,12 @@ class Incarnation:
                 nursery.cancel_scope.cancel()
         finally:
             if ended or await self._kill():
-                exit_ = self._finish(receiver)
+                exit_ = await self._finish(receiver)
         return exit_
 
-    def _finish(self, receiver: Receiver) -> Exit:
-        self._process.signal_group(signal.SIGKILL)
+    async def _finish(self, receiver: Receiver) -> Exit:
+        self._process.kill()
+        survivors: tuple[int, ...] = ()
         try:
             for chunk in read_rest(self._process.stdout):
                 receiver.receive(self._connection.receive_data(chunk))
@@ -162,8 +171,14 @@ class Incarnation:
             for chunk in read_rest(self._process.stderr):
                 self.stderr.feed(chunk)
             self.stderr.finish()
+            counted = self.containment.memory_breach()
+            if counted is not None:
+                self._breach = Breach("memory_bytes", *counted, by_kernel=True)
         finally:
+            survivors = await self._process.kill_the_rest()
             exit_code, signal_number = self._process.reap()
+        if survivors:
+            log.error("processes cannot be killed", instance=self.instance, pids=survivors)
         return Exit(
             exit_code=exit_code,
             signal=signal_number,
@@ -171,11 +186,13 @@ class Incarnation:
             pid=self.pid,
             uptime_s=round(self.uptime_s, 3),
             stderr_tail=tuple(self.stderr.tail()),
+            survivors=survivors,
+            breach=self._breach,
             stopped_by_host=self._stop.is_set(),
         )
 
     async def _kill(self) -> bool:
-        self._process.signal_group(signal.SIGKILL)
+        self._process.kill()
         with trio.move_on_after(ABANDON_AFTER_S, shield=True) as scope:
             await self._process.wait_exited()
         if scope.cancelled_caught:
@@ -266,9 +283,9 @@ class Incarnation:
             await self._pause(self._exit_s)
         if self._first_rung <= Rung.TERMINATE:
             # A stopped process takes its SIGTERM only once it is continued.
-            self._process.signal_group(signal.SIGTERM, signal.SIGCONT)
+            self._process.signal(signal.SIGTERM, signal.SIGCONT)
             await self._pause(self._stop_s)
-        self._process.signal_group(signal.SIGKILL)
+        self._process.kill()
         await trio.sleep(UNKILLABLE_AFTER_S)
         log.error("process cannot be killed", instance=self.instance, pid=self.pid)
 

@@ -201,7 +201,9 @@ class Run:
         if self.call.settled:
             return
         try:
-            process = await spawn(setting.descriptor, setting.host.environment, self.id)
+            process = await spawn(
+                setting.descriptor, setting.host.environment, self.id, setting.host.custody
+            )
         except SpawnError as error:
             words = f"{self._what} could not be started: {error}"
             self.call.settle(Failure.because(Reason.SPAWN_FAILED, words, instance=self.id))
@@ -220,7 +222,8 @@ class Run:
         else:
             incarnation.stop(self._stop_at)
         try:
-            exit_ = await incarnation.run(self)
+            with setting.host.sampler.watching(incarnation, setting.descriptor.supervision.limits):
+                exit_ = await incarnation.run(self)
         finally:
             if self._exit_timer is not None:
                 self._exit_timer.cancel()

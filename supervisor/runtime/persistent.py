@@ -74,7 +74,9 @@ class PersistentLife:
         """Spawn and serve until the process is gone."""
         setting = self._setting
         try:
-            process = await spawn(setting.descriptor, setting.host.environment, self.id)
+            process = await spawn(
+                setting.descriptor, setting.host.environment, self.id, setting.host.custody
+            )
         except SpawnError as error:
             return Ended("spawn_failed", f"could not be started: {error}")
         self._incarnation = incarnation = Incarnation(
@@ -90,7 +92,9 @@ class PersistentLife:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._begin)
                 nursery.start_soon(self._retire, incarnation)
-                exit_ = await incarnation.run(self)
+                limits = setting.descriptor.supervision.limits
+                with setting.host.sampler.watching(incarnation, limits):
+                    exit_ = await incarnation.run(self)
                 nursery.cancel_scope.cancel()
         finally:
             self._ending.set()  # cancelled, it takes no more calls either

@@ -1,8 +1,9 @@
-"""One operating system process with its three pipes: spawned, signalled as a group, reaped.
+"""One operating system process with its three pipes: spawned, contained, signalled, reaped.
 
 Kernel facts this file stands on:
 
-- The process leads a session and a group of its own, so one signal reaches all that stay in it.
+- The process leads a session and a group of its own, so one signal reaches all that stay in it;
+  who leaves it is for `containment`.
 - A pidfd becomes readable when the process has ended, before it is reaped; until it is reaped its
   number, which is the group's number too, cannot be given to another. So the group is killed
   first and the leader reaped after (DESIGN 6).
@@ -21,11 +22,16 @@ import signal
 import subprocess
 import termios
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import trio
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor import Descriptor, Limits
+from supervisor.runtime.containment import hunt
+from supervisor.runtime.containment.contained import Containment
+from supervisor.runtime.custody import Custody
 from supervisor.runtime.environment import UnsetVariableError, module_environment
+from supervisor.runtime.limits import LimitError, apply
 from supervisor.runtime.program import SpawnError, explain, find_program, working_folder
 
 READ_BYTES = 65536
@@ -34,16 +40,30 @@ READ_BYTES = 65536
 BUSY_RETRIES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 """ETXTBSY is over as soon as whoever writes the program closes it; so it is worth a little wait."""
 
+GONE_WITHIN_S = 2.0
+"""Killed processes are gone within milliseconds, unless the kernel holds them in a driver."""
+
 SPAWN_AT_ONCE = 8
 """Spawning happens in threads, since `exec` may wait for a slow disk; this many at a time."""
+
+
+class Held(NamedTuple):
+    """By whom a process is held, and how."""
+
+    custody: Custody
+    containment: Containment
 
 
 class Process:
     """A spawned process; whoever holds it must call `reap` once it has ended."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], pidfd: int, pipes: list[int]) -> None:
+    def __init__(
+        self, popen: subprocess.Popen[bytes], pidfd: int, pipes: list[int], held: Held
+    ) -> None:
         """Take over the descriptors: the pidfd, and our ends of stdin, stdout and stderr."""
         self.pid = popen.pid
+        self.containment = held.containment
+        self._custody = held.custody
         self.stdout, self.stderr = pipes[1], pipes[2]
         self._stdin: int | None = pipes[0]
         self._popen = popen
@@ -74,22 +94,40 @@ class Process:
         """Return when the process has ended; it is not reaped by that."""
         await trio.lowlevel.wait_readable(self._pidfd)
 
-    def signal_group(self, *signals: signal.Signals) -> None:
-        """Send signals to the whole group; without effect once `reap` was called."""
-        if self._popen.returncode is not None:
-            return
-        for number in signals:
-            # EPERM: each member left has changed its user; ESRCH: none is left.
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.pid, number)
+    def signal(self, *signals: signal.Signals) -> None:
+        """Signal the whole containment; without effect once `reap` was called."""
+        if self._popen.returncode is None:
+            self.containment.signal(*signals)
+
+    def kill(self) -> None:
+        """Kill the whole containment; without effect once `reap` was called."""
+        if self._popen.returncode is None:
+            self.containment.kill()
+
+    async def kill_the_rest(self) -> tuple[int, ...]:
+        """Kill whoever the ended leader left, wherever they went, and see them gone.
+
+        Returns the pids of those that are not gone `GONE_WITHIN_S` later. Not to be cancelled: it
+        is how a cancelled instance ends, and it is bounded.
+        """
+        self.kill()
+        if not self.containment.find():
+            return ()
+        with trio.CancelScope(shield=True):
+            left = await trio.to_thread.run_sync(
+                hunt.exterminate, self.containment.find, GONE_WITHIN_S
+            )
+        return tuple(left)
 
     def reap(self) -> tuple[int | None, int | None]:
-        """Kill what is left of the group, reap the ended leader, close everything.
+        """Kill what is left, reap the ended leader, close everything.
 
         Returns (exit code, None) or (None, signal number).
         """
-        self.signal_group(signal.SIGKILL)
+        self.kill()
+        self._custody.about_to_reap(self.containment)
         status = self._popen.wait()
+        self._custody.release(self.containment)
         self.close_stdin()
         for descriptor in (self.stdout, self.stderr, self._pidfd):
             trio.lowlevel.notify_closing(descriptor)
@@ -97,18 +135,23 @@ class Process:
         return (status, None) if status >= 0 else (None, -status)
 
 
-async def spawn(descriptor: Descriptor, host: Mapping[str, str], instance: str) -> Process:
-    """Start a module's command; raises `SpawnError` with the reason in words."""
+async def spawn(
+    descriptor: Descriptor, host: Mapping[str, str], instance: str, custody: Custody
+) -> Process:
+    """Start a module's command, contained; raises `SpawnError` with the reason in words."""
     for pause_s in (*BUSY_RETRIES_S, None):
         try:
             # Not abandoned when cancelled: a process that nobody holds would be a leak.
-            return await trio.to_thread.run_sync(
-                _spawn, descriptor, host, instance, limiter=_limiter()
+            process = await trio.to_thread.run_sync(
+                _spawn, descriptor, host, instance, custody, limiter=_limiter()
             )
         except SpawnError as error:
             if error.code != errno.ETXTBSY or pause_s is None:
                 raise
             await trio.sleep(pause_s)
+        else:
+            custody.register(process.containment)
+            return process
     raise AssertionError  # the last pause is None, so the loop returned or raised
 
 
@@ -150,12 +193,18 @@ def _environment(descriptor: Descriptor, host: Mapping[str, str], instance: str)
         raise SpawnError(str(error)) from None
 
 
-def _spawn(descriptor: Descriptor, host: Mapping[str, str], instance: str) -> Process:
-    environment = _environment(descriptor, host, instance)
+def _spawn(
+    descriptor: Descriptor, host: Mapping[str, str], instance: str, custody: Custody
+) -> Process:
+    environment = _environment(descriptor, host, instance) | custody.marks
     folder = working_folder(descriptor)
     program = find_program(descriptor, environment)
     # Two owners of the pipes' ends: `theirs` is closed in any case, `ours` only on failure.
-    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+    with (
+        contextlib.ExitStack() as ours,
+        contextlib.ExitStack() as theirs,
+        custody.spawning(),
+    ):
         try:
             stdin, kept_stdin = _pipe(read_by=theirs, written_by=ours)
             kept_stdout, stdout = _pipe(read_by=ours, written_by=theirs)
@@ -168,6 +217,7 @@ def _spawn(descriptor: Descriptor, host: Mapping[str, str], instance: str) -> Pr
                 stderr=stderr,
                 cwd=folder,
                 env=environment,
+                pass_fds=custody.inherited,
                 start_new_session=True,
             )
         except OSError as error:
@@ -176,17 +226,45 @@ def _spawn(descriptor: Descriptor, host: Mapping[str, str], instance: str) -> Pr
                 message = f"its working folder {folder} cannot be entered: {error.strerror}"
                 raise SpawnError(message, error.errno) from None
             raise SpawnError(explain(error, program), error.errno) from None
-        try:
-            pidfd = os.pidfd_open(popen.pid)
-        except OSError as error:
-            popen.kill()
-            popen.wait()
-            raise SpawnError(explain(error, program), error.errno) from None
+        pidfd, containment = _take(popen, program, instance, custody, descriptor.supervision.limits)
         ours.pop_all()
     kept = [kept_stdin, kept_stdout, kept_stderr]
     for descriptor_number in kept:
         os.set_blocking(descriptor_number, False)
-    return Process(popen, pidfd, kept)
+    return Process(popen, pidfd, kept, Held(custody, containment))
+
+
+def _take(
+    popen: subprocess.Popen[bytes],
+    program: str,
+    instance: str,
+    custody: Custody,
+    limits: Limits,
+) -> tuple[int, Containment]:
+    """Contain and limit a process just spawned, or kill it: none may run that is not held."""
+    try:
+        containment = custody.take(popen.pid, instance)
+    except OSError as error:
+        _abandon(popen)
+        words = f"its processes cannot be contained ({custody.containment}): {error}"
+        raise SpawnError(words, error.errno) from None
+    try:
+        apply(limits, containment)
+        pidfd = os.pidfd_open(popen.pid)
+    except (LimitError, OSError) as error:
+        containment.kill()
+        _abandon(popen)
+        custody.release(containment)
+        if isinstance(error, LimitError):
+            raise SpawnError(str(error)) from None
+        raise SpawnError(explain(error, program), error.errno) from None
+    return pidfd, containment
+
+
+def _abandon(popen: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(popen.pid, signal.SIGKILL)
+    popen.wait()
 
 
 def _pipe(*, read_by: contextlib.ExitStack, written_by: contextlib.ExitStack) -> tuple[int, int]:

@@ -104,7 +104,7 @@ def explain(error: OSError, program: str) -> str:
     """Put what `exec` or `fork` answered into words."""
     match error.errno:
         case errno.ENOENT | errno.EACCES:
-            return _explain_interpreter(Path(program)) or refusal(Path(program)) or _plain(error)
+            return explain_interpreter(Path(program)) or refusal(Path(program)) or _plain(error)
         case errno.ENOEXEC:
             return f"{program} has no #! line and is no program for this machine"
         case errno.E2BIG:
@@ -121,7 +121,8 @@ def explain(error: OSError, program: str) -> str:
             return _plain(error)
 
 
-def _explain_interpreter(path: Path) -> str | None:
+def explain_interpreter(path: Path) -> str | None:
+    """Say what is wrong with the `#!` line of a program, or None if nothing is, or it has none."""
     try:
         with path.open("rb") as file:
             first = file.readline(SHEBANG_BYTES)

@@ -35,6 +35,8 @@ class LastExit(msgspec.Struct, frozen=True):
     exit_code: int | None = None
     signal: int | None = None
     stderr_tail: tuple[str, ...] = ()
+    survivors: tuple[int, ...] = ()
+    """The pids of processes of it that could not be killed."""
     stopped_by_host: bool = False
 
 
@@ -303,6 +305,7 @@ class Slot:
             exit_code=None if exit_ is None else exit_.exit_code,
             signal=None if exit_ is None else exit_.signal,
             stderr_tail=() if exit_ is None else exit_.stderr_tail,
+            survivors=() if exit_ is None else exit_.survivors,
             stopped_by_host=exit_ is not None and exit_.stopped_by_host,
         )
 

@@ -26,10 +26,6 @@ BY_DIALECT = {"transport.lifecycle", "transport.stdout"}
 REQUIRED = "required"
 ABSENT = "absent"
 UNSUPPORTED: dict[str, Any] = {
-    "limits.memory_bytes": 1 << 30,
-    "limits.open_files": 256,
-    "limits.processes": 16,
-    "limits.cpu_s": 60,
     "instances.min": 0,
     "instances.max": 2,
     "instances.idle_stop_s": 60,

@@ -134,15 +134,15 @@ def test_a_circle_is_refused_with_its_path_by_each_of_its_members(tmp_path: Path
     }
 
 
-def test_a_limit_that_cannot_be_kept_is_a_refusal_and_spreads_to_dependants(
+def test_what_cannot_be_kept_is_a_refusal_and_spreads_to_dependants(
     tmp_path: Path,
 ) -> None:
-    put(tmp_path / "a.json", name="a", supervision={"limits": {"memory_bytes": 1 << 30}})
+    put(tmp_path / "a.json", name="a", supervision={"warm": 1})
     depending(tmp_path, "b", "a")
     depending(tmp_path, "c", "b")
     found = scan([tmp_path])
     assert names(found) == []
-    assert "limits.memory_bytes" in reasons(found)["a"]
+    assert "warm" in reasons(found)["a"]
     assert reasons(found)["b"] == "depends_on names 'a', which is quarantined"
     assert reasons(found)["c"] == "depends_on names 'b', which is quarantined"
 

@@ -14,6 +14,7 @@ import trio
 from protocol.connection import Received
 from protocol.dialects.module import ModuleConnection
 from supervisor.policy.verdict import Exit
+from supervisor.runtime.custody import Custody
 from supervisor.runtime.host import Host
 from supervisor.runtime.incarnation import Incarnation, Rung
 from supervisor.runtime.module_log import ModuleLog
@@ -69,7 +70,7 @@ async def started(
     """Run Python code that says a line when it is set up; wait for that."""
     made = descriptor(folder, [*PYTHON, "-c", "import os, signal, sys, time\n" + code])
     connection = ModuleConnection(made)
-    process = await spawn(made, os.environ, "m#1")
+    process = await spawn(made, os.environ, "m#1", Custody.bare())
     log = ModuleLog("m", host.log_files, host.wall_clock)
     incarnation = Incarnation("m#1", process, connection, log, exit_s=exit_s, stop_s=stop_s)
     one = Started(incarnation, connection, Ear())

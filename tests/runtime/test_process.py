@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from supervisor.runtime.custody import Custody
 from supervisor.runtime.process import Process, read, read_rest, spawn
 from supervisor.runtime.program import SpawnError
 from tests.factories import PYTHON, children, descriptor, open_files
@@ -23,7 +24,7 @@ link.send(b"here")
 
 
 async def run(folder: Path, command: list[str]) -> Process:
-    return await spawn(descriptor(folder, command), os.environ, "m#1")
+    return await spawn(descriptor(folder, command), os.environ, "m#1", Custody.bare())
 
 
 async def output(running: Process) -> bytes:
@@ -81,7 +82,7 @@ async def test_after_the_reap_everything_is_closed_and_nothing_is_left(tmp_path:
     running.reap()
     assert open_files() == before
     assert children() == []
-    running.signal_group(signal.SIGKILL)  # a number that may be another's by now: not sent
+    running.signal(signal.SIGKILL)  # a number that may be another's by now: not sent
 
 
 async def test_the_reap_kills_a_grandchild_in_the_group(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from protocol.descriptor import Descriptor
 from supervisor.runtime import process
+from supervisor.runtime.custody import Custody
 from supervisor.runtime.process import Process, check_program, spawn
 from supervisor.runtime.program import SpawnError, explain, find_program
 from tests.factories import children, descriptor, open_files, program
@@ -18,7 +19,7 @@ async def refusal(made: Descriptor) -> str:
     """Return the words a spawn fails with, having left nothing behind."""
     before = open_files()
     with pytest.raises(SpawnError) as caught:
-        await spawn(made, os.environ, "m#1")
+        await spawn(made, os.environ, "m#1", Custody.bare())
     assert open_files() == before
     assert children() == []
     return str(caught.value)
@@ -138,7 +139,7 @@ async def test_a_program_that_is_being_written_is_tried_again(
                 raise
 
         monkeypatch.setattr(process, "_spawn", attempt)
-        running = await spawn(descriptor(tmp_path, ["./run"]), os.environ, "m#1")
+        running = await spawn(descriptor(tmp_path, ["./run"]), os.environ, "m#1", Custody.bare())
     await running.wait_exited()
     assert running.reap() == (0, None)
     assert attempts == [errno.ETXTBSY]

@@ -11,8 +11,11 @@ from typing import Any
 
 import pytest
 
+from tests.runtime.containment.conftest import lifelines, rung
 from tests.system.daemon import Daemon
 from tests.system.liveness import Liveness
+
+__all__ = ["lifelines", "rung"]
 
 StartDaemon = Callable[..., Daemon]
 

@@ -86,7 +86,7 @@ def test_a_folder_that_is_missing_is_named(folder: Path) -> None:
     assert str(folder / "nowhere") in said
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_in_order(
     start_daemon: StartDaemon, liveness: Liveness, number: signal.Signals
 ) -> None:

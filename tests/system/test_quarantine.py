@@ -29,7 +29,7 @@ BAD = {
     ),
     "misspelt.json": (good("m").replace('"intensity"', '"intensty"'), "intensity"),
     "twice.json": ('{"name":"a","name":"b"}', "more than once"),
-    "limit.json": (good("l").replace('"intensity"', '"limits":{"cpu_s":1},"intensity"'), "cpu_s"),
+    "warm.json": (good("l").replace('"intensity"', '"warm":1,"intensity"'), "warm"),
     "self.json": (
         good("self").replace('"intensity"', '"depends_on":["self"],"intensity"'),
         "itself",

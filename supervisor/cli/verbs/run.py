@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from supervisor.cli import configured
 from supervisor.cli.daemon_options import absolute, with_daemon_options
 from supervisor.cli.options import with_socket
 
@@ -26,9 +27,12 @@ from supervisor.cli.options import with_socket
 @click.option("--ready-fd", type=click.IntRange(3), hidden=True)
 @with_daemon_options
 @with_socket
+@click.pass_context
 def run(
+    ctx: click.Context,
     *,
     directories: tuple[Path, ...],
+    config: Path | None,
     socket: Path,
     data_dir: Path,
     log_format: str | None,
@@ -42,17 +46,22 @@ def run(
 
     Ctrl-C stops all of them and ends the daemon; another Ctrl-C hurries it.
     """
+    from supervisor.cli.config_file import Config
     from supervisor.cli.serve import ServeOptions, serve
 
+    del config  # `configured` has read it
+    file = configured.said(ctx) or Config()
     options = ServeOptions(
         directories=absolute(directories),
         socket=socket,
         data_dir=data_dir,
-        log_format=log_format or "auto",
+        log_format=log_format or file.log_format or "auto",
         stdio=stdio,
-        watch=not no_watch,
+        watch=not no_watch and file.watch is not False,
         name=name,
         log_file=log_file,
         ready_fd=ready_fd,
+        containment=file.containment or "auto",
+        memory_ceiling_bytes=file.memory_ceiling_bytes,
     )
     raise click.exceptions.Exit(serve(options))

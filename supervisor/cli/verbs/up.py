@@ -32,6 +32,7 @@ from supervisor.cli.terminal import Ticker, one_line, state_word
 def up(
     *,
     directories: tuple[Path, ...],
+    config: Path | None,
     socket: Path,
     data_dir: Path,
     name: str,
@@ -46,6 +47,8 @@ def up(
     _refuse_second(socket)
     began_s = time.monotonic()
     arguments = ["--socket", str(socket), "--data-dir", str(data_dir), "--log-format", "json"]
+    if config is not None:
+        arguments += ["--config", str(config)]  # for what is no option
     arguments += ["--name", name, "--", *map(str, absolute(directories))]
     with Ticker(silent=as_json) as ticker:
         ticker.show("starting the daemon")

@@ -1,0 +1,168 @@
+"""Read what `--config FILE` says: TOML, strict, with every fault in one reading.
+
+An option that is misspelt and silently ignored is a limit that is not kept, so an unknown key, a
+wrong type and a bad value are errors. Relative paths are relative to the file's folder, since a
+service has no working directory worth the name.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from protocol.problem import did_you_mean, printable, quoted
+
+LOG_FORMATS = ("console", "json")
+CONTAINMENTS = ("auto", "cgroup2", "subreaper", "process_group")
+
+CONFIG_BYTES = 1 << 20
+"""A larger file is no configuration; it is not read into memory to find that out."""
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file says; None where it says nothing."""
+
+    directories: tuple[Path, ...] | None = None
+    socket: Path | None = None
+    data_dir: Path | None = None
+    log_format: str | None = None
+    containment: str | None = None
+    memory_ceiling_bytes: int | None = None
+    watch: bool | None = None
+
+
+class ConfigError(Exception):
+    """A file that cannot be used; its text is one line per fault: `FILE: KEY: what is wrong`."""
+
+    def __init__(self, path: Path, faults: list[str]) -> None:
+        super().__init__(path, faults)
+        self.path = path
+        self.faults = faults
+
+    def __str__(self) -> str:
+        return "\n".join(f"{printable(str(self.path))}: {fault}" for fault in self.faults)
+
+
+class _Fault(Exception):  # noqa: N818 - it never leaves this file
+    """What is wrong with a value."""
+
+
+def read_config(path: Path) -> Config:
+    """Read and check a file; raises `ConfigError` with every fault found, and nothing else."""
+    document = _document(path)
+    folder = path.absolute().parent
+    values: dict[str, Any] = {}
+    faults: list[str] = []
+    for key, value in document.items():
+        read = _READERS.get(key)
+        if read is None:
+            near = did_you_mean(key, _READERS) or f"; the keys are {', '.join(_READERS)}"
+            faults.append(f"{printable(key)}: there is no such key{near}")
+            continue
+        try:
+            values[key] = read(value, folder)
+        except _Fault as fault:
+            faults.append(f"{key}: {fault}")
+    if faults:
+        raise ConfigError(path, faults)
+    return Config(**values)
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            data = file.read(CONFIG_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(path, [f"cannot be read: {os.strerror(error.errno or 0)}"]) from None
+    if len(data) > CONFIG_BYTES:
+        words = f"is larger than {CONFIG_BYTES} bytes, so it is no configuration"
+        raise ConfigError(path, [words])
+    try:
+        return tomllib.loads(data.decode())
+    except UnicodeDecodeError:
+        raise ConfigError(path, ["is not UTF-8"]) from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(path, [f"is not TOML: {error}"]) from None
+    except RecursionError:
+        raise ConfigError(path, ["is nested too deeply"]) from None
+
+
+def _paths(value: Any, folder: Path) -> tuple[Path, ...]:
+    if not isinstance(value, list):
+        raise _Fault(f"must be an array of paths, not {_kind(value)}")
+    if not value:
+        raise _Fault("must name at least one directory")
+    return tuple(_path(one, folder) for one in value)
+
+
+def _path(value: Any, folder: Path) -> Path:
+    if not isinstance(value, str):
+        raise _Fault(f"must be a path in quotes, not {_kind(value)}")
+    if not value or "\0" in value:
+        raise _Fault(f"{quoted(value)} is no path")
+    try:
+        return folder / Path(value).expanduser()
+    except RuntimeError:
+        raise _Fault(f"{quoted(value)} names the home folder of a user there is not") from None
+
+
+def _word(words: tuple[str, ...]) -> Callable[[Any, Path], str]:
+    def read(value: Any, folder: Path) -> str:
+        del folder
+        allowed = ", ".join(f'"{word}"' for word in words)
+        if not isinstance(value, str):
+            raise _Fault(f"must be one of {allowed}, not {_kind(value)}")
+        if value not in words:
+            near = did_you_mean(value, words)
+            raise _Fault(f"must be one of {allowed}, not {quoted(value)}{near}")
+        return value
+
+    return read
+
+
+def _bytes(value: Any, folder: Path) -> int:
+    del folder
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _Fault(f"must be a whole number of bytes, not {_kind(value)}")
+    if value <= 0:
+        raise _Fault(f"must be above 0, not {value}; leave it out for no ceiling")
+    return value
+
+
+def _flag(value: Any, folder: Path) -> bool:
+    del folder
+    if not isinstance(value, bool):
+        raise _Fault(f"must be true or false, not {_kind(value)}")
+    return value
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f"the string {quoted(value)}"
+        case int() | float():
+            return f"the number {value}"
+        case list():
+            return "an array"
+        case dict():
+            return "a table"
+        case _:
+            return "a date or time"
+
+
+_READERS: dict[str, Callable[[Any, Path], Any]] = {
+    "directories": _paths,
+    "socket": _path,
+    "data_dir": _path,
+    "log_format": _word(LOG_FORMATS),
+    "containment": _word(CONTAINMENTS),
+    "memory_ceiling_bytes": _bytes,
+    "watch": _flag,
+}

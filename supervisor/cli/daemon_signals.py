@@ -1,0 +1,104 @@
+"""Do what signals ask of a daemon.
+
+    SIGTERM, SIGINT   begin an orderly end; another one hurries it
+    SIGHUP            reload
+    SIGHUP, sent because the daemon's terminal was closed: as SIGTERM
+
+For the first process of a container the default action of a signal does nothing, so there are
+handlers before there is anything to handle, and after: see `Edges`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import FrameType
+
+import structlog
+import trio
+
+from supervisor.runtime.sd_notify import Notifier
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+Reload = Callable[[str], Awaitable[object]]
+"""Read the configuration again; the argument is the cause, for the log."""
+
+log = structlog.get_logger()
+
+
+class Edges:
+    """What signals do before the daemon can obey them, and after the last module is gone."""
+
+    def __init__(self) -> None:
+        """Begin: from here on a signal ends the process, PID 1 or not."""
+        self.passed = False
+        for number in SIGNALS:
+            signal.signal(number, self._handle)
+
+    def over(self) -> None:
+        """Ignore signals: the process is ending, and while Python does, it has no handlers."""
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        # Once there was a receiver, trio hands a signal that it was too late for back to us; the
+        # end it asks for is under way then, and is to be an orderly one up to its exit status.
+        if not self.passed:
+            raise SystemExit(128 + number)
+
+
+async def obey(
+    received: AsyncIterator[int],
+    shut_down: Callable[[str], None],
+    reloading: Reloading,
+) -> None:
+    """Obey signals until cancelled."""
+    had_terminal = has_terminal()
+    async for number in received:
+        name = signal.Signals(number).name
+        if number != signal.SIGHUP:
+            shut_down(name)
+        elif had_terminal and not has_terminal():
+            shut_down("the terminal was closed")
+        else:
+            reloading.wish(name)
+
+
+class Reloading:
+    """Reload when wished, one at a time; wishes that come meanwhile make one more."""
+
+    def __init__(self, reload: Reload, notifier: Notifier) -> None:
+        self._reload = reload
+        self._notifier = notifier
+        self._wished = trio.Event()
+        self._cause = ""
+
+    def wish(self, cause: str) -> None:
+        """Have the configuration read again."""
+        self._cause = cause
+        self._wished.set()
+
+    async def run(self) -> None:
+        """Fulfil wishes until cancelled."""
+        while True:
+            await self._wished.wait()
+            self._wished = trio.Event()
+            self._notifier.reloading()
+            try:
+                await self._reload(self._cause)
+            except Exception:
+                # What is wrong with a new configuration is not to end the daemon that runs.
+                log.exception("reload failed", cause=self._cause)
+            self._notifier.ready()
+
+
+def has_terminal() -> bool:
+    """Whether the process has a controlling terminal that is still there."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,81 @@
+"""Examine everything in the order in which a daemon needs it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from supervisor.cli.client import Client, NoAnswerError
+from supervisor.cli.doctor import descriptors, machine, places, running, surroundings
+from supervisor.cli.doctor.finding import Finding, bad, ok
+from supervisor.cli.exit_status import NoDaemonError
+
+STATUS_S = 10.0
+"""How long a daemon may take to say how it is; one that takes longer is not well."""
+
+
+def examine(
+    directories: Sequence[Path], socket: Path, data_dir: Path, *, data_dir_chosen: bool
+) -> list[Finding]:
+    """Return all findings; without `directories`, the daemon's own are looked at.
+
+    `data_dir_chosen` says that somebody named it; else a daemon that runs knows better.
+    """
+    status, words = _status(socket)
+    one = {} if status is None else status["daemon"]
+    pid: int | None = one.get("pid")
+    if not data_dir_chosen and one.get("data_dir"):
+        data_dir = Path(one["data_dir"])
+    if not directories:
+        directories = [Path(name) for name in one.get("directories", ())]
+    environment, whose = _environment(pid)
+    found, unreadable = descriptors.found_in(directories)
+    count = len(found.descriptors)
+    findings = [
+        machine.python(),
+        machine.kernel(),
+        machine.open_files(count, pid),
+        machine.processes(count),
+        *places.socket_place(socket, answers=status is not None),
+        *places.data_place(data_dir),
+        surroundings.inherited(environment, whose),
+        *surroundings.search_path(environment, whose),
+        *unreadable,
+        *descriptors.examine(found, environment),
+    ]
+    if not directories:
+        findings.append(ok("descriptor", "none were looked at; `stdiod doctor DIR` looks at some"))
+    if status is None:
+        findings.append(words)
+    else:
+        seen = {one.subject for one in findings if one.area == descriptors.AREA}
+        held = [one for one in running.quarantined(status) if one.subject not in seen]
+        findings += [*held, *running.daemon(status), *running.modules(status)]
+    return findings
+
+
+def _status(socket: Path) -> tuple[dict[str, Any] | None, Finding]:
+    """Ask the daemon, if there is one; the finding says what became of that."""
+    try:
+        with Client(socket) as client:
+            answer = client.own("status", timeout_s=STATUS_S)
+    except NoDaemonError as error:
+        return None, ok("daemon", error.message)
+    except NoAnswerError:
+        words = f"the daemon on {socket} did not say how it is in {STATUS_S:g} s"
+        hint = "it is stopped or stuck; `ps` shows which, and a service manager may restart it"
+        return None, bad("daemon", words, hint)
+    if not answer.ok:
+        words = f"the daemon refused to say how it is: {answer.error.get('message')}"
+        return None, bad("daemon", words, "is it another version? `stdiod down` ends it")
+    return answer.result, ok("daemon", "answers")
+
+
+def _environment(pid: int | None) -> tuple[dict[str, str], str]:
+    if pid is not None:
+        environment = surroundings.daemon_environment(pid)
+        if environment is not None:
+            return environment, f"the daemon (pid {pid})"
+    return dict(os.environ), "this shell"

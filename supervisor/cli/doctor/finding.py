@@ -1,0 +1,72 @@
+"""One thing that `doctor` found: how bad it is, in words, and what to do."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Level(StrEnum):
+    """How bad it is."""
+
+    OK = "ok"
+    WARN = "warn"
+    """It works, but somebody should know."""
+    BAD = "bad"
+    """Something does not work, or will not."""
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found; `area` is what was looked at, `subject` which one of them."""
+
+    level: Level
+    area: str
+    subject: str | None = None
+    message: str
+    hint: str | None = None
+    evidence: tuple[str, ...] = ()
+    """Lines that speak for themselves, such as the end of a module's stderr."""
+
+
+def ok(area: str, message: str, *, subject: str | None = None) -> Finding:
+    """Return a finding that all is well."""
+    return Finding(level=Level.OK, area=area, message=message, subject=subject)
+
+
+def warn(
+    area: str,
+    message: str,
+    hint: str,
+    *,
+    subject: str | None = None,
+    evidence: tuple[str, ...] = (),
+) -> Finding:
+    """Return a finding that somebody should know."""
+    return Finding(
+        level=Level.WARN,
+        area=area,
+        message=message,
+        hint=hint,
+        subject=subject,
+        evidence=evidence,
+    )
+
+
+def bad(
+    area: str,
+    message: str,
+    hint: str,
+    *,
+    subject: str | None = None,
+    evidence: tuple[str, ...] = (),
+) -> Finding:
+    """Return a finding that something does not work."""
+    return Finding(
+        level=Level.BAD,
+        area=area,
+        message=message,
+        hint=hint,
+        subject=subject,
+        evidence=evidence,
+    )

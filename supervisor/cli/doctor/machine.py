@@ -1,0 +1,100 @@
+"""Examine the machine: Python, the kernel, and the limits that the daemon lives under."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import sys
+from pathlib import Path
+
+from supervisor.cli.doctor.finding import Finding, bad, ok, warn
+
+FILES_PER_MODULE = 4
+"""stdin, stdout, stderr and the pidfd."""
+
+FILES_OF_THE_DAEMON = 64
+"""What it has open by itself, and some clients."""
+
+_UNLIMITED = resource.RLIM_INFINITY
+
+
+def python() -> Finding:
+    """Say which Python this is."""
+    return ok("python", f"Python {platform.python_version()} ({sys.executable})")
+
+
+def kernel() -> Finding:
+    """Say whether the kernel has what supervision stands on."""
+    release = f"{platform.system()} {platform.release()}"
+    hint = "stdiod needs Linux 5.3 or newer, and a sandbox that allows pidfd_open"
+    try:
+        os.close(os.pidfd_open(os.getpid()))
+    except AttributeError:
+        return bad("kernel", f"{release}: this Python has no pidfd_open", hint)
+    except OSError as error:
+        words = os.strerror(error.errno or 0)
+        return bad("kernel", f"{release}: a process cannot be watched (pidfd_open: {words})", hint)
+    return ok("kernel", f"{release}: processes can be watched (pidfd)")
+
+
+def open_files(modules: int, daemon_pid: int | None) -> Finding:
+    """Say whether the daemon may open as many files as its modules take.
+
+    Of a daemon that runs, its own limit and use are looked at; else those of this shell.
+    """
+    limit, used, whose = resource.getrlimit(resource.RLIMIT_NOFILE)[0], 0, "here"
+    if daemon_pid is not None:
+        seen = _files_of(daemon_pid)
+        if seen is not None:
+            (limit, used), whose = seen, f"of the daemon (pid {daemon_pid})"
+    needed = FILES_OF_THE_DAEMON + FILES_PER_MODULE * modules
+    words = f"{_number(limit)} open files are allowed {whose}; {modules} modules take {needed}"
+    if used:
+        words += f", and it has {used} open"
+    hint = "raise it: `ulimit -n 65536` before `stdiod`, or LimitNOFILE=65536 in the systemd unit"
+    if limit != _UNLIMITED and limit < max(needed, used + FILES_PER_MODULE):
+        return bad("limits", words, hint)
+    if limit != _UNLIMITED and limit < max(2 * needed, used * 5 // 4):
+        return warn("limits", words, hint)
+    return ok("limits", words)
+
+
+def processes(modules: int) -> Finding:
+    """Say whether this user may have as many processes as there are modules."""
+    limit = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if limit == _UNLIMITED or os.getuid() == 0:
+        why = "root is not limited" if os.getuid() == 0 else "no limit"
+        return ok("limits", f"processes of this user: {why}")
+    used = _threads_of_user(os.getuid())
+    words = f"{limit} processes and threads are allowed for this user, and there are {used}"
+    if used + modules > limit:
+        hint = "raise it (`ulimit -u`, or LimitNPROC= in the systemd unit), or end some"
+        return bad("limits", f"{words}; {modules} modules do not fit", hint)
+    return ok("limits", words)
+
+
+def _files_of(pid: int) -> tuple[int, int] | None:
+    """Return how many files a process may have open, and how many it has."""
+    try:
+        used = sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+        return resource.prlimit(pid, resource.RLIMIT_NOFILE)[0], used
+    except OSError:
+        return None  # it is gone, or another user's
+
+
+def _threads_of_user(uid: int) -> int:
+    # RLIMIT_NPROC counts threads (getrlimit(2)).
+    total = 0
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                if entry.stat().st_uid == uid:
+                    total += sum(1 for _ in Path(entry.path, "task").iterdir())
+            except OSError:
+                continue  # it has ended meanwhile
+    return total
+
+
+def _number(limit: int) -> str:
+    return "any number of" if limit == _UNLIMITED else str(limit)

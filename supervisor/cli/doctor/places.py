@@ -1,0 +1,130 @@
+"""Examine the places a daemon uses: its socket, the lock beside it, and the data directory."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import stat
+from pathlib import Path
+
+from supervisor.cli.doctor.finding import Finding, bad, ok, warn
+from supervisor.cli.quantities import size
+
+LITTLE_SPACE_BYTES = 64 << 20
+"""A module's logs may take 15 MiB; with less than this left, logs will soon be left out."""
+
+_PRIVATE = 0o077
+
+
+def socket_place(path: Path, *, answers: bool) -> list[Finding]:
+    """Examine where the socket is, or would be; `answers` says that a daemon listens there."""
+    findings = _folder("socket", path.parent, f"the socket {path}")
+    try:
+        seen = path.lstat()
+    except FileNotFoundError:
+        return [*findings, ok("socket", f"{path} is not there: no daemon listens")]
+    except OSError as error:
+        return [*findings, _unseen("socket", path, error)]
+    if not stat.S_ISSOCK(seen.st_mode):
+        hint = "move it away, or choose another path with --socket or $STDIOD_SOCKET"
+        return [*findings, bad("socket", f"{path} is there and is no socket", hint)]
+    if seen.st_uid != os.getuid():
+        words = f"{path} belongs to {_user(seen.st_uid)}, and only that user may connect"
+        hint = "run stdiod as that user, or choose another path with --socket"
+        return [*findings, bad("socket", words, hint)]
+    if seen.st_mode & _PRIVATE:
+        words = f"{path} may be used by others (mode {stat.S_IMODE(seen.st_mode):04o})"
+        findings.append(warn("socket", words, f"chmod 600 {path}"))
+    if not answers:
+        findings.append(_silent(path))
+    elif not findings:
+        findings.append(ok("socket", f"a daemon listens on {path}"))
+    return findings
+
+
+def data_place(path: Path) -> list[Finding]:
+    """Examine where logs are, or would be, kept."""
+    area = "data_dir"
+    if not os.path.lexists(path):
+        return [
+            *_folder(area, path, f"the data directory {path}"),
+            ok(area, f"{path} is not there; the first daemon makes it"),
+        ]
+    if not path.is_dir():
+        return [bad(area, f"{path} is no directory", "choose another one with --data-dir")]
+    findings: list[Finding] = []
+    if not os.access(path, os.W_OK | os.X_OK):
+        owner = _user(path.stat().st_uid)
+        words = f"{path} belongs to {owner} and cannot be written to"
+        findings.append(bad(area, words, "run stdiod as that user, or choose with --data-dir"))
+    elif path.stat().st_mode & _PRIVATE:
+        words = f"{path} may be read by others, and logs may hold what is not theirs to see"
+        findings.append(warn(area, words, f"chmod 700 {path}"))
+    findings += _space(area, path)
+    return findings or [ok(area, f"{path} can be written to")]
+
+
+def _silent(path: Path) -> Finding:
+    """Say why nobody answers on a socket that is there."""
+    lock = path.with_name(path.name + ".lock")
+    holder = _lock_holder(lock)
+    if holder is None:
+        words = f"{path} was left behind by a daemon that is gone"
+        return warn("socket", words, "nothing is to be done: the next daemon replaces it")
+    words = f"{path} is held by pid {holder}, which does not answer"
+    hint = f"it is stopped or stuck: look with `ps -p {holder}`; `kill -CONT {holder}` wakes it"
+    return bad("socket", words, f"{hint}, `kill {holder}` ends it")
+
+
+def _lock_holder(lock: Path) -> int | None:
+    # Looked up and not tried: a lock that we held, however shortly, could turn a daemon away.
+    try:
+        inode = lock.stat().st_ino
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        fields = line.split()
+        # 1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF
+        if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
+            return int(fields[4])
+    return None
+
+
+def _folder(area: str, path: Path, what: str) -> list[Finding]:
+    """Return what speaks against making something in a folder, which may be yet to be made."""
+    there = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
+    if not there.is_dir():
+        words = f"{what} cannot be made: {there} is no directory"
+        return [bad(area, words, "choose another path")]
+    if not os.access(there, os.W_OK | os.X_OK):
+        words = f"{what} cannot be made: {there} belongs to {_user(there.stat().st_uid)}"
+        return [bad(area, words, f"you are {_user(os.getuid())}; choose another path")]
+    mode = there.stat().st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        words = f"{there} may be written to by everybody, who could replace {what}"
+        return [warn(area, words, f"chmod o-w {there}")]
+    return []
+
+
+def _space(area: str, path: Path) -> list[Finding]:
+    seen = os.statvfs(path)
+    left = seen.f_bavail * seen.f_frsize
+    hint = "make room: logs that do not fit are left out, and the daemon goes on without them"
+    if left < LITTLE_SPACE_BYTES:
+        return [warn(area, f"{path} has {size(left)} left on its disk", hint)]
+    if seen.f_files and not seen.f_favail:
+        return [warn(area, f"{path} has no inode left on its disk", hint)]
+    return []
+
+
+def _unseen(area: str, path: Path, error: OSError) -> Finding:
+    words = f"{path} cannot be looked at: {os.strerror(error.errno or 0)}"
+    return bad(area, words, f"you are {_user(os.getuid())}; choose another path")
+
+
+def _user(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

@@ -1,0 +1,126 @@
+"""Examine a daemon that runs: its containment, its logs, and each module with its last death."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+from protocol.version import VERSION
+from supervisor.cli.doctor.finding import Finding, bad, ok, warn
+from supervisor.cli.quantities import duration
+
+AREA = "module"
+
+TAIL_LINES = 5
+"""How much of a dead process's stderr is shown."""
+
+LADDER = ("cgroup2", "subreaper", "process_group")
+
+_HINTS = {
+    "spawn_failed": "correct what the message names, then `stdiod restart {name}`",
+    "start_deadline": "if it is slow to start, raise supervision.timeouts.start_s",
+    "bad_health": "it must answer a health request with one JSON line on stdout, and nothing else",
+    "bad_describe": "what it answers to describe must match its descriptor",
+    "memory_limit": "raise supervision.limits.memory_bytes, or find what takes the memory",
+    "cgroup_oom": "raise supervision.limits.memory_bytes, or find what takes the memory",
+    "supervision_failed": "this is a bug in stdiod; the daemon's own log has the traceback",
+}
+
+_EXIT_HINTS = {
+    126: "126 is how a shell says that a command cannot be executed",
+    127: "127 is how a shell says that a command is not in PATH",
+}
+
+
+def daemon(status: dict[str, Any]) -> list[Finding]:
+    """Examine the daemon itself."""
+    one = status["daemon"]
+    words = (
+        f"pid {one['pid']}, version {one['version']}, up {duration(one['uptime_s'])}, "
+        f"socket {one['socket']}"
+    )
+    findings = [ok("daemon", words)]
+    if one["version"] != VERSION:
+        words = f"the daemon is version {one['version']}, and this command is {VERSION}"
+        findings.append(warn("daemon", words, "`stdiod down`, then start it again"))
+    findings.append(_containment(one))
+    if one.get("log_error"):
+        words = f"logs cannot be written, {one['dropped_log_bytes']} bytes so far: "
+        findings.append(
+            bad("logs", words + one["log_error"], "make room, or correct the permissions")
+        )
+    elif one.get("dropped_log_bytes"):
+        words = f"{one['dropped_log_bytes']} bytes of logs were left out; now they are written"
+        findings.append(warn("logs", words, "see whether the disk was full, or too slow"))
+    return findings
+
+
+def quarantined(status: dict[str, Any]) -> list[Finding]:
+    """Return what the daemon has in quarantine."""
+    return [
+        bad(
+            "descriptor",
+            f"the daemon has it in quarantine: {one['reason']}",
+            f"correct it; `stdiod validate {one['descriptor']}` shows each problem",
+            subject=one["descriptor"],
+        )
+        for one in status["quarantined"]
+    ]
+
+
+def modules(status: dict[str, Any]) -> list[Finding]:
+    """Examine each module of the daemon."""
+    return [_module(one) for one in status["modules"]]
+
+
+def _containment(one: dict[str, Any]) -> Finding:
+    rung = one["containment"]
+    # One clause for each rung above, `NAME: why not`; nothing on the highest.
+    why = one.get("why_not_higher")
+    refused = why.split("; ") if why else []
+    words = f"processes are held together by {rung}"
+    if rung == LADDER[0]:
+        return ok("containment", words)
+    if rung in LADDER:
+        stronger = ", ".join(LADDER[: LADDER.index(rung)])
+        words += f"; {stronger} would be stronger"
+    hint = "see docs/systemd.md: Delegate=yes gives the daemon a control group of its own"
+    return warn("containment", words, hint, evidence=tuple(refused))
+
+
+def _module(one: dict[str, Any]) -> Finding:
+    name, state = one["name"], one["state"]
+    died = one.get("last_exit")
+    words = state
+    if died is not None:
+        words += f"; {_death(died)}"
+    if one.get("next_retry_s") is not None:
+        words += f"; tried again in {duration(one['next_retry_s'])}"
+    tail = tuple((died or {}).get("stderr_tail") or ())[-TAIL_LINES:]
+    hint = _hint(name, died)
+    if state == "failed":
+        return bad(AREA, words, hint, subject=name, evidence=tail)
+    if state in ("backoff", "degraded"):
+        return warn(AREA, words, hint, subject=name, evidence=tail)
+    if state == "down" and one["wanted"] == "up" and one["waits_for"]:
+        waits = ", ".join(one["waits_for"])
+        return warn(AREA, f"down; it waits for {waits}", f"see to {waits}", subject=name)
+    if state == "down" and died is not None and died["reason"] != "stopped":
+        return warn(AREA, words, hint, subject=name, evidence=tail)
+    if one["restarts"] and died is not None and died["reason"] != "stopped":
+        words += f"; {one['restarts']} restarts"
+        return warn(AREA, words, hint, subject=name, evidence=tail)
+    return ok(AREA, words, subject=name)
+
+
+def _death(died: dict[str, Any]) -> str:
+    when = dt.datetime.fromtimestamp(died["ts"], dt.UTC).isoformat(" ", "seconds")
+    return f"at {when.removesuffix('+00:00')} UTC it {died['message']} ({died['reason']})"
+
+
+def _hint(name: str, died: dict[str, Any] | None) -> str:
+    look = f"`stdiod logs {name}` shows what it said"
+    if died is None:
+        return look
+    known = _HINTS.get(died["reason"]) or _EXIT_HINTS.get(died.get("exit_code") or 0)
+    return look if known is None else f"{known.format(name=name)}; {look}"

@@ -1,0 +1,88 @@
+"""`stdiod doctor`: explain what is wrong, or would be, with or without a daemon."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from supervisor.cli import configured
+from supervisor.cli.daemon_options import with_config
+from supervisor.cli.exit_status import NO
+from supervisor.cli.locations import default_data_dir
+from supervisor.cli.options import with_json, with_socket
+from supervisor.cli.results import print_json
+from supervisor.cli.terminal import dim, one_line
+
+if TYPE_CHECKING:
+    from supervisor.cli.doctor.finding import Finding
+
+_COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
+
+
+@click.command
+@click.argument("directories", metavar="[DIR...]", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Where logs are kept.  [default: the daemon's, $STDIOD_DATA_DIR, or the user's state]",
+)
+@with_config
+@with_json
+@with_socket
+@click.pass_context
+def doctor(
+    ctx: click.Context,
+    *,
+    directories: tuple[Path, ...],
+    config: Path | None,
+    socket: Path,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Look at all that a daemon needs, and say what is wrong and what to do about it.
+
+    DIRs are those of the daemon that runs, unless they are named. Each finding is ok, warn or bad;
+    the exit status is 1 if one is bad.
+    """
+    from supervisor.cli.doctor.examination import examine
+
+    del config  # `configured` has read it
+    file = configured.said(ctx)
+    if file is not None:
+        directories = directories or file.directories or ()
+        data_dir = data_dir or file.data_dir
+    chosen = data_dir is not None
+    findings = examine(directories, socket, data_dir or default_data_dir(), data_dir_chosen=chosen)
+    well = all(finding.level != "bad" for finding in findings)
+    if as_json:
+        _print_json(findings, well=well)
+    else:
+        _print(findings)
+    if not well:
+        raise click.exceptions.Exit(NO)
+
+
+def _print_json(findings: list[Finding], *, well: bool) -> None:
+    import msgspec
+
+    print_json({"ok": well, "findings": [msgspec.to_builtins(one) for one in findings]})
+
+
+def _print(findings: list[Finding]) -> None:
+    area = ""
+    for one in findings:
+        if one.area != area:
+            area = one.area
+            click.echo(click.style(area, bold=True))
+        level = click.style(f"{one.level:<5}", fg=_COLOURS[one.level])
+        subject = "" if one.subject is None else f"{one_line(one.subject)}: "
+        click.echo(f"  {level}{subject}{one_line(one.message)}")
+        for line in one.evidence:
+            click.echo(dim(f"         | {one_line(line)}"))
+        if one.hint is not None:
+            click.echo(f"       -> {one_line(one.hint)}")
+    counts = [f"{sum(one.level == level for one in findings)} {level}" for level in _COLOURS]
+    click.echo(", ".join(counts))

@@ -1,0 +1,11 @@
+"""Keep hold of everything a module starts, so that all of it can be ended.
+
+    ladder       which rung this machine allows: cgroup2, else subreaper, else process_group
+    cgroup2      a cgroup per instance; subreaper, process_group: the rungs below
+    orphans      the processes that the daemon adopts as subreaper
+    procfs, hunt what /proc tells, and killing what runs away from it
+    guardian     the process that kills all of it when the daemon dies
+
+`procfs`, `hunt`, `ledger` and `guardian` use the standard library only: the guardian runs without
+site-packages.
+"""

@@ -1,0 +1,208 @@
+"""The highest rung: a cgroup v2 folder per instance, killed as one.
+
+    <the daemon's own cgroup>/stdiod.PID.START.UUID/NAME#GENERATION
+
+A process is moved in right after its spawn (clone3 with CLONE_INTO_CGROUP has no face in Python,
+and a program that moves itself before `exec` would cost an `exec` more). So there is a window: what
+it forks before the move stays outside. Three things close it:
+
+1. after the move its children are moved too, and theirs, until there is nobody new outside;
+2. who was forked in the window *and* orphaned in it is adopted by the daemon, which is a subreaper
+   on this rung as well, and is told by its session or its marker when the instance ends;
+3. when the daemon is killed, the guardian looks for marker and lock file besides the cgroup.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from urllib.parse import quote
+
+from supervisor.runtime.containment import cgroup_folder, procfs
+from supervisor.runtime.containment.contained import signal_each
+from supervisor.runtime.containment.orphans import Orphans
+from supervisor.runtime.containment.procfs import Stat
+from supervisor.runtime.containment.subreaper import SubreaperRung, Subtree
+
+PREFIX = "stdiod."
+SWEEPS = 16
+"""Rounds of looking for children forked before the move; a second one finds nobody, usually."""
+
+
+class Cgroup2Rung:
+    """Contain in cgroups below a folder of this daemon's own."""
+
+    name = "cgroup2"
+
+    def __init__(self, parent: str, daemon: str, adopted: Orphans) -> None:
+        """Make the folder below `parent`; raises `OSError` with words if it would not do."""
+        me = procfs.stat(os.getpid())
+        assert me is not None  # noqa: S101 - this process is there
+        self._below = SubreaperRung(adopted)
+        self._orphans = adopted
+        self.folder = f"{parent}/{PREFIX}{me.pid}.{me.start}.{daemon[:8]}"
+        try:
+            remove_stale(parent)
+            os.makedirs(self.folder, exist_ok=True)  # noqa: PTH103
+            _check(parent, self.folder)
+            # Only if the controller was delegated to us; else memory is sampled.
+            with contextlib.suppress(OSError):
+                cgroup_folder.write(self.folder, "cgroup.subtree_control", "+memory")
+        except OSError:
+            self.close()
+            raise
+
+    def contain(self, instance: str, leader: Stat) -> Cgroup:
+        """Move a process just spawned into a cgroup of its own."""
+        folder = f"{self.folder}/{quote(instance, safe='#')[:200]}"
+        os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+        try:
+            _move(leader.pid, folder)
+        except OSError:
+            cgroup_folder.remove_tree(folder)
+            raise
+        return Cgroup(instance, leader, folder, self._orphans)
+
+    def close(self) -> None:
+        """Remove the folder, if it is empty."""
+        cgroup_folder.remove_tree(self.folder)
+        self._below.close()
+
+
+class Cgroup:
+    """The cgroup of one instance."""
+
+    def __init__(self, instance: str, leader: Stat, folder: str, adopted: Orphans) -> None:
+        self.instance = instance
+        self.leader = leader
+        self.folder = folder
+        self.counts_memory = False
+        self._orphans = adopted
+        self._tree = Subtree(instance, leader, adopted)
+
+    def signal(self, *numbers: signal.Signals) -> None:
+        """Signal each process; a process forked meanwhile may miss it."""
+        signal_each(self.find(), *numbers)
+
+    def kill(self) -> None:
+        """Have the kernel kill all of it, and the group: a leader may not have been moved yet."""
+        # Most instances end with nobody else in there, and then one short read is all it costs.
+        if cgroup_folder.pids(self.folder) or not self._is_flat():
+            # A zombie is in no list and has no environment: who they were is noted before.
+            self._orphans.remember(cgroup_folder.members([self.folder]))
+            cgroup_folder.kill(self.folder)
+        self._tree.kill()
+
+    def limit_memory(self, size: int) -> None:
+        """Set memory.max, where the memory controller was delegated; else leave it to sampling."""
+        self.counts_memory = os.path.exists(f"{self.folder}/memory.max")  # noqa: PTH110
+        if self.counts_memory:
+            # All of it at once: half a tree is of no use to anybody.
+            cgroup_folder.write(self.folder, "memory.oom.group", "1")
+            cgroup_folder.write(self.folder, "memory.max", str(size))
+
+    def memory_breach(self) -> tuple[int, int] | None:
+        """Read memory.events: `oom_kill` counts what the kernel killed for the limit."""
+        if not cgroup_folder.counter(self.folder, "memory.events", "oom_kill"):
+            return None
+        limit = cgroup_folder.number(self.folder, "memory.max")
+        return limit, cgroup_folder.number(self.folder, "memory.peak") or limit
+
+    def find(self) -> list[Stat]:
+        """Return who is in the cgroup, and who is outside of it and was forked by it."""
+        outside = self._tree.find()
+        return [
+            *outside,
+            *(one for one in cgroup_folder.members([self.folder], outside) if one.lives),
+        ]
+
+    def remove(self) -> None:
+        """Remove the folder, and reap what was left."""
+        self._tree.remove()
+        try:
+            os.rmdir(self.folder)  # noqa: PTH106
+        except OSError:
+            cgroup_folder.remove_tree(self.folder)
+
+    def _is_flat(self) -> bool:
+        # A cgroup's folder has one link more for each folder in it.
+        try:
+            return os.stat(self.folder).st_nlink <= 2  # noqa: PLR2004, PTH116
+        except OSError:
+            return True
+
+
+def _move(leader: int, folder: str) -> None:
+    # ESRCH: it has ended already; what it forked is found by descent.
+    with contextlib.suppress(ProcessLookupError):
+        cgroup_folder.write(folder, "cgroup.procs", str(leader))
+    moved = {leader}
+    for _ in range(SWEEPS):
+        new = [pid for pid in procfs.descendants(leader) if pid not in moved]
+        if not new:
+            return
+        for pid in new:
+            moved.add(pid)
+            with contextlib.suppress(OSError):
+                cgroup_folder.write(folder, "cgroup.procs", str(pid))
+
+
+def own_folder() -> str:
+    """Return the folder of this process's cgroup v2; raises `OSError` with words.
+
+    Found through /proc/self/mountinfo, since on a hybrid host cgroup v2 is mounted beside the v1
+    controllers, often at /sys/fs/cgroup/unified.
+    """
+    path = _own_path()
+    for line in procfs.read_bytes("/proc/self/mountinfo").splitlines():
+        fields, _, kind = line.partition(b" - ")
+        words = fields.split()
+        if kind.split()[:1] != [b"cgroup2"]:
+            continue
+        root, mounted = (os.fsdecode(_unescaped(word)) for word in words[3:5])
+        inside = os.path.relpath(path, root)
+        if not inside.startswith(".."):
+            return os.path.normpath(f"{mounted}/{inside}")
+    raise OSError("cgroup v2 is not mounted where this process can see it")
+
+
+def _own_path() -> str:
+    for line in procfs.read_bytes("/proc/self/cgroup").splitlines():
+        if line.startswith(b"0::"):
+            return os.fsdecode(line[3:])
+    raise OSError("this kernel has no cgroup v2")
+
+
+def _unescaped(word: bytes) -> bytes:
+    # Space, tab, newline and backslash are written in octal there (proc(5)).
+    for octal, byte in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
+        word = word.replace(octal, byte)
+    return word
+
+
+def _check(parent: str, folder: str) -> None:
+    if "\n" in folder or "\t" in folder:
+        raise OSError(f"the cgroup {folder!r} has a name that no program expects")
+    if not os.path.exists(f"{folder}/cgroup.kill"):  # noqa: PTH110
+        raise OSError("this kernel has no cgroup.kill (Linux 5.14 has it)")
+    # A move needs the right to write to where it goes, and to what is above both ends.
+    for place in (folder, parent):
+        if not os.access(f"{place}/cgroup.procs", os.W_OK):
+            raise OSError(f"no process may be moved within {parent}: it is not delegated")
+    kind = procfs.read_bytes(f"{folder}/cgroup.type").strip()
+    if kind not in (b"", b"domain"):
+        raise OSError(f"the cgroup {parent} takes no processes (cgroup.type: {kind.decode()})")
+
+
+def remove_stale(parent: str) -> None:
+    """Remove the empty folders of daemons that are no more."""
+    for name in os.listdir(parent):  # noqa: PTH208
+        if not name.startswith(PREFIX):
+            continue
+        pid, start, *_ = [*name.removeprefix(PREFIX).split("."), "", ""]
+        if not (pid.isdigit() and start.isdigit()):
+            continue
+        owner = procfs.stat(int(pid))
+        if owner is None or owner.start != int(start):
+            cgroup_folder.remove_tree(f"{parent}/{name}")

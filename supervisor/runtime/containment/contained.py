@@ -1,0 +1,80 @@
+"""What a rung gives for each instance: a hold on the leader and on all that came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from typing import Protocol
+
+from supervisor.runtime.containment import procfs
+from supervisor.runtime.containment.procfs import Stat
+
+
+class Containment(Protocol):
+    """The processes of one instance, from just after the spawn until the leader is reaped.
+
+    None of it waits. `find` may be called from any thread.
+    """
+
+    @property
+    def leader(self) -> Stat:
+        """Who was spawned."""
+
+    @property
+    def instance(self) -> str:
+        """The instance's id, `name#generation`."""
+
+    def signal(self, *numbers: signal.Signals) -> None:
+        """Signal all that is in it; a process that is just being forked may miss it."""
+
+    def kill(self) -> None:
+        """Kill all that can be killed in one go; what ran away is for `find` and `hunt`."""
+
+    @property
+    def counts_memory(self) -> bool:
+        """Whether the kernel keeps the memory limit of the whole tree."""
+
+    def limit_memory(self, size: int) -> None:
+        """Have the kernel keep this limit (bytes), if it can; raises `OSError` if it should."""
+
+    def memory_breach(self) -> tuple[int, int] | None:
+        """Return (limit, most ever used) in bytes, if the kernel killed for it."""
+
+    def find(self) -> list[Stat]:
+        """Find all of its living processes, those that ran away too."""
+
+    def remove(self) -> None:
+        """Let go of it, once the leader is reaped."""
+
+
+class Rung(Protocol):
+    """One way to contain, for all instances of a daemon."""
+
+    @property
+    def name(self) -> str:
+        """What `status` calls it."""
+
+    @property
+    def folder(self) -> str | None:
+        """The cgroup that everything is below, if there is one."""
+
+    def contain(self, instance: str, leader: Stat) -> Containment:
+        """Take hold of a process just spawned; raises `OSError` if it cannot be held so."""
+
+    def close(self) -> None:
+        """Undo what the rung did to this process and machine."""
+
+
+def signal_group(leader: Stat, *numbers: signal.Signals) -> None:
+    """Signal a leader's group; only right until the leader is reaped, when its number is free."""
+    for number in numbers:
+        # EPERM: each member left has changed its user; ESRCH: none is left.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader.pid, number)
+
+
+def signal_each(processes: list[Stat], *numbers: signal.Signals) -> None:
+    """Signal processes one by one."""
+    for one in processes:
+        procfs.send(one, *numbers)

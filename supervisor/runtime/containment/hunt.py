@@ -1,0 +1,73 @@
+"""Kill a set of processes that may be growing while it is being killed.
+
+A process that forks faster than it is found outlives any single pass. So those found are stopped
+first: a stopped process cannot fork, and one that a fork had begun before is found in the next
+round. When a round finds nobody new, nobody is left who could run away, and all are killed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable
+
+from supervisor.runtime.containment import procfs
+from supervisor.runtime.containment.procfs import Stat
+
+ROUNDS = 64
+"""A bomb doubles at most once between two looks; each look stops all it sees."""
+
+PASS_S = 0.5
+"""One pass ends after this long even if the set still grows; the next pass goes on."""
+
+FIRST_PAUSE_S = 0.001
+LAST_PAUSE_S = 0.05
+
+Find = Callable[[], Iterable[Stat]]
+"""Finds the processes to kill; may name dead ones."""
+
+
+def strike(find: Find) -> list[Stat]:
+    """Stop and then kill everything `find` finds, until it finds nobody new; never waits.
+
+    Returns those that were found alive; they need a moment to be gone.
+    """
+    until = time.monotonic() + PASS_S
+    stopped: dict[tuple[int, int], Stat] = {}
+    for _ in range(ROUNDS):
+        new = [one for one in find() if one.lives and (one.pid, one.start) not in stopped]
+        for one in new:
+            stopped[one.pid, one.start] = one
+            procfs.send(one, signal.SIGSTOP)
+        if not new or time.monotonic() > until:
+            break
+    for one in stopped.values():
+        procfs.send(one, signal.SIGKILL)
+    return list(stopped.values())
+
+
+def exterminate(find: Find, within_s: float) -> list[int]:
+    """Strike until nobody is found; returns the pids that could not be killed in time."""
+    until = time.monotonic() + within_s
+    pause_s = FIRST_PAUSE_S
+    while left := strike(find):
+        if time.monotonic() > until:
+            return sorted(one.pid for one in left)
+        time.sleep(pause_s)
+        pause_s = min(pause_s * 2, LAST_PAUSE_S)
+    return []
+
+
+def with_descendants(chosen: Iterable[Stat], everybody: Iterable[Stat]) -> list[Stat]:
+    """Add to the chosen all that descend from them; never this process, nor init."""
+    below: dict[int, list[Stat]] = {}
+    for one in everybody:
+        below.setdefault(one.ppid, []).append(one)
+    found: dict[int, Stat] = {}
+    level = list(chosen)
+    while level:
+        level = [one for one in level if one.pid not in found and one.pid not in (1, os.getpid())]
+        found.update((one.pid, one) for one in level)
+        level = [child for one in level for child in below.get(one.pid, ())]
+    return list(found.values())

@@ -1,0 +1,64 @@
+"""Choose the highest rung this machine allows, and say why not a higher one."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from supervisor.runtime.containment import cgroup2
+from supervisor.runtime.containment.cgroup2 import Cgroup2Rung
+from supervisor.runtime.containment.contained import Rung
+from supervisor.runtime.containment.orphans import Orphans
+from supervisor.runtime.containment.process_group import ProcessGroupRung
+from supervisor.runtime.containment.subreaper import SubreaperRung
+
+RUNGS = ("cgroup2", "subreaper", "process_group")
+"""The names, the highest first."""
+
+
+class ContainmentError(Exception):
+    """The containment that was asked for cannot be had here; the message says why."""
+
+
+class Chosen(NamedTuple):
+    """The rung in force."""
+
+    rung: Rung
+    why_not_higher: str | None
+    """None on the highest."""
+
+
+def choose(asked: str | None, daemon: str, orphans: Orphans) -> Chosen:
+    """Take the rung that was asked for, or else the highest; raises `ContainmentError`."""
+    if asked is not None and asked not in RUNGS:
+        known = ", ".join(RUNGS)
+        raise ContainmentError(f"there is no containment {asked!r}; there are {known}")
+    reasons: list[str] = []
+    for name in RUNGS:
+        if asked is not None and name != asked:
+            if RUNGS.index(name) < RUNGS.index(asked):
+                reasons.append(f"{name}: the configuration asks for {asked}")
+            continue
+        try:
+            return Chosen(_make(name, daemon, orphans), "; ".join(reasons) or None)
+        except OSError as error:
+            reasons.append(f"{name}: {_words(error)}")
+    raise ContainmentError(
+        f"containment {asked!r} was asked for and cannot be had here: {reasons[-1]}"
+    )
+
+
+def _make(name: str, daemon: str, orphans: Orphans) -> Rung:
+    match name:
+        case "cgroup2":
+            return Cgroup2Rung(cgroup2.own_folder(), daemon, orphans)
+        case "subreaper":
+            return SubreaperRung(orphans)
+        case _:
+            return ProcessGroupRung(daemon)
+
+
+def _words(error: OSError) -> str:
+    if error.strerror is None:
+        return str(error)
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror}"

@@ -1,0 +1,112 @@
+r"""What has to be killed should the daemon die: written as lines, read back as a `Ledger`.
+
+The same lines go to the guardian's pipe and to a file for the next daemon:
+
+    daemon\tUUID\tPID\tSTART\tBOOT\tLOCK_FD\tDEVICE\tINODE    who writes
+    cgroup\tPATH                                              all its cgroups are below this one
+    +\tPID\tSTART\tINSTANCE                                   a leader of a session
+    -\tPID
+    bye                                                       an orderly end: nothing is left
+
+A process is one of this daemon's if it carries `STDIOD_DAEMON=UUID` in its environment, or has the
+lock file open under LOCK_FD, or belongs to a leader's session or group, or descends from one such.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from supervisor.runtime.containment import hunt, procfs
+from supervisor.runtime.containment.procfs import Stat
+
+DAEMON_VARIABLE = "STDIOD_DAEMON"
+"""Names the daemon (a UUID per run) to whoever finds one of its modules' processes."""
+
+INSTANCE_VARIABLE = "STDIOD_INSTANCE"
+"""Names the instance (`name#generation`) to the module and to whoever finds its processes."""
+
+
+class Author(NamedTuple):
+    """The daemon that writes a ledger, and the marks its modules' processes carry."""
+
+    daemon: str
+    pid: int
+    start: int
+    boot: str
+    lock_fd: int = -1
+    device: int = 0
+    inode: int = 0
+
+    def line(self) -> bytes:
+        """Return the first line of a ledger."""
+        return ("daemon\t" + "\t".join(str(field) for field in self) + "\n").encode()
+
+
+class Leader(NamedTuple):
+    """The first process of an instance."""
+
+    pid: int
+    start: int
+    instance: str
+
+    def line(self) -> bytes:
+        """Return the line that registers it."""
+        return f"+\t{self.pid}\t{self.start}\t{self.instance}\n".encode(errors="replace")
+
+
+class Ledger:
+    """What the lines said so far."""
+
+    def __init__(self) -> None:
+        self.author: Author | None = None
+        self.cgroups: list[str] = []
+        self.leaders: dict[int, Leader] = {}
+        self.closed = False
+
+    def lines(self) -> list[bytes]:
+        """Return the shortest lines that say the same."""
+        head = [] if self.author is None else [self.author.line()]
+        cgroups = [os.fsencode(f"cgroup\t{path}\n") for path in self.cgroups]
+        return head + cgroups + [leader.line() for leader in self.leaders.values()]
+
+    def read(self, line: bytes) -> None:
+        """Take one line; one that cannot be understood, such as a cut one, says nothing."""
+        word, *fields = os.fsdecode(line.rstrip(b"\n")).split("\t")
+        try:
+            match word:
+                case "daemon":
+                    name, pid, start, boot, *lock = fields
+                    # A new beginning, after the guardian or the file was too slow for the old one.
+                    self.__init__()  # type: ignore[misc]
+                    self.author = Author(name, int(pid), int(start), boot, *map(int, lock))
+                case "cgroup":
+                    self.cgroups.append(fields[0])
+                case "+":
+                    leader = Leader(int(fields[0]), int(fields[1]), fields[2])
+                    self.leaders[leader.pid] = leader
+                case "-":
+                    self.leaders.pop(int(fields[0]), None)
+                case "bye":
+                    self.closed = True
+        except (ValueError, IndexError, TypeError):
+            return
+
+    def find(self) -> list[Stat]:
+        """Find all living processes of this daemon's modules, wherever they went."""
+        everybody = [one for one in procfs.every_process() if one.pid != os.getpid()]
+        chosen = [one for one in everybody if one.lives and self._names(one)]
+        return [one for one in hunt.with_descendants(chosen, everybody) if one.lives]
+
+    def _names(self, one: Stat) -> bool:
+        author = self.author
+        if author is None or one.pid == author.pid:
+            return False
+        leader = self.leaders.get(one.sid) or self.leaders.get(one.pgid)
+        if leader is not None and one.start >= leader.start:
+            return True
+        if author.lock_fd >= 0 and procfs.holds_file(
+            one.pid, author.lock_fd, author.device, author.inode
+        ):
+            return True
+        return procfs.has_variables(one.pid, f"{DAEMON_VARIABLE}={author.daemon}")

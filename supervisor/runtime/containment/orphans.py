@@ -1,0 +1,181 @@
+"""The processes this one adopts as child subreaper, and whose they were.
+
+With PR_SET_CHILD_SUBREAPER (prctl(2)), a descendant that loses its parent becomes the daemon's
+child instead of init's: whatever a module's processes do - setsid, double fork - they stay below
+the daemon, and an orphan stands in the daemon's own list of children. Kernel facts used:
+
+- orphans go to the first living thread of the subreaper, which is its main thread, so one short
+  file lists them all (find_alive_thread in kernel/exit.c);
+- they are handed over before the pidfd of the parent that died becomes readable (exit_notify);
+- like any child they leave a zombie, which is reaped by its own pid. Never waitpid(-1): it would
+  take the exit statuses of the processes that were spawned.
+
+An orphan is told by its session or group, which is its leader's number, or by its environment
+marker. One that left the session *and* wiped its environment is given to the only instance that can
+have started it: when all instances that were there at its start have ended but one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import threading
+from collections.abc import Iterator
+
+from supervisor.runtime.containment import procfs
+from supervisor.runtime.containment.ledger import DAEMON_VARIABLE, INSTANCE_VARIABLE
+from supervisor.runtime.containment.procfs import Stat
+
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_GET_CHILD_SUBREAPER = 37
+
+
+def is_subreaper() -> bool:
+    """Whether this process adopts orphans below it."""
+    value = ctypes.c_int(0)
+    _prctl(_PR_GET_CHILD_SUBREAPER, ctypes.addressof(value))
+    return bool(value.value)
+
+
+def set_subreaper(*, on: bool) -> None:
+    """Adopt orphans from now on, or leave them to init again; raises `OSError`."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, int(on))
+
+
+def _prctl(option: int, argument: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    unused = ctypes.c_ulong(0)
+    if libc.prctl(option, ctypes.c_ulong(argument), unused, unused, unused) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+class Orphans:
+    """The children of this process that it did not spawn.
+
+    With `whole_process`, this process does nothing but be the daemon, so every child not spawned by
+    it is an orphan of a module. Without (the daemon runs inside another program), a child counts as
+    one only on evidence; a zombie that was never seen alive shows none, and stays until that
+    program ends.
+    """
+
+    def __init__(self, daemon: str, *, whole_process: bool) -> None:
+        self._daemon = f"{DAEMON_VARIABLE}={daemon}"
+        self._whole_process = whole_process
+        self._lock = threading.Lock()
+        self._spawning = 0
+        self._spawned: dict[int, Stat] = {}
+        self._leaders: dict[int, Stat] = {}
+        self._known: dict[int, Stat] = {}
+        self.reaped_count = 0
+
+    @contextlib.contextmanager
+    def spawning(self) -> Iterator[None]:
+        """Spawn within this block, and call `spawned` before its end.
+
+        In between there is a child that nobody has told of yet; nothing may be taken for an orphan
+        then that carries no evidence.
+        """
+        with self._lock:
+            self._spawning += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._spawning -= 1
+
+    def spawned(self, process: Stat, *, leads: bool) -> None:
+        """Take note of a process that somebody else reaps; `leads` tells that it is a module's."""
+        with self._lock:
+            self._spawned[process.pid] = process
+            if leads:
+                self._leaders[process.pid] = process
+
+    def reaped(self, process: Stat) -> None:
+        """Take note that it is gone."""
+        with self._lock:
+            self._spawned.pop(process.pid, None)
+            self._leaders.pop(process.pid, None)
+
+    def adopted(self) -> list[Stat]:
+        """Return the children that were not spawned here, the dead among them too."""
+        me = os.getpid()
+        listed = procfs.children_of_thread(me, me)
+        if listed is None:
+            everybody = procfs.every_process()
+            listed = [one.pid for one in everybody if one.ppid == me]
+        else:
+            # Read twice: the kernel may pass over one while its neighbour in the list exits.
+            listed += procfs.children_of_thread(me, me) or ()
+        with self._lock:
+            new = set(listed).difference(self._spawned)
+        if not new:
+            return []
+        # Nobody gets into a session from outside: who is in the daemon's own came of no module, and
+        # is left alone while it lives. As PID 1 of a container, the daemon reaps it all the same.
+        own = os.getsid(0)
+        found = [one for pid in new if (one := procfs.stat(pid)) is not None]
+        return [one for one in found if one.ppid == me and (one.sid != own or not one.lives)]
+
+    def of(self, instance: str, leader: Stat) -> list[Stat]:
+        """Return the adopted processes that came of an instance."""
+        found = [one for one in self.adopted() if self._belongs(one, instance, leader)]
+        self.remember(found)
+        return found
+
+    def remember(self, processes: list[Stat]) -> None:
+        """Take note that these came of a module, so that they are reaped if they are adopted."""
+        with self._lock:
+            self._known.update((one.pid, one) for one in processes)
+
+    def collect(self) -> int:
+        """Reap the orphans that have ended, one by one; returns how many."""
+        reaped = 0
+        for one in self.adopted():
+            if one.lives or not self._may_reap(one):
+                continue
+            with contextlib.suppress(OSError):
+                os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOHANG)
+                reaped += 1
+        self.reaped_count += reaped
+        self._forget_the_gone()
+        return reaped
+
+    def _forget_the_gone(self) -> None:
+        with self._lock:
+            known = tuple(self._known.values())
+        for one in known:
+            now = procfs.stat(one.pid)
+            if now is None or now.start != one.start:
+                with self._lock:
+                    self._known.pop(one.pid, None)
+
+    def _may_reap(self, one: Stat) -> bool:
+        with self._lock:
+            known = self._known.get(one.pid)
+            if known is not None and known.start == one.start:
+                return True
+            return self._whole_process and not self._spawning and one.pid not in self._spawned
+
+    def _belongs(self, one: Stat, instance: str, leader: Stat) -> bool:
+        if one.start < leader.start:
+            return False
+        if leader.pid in (one.sid, one.pgid):
+            return True
+        if procfs.has_variables(one.pid, self._daemon):
+            return procfs.has_variables(one.pid, f"{INSTANCE_VARIABLE}={instance}")
+        return one.lives and self._is_left_over(one, leader)
+
+    def _is_left_over(self, one: Stat, leader: Stat) -> bool:
+        with self._lock:
+            if not self._whole_process or self._spawning:
+                return False
+            others = [
+                other
+                for pid, other in self._leaders.items()
+                if pid != leader.pid and other.start <= one.start
+            ]
+            if one.pid in self._spawned or one.sid in self._spawned:
+                return False
+        return not others

@@ -1,0 +1,188 @@
+"""Read what /proc says about processes; one that is gone is None or nothing, never an error.
+
+A pid alone names nobody for long: its number is given to another after the process was reaped. So
+a process is named here by its pid and its start time (field 22 of /proc/PID/stat, in clock ticks
+since boot), which together are unique until the next boot.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import NamedTuple
+
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+ENDED = frozenset("ZXx")
+"""States of a process that runs no more: a zombie, or one that is being taken apart."""
+
+
+class Stat(NamedTuple):
+    """Who a process is, and where it belongs."""
+
+    pid: int
+    state: str
+    ppid: int
+    pgid: int
+    sid: int
+    start: int
+    """Clock ticks since boot."""
+
+    @property
+    def lives(self) -> bool:
+        """Whether it can still run."""
+        return self.state not in ENDED
+
+
+def read_bytes(path: str) -> bytes:
+    """Return a file's bytes; `b""` if the process is gone or is none of our business."""
+    try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - Path costs more than the read
+            return file.read()
+    except OSError:
+        return b""
+
+
+def stat(pid: int) -> Stat | None:
+    """Return who has this pid now."""
+    data = read_bytes(f"/proc/{pid}/stat")
+    # The name stands in parentheses and may hold anything, parentheses and newlines too.
+    fields = data[data.rfind(b")") + 1 :].split()
+    if len(fields) < 20:  # noqa: PLR2004 - through field 22, the start time
+        return None
+    return Stat(
+        pid,
+        fields[0].decode(),
+        int(fields[1]),
+        int(fields[2]),
+        int(fields[3]),
+        int(fields[19]),
+    )
+
+
+def every_process() -> list[Stat]:
+    """Return all processes that this one can see."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+    return [found for pid in pids if (found := stat(pid)) is not None]
+
+
+def children(pid: int) -> list[int] | None:
+    """Return the children of a process, of all its threads; None if the kernel has no such list.
+
+    The list (CONFIG_PROC_CHILDREN) may miss one while a neighbour in it exits: look again until
+    nothing changes.
+    """
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
+    except OSError:
+        return []
+    found: list[int] = []
+    for thread in threads:
+        listed = children_of_thread(pid, thread)
+        if listed is None:
+            return None
+        found += listed
+    return found
+
+
+def children_of_thread(pid: int, thread: int | str) -> list[int] | None:
+    """Return the children that a thread forked or was given; None if there is no such list."""
+    try:
+        with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:  # noqa: PTH123
+            return [int(word) for word in file.read().split()]
+    except FileNotFoundError:
+        return [] if not os.path.exists(f"/proc/{pid}/task/{thread}") else None  # noqa: PTH110
+    except OSError:
+        return []
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the living and dead below a process, its children first."""
+    found: list[int] = []
+    seen = {pid}
+    level = [pid]
+    while level:
+        below: list[int] = []
+        for parent in level:
+            listed = children(parent)
+            if listed is None:
+                return _descendants_by_scan(pid)
+            below += [child for child in listed if child not in seen]
+            seen.update(below)
+        found += below
+        level = below
+    return found
+
+
+def _descendants_by_scan(pid: int) -> list[int]:
+    below: dict[int, list[int]] = {}
+    for one in every_process():
+        below.setdefault(one.ppid, []).append(one.pid)
+    found: list[int] = []
+    level = [pid]
+    while level:
+        level = [child for parent in level for child in below.get(parent, ())]
+        found += level
+    return found
+
+
+def has_variables(pid: int, *entries: str) -> bool:
+    """Whether each of the `NAME=value` stands in the environment the process was started with."""
+    environment = b"\0" + read_bytes(f"/proc/{pid}/environ")
+    return all(b"\0" + os.fsencode(entry) + b"\0" in environment for entry in entries)
+
+
+def holds_file(pid: int, descriptor: int, device: int, inode: int) -> bool:
+    """Whether a process has this very file open under this descriptor number."""
+    try:
+        found = os.stat(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH116
+    except OSError:
+        return False
+    return (found.st_dev, found.st_ino) == (device, inode)
+
+
+def rss_bytes(pid: int) -> int:
+    """Return the resident memory of a process, pages that it shares included."""
+    fields = read_bytes(f"/proc/{pid}/statm").split()
+    return int(fields[1]) * _PAGE_BYTES if len(fields) > 1 else 0
+
+
+def pss_bytes(pid: int) -> int:
+    """Return its resident memory with each shared page divided by those who share it.
+
+    The kernel walks the page tables for this figure: it costs milliseconds per GB, where
+    `rss_bytes` costs microseconds. Without the right to read it, this is `rss_bytes`.
+    """
+    for line in read_bytes(f"/proc/{pid}/smaps_rollup").splitlines():
+        if line.startswith(b"Pss:"):
+            return int(line.split()[1]) * 1024
+    return rss_bytes(pid)
+
+
+def boot_id() -> str:
+    """Return what names this boot of the machine; start times mean nothing in another one."""
+    return read_bytes("/proc/sys/kernel/random/boot_id").decode(errors="replace").strip()
+
+
+def send(process: Stat, *numbers: signal.Signals) -> bool:
+    """Signal this very process, and no other that may have its number by now.
+
+    The pidfd is taken first and the start time looked at after: from then on the descriptor means
+    that process, whatever becomes of the number. Returns False if it is gone or not ours to signal.
+    """
+    try:
+        descriptor = os.pidfd_open(process.pid)
+    except OSError:
+        return False
+    try:
+        now = stat(process.pid)
+        if now is None or now.start != process.start or not now.lives:
+            return False
+        for number in numbers:
+            signal.pidfd_send_signal(descriptor, number)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,78 @@
+"""The middle rung: the daemon adopts orphans, so that nothing of a module leaves its tree.
+
+Finding the processes of an instance costs as much as the instance has processes, not as much as
+the machine has: its leader's descendants, and those of the daemon's adopted children that came of
+it (`orphans` says how they are told).
+"""
+
+from __future__ import annotations
+
+import signal
+
+from supervisor.runtime.containment import orphans, procfs
+from supervisor.runtime.containment.contained import signal_each, signal_group
+from supervisor.runtime.containment.orphans import Orphans
+from supervisor.runtime.containment.procfs import Stat
+
+
+class SubreaperRung:
+    """Contain by descent; makes this process a subreaper until `close`."""
+
+    name = "subreaper"
+    folder = None
+
+    def __init__(self, adopted: Orphans) -> None:
+        """Raise `OSError` if the kernel refuses."""
+        self._orphans = adopted
+        self._was = orphans.is_subreaper()
+        orphans.set_subreaper(on=True)
+
+    def contain(self, instance: str, leader: Stat) -> Subtree:
+        """Take note of the leader."""
+        return Subtree(instance, leader, self._orphans)
+
+    def close(self) -> None:
+        """Leave orphans to whom they went before."""
+        orphans.set_subreaper(on=self._was)
+
+
+class Subtree:
+    """What descends from one leader."""
+
+    def __init__(self, instance: str, leader: Stat, adopted: Orphans) -> None:
+        self.instance = instance
+        self.leader = leader
+        self._orphans = adopted
+
+    def signal(self, *numbers: signal.Signals) -> None:
+        """Signal the group, and those who left it one by one."""
+        signal_group(self.leader, *numbers)
+        signal_each([one for one in self.find() if one.pgid != self.leader.pid], *numbers)
+
+    def kill(self) -> None:
+        """Kill the group."""
+        signal_group(self.leader, signal.SIGKILL)
+
+    counts_memory = False
+
+    def limit_memory(self, size: int) -> None:
+        """Leave it to sampling."""
+
+    def memory_breach(self) -> tuple[int, int] | None:
+        """Return None: the kernel does not count here."""
+        return None
+
+    def find(self) -> list[Stat]:
+        """Walk down from the leader and from the orphans it left."""
+        roots = {one.pid: one for one in self._orphans.of(self.instance, self.leader)}
+        leader = procfs.stat(self.leader.pid)
+        if leader is not None and leader.start == self.leader.start and leader.lives:
+            roots[leader.pid] = leader
+        below = [pid for root in roots for pid in procfs.descendants(root)]
+        found = [one for pid in below if (one := procfs.stat(pid)) is not None]
+        self._orphans.remember(found)
+        return [one for one in (*roots.values(), *found) if one.lives]
+
+    def remove(self) -> None:
+        """Reap what it left."""
+        self._orphans.collect()

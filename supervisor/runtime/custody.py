@@ -1,0 +1,169 @@
+"""Hold all processes of a daemon's modules: rung, marks, lock, guardian, and the last sweep.
+
+`holding` is the daemon's; a `Host` made without one has `Custody.bare`, which contains by process
+group and leaves no trace on disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import structlog
+import trio
+
+from supervisor.runtime.containment import hunt, ladder, procfs
+from supervisor.runtime.containment.contained import Containment
+from supervisor.runtime.containment.ladder import Chosen
+from supervisor.runtime.containment.ledger import DAEMON_VARIABLE, Author, Leader, Ledger
+from supervisor.runtime.containment.orphans import Orphans
+from supervisor.runtime.containment.process_group import ProcessGroupRung
+from supervisor.runtime.guardianship import Guardianship
+from supervisor.runtime.survivors import claim
+
+LAST_SWEEP_S = 5.0
+"""How long the daemon's end may take to kill what all the modules' ends have missed."""
+
+COLLECT_S = 0.5
+"""Zombies of orphans are reaped at most this often: one costs nothing, a wake-up does."""
+
+log = structlog.get_logger()
+
+
+class Custody:
+    """How a daemon holds the processes of its modules."""
+
+    def __init__(self, daemon: str, chosen: Chosen, orphans: Orphans) -> None:
+        self.daemon = daemon
+        self.why_not_higher = chosen.why_not_higher
+        self.lock_fd: int | None = None
+        self._rung = chosen.rung
+        self._orphans = orphans
+        self._guardianship: Guardianship | None = None
+
+    @classmethod
+    def bare(cls) -> Custody:
+        """Contain by process group, without lock, guardian and record."""
+        daemon = str(uuid.uuid4())
+        chosen = Chosen(ProcessGroupRung(daemon), "nobody asked what this machine allows")
+        return cls(daemon, chosen, Orphans(daemon, whole_process=False))
+
+    @property
+    def containment(self) -> str:
+        """The rung in force, as `status` shows it."""
+        return self._rung.name
+
+    @property
+    def guardian_pid(self) -> int | None:
+        """The guardian's pid, while there is one."""
+        return None if self._guardianship is None else self._guardianship.pid
+
+    @property
+    def reaped_orphans(self) -> int:
+        """How many processes it has reaped that it never spawned."""
+        return self._orphans.reaped_count
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """The variables by which a process of this daemon's modules is known."""
+        return {DAEMON_VARIABLE: self.daemon}
+
+    @property
+    def inherited(self) -> tuple[int, ...]:
+        """The descriptors each process gets besides its pipes."""
+        return () if self.lock_fd is None else (self.lock_fd,)
+
+    @contextlib.contextmanager
+    def spawning(self) -> Iterator[None]:
+        """Spawn within this block, and `take` what was spawned."""
+        with self._orphans.spawning():
+            yield
+
+    def take(self, pid: int, instance: str) -> Containment:
+        """Take hold of a process just spawned and not yet reaped, in whatever thread.
+
+        Raises `OSError` if it cannot be held as the rung promises; it still runs then.
+        """
+        leader = procfs.stat(pid)
+        if leader is None:
+            # Of a child that nobody reaped, /proc always tells; unless it is not mounted.
+            raise OSError("/proc does not show the processes of this machine")
+        self._orphans.spawned(leader, leads=True)
+        try:
+            containment = self._rung.contain(instance, leader)
+        except OSError:
+            self._orphans.reaped(leader)
+            raise
+        return containment
+
+    def register(self, containment: Containment) -> None:
+        """Have it killed should the daemon die; until then its marks are what it is found by."""
+        # What is in a cgroup dies with the folder that all are in; others are told of one by one.
+        if self._guardianship is not None and self._rung.folder is None:
+            leader = containment.leader
+            self._guardianship.register(Leader(leader.pid, leader.start, containment.instance))
+
+    def about_to_reap(self, containment: Containment) -> None:
+        """Forget the leader's number while it still is the leader's."""
+        if self._guardianship is not None:
+            self._guardianship.unregister(containment.leader.pid)
+
+    def release(self, containment: Containment) -> None:
+        """Let go of an instance whose leader has been reaped."""
+        self._orphans.reaped(containment.leader)
+        containment.remove()
+
+    async def _collect_zombies(self) -> None:
+        with trio.open_signal_receiver(signal.SIGCHLD) as signals:
+            async for _ in signals:
+                self._orphans.collect()
+                await trio.sleep(COLLECT_S)
+
+    def _last_sweep(self, author: Author) -> list[int]:
+        ledger = Ledger()
+        ledger.author = author
+        left = hunt.exterminate(ledger.find, LAST_SWEEP_S)
+        self._orphans.collect()
+        self._rung.close()
+        return left
+
+
+@asynccontextmanager
+async def holding(
+    data_dir: Path, *, containment: str | None = None, whole_process: bool = False
+) -> AsyncIterator[Custody]:
+    """Hold the processes that are spawned within the block; at its end none of them is left.
+
+    `containment` forces a rung; `whole_process` says that this process is nothing but the daemon,
+    so that it may reap every child that it did not spawn. Raises `ContainmentError` and
+    `DataInUseError`, before anything is started.
+    """
+    data = await trio.to_thread.run_sync(claim, data_dir)
+    try:
+        daemon = str(uuid.uuid4())
+        orphans = Orphans(daemon, whole_process=whole_process)
+        chosen = ladder.choose(containment, daemon, orphans)
+        author = data.author(daemon)
+        custody = Custody(daemon, chosen, orphans)
+        custody.lock_fd = data.lock_fd
+        guardianship = Guardianship(author, chosen.rung.folder, data.record, orphans)
+        custody._guardianship = guardianship  # noqa: SLF001 - made here
+        async with trio.open_nursery() as nursery:
+            await nursery.start(guardianship.run)
+            if whole_process:
+                nursery.start_soon(custody._collect_zombies)  # noqa: SLF001
+            try:
+                yield custody
+            finally:
+                left = custody._last_sweep(author)  # noqa: SLF001
+                if left:
+                    log.error("left behind", pids=left)
+                else:
+                    guardianship.close()
+                nursery.cancel_scope.cancel()
+    finally:
+        data.close()

@@ -1,0 +1,157 @@
+"""Tell the service manager how the daemon is: sd_notify(3), written out.
+
+A message is a datagram of `KEY=value` lines to the socket that $NOTIFY_SOCKET names. Whoever
+listens there may be slow, gone or mad, and none of that is a reason for a daemon to wait or to
+fail: a message that cannot be sent now is sent again later if it says a state, else forgotten.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+import time
+from collections.abc import MutableMapping
+
+import structlog
+import trio
+
+VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+
+RETRY_S = 0.5
+"""How long to wait before a state is sent again to a manager whose queue was full."""
+
+STATUS_CHARS = 300
+"""`systemctl status` shows one line."""
+
+_USEC_PER_S = 1_000_000
+
+log = structlog.get_logger()
+
+
+class Notifier:
+    """A service manager, or nobody; every method may be called either way."""
+
+    def __init__(self, address: str | None = None, watchdog_s: float | None = None) -> None:
+        """Speak to `address`: a path, or an abstract name after a NUL.
+
+        `watchdog_s` is how long the manager waits for a sign of life before it kills the daemon.
+        """
+        self._address = address
+        self._watchdog_s = watchdog_s
+        self._unsent = ""
+        self._full = trio.Event()
+        self._complained = False
+        # Made now: a daemon that has run out of file descriptors must still give its sign of life.
+        self._socket = None if address is None else _datagram_socket()
+
+    @classmethod
+    def from_environment(cls, environment: MutableMapping[str, str]) -> Notifier:
+        """Read the variables of the manager, and remove them: they are not meant for modules."""
+        address, usec, pid = (environment.pop(name, None) for name in VARIABLES)
+        return cls(_socket_address(address), _watchdog_s(usec, pid))
+
+    @property
+    def listens(self) -> bool:
+        """Whether there is a manager."""
+        return self._socket is not None
+
+    def ready(self) -> None:
+        """Say that the daemon serves; after `reloading`, that this is done."""
+        self._say_state("READY=1")
+
+    def reloading(self) -> None:
+        """Say that the configuration is being read again; `ready` ends that."""
+        # The stamp lets the manager tell this reload from one that it has not asked for.
+        usec = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
+        self._say_state(f"RELOADING=1\nMONOTONIC_USEC={usec}")
+
+    def stopping(self) -> None:
+        """Say that the end has begun."""
+        self._say_state("STOPPING=1")
+
+    def status(self, text: str) -> None:
+        """Say in words how things stand."""
+        self._send("STATUS=" + " ".join(text.split())[:STATUS_CHARS])
+
+    def close(self) -> None:
+        """Say nothing from here on."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    async def run(self) -> None:
+        """Give signs of life at half of the watchdog's time, and send what could not be sent.
+
+        This runs in the event loop on purpose: a daemon whose loop is stuck is a dead one.
+        """
+        while True:
+            if self._watchdog_s is not None:
+                self._send("WATCHDOG=1")
+            await self._pause(math.inf if self._watchdog_s is None else self._watchdog_s / 2)
+
+    async def _pause(self, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            while True:
+                await self._full.wait()
+                await trio.sleep(RETRY_S)
+                self._say_again()
+        self._say_again()  # the pause may be too short for a retry of its own
+
+    def _say_again(self) -> None:
+        if self._unsent:
+            self._say_state(self._unsent)
+
+    def _say_state(self, message: str) -> None:
+        # Only the last state counts: STOPPING makes a READY that was not heard pointless.
+        self._unsent = "" if self._send(message) else message
+        if self._unsent:
+            self._full.set()
+        elif self._full.is_set():
+            self._full = trio.Event()
+
+    def _send(self, message: str) -> bool:
+        """Send a message; returns False if it is worth another try."""
+        if self._socket is None or self._address is None:
+            return True
+        try:
+            self._socket.sendto(message.encode(errors="replace"), self._address)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if not self._complained:
+                self._complained = True
+                words = os.strerror(error.errno or 0)
+                log.warning("the service manager cannot be told", message=message, words=words)
+        return True
+
+
+def _datagram_socket() -> socket.socket | None:
+    try:
+        made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    except OSError as error:
+        log.warning("the service manager cannot be told", words=os.strerror(error.errno or 0))
+        return None
+    made.setblocking(False)  # noqa: FBT003 - it takes no keyword
+    return made
+
+
+def _socket_address(named: str | None) -> str | None:
+    if not named:
+        return None
+    if named.startswith("@") and len(named) > 1:
+        return "\0" + named[1:]  # an abstract name: unix(7) writes its first byte as NUL
+    if named.startswith("/"):
+        return named
+    log.warning("NOTIFY_SOCKET is neither a path nor an abstract name", value=named)
+    return None
+
+
+def _watchdog_s(usec: str | None, pid: str | None) -> float | None:
+    # The variables may have been meant for a process that started us (sd_watchdog_enabled(3)).
+    if not usec or (pid and pid != str(os.getpid())):
+        return None
+    if usec.isascii() and usec.isdigit() and int(usec) > 0:
+        return int(usec) / _USEC_PER_S
+    log.warning("WATCHDOG_USEC is no number above 0", value=usec)
+    return None

@@ -1,0 +1,102 @@
+"""`--config` and the options of `run` and `up`: what wins, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import pytest
+
+from supervisor.cli import serve as serving
+from supervisor.cli.serve import ServeOptions
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[ServeOptions]:
+    """Take the options of a daemon instead of being one."""
+    taken: list[ServeOptions] = []
+
+    def serve(options: ServeOptions) -> int:
+        taken.append(options)
+        return 0
+
+    monkeypatch.setattr(serving, "serve", serve)
+    return taken
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    (tmp_path / "modules").mkdir()
+    path = tmp_path / "stdiod.toml"
+    path.write_text(
+        """
+        directories = ["modules"]
+        socket = "from-file.sock"
+        data_dir = "from-file"
+        log_format = "json"
+        containment = "process_group"
+        memory_ceiling_bytes = 1000
+        watch = false
+        """
+    )
+    return path
+
+
+def test_a_file_says_all_that_the_command_line_does_not(
+    run: Run, served: list[ServeOptions], config: Path
+) -> None:
+    assert run("run", "--config", str(config)).exit_code == 0
+    assert served == [
+        ServeOptions(
+            directories=(config.parent / "modules",),
+            socket=config.parent / "from-file.sock",
+            data_dir=config.parent / "from-file",
+            log_format="json",
+            containment="process_group",
+            memory_ceiling_bytes=1000,
+            watch=False,
+        )
+    ]
+
+
+@pytest.mark.parametrize("before_verb", [True, False])
+def test_the_command_line_wins_over_the_file(
+    before_verb: bool, run: Run, served: list[ServeOptions], config: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    socket = ["--socket", "/tmp/chosen.sock"]
+    words = ["run", str(tmp_path / "other"), "--config", str(config)]
+    words += ["--data-dir", "/tmp/chosen", "--log-format", "console"]
+    result = run(*socket, *words) if before_verb else run(*words, *socket)
+    assert result.exit_code == 0, result.output
+    (options,) = served
+    assert options.directories == (tmp_path / "other",)
+    assert options.socket == Path("/tmp/chosen.sock")
+    assert options.data_dir == Path("/tmp/chosen")
+    assert options.log_format == "console"
+    assert not options.watch
+
+
+def test_without_a_file_directories_have_to_be_named(run: Run) -> None:
+    result = run("run")
+    assert result.exit_code == click.UsageError.exit_code
+    assert "Missing argument 'DIR...'" in result.stderr
+
+
+@pytest.mark.parametrize("verb", ["run", "up"])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sokcet = 'x'", "stdiod.toml: sokcet: there is no such key; did you mean 'socket'?"),
+        ("directories = ['gone']", "gone is not a directory"),
+    ],
+)
+def test_a_fault_in_the_file_is_a_usage_error(
+    verb: str, text: str, words: str, run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "stdiod.toml"
+    path.write_text(text)
+    result = run(verb, "--config", str(path))
+    assert result.exit_code == click.UsageError.exit_code
+    assert words in result.stderr

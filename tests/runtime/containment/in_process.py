@@ -1,0 +1,48 @@
+"""A daemon inside the test, and how it is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from protocol.events import Progress
+from protocol.response import Response
+from supervisor.kernel.daemon import Daemon
+from supervisor.policy.lifecycle import State
+from tests.runtime.containment.lifelines import PATIENCE_S
+
+
+class Asked:
+    """A client that waits for one response."""
+
+    def __init__(self) -> None:
+        self._done = trio.Event()
+        self._response: Response | None = None
+
+    def event(self, event: Progress) -> None:
+        pass
+
+    def finished(self, response: Response) -> None:
+        self._response = response
+        self._done.set()
+
+    def congested(self) -> bool:
+        return False
+
+    async def response(self) -> Response:
+        with trio.fail_after(PATIENCE_S):
+            await self._done.wait()
+        assert self._response is not None
+        return self._response
+
+
+def ask(daemon: Daemon, op: str, module: str = "stubborn", **args: Any) -> Asked:
+    asked = Asked()
+    daemon.invocations.submit(module, {"op": op, "args": args, "timeout_s": PATIENCE_S}, asked)
+    return asked
+
+
+async def until(daemon: Daemon, state: State, module: str = "stubborn") -> None:
+    with trio.fail_after(PATIENCE_S):
+        await daemon.fleet.wait_until(lambda: daemon.fleet.modules[module].state is state or None)

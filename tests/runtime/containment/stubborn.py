@@ -1,0 +1,136 @@
+"""A module that does not go when it is told to: standard library only, one word per vice.
+
+    stubborn.py NAME LIFELINE [VICE ...]
+
+Every process connects to the Unix socket LIFELINE and says `LABEL PID`; the end of that connection
+is the process's death. Vices of the leader: `ignores_term`; of the processes it starts at once,
+each of which ignores every polite signal: `child`, `setsid` (holds stdout, in its own session),
+`double` (double fork: its parent is gone), `bare` (as `double`, with an empty environment and no
+descriptor but its lifeline). Ops: `echo`, `hang` (never answers), `leave` (exits 0 at once, without
+an answer), `hog` (its child takes `bytes` of memory), `bomb` (forks for ever), `spawn` (one more
+VICE).
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+POLITE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+def lifeline(label: str) -> socket.socket:
+    line = socket.socket(socket.AF_UNIX)
+    line.connect(LIFELINE)
+    line.sendall(f"{label} {os.getpid()}\n".encode())
+    return line
+
+
+def stay(label: str) -> None:
+    for number in POLITE:
+        signal.signal(number, signal.SIG_IGN)
+    line = lifeline(label)
+    while line:
+        signal.pause()
+
+
+def start(vice: str) -> None:
+    if os.fork():
+        return
+    try:
+        if vice != "child":
+            os.setsid()
+        if vice in ("double", "bare") and os.fork():
+            os._exit(0)
+        if vice == "bare":
+            os.closerange(0, 4096)
+            os.open("/dev/null", os.O_RDWR)
+            os.dup(0)
+            os.dup(0)
+            os.execve(
+                sys.executable,
+                [sys.executable, "-I", "-S", __file__, NAME, LIFELINE, "=bare"],
+                {},
+            )
+        os.close(LINE.fileno())
+        stay(vice)
+    finally:
+        os._exit(9)
+
+
+def hog(size: int) -> None:
+    if os.fork():
+        return
+    os.close(LINE.fileno())
+    line = lifeline("hog")
+    held: list[bytearray] = []
+    while line:
+        if sum(map(len, held)) < size:
+            held.append(bytearray(os.urandom(1 << 16)) * 16)
+        else:
+            signal.pause()
+
+
+def bomb() -> None:
+    # Bounded, so that a test that fails does not take the machine with it.
+    for _ in range(9):
+        os.fork()
+    os.setsid()
+    stay("bomb")
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any] | None:
+    operation = request["operation"]
+    if operation == "health":
+        return {"status": "ok"}
+    if operation == "describe":
+        return {
+            "name": NAME,
+            "version": "1",
+            "kind": "tool",
+            "capabilities": [],
+            "inputs": {},
+            "outputs": {},
+        }
+    args = request["input"]["args"]
+    match request["input"]["op"]:
+        case "hang":
+            return None
+        case "leave":
+            os._exit(args.get("code", 0))
+        case "hog":
+            hog(args["bytes"])
+            return None
+        case "bomb":
+            if not os.fork():
+                os.close(LINE.fileno())
+                bomb()
+            return {"ok": True, "result": None}
+        case "spawn":
+            start(args["vice"])
+            return {"ok": True, "result": None}
+    return {"ok": True, "result": args}
+
+
+NAME, LIFELINE, *VICES = sys.argv[1:]
+if VICES == ["=bare"]:
+    stay("bare")
+if "ignores_term" in VICES:
+    for polite in POLITE:
+        signal.signal(polite, signal.SIG_IGN)
+LINE = lifeline("leader")
+for one in VICES:
+    if one != "ignores_term":
+        start(one)
+for text in sys.stdin:
+    asked = json.loads(text)
+    reply = answer(asked)
+    if reply is not None:
+        reply["requestId"] = asked["requestId"]
+        sys.stdout.write(json.dumps(reply) + "\n")
+        sys.stdout.flush()
+if "ignores_term" in VICES:
+    while True:
+        signal.pause()

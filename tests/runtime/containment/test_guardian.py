@@ -1,0 +1,209 @@
+"""The guardian kills what a dead daemon left, and is in nobody's way while the daemon lives."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+import termios
+import uuid
+from pathlib import Path
+
+import trio
+
+from supervisor.runtime.containment import procfs
+from supervisor.runtime.containment.guardian import command
+from supervisor.runtime.containment.ledger import Author, Leader, Ledger
+from supervisor.runtime.containment.orphans import Orphans
+from supervisor.runtime.guardianship import Guardianship
+from tests.runtime.containment.lifelines import PATIENCE_S, STUBBORN, Lifelines, gone
+
+NOBODY = Author("nobody", 0, 0, "boot")
+
+
+def author(daemon: str) -> Author:
+    me = procfs.stat(os.getpid())
+    assert me is not None
+    return Author(daemon, me.pid, me.start, procfs.boot_id())
+
+
+class Guarded:
+    """A guardian and the end of the pipe that keeps it waiting."""
+
+    def __init__(self, folder: Path) -> None:
+        reading, self.pipe = os.pipe()
+        self.popen = subprocess.Popen(
+            command(reading, str(folder / "record")), pass_fds=[reading], start_new_session=True
+        )
+        os.close(reading)
+
+    def tell(self, *lines: bytes) -> None:
+        os.write(self.pipe, b"".join(lines))
+
+    def daemon_dies(self) -> None:
+        os.close(self.pipe)
+        assert self.popen.wait(PATIENCE_S) == 0
+
+
+def _unread(pipe: int) -> int:
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), "little")
+
+
+def stubborn(lifelines: Lifelines, *vices: str, **variables: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-I", "-S", str(STUBBORN), "s", str(lifelines.path), *vices],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+        env=variables,
+    )
+
+
+def end(popen: subprocess.Popen[bytes]) -> None:
+    popen.wait(PATIENCE_S)
+    assert popen.stdin is not None
+    popen.stdin.close()
+
+
+def test_a_registered_leader_dies_with_all_of_its_session(
+    lifelines: Lifelines, tmp_path: Path
+) -> None:
+    popen = stubborn(lifelines, "ignores_term", "child")
+    lifelines.take("leader", "child")
+    leader = procfs.stat(popen.pid)
+    assert leader is not None
+    guarded = Guarded(tmp_path)
+    guarded.tell(author("d").line(), Leader(leader.pid, leader.start, "s#1").line())
+    guarded.daemon_dies()
+    lifelines.wait_dead()
+    end(popen)
+    assert b"guardian\t2\t\n" in (tmp_path / "record").read_bytes()
+
+
+def test_who_carries_the_mark_dies_wherever_it_went(lifelines: Lifelines, tmp_path: Path) -> None:
+    daemon = str(uuid.uuid4())
+    popen = stubborn(lifelines, "setsid", "double", "child", STDIOD_DAEMON=daemon)
+    lifelines.take("leader", "setsid", "double", "child")
+    guarded = Guarded(tmp_path)
+    guarded.tell(author(daemon).line())
+    guarded.daemon_dies()
+    lifelines.wait_dead()
+    end(popen)
+
+
+def test_others_are_left_alone(lifelines: Lifelines, tmp_path: Path) -> None:
+    popen = stubborn(lifelines, STDIOD_DAEMON="another")
+    lifelines.take("leader")
+    former = procfs.stat(popen.pid)
+    assert former is not None
+    guarded = Guarded(tmp_path)
+    # A number that was given to another since: the start time says so.
+    guarded.tell(author("mine").line(), Leader(popen.pid, former.start + 1, "s#1").line())
+    guarded.daemon_dies()
+    assert not lifelines.dead_already()
+    popen.kill()
+    end(popen)
+
+
+def test_an_unregistered_leader_is_left_alone(lifelines: Lifelines, tmp_path: Path) -> None:
+    popen = stubborn(lifelines)
+    lifelines.take("leader")
+    leader = procfs.stat(popen.pid)
+    assert leader is not None
+    guarded = Guarded(tmp_path)
+    guarded.tell(
+        author("d").line(),
+        Leader(leader.pid, leader.start, "s#1").line(),
+        f"-\t{leader.pid}\n".encode(),
+    )
+    guarded.daemon_dies()
+    assert not lifelines.dead_already()
+    popen.kill()
+    end(popen)
+
+
+def test_a_goodbye_ends_it_without_a_kill(lifelines: Lifelines, tmp_path: Path) -> None:
+    popen = stubborn(lifelines, STDIOD_DAEMON="d")
+    lifelines.take("leader")
+    guarded = Guarded(tmp_path)
+    guarded.tell(author("d").line(), b"bye\n")
+    assert guarded.popen.wait(PATIENCE_S) == 0
+    os.close(guarded.pipe)
+    assert not lifelines.dead_already()
+    popen.kill()
+    end(popen)
+
+
+def test_signals_do_not_end_it(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path)
+    # It is ready once it has read a line: a pipe that is empty again says so.
+    guarded.tell(NOBODY.line())
+    while _unread(guarded.pipe):
+        os.sched_yield()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        guarded.popen.send_signal(number)
+    assert guarded.popen.poll() is None
+    guarded.daemon_dies()
+
+
+async def test_a_full_pipe_never_blocks_and_nothing_is_lost(
+    lifelines: Lifelines, tmp_path: Path
+) -> None:
+    guardianship = Guardianship(
+        author("d"), None, tmp_path / "record", Orphans("d", whole_process=False)
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(guardianship.run)
+        pid = guardianship.pid
+        assert pid is not None
+        os.kill(pid, signal.SIGSTOP)
+        for number in range(5_000):
+            guardianship.register(Leader(10_000_000 + number, 1, "x" * 100))
+        for number in range(5_000):
+            guardianship.unregister(10_000_000 + number)
+        popen = stubborn(lifelines, "child")
+        await lifelines.taken("leader", "child")
+        leader = procfs.stat(popen.pid)
+        assert leader is not None
+        guardianship.register(Leader(leader.pid, leader.start, "s#1"))
+        os.kill(pid, signal.SIGCONT)
+        nursery.cancel_scope.cancel()  # without a goodbye: as if the daemon had died
+    await lifelines.all_dead()
+    end(popen)
+
+
+async def test_one_that_dies_is_replaced_and_its_successor_knows_everything(
+    lifelines: Lifelines, tmp_path: Path
+) -> None:
+    guardianship = Guardianship(
+        author("d"), None, tmp_path / "record", Orphans("d", whole_process=False)
+    )
+    async with trio.open_nursery() as nursery:
+        await nursery.start(guardianship.run)
+        popen = stubborn(lifelines, "child")
+        await lifelines.taken("leader", "child")
+        leader = procfs.stat(popen.pid)
+        assert leader is not None
+        guardianship.register(Leader(leader.pid, leader.start, "s#1"))
+        former = guardianship.pid
+        assert former is not None
+        os.kill(former, signal.SIGKILL)
+        with trio.fail_after(PATIENCE_S):
+            while guardianship.pid in (former, None):  # noqa: ASYNC110 - nobody tells of it
+                await trio.sleep(0.001)
+        assert gone(former)
+        nursery.cancel_scope.cancel()
+    await lifelines.all_dead()
+    end(popen)
+
+
+def test_a_ledger_reads_what_it_writes_and_ignores_what_is_cut() -> None:
+    ledger = Ledger()
+    first = Author("uuid", 1, 2, "boot", 1000, 5, 6)
+    lines = [first.line(), b"cgroup\t/a b\n", Leader(7, 8, "na me#1").line()]
+    for line in [*lines, b"+\t9\n", b"+\tx\ty\tz\n", b"\xff\n", b"\n", b"-\t\n"]:
+        ledger.read(line)
+    assert ledger.author == first
+    assert ledger.lines() == lines
+    assert not ledger.closed

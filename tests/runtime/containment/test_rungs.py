@@ -1,0 +1,124 @@
+"""Nothing is left of a module, on each rung: DESIGN 1, promise 2; FAULTS 1, 6 and 7."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from protocol.errors import Failure, Reason
+from supervisor.policy.lifecycle import State
+from supervisor.runtime.containment import cgroup_folder, procfs
+from tests.runtime.containment.in_process import ask, until
+from tests.runtime.containment.lifelines import Lifelines, gone
+
+EVERY_VICE = ("ignores_term", "child", "setsid", "double")
+
+
+Make = Callable[..., Any]
+
+
+def descriptors() -> set[str]:
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+async def test_a_stop_leaves_nobody(daemon_with: Make, lifelines: Lifelines) -> None:
+    async with daemon_with(*EVERY_VICE) as daemon:
+        pids = await lifelines.taken("leader", "child", "setsid", "double")
+        await until(daemon, State.READY)
+        daemon.fleet.modules["stubborn"].stop("the test")
+        await until(daemon, State.DOWN)
+        assert lifelines.dead_already()
+        await lifelines.all_dead()
+        assert all(gone(pid) for pid in pids)
+
+
+async def test_a_restart_leaves_nobody_of_the_former_instance(
+    daemon_with: Make, lifelines: Lifelines
+) -> None:
+    async with daemon_with(*EVERY_VICE) as daemon:
+        await lifelines.taken("leader", "child", "setsid", "double")
+        await until(daemon, State.READY)
+        daemon.fleet.modules["stubborn"].restart("the test")
+        await lifelines.all_dead()
+        await lifelines.taken("leader", "child", "setsid", "double")
+        await until(daemon, State.READY)
+    await lifelines.all_dead()
+
+
+async def test_an_end_of_the_daemon_leaves_nobody(daemon_with: Make, lifelines: Lifelines) -> None:
+    async with daemon_with(*EVERY_VICE):
+        await lifelines.taken("leader", "child", "setsid", "double")
+    assert lifelines.dead_already()
+
+
+async def test_a_cancelled_daemon_leaves_nobody(daemon_with: Make, lifelines: Lifelines) -> None:
+    with trio.CancelScope() as scope:
+        async with daemon_with(*EVERY_VICE):
+            await lifelines.taken("leader", "child", "setsid", "double")
+            scope.cancel()
+            await trio.lowlevel.checkpoint()
+    assert lifelines.dead_already()
+
+
+async def test_a_leader_that_exits_is_seen_at_once_though_another_holds_its_stdout(
+    daemon_with: Make, lifelines: Lifelines
+) -> None:
+    async with daemon_with("setsid", "double", "child") as daemon:
+        await lifelines.taken("leader", "child", "setsid", "double")
+        await until(daemon, State.READY)
+        response = await ask(daemon, "leave").response()
+        assert isinstance(response.outcome, Failure)
+        assert response.outcome.details["reason"] == Reason.EXITED
+        assert response.outcome.details["exit_code"] == 0
+        assert lifelines.dead_already()
+        await until(daemon, State.DOWN)
+
+
+async def test_a_fork_bomb_is_put_out(daemon_with: Make, lifelines: Lifelines) -> None:
+    async with daemon_with("ignores_term") as daemon:
+        await lifelines.taken("leader")
+        await until(daemon, State.READY)
+        await ask(daemon, "bomb").response()
+        await trio.to_thread.run_sync(lifelines.take_all, 100)
+        daemon.fleet.modules["stubborn"].stop("the test")
+        await until(daemon, State.DOWN)
+        custody = daemon.facts.custody
+        mark = f"STDIOD_DAEMON={custody.daemon}"
+        assert not [
+            one
+            for one in procfs.every_process()
+            if one.lives and procfs.has_variables(one.pid, mark)
+        ]
+        assert daemon.fleet.modules["stubborn"].slot.last_exit is not None
+        assert daemon.fleet.modules["stubborn"].slot.last_exit.survivors == ()
+
+
+async def test_what_is_orphaned_leaves_no_zombie(daemon_with: Make, lifelines: Lifelines) -> None:
+    before = set(procfs.children(os.getpid()) or ())
+    async with daemon_with("double", "double", whole_process=True) as daemon:
+        await lifelines.taken("leader", "double", "double")
+        await until(daemon, State.READY)
+    assert set(procfs.children(os.getpid()) or ()) <= before
+
+
+async def test_no_cgroup_folder_and_no_descriptor_is_left(
+    daemon_with: Make, lifelines: Lifelines
+) -> None:
+    folders: list[str | None] = []
+
+    async def cycle() -> None:
+        async with daemon_with("child") as daemon:
+            await lifelines.taken("leader", "child")
+            await until(daemon, State.READY)
+            folders.append(daemon.facts.custody._rung.folder)
+        await lifelines.all_dead()
+
+    await cycle()
+    before = descriptors()
+    await cycle()
+    assert descriptors() == before
+    assert not [one for one in folders if one is not None and cgroup_folder.subtree(one)]

@@ -1,0 +1,98 @@
+"""A daemon as a process of its own, for tests of what is left of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.runtime.containment.lifelines import PATIENCE_S
+
+_PROGRAM = """
+import sys
+from pathlib import Path
+from supervisor.cli.serve import ServeOptions, serve
+sys.exit(serve(ServeOptions((Path(sys.argv[1]),), Path(sys.argv[2]), Path(sys.argv[3]),
+    log_format="json", containment=sys.argv[4] or None, ready_fd=int(sys.argv[5]))))
+"""
+
+
+class DaemonProcess:
+    """`stdiod run` on a folder of descriptors; started and able to take requests."""
+
+    def __init__(self, modules: Path, home: Path, containment: str | None = None) -> None:
+        self.socket = home / "s"
+        self.data_dir = home / "data"
+        self._requests = 0
+        ready, told = os.pipe()
+        self.log = home / "daemon.log"
+        with self.log.open("ab") as log:
+            self.popen = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-c",
+                    _PROGRAM,
+                    *(str(path) for path in (modules, self.socket, self.data_dir)),
+                    containment or "",
+                    str(told),
+                ],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[told],
+                start_new_session=True,
+            )
+        os.close(told)
+        try:
+            assert os.read(ready, 100) == b"ready\n", self.log.read_text()
+        finally:
+            os.close(ready)
+
+    def connect(self) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(PATIENCE_S)
+        connection.connect(str(self.socket))
+        return connection
+
+    def begin(self, tool: str, op: str, /, **args: Any) -> socket.socket:
+        """Send a request and do not wait."""
+        self._requests += 1
+        request = {
+            "requestId": f"t{self._requests}",
+            "tool": tool,
+            "operation": "invoke",
+            "input": {"op": op, "args": args},
+        }
+        connection = self.connect()
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        return connection
+
+    def ask(self, tool: str, op: str, /, **args: Any) -> dict[str, Any]:
+        """Send a request and return the payload of its `done`."""
+        with self.begin(tool, op, **args) as connection, connection.makefile("rb") as lines:
+            for line in lines:
+                event = json.loads(line)
+                if event["type"] == "done":
+                    payload: dict[str, Any] = event.get("payload", event)
+                    return payload
+        raise AssertionError("the daemon closed the connection")
+
+    def status(self) -> dict[str, Any]:
+        result: dict[str, Any] = self.ask("supervisor", "status")["result"]
+        return result
+
+    def kill(self) -> None:
+        self.popen.kill()
+        self.popen.wait(PATIENCE_S)
+
+    def close(self) -> None:
+        if self.popen.poll() is None:
+            self.popen.terminate()
+            try:
+                self.popen.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                self.kill()

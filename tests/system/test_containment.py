@@ -1,0 +1,201 @@
+"""No process of any module is left, whatever ends it: through a real daemon (FAULTS 1, 2, 6, 7)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from supervisor.runtime.survivors import LOCK_FD
+from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe, gone
+from tests.system.daemon_process import DaemonProcess
+
+STUBBORN = ("ignores_term", "setsid", "double", "child")
+LABELS = ("leader", "setsid", "double", "child")
+
+Start = Callable[[], DaemonProcess]
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="sd") as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def start(rung: str, lifelines: Lifelines, home: Path) -> Iterator[Start]:
+    """Start a daemon on a stubborn module and on one with an invocation in flight."""
+    started: list[DaemonProcess] = []
+    describe(home / "modules", lifelines, *STUBBORN)
+    describe(home / "modules", lifelines, "ignores_term", name="busy")
+
+    def begin() -> DaemonProcess:
+        daemon = DaemonProcess(home / "modules", home, rung)
+        started.append(daemon)
+        return daemon
+
+    yield begin
+    for daemon in started:
+        daemon.close()
+
+
+def in_flight(daemon: DaemonProcess, lifelines: Lifelines) -> list[int]:
+    """Wait until all live and one invocation is under way; returns the pids."""
+    pids = lifelines.take(*LABELS, "leader")
+    daemon.ask("supervisor", "wait", modules=["stubborn", "busy"])
+    connection = daemon.begin("busy", "hang")
+    until = time.monotonic() + PATIENCE_S
+    while not any(one["in_flight"] for one in daemon.status()["modules"]):
+        assert time.monotonic() < until
+    connection.detach()
+    return pids
+
+
+def test_a_killed_daemon_leaves_nobody_and_its_guardian_goes_too(
+    start: Start, lifelines: Lifelines
+) -> None:
+    daemon = start()
+    pids = in_flight(daemon, lifelines)
+    guardian = daemon.status()["daemon"]["guardian_pid"]
+    killed_at = time.monotonic()
+    daemon.kill()
+    lifelines.wait_dead()
+    took_s = time.monotonic() - killed_at
+    assert all(gone(pid) for pid in (*pids, guardian))
+    assert took_s < PATIENCE_S
+    if os.environ.get("STDIOD_TEST_FIGURES"):
+        print(f"\nkill -9 to the last death: {took_s * 1000:.0f} ms")  # noqa: T201
+
+
+def test_a_daemon_killed_together_with_its_guardian_is_followed_by_one_that_clears_up(
+    start: Start, lifelines: Lifelines
+) -> None:
+    daemon = start()
+    pids = in_flight(daemon, lifelines)
+    # Stopped, it cannot replace the guardian.
+    daemon.popen.send_signal(signal.SIGSTOP)
+    os.kill(_guardian(daemon.popen.pid), signal.SIGKILL)
+    daemon.kill()
+    assert not lifelines.dead_already()
+    second = start()
+    assert lifelines.dead_already()
+    lifelines.wait_dead()
+    lifelines.take(*LABELS, "leader")
+    assert "killed what a former daemon left" in second.log.read_text()
+    assert all(gone(pid) for pid in pids)
+    second.close()
+    lifelines.wait_dead()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signalled_daemon_leaves_nobody(
+    start: Start, lifelines: Lifelines, number: signal.Signals
+) -> None:
+    daemon = start()
+    in_flight(daemon, lifelines)
+    daemon.popen.send_signal(number)
+    assert daemon.popen.wait(PATIENCE_S) == 0
+    assert lifelines.dead_already()
+
+
+def test_a_signal_to_the_whole_group_leaves_the_guardian_to_its_work(
+    start: Start, lifelines: Lifelines
+) -> None:
+    daemon = start()
+    in_flight(daemon, lifelines)
+    os.killpg(daemon.popen.pid, signal.SIGKILL)
+    daemon.popen.wait(PATIENCE_S)
+    lifelines.wait_dead()
+
+
+def test_a_stopped_and_a_restarted_module_leave_nobody(start: Start, lifelines: Lifelines) -> None:
+    daemon = start()
+    lifelines.take(*LABELS, "leader")
+    daemon.ask("supervisor", "wait", modules=["stubborn", "busy"])
+    daemon.ask("supervisor", "stop", module="busy")
+    assert daemon.ask("supervisor", "restart", module="stubborn")["ok"]
+    lifelines.wait_dead()
+    lifelines.take(*LABELS)
+    daemon.ask("supervisor", "stop", module="stubborn")
+    assert lifelines.dead_already()
+
+
+def test_one_without_session_environment_and_parent_is_found_too(
+    start: Start, lifelines: Lifelines, rung: str
+) -> None:
+    if rung == "process_group":
+        pytest.skip("what has left session, environment and parent is lost on the lowest rung")
+    daemon = start()
+    lifelines.take(*LABELS, "leader")
+    daemon.ask("supervisor", "wait", modules=["stubborn", "busy"])
+    daemon.ask("stubborn", "spawn", vice="bare")
+    lifelines.take("bare")
+    daemon.ask("supervisor", "stop", module="busy")
+    daemon.ask("supervisor", "stop", module="stubborn")
+    assert lifelines.dead_already()
+
+
+def test_status_says_what_contains_and_who_guards(start: Start, rung: str) -> None:
+    shown = start().status()["daemon"]
+    assert shown["containment"] == rung
+    assert (shown["why_not_higher"] is None) is (rung == "cgroup2")
+    assert Path(f"/proc/{shown['guardian_pid']}").exists()
+
+
+def test_a_killed_guardian_is_replaced_and_the_new_one_does_its_work(
+    start: Start, lifelines: Lifelines
+) -> None:
+    daemon = start()
+    in_flight(daemon, lifelines)
+    former = daemon.status()["daemon"]["guardian_pid"]
+    os.kill(former, signal.SIGKILL)
+    until = time.monotonic() + PATIENCE_S
+    while daemon.status()["daemon"]["guardian_pid"] in (former, None):
+        assert time.monotonic() < until
+    assert gone(former)
+    daemon.kill()
+    lifelines.wait_dead()
+
+
+def test_orphans_that_end_are_reaped_while_the_daemon_runs(
+    start: Start, lifelines: Lifelines, rung: str
+) -> None:
+    if rung == "process_group":
+        pytest.skip("on the lowest rung orphans are not the daemon's")
+    daemon = start()
+    lifelines.take(*LABELS, "leader")
+    for pid in _adopted(daemon.popen.pid):
+        os.kill(pid, signal.SIGKILL)
+        assert gone(pid)
+
+
+def test_each_process_inherits_the_lock_of_the_data(start: Start, lifelines: Lifelines) -> None:
+    daemon = start()
+    for pid in lifelines.take(*LABELS, "leader"):
+        held = Path(f"/proc/{pid}/fd/{LOCK_FD}").readlink()
+        assert held == daemon.data_dir / "instances.lock"
+
+
+def _guardian(daemon_pid: int) -> int:
+    for pid in _children(daemon_pid):
+        if b"containment.guardian" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            return pid
+    raise AssertionError("there is no guardian")
+
+
+def _adopted(daemon_pid: int) -> list[int]:
+    """Return the children of the daemon that lead no session: it spawned none of those."""
+    return [pid for pid in _children(daemon_pid) if os.getsid(pid) != pid]
+
+
+def _children(pid: int) -> list[int]:
+    return [
+        int(word)
+        for task in Path(f"/proc/{pid}/task").iterdir()
+        for word in (task / "children").read_text().split()
+    ]
