@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -57,7 +56,7 @@ class Tally:
 
     def document(self) -> dict[str, Any]:
         """Return the report as `--json` prints it."""
-        made = dataclasses.asdict(self)
+        made = dict(vars(self))
         made |= {"answered": self.answered, "faults": self.faults, "clean": not self.faults}
         return made
 

@@ -50,7 +50,7 @@ async def sweep(
             finally:
                 trio.lowlevel.remove_instrument(cancel)
         left = {*factories.open_files()} - files
-        assert not left, f"cancelled at step {steps}: {factories.open_files()} left open"
+        assert not left, f"cancelled at step {steps}: {left} of {factories.open_files()}"
         assert not factories.children(), f"cancelled at step {steps}"
         check()
         if cancel.left > 0:

@@ -12,6 +12,7 @@ SEED = 2957
 
 def test_a_short_soak_loses_nothing_and_leaves_nothing() -> None:
     done = run("soak", "--actions", str(ACTIONS), "--seed", str(SEED), "--json")
+    assert done.stdout, done.stderr
     (report,) = documents(done.stdout)
     assert report["faults"] == []
     assert report["clean"] is True

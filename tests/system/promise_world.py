@@ -334,16 +334,17 @@ OPS += ("invoke_calm", "cancel", "disconnect", "change", "touch", "remove", "spo
 
 async def play(folder: Path, ops: Iterable[Op]) -> None:
     """Play a list of operations from beginning to end."""
-    before = set(open_files())
+    files, below = set(open_files()), {one.pid for one in children()}
     with trio.fail_after(3 * BOUND_S):
         world = World(folder)
         async with world.run():
             for name, which, detail in ops:
                 await getattr(world, name)(which, detail)
                 await world.check()
-    left = {number: name for number, name in open_files().items() if number not in before}
+    left = {number: name for number, name in open_files().items() if number not in files}
     assert not left, f"descriptors left open: {left}"
-    assert not children(), f"children left: {children()}"
+    stayed = [one for one in children() if one.pid not in below]
+    assert not stayed, f"children left: {stayed}"
 
 
 def script(ops: Iterable[Op]) -> str:
