@@ -55,6 +55,7 @@ CALLS: Final[tuple[tuple[int, dict[str, Any]], ...]] = (
     (1, {"fault": "close_stdin+hang"}),
     (1, {"fault": "ignore_sigterm+hang"}),
     (2, {"fault": "grandchild"}),
+    (2, {"fault": "escapee"}),
     (1, {"fault": "stop_self"}),
     (1, {"fault": "done+spin"}),
     (2, {"fault": "banner+bad_utf8+nul"}),

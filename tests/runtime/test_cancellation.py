@@ -100,8 +100,8 @@ def setting(descriptor: Descriptor, host: Host) -> Setting:
 
 async def test_a_spawn_can_be_cancelled_anywhere(server: Descriptor, host: Host) -> None:
     async def subject() -> None:
-        process = await spawn(server, host.environment, "m#1")
-        process.signal_group(signal.SIGKILL)
+        process = await spawn(server, host.environment, "m#1", host.custody)
+        process.kill()
         with trio.CancelScope(shield=True):
             await process.wait_exited()
         process.reap()
@@ -115,7 +115,7 @@ async def test_an_incarnation_can_be_cancelled_anywhere(
 ) -> None:
     async def subject() -> None:
         with trio.CancelScope(shield=True):
-            process = await spawn(server, host.environment, "m#1")
+            process = await spawn(server, host.environment, "m#1", host.custody)
         connection = DIALECTS["module"].connect(server)
         log = ModuleLog("m", host.log_files, host.wall_clock)
         incarnation = Incarnation("m#1", process, connection, log, exit_s=60, stop_s=60)

@@ -6,8 +6,8 @@ from scripts.soak.tally import PEAK_BYTES, Tally
 from tests.scripts.checkout import documents, run
 
 ACTIONS = 80
-SEED = 1997
-"""With it everything happens but a kill of the daemon itself, which only a guardian survives."""
+SEED = 2957
+"""With it the daemon is killed and started again among the first actions."""
 
 
 def test_a_short_soak_loses_nothing_and_leaves_nothing() -> None:
@@ -20,7 +20,7 @@ def test_a_short_soak_loses_nothing_and_leaves_nothing() -> None:
     assert sum(report["actions"].values()) == ACTIONS
     away = report["closed_by_us"] + report["closed_by_kill"]
     assert report["asked"] == report["answered"] + away > 0
-    assert report["daemons"] == 1 + report["actions"].get("kill_daemon", 0)
+    assert report["daemons"] == 1 + report["actions"]["kill_daemon"] > 1
     assert 0 < report["peak_bytes"] < PEAK_BYTES
 
 

@@ -59,6 +59,8 @@ INVOKES: tuple[dict[str, Any], ...] = (
     {"fault": "ignore_sigterm+hang", "timeout_s": 0.05},
     {"fault": "grandchild"},
     {"fault": "grandchild+exit", "code": 1},
+    {"fault": "escapee"},
+    {"fault": "escapee+die", "signal": 9},
     {"fault": "banner"},
     {"fault": "half_line+exit"},
     {"fault": "stop_self", "timeout_s": 0.05},
@@ -307,6 +309,7 @@ class World:
                     data_dir=self.folder / "data",
                     directories=[self.modules],
                     files=files,
+                    whole_process=True,  # as `stdiod run`: every orphan is a module's, and reaped
                 ) as self.daemon,
                 trio.open_nursery() as self._nursery,
             ):
