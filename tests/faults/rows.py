@@ -34,7 +34,6 @@ ROWS = (
         2,
         "the daemon is killed with invocations in flight",
         "every tree is gone, the next daemon finds no orphan and starts no second copy",
-        awaits="containment and its guardian",
     ),
     Row(
         3,
@@ -52,7 +51,6 @@ ROWS = (
         7,
         "`setsid`, double fork",
         "contained, else the survivor is in the report",
-        awaits="containment and its guardian",
     ),
     Row(
         8, "a banner or a stray print on stdout", "quarantined or a clear error; never out of step"
@@ -75,7 +73,6 @@ ROWS = (
         17,
         "a memory limit is passed",
         "`oom` only with evidence; the grandchild's memory is seen too",
-        awaits="limits",
     ),
     Row(18, "SIGSTOP", "health is `timeout`; stop works; a later SIGCONT raises no ghost"),
     Row(
@@ -92,7 +89,6 @@ ROWS = (
         21,
         "no descriptor, no disk space for the daemon",
         "degraded, not dead; no descriptor growth",
-        awaits="sd_notify, doctor and exhaustion",
     ),
     Row(22, "descriptors in every state", "last good kept; only what changed restarts"),
     Row(23, "the wall clock jumps", "timers are monotonic; no restart storm"),

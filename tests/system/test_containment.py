@@ -56,6 +56,7 @@ def in_flight(daemon: DaemonProcess, lifelines: Lifelines) -> list[int]:
     return pids
 
 
+@pytest.mark.fault(2)
 def test_a_killed_daemon_leaves_nobody_and_its_guardian_goes_too(
     start: Start, lifelines: Lifelines
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_killed_daemon_leaves_nobody_and_its_guardian_goes_too(
         print(f"\nkill -9 to the last death: {took_s * 1000:.0f} ms")  # noqa: T201
 
 
+@pytest.mark.fault(2)
 def test_a_daemon_killed_together_with_its_guardian_is_followed_by_one_that_clears_up(
     start: Start, lifelines: Lifelines
 ) -> None:
@@ -113,6 +115,7 @@ def test_a_signal_to_the_whole_group_leaves_the_guardian_to_its_work(
     lifelines.wait_dead()
 
 
+@pytest.mark.fault(7)
 def test_a_stopped_and_a_restarted_module_leave_nobody(start: Start, lifelines: Lifelines) -> None:
     daemon = start()
     lifelines.take(*LABELS, "leader")
@@ -125,6 +128,7 @@ def test_a_stopped_and_a_restarted_module_leave_nobody(start: Start, lifelines: 
     assert lifelines.dead_already()
 
 
+@pytest.mark.fault(7)
 def test_one_without_session_environment_and_parent_is_found_too(
     start: Start, lifelines: Lifelines, rung: str
 ) -> None:

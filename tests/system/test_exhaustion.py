@@ -53,6 +53,7 @@ def refused_accepts(daemon: Daemon) -> int:
     return daemon.log().count("cannot accept a client")
 
 
+@pytest.mark.fault(21)
 def test_clients_beyond_the_limit_wait_and_are_served_once_there_is_room(
     start_daemon: StartDaemon,
 ) -> None:
@@ -75,6 +76,7 @@ def test_clients_beyond_the_limit_wait_and_are_served_once_there_is_room(
         assert crowd[-1].answer(waiting).result == {"word": "late"}
 
 
+@pytest.mark.fault(21)
 def test_a_module_that_cannot_be_spawned_is_told_in_words_and_tried_again(
     start_daemon: StartDaemon,
 ) -> None:
@@ -114,6 +116,7 @@ def tiny_disk(folder: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
+@pytest.mark.fault(21)
 def test_a_full_disk_costs_log_lines_and_nothing_else(
     tiny_disk: Path, start_daemon: StartDaemon
 ) -> None:
@@ -171,6 +174,7 @@ def _open_files() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
+@pytest.mark.fault(21)
 async def test_cycles_of_spawn_and_stop_leave_no_descriptor_behind(tmp_path: Path) -> None:
     # 500 of the 10,000 cycles of the fault list: a leak of one in a cycle shows as well.
     shell = r"""

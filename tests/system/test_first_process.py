@@ -114,6 +114,7 @@ def test_it_is_the_first_process(container: Container) -> None:
     assert container.client.op("status").result["daemon"]["pid"] == 1
 
 
+@pytest.mark.fault(25)
 def test_sigterm_ends_it_in_order_though_it_has_no_default_actions(
     container: Container, liveness: Liveness
 ) -> None:
@@ -124,6 +125,7 @@ def test_sigterm_ends_it_in_order_though_it_has_no_default_actions(
     assert '"event": "stopped"' in container.log.read_text()
 
 
+@pytest.mark.fault(25)
 def test_adopted_orphans_are_reaped_and_no_module_loses_its_exit_status(
     container: Container, liveness: Liveness
 ) -> None:

@@ -67,6 +67,7 @@ def test_the_service_manager_hears_of_the_whole_life(
         daemon.wait_ended()
 
 
+@pytest.mark.fault(25)
 def test_sighup_reloads_and_says_so(start_daemon: StartDaemon, manager: Manager) -> None:
     with manager.socket:
         daemon = start_daemon(misbehaving("one"), environment=manager.environment)
@@ -81,6 +82,7 @@ def test_sighup_reloads_and_says_so(start_daemon: StartDaemon, manager: Manager)
         assert daemon.pid("one") == pid
 
 
+@pytest.mark.fault(25)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_hurries_a_daemon_that_waits_for_a_module(
     number: signal.Signals, start_daemon: StartDaemon, liveness: Liveness
@@ -113,6 +115,7 @@ def test_many_signals_at_the_end_do_not_spoil_its_exit_status(start_daemon: Star
     daemon.wait_ended()
 
 
+@pytest.mark.fault(25)
 def test_a_closed_terminal_ends_the_daemon_and_all_that_it_started(
     folder: Path, liveness: Liveness
 ) -> None:

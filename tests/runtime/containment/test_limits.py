@@ -23,6 +23,7 @@ MIB = 1 << 20
 Make = Callable[..., Any]
 
 
+@pytest.mark.fault(17)
 async def test_the_memory_of_a_grandchild_counts_and_the_failure_has_figures(
     daemon_with: Make, lifelines: Lifelines
 ) -> None:
@@ -60,6 +61,7 @@ async def test_too_many_processes_are_ended_with_words(
         await lifelines.all_dead()
 
 
+@pytest.mark.fault(17)
 async def test_a_kill_without_evidence_is_no_oom(daemon_with: Make, lifelines: Lifelines) -> None:
     async with daemon_with(limits={"memory_bytes": 512 * MIB}) as daemon:
         (leader,) = await lifelines.taken("leader")
@@ -71,6 +73,7 @@ async def test_a_kill_without_evidence_is_no_oom(daemon_with: Make, lifelines: L
         assert (failure.code, failure.details["reason"]) == (Code.UNREACHABLE, Reason.SIGNALED)
 
 
+@pytest.mark.fault(17)
 async def test_exit_137_is_no_oom(daemon_with: Make, lifelines: Lifelines) -> None:
     async with daemon_with(limits={"memory_bytes": 512 * MIB}) as daemon:
         await lifelines.taken("leader")
