@@ -6,7 +6,7 @@ where a daemon runs. `{module}` and `{op}` are filled in. A test holds it to be 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from protocol.errors import Code, Reason
 
@@ -125,8 +125,34 @@ REPORTED_CODES: dict[str, Advice] = {
 REPORTED = Advice("the module reported it", command=_LOGS)
 
 
-def advice(code: str, reason: object) -> Advice:
-    """Look up a failure; what has no reason of the host's was reported by the module."""
+PROBE = Advice(
+    "it did not answer in time",
+    "A module that is busy or hung answers no probe; supervision.timeouts.health_s and describe_s "
+    "say how long it may take.",
+    _LOGS,
+)
+"""A deadline that passed where no op was invoked: `health`, `describe`."""
+
+_OF_LIMITS = {
+    "processes": Advice(
+        "it had more processes than it may", "Allow more with supervision.limits.processes."
+    ),
+    "memory_ceiling_bytes": Advice(
+        "all modules together used more memory than they may, and it used the most",
+        "Allow more with memory_ceiling_bytes in the daemon's configuration.",
+    ),
+}
+
+
+def advice(code: str, reason: object, *, op: str = "", limit: Any = None) -> Advice:
+    """Look up a failure; what has no reason of the host's was reported by the module.
+
+    `op` is empty for a probe; `limit` is the evidence of a limit that was passed.
+    """
+    if isinstance(limit, dict) and limit.get("limit") in _OF_LIMITS:
+        return _OF_LIMITS[limit["limit"]]
+    if reason == Reason.DEADLINE and not op:
+        return PROBE
     try:
         return ADVICE[Reason(str(reason))]
     except ValueError:

@@ -33,6 +33,10 @@ _TOLD = frozenset(
         "module",
         "queue",
         "rule",
+        "limit",
+        "survivors",
+        "stopped_by_host",
+        "unfinished_line",
     }
 )
 """The details that have a line of their own, or stand in the message."""
@@ -50,7 +54,7 @@ def failure_text(
     if not with_daemon:
         details = {key: value for key, value in details.items() if key not in _OF_A_DAEMON}
     code = str(error.get("code"))
-    told = advice(code, details.get("reason"))
+    told = advice(code, details.get("reason"), op=op, limit=details.get("limit"))
     title = one_line(f"{module}.{op} failed" if op else module)
     lines = [
         f"{click.style(title, fg='red', bold=True)}: {one_line(str(error.get('message')))}",
@@ -69,7 +73,7 @@ def _name(code: str, details: dict[str, Any]) -> str:
 
 
 def _fact(label: str, text: str) -> str:
-    return f"  {dim(label.ljust(_LABEL_WIDTH))}{text}"
+    return f"  {dim(label.ljust(_LABEL_WIDTH - 1))} {text}"
 
 
 def _evidence(details: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -91,9 +95,21 @@ def _evidence(details: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if details.get("line_excerpt"):
         yield "line", one_line(str(details["line_excerpt"]))
     yield from _stderr(details.get("stderr_tail"))
+    yield from _found(details)
     others = {key: value for key, value in details.items() if key not in _TOLD}
     for key, value in others.items():
         yield one_line(key), _shown(value)
+
+
+def _found(details: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if details.get("unfinished_line"):
+        yield "unfinished", one_line(str(details["unfinished_line"]))
+    limit = details.get("limit")
+    if isinstance(limit, dict):
+        told = (f"{key} {value}" for key, value in limit.items() if value is not None)
+        yield "limit", one_line(", ".join(told))
+    if details.get("survivors"):
+        yield "survivors", one_line(", ".join(f"pid {pid}" for pid in details["survivors"]))
 
 
 def _process(details: dict[str, Any]) -> str:
@@ -104,7 +120,8 @@ def _process(details: dict[str, Any]) -> str:
         parts.append(f"pid {details['pid']}")
     if isinstance(details.get("signal"), int):
         number = details["signal"]
-        parts.append(f"killed by {signal_name(number)} (signal {number})")
+        by_us = ", sent by stdiod" if details.get("stopped_by_host") else ""
+        parts.append(f"killed by {signal_name(number)} (signal {number}{by_us})")
     elif "exit_code" in details:
         parts.append(f"exit code {details['exit_code']}")
     if isinstance(details.get("uptime_s"), int | float):

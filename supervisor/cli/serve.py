@@ -81,15 +81,26 @@ def serve(options: ServeOptions) -> int:
         )
     # Ours to reap: inherited as ignored, the kernel would take our children's exit statuses.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    refusals: list[BaseException] = []
     try:
         with control_socket.listening(options.socket) as listener:
             trio.run(_main, _Begun(options, found, files, listener, notifier), edges)
-    except (SocketTakenError, SocketPathError, ContainmentError, DataInUseError) as error:
-        sys.stderr.write(f"stdiod: {error}\n")
-        return NO
+    except* (SocketTakenError, SocketPathError, ContainmentError, DataInUseError) as group:
+        # What is raised within a nursery comes in a group; what is raised before it does not.
+        refusals = _leaves(group)
     finally:
         edges.over()
-    return 0
+    for refusal in refusals:
+        sys.stderr.write(f"stdiod: {refusal}\n")
+    return NO if refusals else 0
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    return [
+        leaf
+        for one in group.exceptions
+        for leaf in (_leaves(one) if isinstance(one, BaseExceptionGroup) else [one])
+    ]
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,6 @@ def test_a_killed_daemon_leaves_nobody_and_its_guardian_goes_too(
     lifelines.wait_dead()
     took_s = time.monotonic() - killed_at
     assert all(gone(pid) for pid in (*pids, guardian))
-    assert took_s < PATIENCE_S
     if os.environ.get("STDIOD_TEST_FIGURES"):
         print(f"\nkill -9 to the last death: {took_s * 1000:.0f} ms")  # noqa: T201
 

@@ -51,6 +51,31 @@ def test_a_second_daemon_on_a_socket_is_refused_and_the_first_goes_on(
         assert client.invoke("one", word="hello").result == {"word": "hello"}
 
 
+def test_a_second_daemon_on_the_same_data_is_refused_in_a_sentence(
+    start_daemon: StartDaemon, folder: Path
+) -> None:
+    daemon = start_daemon(misbehaving("one"))
+    status, said = refused(command(daemon.modules, folder / "elsewhere", folder / "data"))
+    assert status == 1
+    assert f"is in use by the daemon with pid {daemon.process.pid}" in said
+    assert "bug" not in said
+    assert daemon.invoke("one").ok
+
+
+def test_a_containment_that_cannot_be_had_is_refused_in_a_sentence(folder: Path) -> None:
+    write(folder / "modules", misbehaving("one"))
+    configuration = folder / "stdiod.toml"
+    configuration.write_text('containment = "cgroup2"\n')
+    # In a mount namespace of its own, where nothing is mounted on the folder of control groups.
+    hidden = ["unshare", "--mount", "sh", "-c", 'umount -l -R /sys/fs/cgroup && exec "$@"', "sh"]
+    if subprocess.run([*hidden, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("control groups cannot be hidden here")
+    words = command(folder / "modules", folder / "socket", folder / "data")
+    status, said = refused([*hidden, *words, "--config", str(configuration)])
+    assert status == 1
+    assert "containment 'cgroup2' was asked for and cannot be had here" in said
+
+
 def test_a_stale_socket_is_replaced(start_daemon: StartDaemon, folder: Path) -> None:
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(folder / "socket"))
