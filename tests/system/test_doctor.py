@@ -61,8 +61,20 @@ def test_a_daemon_that_is_well_is_said_to_be(start_daemon: StartDaemon, folder: 
     assert f"pid {daemon.process.pid}" in diagnosis.only("daemon")["message"]
     assert diagnosis.only("module", "one")["message"] == "ready"
     assert diagnosis.only("descriptor", "one")["message"].startswith("runs ")
-    assert "process_group" in diagnosis.only("containment")["message"]
+    rung = daemon.op("status")["daemon"]["containment"]
+    assert f"held together by {rung}" in diagnosis.only("containment")["message"]
     assert f"the daemon (pid {daemon.process.pid})" in diagnosis.only("environment")["message"]
+
+
+def test_a_module_that_runs_without_what_it_depends_on_is_a_warning(
+    start_daemon: StartDaemon, folder: Path
+) -> None:
+    daemon = start_daemon(misbehaving("kv"), misbehaving("shop", depends_on=["kv"]))
+    daemon.op("wait")
+    daemon.op("stop", module="kv")
+    found = Diagnosis(folder).only("module", "shop")
+    assert found["level"] == "warn"
+    assert found["message"] == "ready; it depends on what does not serve: kv"
 
 
 def test_a_dead_module_is_shown_with_its_last_words_and_what_to_do(
