@@ -4,6 +4,8 @@
 PYTHON ?= $(shell for p in python3.11 python3; do $$p -c '' 2>/dev/null && echo $$p && break; done)
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
+MINUTES ?= 1
+SOAK_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -87,6 +89,10 @@ run: $(READY) ## run the daemon on the sample modules, in the foreground
 .PHONY: bench
 bench: $(READY) ## measure; BENCH_ARGS is passed on
 	@$(BIN)/python -m scripts.bench $(BENCH_ARGS)
+
+.PHONY: soak
+soak: $(READY) ## kill, stop, flood and reload at random for MINUTES, and count what is lost
+	@$(BIN)/python -m scripts.soak --minutes $(MINUTES) $(SOAK_ARGS)
 
 .PHONY: clean
 clean: ## remove all that was made here, .venv too

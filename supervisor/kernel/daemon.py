@@ -149,10 +149,13 @@ async def running(
             reloads = Reloads(host, fleet, files, found)
             daemon = Daemon(fleet, Invocations(host, fleet.modules), facts, reloads)
             fleet.admit(found)
-            yield daemon
-            if not daemon.ending:
-                daemon.shut_down("the end")
-            await daemon.stop_fleet()
+            try:
+                yield daemon
+                if not daemon.ending:
+                    daemon.shut_down("the end")
+                await daemon.stop_fleet()
+            finally:
+                fleet.abandon()
             nursery.cancel_scope.cancel()
     finally:
         log_files.close()

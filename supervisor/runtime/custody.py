@@ -143,7 +143,8 @@ async def holding(
     `DataInUseError`, before anything is started.
     """
     data = await trio.to_thread.run_sync(claim, data_dir)
-    try:
+    with contextlib.ExitStack() as held:
+        held.callback(data.close)
         daemon = str(uuid.uuid4())
         orphans = Orphans(daemon, whole_process=whole_process)
         chosen = ladder.choose(containment, daemon, orphans)
@@ -152,6 +153,7 @@ async def holding(
         custody.lock_fd = data.lock_fd
         guardianship = Guardianship(author, chosen.rung.folder, data.record, orphans)
         custody._guardianship = guardianship  # noqa: SLF001 - made here
+        held.callback(guardianship.let_go)
         async with trio.open_nursery() as nursery:
             await nursery.start(guardianship.run)
             if whole_process:
@@ -165,5 +167,3 @@ async def holding(
                 else:
                     guardianship.close()
                 nursery.cancel_scope.cancel()
-    finally:
-        data.close()

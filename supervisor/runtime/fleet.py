@@ -103,6 +103,12 @@ class Fleet:
                     first = dependants.get(module.name, [])
                     nursery.start_soon(self._stop_in_turn, module, first)
 
+    def abandon(self) -> None:
+        """Answer all requests that wait: whatever the daemon ends by, nobody will serve them."""
+        self._host.shutting_down = True
+        for module in self.all():
+            module.refuse_waiting(module.unavailable())
+
     def hurry(self) -> None:
         """Kill whatever still runs."""
         for module in self.all():

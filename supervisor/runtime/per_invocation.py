@@ -55,9 +55,12 @@ class PerInvocationLife:
             return Ended("spawn_failed", outcome.message)
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
-            self._owner.started(self)
-            await self._ending.wait()
-            await self._retire()
+            try:
+                self._owner.started(self)
+                await self._ending.wait()
+                await self._retire()
+            finally:
+                self._ending.set()  # cancelled, it takes no more calls either
             # The nursery stays open until each run has seen its process to the end.
         return Ended("stopped", "was stopped", Exit(exit_code=0))
 
@@ -186,7 +189,14 @@ class Run:
         self._exit_timer: Timer | None = None
 
     async def run(self) -> None:
-        """Spawn, speak, judge."""
+        """Spawn, speak, judge; whatever happens, the call is settled then."""
+        try:
+            await self._run()
+        finally:
+            # The daemon itself is ending without waiting, or there was a mistake of ours.
+            self.call.settle(self._setting.host.stopping(self.id, self.evidence()))
+
+    async def _run(self) -> None:
         setting = self._setting
         if self.call.settled:
             return
@@ -211,18 +221,14 @@ class Run:
             connection.send_request(self.call.request)
         else:
             incarnation.stop(self._stop_at)
-        exit_: Exit | None = None
         try:
             with setting.host.sampler.watching(incarnation, setting.descriptor.supervision.limits):
                 exit_ = await incarnation.run(self)
         finally:
             if self._exit_timer is not None:
                 self._exit_timer.cancel()
-            if exit_ is None:  # the daemon itself is ending without waiting
-                self.call.settle(setting.host.stopping(self.id, self.evidence()))
-            else:
-                said = Said(self._answer, self._fault)
-                self.call.settle(on_invocation(said, exit_, self._stopped, self._what))
+        said = Said(self._answer, self._fault)
+        self.call.settle(on_invocation(said, exit_, self._stopped, self._what))
 
     def stop(self, rung: Rung) -> None:
         """Stop the process; before it exists, as soon as it does."""

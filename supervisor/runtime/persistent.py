@@ -97,8 +97,9 @@ class PersistentLife:
                     exit_ = await incarnation.run(self)
                 nursery.cancel_scope.cancel()
         finally:
+            self._ending.set()  # cancelled, it takes no more calls either
             if exit_ is None:  # the daemon itself is ending without waiting
-                self._fail_all(setting.host.stopping(self.id, self.evidence()))
+                self._fail_all(setting.host.stopping(self.id, self.evidence()), probes=True)
             else:
                 self._settle_all(exit_)
         if self._start_failure is not None:
@@ -390,9 +391,12 @@ class PersistentLife:
             what = f"{self._setting.descriptor.name}.{call.request.op or call.request.operation}"
             call.settle(on_death(exit_, call.fault, what))
 
-    def _fail_all(self, failure: Failure) -> None:
+    def _fail_all(self, failure: Failure, *, probes: bool = False) -> None:
         left = list(self._calls.items())
         self._calls.clear()
+        if probes:
+            left += self._probes.items()
+            self._probes.clear()
         for request_id, call in left:
             self._connection.abandon(request_id)
             call.settle(failure)

@@ -49,6 +49,7 @@ def crashes(supervision: Supervision, times: list[float], **changed: Any) -> lis
 # The wait.
 
 
+@pytest.mark.fault(10)
 @given(backoffs, delays, draws)
 def test_a_wait_is_never_above_its_maximum_nor_below_its_share_without_jitter(
     backoff: Backoff, delayed: int, draw: float
@@ -95,6 +96,7 @@ def test_after_the_first_each_crash_waits_longer_until_there_were_too_many() -> 
     assert [decision.delay_s for decision in decisions] == [0, 0.5, 1, 2, 4, STEADY.retry_failed_s]
 
 
+@pytest.mark.fault(11)
 @given(st.lists(st.floats(0, 1e6), max_size=12), st.booleans(), st.integers(0, 5))
 def test_without_sustained_health_there_is_one_immediate_restart_at_most(
     gaps: list[float], was_ready: bool, intensity: int

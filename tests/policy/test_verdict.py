@@ -71,6 +71,7 @@ def test_exit_code_0_without_done_is_named() -> None:
     assert (failure.code, failure.details["reason"]) == ("internal", "missing_done")
 
 
+@pytest.mark.fault(4, 16)
 @pytest.mark.parametrize("said", SAID)
 @pytest.mark.parametrize("exit_code", range(256))
 def test_any_other_exit_code_is_a_failure_whatever_was_said(exit_code: int, said: Said) -> None:
@@ -83,6 +84,7 @@ def test_any_other_exit_code_is_a_failure_whatever_was_said(exit_code: int, said
     assert f"exited with code {exit_code}" in failure.message
 
 
+@pytest.mark.fault(4)
 @pytest.mark.parametrize("said", SAID)
 @pytest.mark.parametrize("number", SIGNALS)
 def test_any_signal_is_a_failure_whatever_was_said(number: int, said: Said) -> None:

@@ -76,6 +76,7 @@ def test_one_byte_at_a_time_is_a_cut_like_any_other(stream: bytes) -> None:
     assert read(stream, [1] * len(stream)) == reference(stream)
 
 
+@pytest.mark.fault(9)
 @given(st.lists(st.binary(max_size=40), max_size=20))
 def test_no_more_than_the_limit_and_a_carriage_return_is_ever_held(chunks: list[bytes]) -> None:
     splitter = LineSplitter(LIMIT)
@@ -92,6 +93,7 @@ def test_an_endless_line_is_reported_once_and_takes_no_memory() -> None:
     assert splitter.finish() is None
 
 
+@pytest.mark.fault(9)
 @pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
 @pytest.mark.parametrize("lengths", [[], [1] * 40, [LIMIT], [LIMIT + 1], [LIMIT + 2]])
 @pytest.mark.parametrize("length", [LIMIT - 1, LIMIT, LIMIT + 1])

@@ -43,6 +43,7 @@ BAD = {
 }
 
 
+@pytest.mark.fault(13)
 @pytest.mark.clause("N001-2.3-a")
 @pytest.mark.clause("N001-2.3-b")
 @pytest.mark.parametrize(("line", "reason"), BAD.values(), ids=BAD)

@@ -154,6 +154,7 @@ async def test_a_stopped_process_can_be_killed(host: Host, tmp_path: Path) -> No
     assert one.exit.signal == signal.SIGKILL
 
 
+@pytest.mark.fault(25)
 async def test_a_cancelled_incarnation_kills_and_reaps(host: Host, tmp_path: Path) -> None:
     before = open_files()
     async with started(host, tmp_path, IGNORE + READY + FOREVER):
@@ -162,6 +163,7 @@ async def test_a_cancelled_incarnation_kills_and_reaps(host: Host, tmp_path: Pat
     assert open_files() == before
 
 
+@pytest.mark.fault(1)
 async def test_an_exit_is_seen_while_a_grandchild_holds_the_pipes(
     host: Host, tmp_path: Path
 ) -> None:
@@ -201,6 +203,7 @@ async def test_a_pipe_that_a_living_process_closes_is_reported(
         assert one.exit is None
 
 
+@pytest.mark.fault(15)
 async def test_a_request_that_is_not_read_shows_as_half_written(host: Host, tmp_path: Path) -> None:
     code = READY + "sys.stdin.readline(); print('{}', flush=True)\n" + FOREVER
     async with started(host, tmp_path, code) as one:

@@ -169,6 +169,7 @@ async def test_an_idle_module_that_misses_its_probes_is_degraded_then_replaced(
     assert module.slot.last_exit.message == "missed 2 health probes in a row"
 
 
+@pytest.mark.fault(18)
 async def test_a_stopped_process_fails_its_probes_and_a_later_sigcont_raises_no_ghost(
     running: Running, tmp_path: Path
 ) -> None:

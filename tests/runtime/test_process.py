@@ -151,6 +151,7 @@ async def test_closing_stdin_twice_is_closing_it_once(tmp_path: Path) -> None:
     assert running.reap() == (0, None)
 
 
+@pytest.mark.fault(25)
 async def test_a_spawn_that_is_cancelled_leaves_no_process(tmp_path: Path) -> None:
     before = open_files()
     with trio.CancelScope() as scope:

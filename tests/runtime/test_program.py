@@ -107,6 +107,7 @@ async def test_an_unset_variable_is_a_reason_not_to_start(tmp_path: Path) -> Non
     assert "SURELY_NOT_SET" in await refusal(made)
 
 
+@pytest.mark.fault(20)
 @pytest.mark.parametrize(
     ("code", "words"),
     [
@@ -122,6 +123,7 @@ def test_what_the_system_refuses_is_put_into_words(code: int, words: str) -> Non
     assert words in explain(OSError(code, "x"), "/bin/sh")
 
 
+@pytest.mark.fault(20)
 async def test_a_program_that_is_being_written_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +147,7 @@ async def test_a_program_that_is_being_written_is_tried_again(
     assert attempts == [errno.ETXTBSY]
 
 
+@pytest.mark.fault(20)
 async def test_a_program_that_is_written_for_ever_is_given_up_in_words(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ def started(running: Running, folder: Path, **supervision: Any) -> Module:
     return module
 
 
+@pytest.mark.fault(11)
 async def test_a_crash_after_health_restarts_at_once_then_later_and_later(
     running: Running, stage: Stage, tmp_path: Path, mock_clock: Clock
 ) -> None:
@@ -85,6 +86,7 @@ async def test_too_many_crashes_are_a_failure_that_is_tried_again_half_open(
     assert (state(module), module.slot.next_retry_s) == (State.FAILED, 300.0)
 
 
+@pytest.mark.fault(11)
 async def test_sustained_health_forgets_the_crashes_before(
     running: Running, stage: Stage, tmp_path: Path, mock_clock: Clock
 ) -> None:
@@ -97,6 +99,7 @@ async def test_sustained_health_forgets_the_crashes_before(
         stage.life.get_ready()
 
 
+@pytest.mark.fault(11)
 async def test_health_that_was_interrupted_is_not_sustained(
     running: Running, stage: Stage, tmp_path: Path, mock_clock: Clock
 ) -> None:
@@ -149,6 +152,7 @@ async def test_restart_types_are_those_of_otp(
     assert module.slot.wanted is comes_back
 
 
+@pytest.mark.fault(12)
 async def test_what_a_former_life_reports_changes_nothing(
     running: Running, stage: Stage, tmp_path: Path
 ) -> None:
@@ -236,6 +240,7 @@ async def test_a_start_during_a_stop_comes_back_and_a_stop_during_a_restart_does
     assert (state(module), stage.alive) == (State.DOWN, [])
 
 
+@pytest.mark.fault(12)
 @pytest.mark.parametrize("seed", range(20))
 async def test_commands_and_deaths_in_any_order_leave_one_life_at_the_most(
     running: Running, stage: Stage, tmp_path: Path, mock_clock: Clock, seed: int

@@ -202,6 +202,7 @@ LINES: dict[str, bytes] = {
     "string": b'"text"\n',
     "array": b"[1,2]\n",
     "null": b"null\n",
+    "true": b"true\n",
     "no_level": b'{"version":"0","type":"log","message":"m"}\n',
     "wrong_type": b'{"version":"0","type":"log","level":"info","message":7}\n',
     "unknown_type": b'{"version":"0","type":"telepathy"}\n',

@@ -92,7 +92,7 @@ def test_a_daemon_killed_together_with_its_guardian_is_followed_by_one_that_clea
     lifelines.wait_dead()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signalled_daemon_leaves_nobody(
     start: Start, lifelines: Lifelines, number: signal.Signals
 ) -> None:

@@ -86,6 +86,7 @@ def test_a_folder_that_is_missing_is_named(folder: Path) -> None:
     assert str(folder / "nowhere") in said
 
 
+@pytest.mark.fault(25)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_in_order(
     start_daemon: StartDaemon, liveness: Liveness, number: signal.Signals
@@ -116,6 +117,7 @@ def test_the_shutdown_op_of_a_daemon_without_modules_is_answered(start_daemon: S
     daemon.wait_ended()
 
 
+@pytest.mark.fault(25)
 def test_a_second_signal_hurries_the_end(start_daemon: StartDaemon, liveness: Liveness) -> None:
     env = {"LIVENESS": str(liveness.path)}
     daemon = start_daemon(

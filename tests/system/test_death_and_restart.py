@@ -14,6 +14,7 @@ from tests.system.liveness import Liveness
 NEVER_S = 3600.0
 
 
+@pytest.mark.fault(4)
 def test_a_process_killed_from_outside_is_ready_again_and_status_says_of_what_it_died(
     start_daemon: StartDaemon, liveness: Liveness
 ) -> None:
@@ -44,6 +45,35 @@ def test_a_process_killed_from_outside_is_ready_again_and_status_says_of_what_it
     assert status["last_exit"]["stderr_tail"][-1] == "the last words"
 
 
+@pytest.mark.fault(4)
+@pytest.mark.parametrize(
+    ("end", "reason", "evidence"),
+    [
+        ("exit", "exited", ("exit_code", 7)),
+        ("die", "signaled", ("signal", signal.SIGKILL)),
+        ("die", "signaled", ("signal", signal.SIGSEGV)),
+    ],
+)
+def test_each_of_many_open_requests_is_settled_once_with_the_cause(
+    start_daemon: StartDaemon, end: str, reason: str, evidence: tuple[str, int]
+) -> None:
+    daemon = start_daemon(misbehaving("one", concurrency=16), misbehaving("witness"))
+    client, pid = daemon.client, daemon.pid("one")
+    open_ = [client.send_invoke("one", fault="silent") for _ in range(15)]
+    name, number = evidence
+    args = {"code" if name == "exit_code" else "signal": number}
+    open_.append(client.send_invoke("one", fault=f"stderr+{end}", **args))
+    for request_id in open_:
+        answer = client.answer(request_id)  # a second answer would fail there
+        assert answer.verdict == f"unreachable/{reason}"
+        assert answer.details[name] == number
+        assert answer.details["pid"] == pid
+        assert answer.details["stderr_tail"][-1] == "the last words"
+    assert daemon.usable("one").ok
+    assert daemon.invoke("witness").ok
+
+
+@pytest.mark.fault(4)
 def test_twenty_kills_in_a_row_each_have_their_cause_and_bring_the_next_generation(
     start_daemon: StartDaemon, liveness: Liveness
 ) -> None:
@@ -66,6 +96,7 @@ def test_twenty_kills_in_a_row_each_have_their_cause_and_bring_the_next_generati
     assert [one.instance for one in liveness.take_in()] == ["one#21"]
 
 
+@pytest.mark.fault(10, 11)
 @pytest.mark.parametrize("words", [["start=exit", "code=3"], ["ready=exit", "code=3"]])
 def test_a_crash_loop_ends_in_failed_and_requests_are_refused_with_the_time_of_the_next_try(
     start_daemon: StartDaemon, liveness: Liveness, words: list[str]
@@ -99,6 +130,7 @@ def test_a_crash_loop_ends_in_failed_and_requests_are_refused_with_the_time_of_t
     assert daemon.invoke("witness").ok
 
 
+@pytest.mark.fault(10)
 def test_in_backoff_requests_are_refused_with_the_time_of_the_next_try(
     start_daemon: StartDaemon,
 ) -> None:
@@ -118,6 +150,7 @@ def test_in_backoff_requests_are_refused_with_the_time_of_the_next_try(
     assert daemon.invoke("witness").ok
 
 
+@pytest.mark.fault(10)
 def test_a_failed_module_is_tried_again_half_open(
     start_daemon: StartDaemon, liveness: Liveness
 ) -> None:
@@ -155,6 +188,7 @@ def test_the_restart_type_decides_what_follows_an_exit(
         assert status["last_exit"]["exit_code"] == code
 
 
+@pytest.mark.fault(18)
 def test_a_process_that_misses_its_probes_is_replaced(
     start_daemon: StartDaemon, liveness: Liveness
 ) -> None:

@@ -30,6 +30,7 @@ def daemon() -> Iterator[Daemon]:
         yield running
 
 
+@pytest.mark.fault(9)
 @pytest.mark.parametrize("module", ["steady", "once", "tool"])
 def test_of_a_line_of_256_megabytes_nothing_is_held(daemon: Daemon, module: str) -> None:
     answer = daemon.invoke(module, fault="long_line+done", bytes=256 * MEGABYTE)
@@ -39,6 +40,17 @@ def test_of_a_line_of_256_megabytes_nothing_is_held(daemon: Daemon, module: str)
     assert daemon.peak_bytes() < PEAK_BYTES
 
 
+@pytest.mark.fault(9)
+def test_of_a_line_of_a_gigabyte_nothing_is_held_and_the_process_stays(daemon: Daemon) -> None:
+    pid = daemon.pid("steady")
+    answer = daemon.invoke("steady", fault="long_line+done", bytes=1024 * MEGABYTE)
+    assert answer.verdict == "internal/line_too_long"
+    assert daemon.invoke("steady", word="next").result == {"word": "next"}
+    assert daemon.pid("steady") == pid
+    assert daemon.peak_bytes() < PEAK_BYTES
+
+
+@pytest.mark.fault(9)
 def test_a_line_that_is_too_long_leaves_the_stream_in_step(daemon: Daemon) -> None:
     pid = daemon.pid("small")
     frame = len(b'{"requestId":""}')
@@ -50,6 +62,7 @@ def test_a_line_that_is_too_long_leaves_the_stream_in_step(daemon: Daemon) -> No
     assert daemon.pid("small") == pid
 
 
+@pytest.mark.fault(3)
 @pytest.mark.parametrize("module", ["steady", "once", "tool"])
 def test_ten_megabytes_on_stderr_block_nothing_and_the_tail_is_kept(
     daemon: Daemon, module: str
@@ -75,17 +88,21 @@ def test_millions_of_empty_lines_on_stderr_are_counted_and_cost_little(
     assert daemon.peak_bytes() < PEAK_BYTES
 
 
+@pytest.mark.fault(3)
 @pytest.mark.parametrize("speaks", [[], ["ids=no"]])
 def test_ten_megabytes_on_stderr_before_the_first_line_delay_no_start(
     start_daemon: StartDaemon, speaks: list[str]
 ) -> None:
     daemon = start_daemon(misbehaving("loud", "start=stderr", f"bytes={10 * MEGABYTE}", *speaks))
     assert daemon.invoke("loud", word="hello").result == {"word": "hello"}
-    assert daemon.status("loud")["restarts"] == 0
+    status = daemon.status("loud")
+    assert status["restarts"] == 0
+    assert status["counters"]["left_out_log_lines"] > 0
     answer = daemon.invoke("loud", fault="exit")
     assert answer.details["stderr_tail"][-1] == "the last words"
 
 
+@pytest.mark.fault(19)
 def test_a_slow_reader_of_a_million_events_costs_no_memory_and_delays_nobody(
     daemon: Daemon,
 ) -> None:
@@ -105,6 +122,7 @@ def test_a_slow_reader_of_a_million_events_costs_no_memory_and_delays_nobody(
     assert daemon.peak_bytes() < PEAK_BYTES
 
 
+@pytest.mark.fault(19)
 def test_a_million_events_arrive_in_full_at_a_reader_that_keeps_up(daemon: Daemon) -> None:
     with daemon.connect() as client:
         client.send_invoke("steady", fault="flood+done", events=1_000_000)

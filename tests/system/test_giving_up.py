@@ -103,6 +103,7 @@ def test_a_cancel_of_nothing_changes_nothing(start_daemon: StartDaemon, liveness
     assert daemon.invoke("steady", word="next").result == {"word": "next"}
 
 
+@pytest.mark.fault(5)
 def test_the_late_lines_of_a_request_that_timed_out_are_dropped_and_counted(
     start_daemon: StartDaemon, liveness: Liveness
 ) -> None:
@@ -125,6 +126,7 @@ def test_the_late_lines_of_a_request_that_timed_out_are_dropped_and_counted(
     assert status["instances"][0]["pid"] == gate.pid
 
 
+@pytest.mark.fault(5)
 @pytest.mark.parametrize("module", ["once", "tool"])
 def test_a_request_that_timed_out_costs_its_process(
     start_daemon: StartDaemon, liveness: Liveness, module: str

@@ -42,6 +42,7 @@ BAD = {
 }
 
 
+@pytest.mark.fault(22)
 def test_bad_descriptors_are_quarantined_with_the_reason_while_good_ones_serve(
     start_daemon: StartDaemon, folder: Path
 ) -> None:

@@ -193,6 +193,7 @@ WORDS = {
 }
 
 
+@pytest.mark.fault(20)
 @pytest.mark.parametrize("form", ["persistent", "per-invocation"])
 def test_what_cannot_be_started_says_why_in_words_and_is_tried_again(
     start_daemon: StartDaemon, folder: Path, form: str
@@ -236,6 +237,7 @@ def test_a_program_that_appears_later_is_found_by_a_restart(
     assert daemon.invoke("late").ok
 
 
+@pytest.mark.fault(20)
 def test_a_failed_respawn_keeps_supervision(start_daemon: StartDaemon, folder: Path) -> None:
     # A per-invocation program that vanishes fails its invocations, one by one, and comes back.
     program = folder / "tool"

@@ -89,6 +89,7 @@ def chmod(path: Path) -> None:
     path.chmod(0o600)
 
 
+@pytest.mark.fault(22)
 @pytest.mark.parametrize("do", [touch, rewrite, reformat, say_defaults, rename, copy_over, chmod])
 def test_a_change_that_changes_nothing_touches_nothing(
     start_daemon: StartDaemon, do: Callable[[Path], None]
@@ -109,6 +110,7 @@ def test_a_renamed_descriptor_is_shown_where_it_is(start_daemon: StartDaemon) ->
     assert Path(daemon.status("a")["descriptor"]).name == "renamed.json"
 
 
+@pytest.mark.fault(22)
 @pytest.mark.parametrize("put", [Path.write_text, replace])
 def test_changing_one_descriptor_replaces_one_module(
     start_daemon: StartDaemon, put: Callable[[Path, str], object]
@@ -127,6 +129,7 @@ def test_changing_one_descriptor_replaces_one_module(
     assert pids(daemon)["b"] == before["b"]
 
 
+@pytest.mark.fault(22)
 def test_a_half_written_descriptor_leaves_its_module_running(start_daemon: StartDaemon) -> None:
     daemon = start_daemon(A, B)
     before = pids(daemon)
@@ -178,6 +181,7 @@ def test_an_unsupported_change_is_quarantined_and_the_module_stays(
     assert "'nobody'" in quarantined(daemon)["a.json"]
 
 
+@pytest.mark.fault(22)
 def test_a_second_descriptor_with_a_taken_name_disturbs_nobody(start_daemon: StartDaemon) -> None:
     daemon = start_daemon(A)
     before = pids(daemon)
@@ -192,6 +196,7 @@ def test_a_second_descriptor_with_a_taken_name_disturbs_nobody(start_daemon: Sta
     assert quarantined(daemon) == {}
 
 
+@pytest.mark.fault(22)
 def test_the_process_of_a_removed_descriptor_ends_and_its_name_is_unknown(
     start_daemon: StartDaemon, liveness: Liveness
 ) -> None:
@@ -220,6 +225,7 @@ def gated(name: str, liveness: Liveness, **fields: Any) -> dict[str, Any]:
     return {**misbehaving(name, env={"LIVENESS": str(liveness.path)}), **fields}
 
 
+@pytest.mark.fault(22)
 @pytest.mark.parametrize("removed", [False, True])
 def test_requests_in_flight_drain_before_the_module_goes(
     start_daemon: StartDaemon, liveness: Liveness, removed: bool
@@ -245,6 +251,7 @@ def test_requests_in_flight_drain_before_the_module_goes(
             assert daemon.status("a")["instances"][0]["id"] == "a#2"
 
 
+@pytest.mark.fault(12)
 def test_a_removed_module_that_comes_back_before_it_is_gone_is_never_there_twice(
     start_daemon: StartDaemon, liveness: Liveness
 ) -> None:
@@ -331,6 +338,7 @@ def test_a_folder_with_a_module_json_comes_and_goes(start_daemon: StartDaemon) -
     assert list(pids(daemon)) == ["a"]
 
 
+@pytest.mark.fault(22)
 def test_a_links_target_is_watched(start_daemon: StartDaemon) -> None:
     daemon = start_daemon(A)
     target = daemon.folder / "elsewhere" / "b.json"
@@ -419,6 +427,7 @@ def test_a_dry_run_says_what_would_happen_and_does_nothing(start_daemon: StartDa
     assert daemon.op("reload")["changed"] == []
 
 
+@pytest.mark.fault(12)
 def test_many_reloads_at_once_come_one_after_the_other(start_daemon: StartDaemon) -> None:
     daemon = start_daemon(A, B)
     with daemon.connect() as client:
@@ -447,6 +456,7 @@ def test_a_per_invocation_module_is_reloaded_too(start_daemon: StartDaemon) -> N
 MANY = 10_000
 
 
+@pytest.mark.fault(22)
 def test_of_ten_thousand_lazy_modules_a_change_touches_one(start_daemon: StartDaemon) -> None:
     many = [misbehaving(f"m{number}", start="lazy") for number in range(MANY)]
     daemon = start_daemon(A, *many)

@@ -27,6 +27,7 @@ def test_a_stop_ends_the_input_first(start_daemon: StartDaemon, liveness: Livene
     assert daemon.processes() == []
 
 
+@pytest.mark.fault(6, 18)
 @pytest.mark.parametrize(
     ("how", "number"),
     [
@@ -55,6 +56,7 @@ def test_what_does_not_end_with_its_input_is_terminated_then_killed(
     assert daemon.invoke("one").ok
 
 
+@pytest.mark.fault(1)
 @pytest.mark.parametrize("end", ["exit", "die", "hang"])
 def test_a_grandchild_that_holds_the_pipes_goes_with_its_leader(
     start_daemon: StartDaemon, liveness: Liveness, end: str
@@ -73,6 +75,7 @@ def test_a_grandchild_that_holds_the_pipes_goes_with_its_leader(
     assert daemon.invoke("witness").ok
 
 
+@pytest.mark.fault(1)
 @pytest.mark.parametrize("module", ["tool", "once"])
 def test_a_grandchild_of_an_invocation_is_gone_with_the_answer(
     start_daemon: StartDaemon, liveness: Liveness, module: str
@@ -154,6 +157,7 @@ def test_requests_that_wait_go_on_waiting_over_a_restart(
     assert client.answer(restart).result["instances"][0]["id"] == "one#2"
 
 
+@pytest.mark.fault(12)
 def test_a_hundred_starts_stops_restarts_and_kills_at_once_leave_one_process(
     start_daemon: StartDaemon, liveness: Liveness
 ) -> None:
@@ -188,6 +192,7 @@ def test_a_hundred_starts_stops_restarts_and_kills_at_once_leave_one_process(
     assert daemon.processes() == []
 
 
+@pytest.mark.fault(12, 24)
 def test_each_process_is_gone_before_the_next_one_lives(
     start_daemon: StartDaemon, liveness: Liveness
 ) -> None:

@@ -48,6 +48,7 @@ def test_an_error_that_the_module_reports_passes_through_untouched(
     }
 
 
+@pytest.mark.fault(8, 13)
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
@@ -63,6 +64,7 @@ def test_an_error_that_the_module_reports_passes_through_untouched(
         ("string", "not_object"),
         ("array", "not_object"),
         ("null", "not_object"),
+        ("true", "not_object"),
         ("no_level", "invalid_event"),
         ("wrong_type", "invalid_event"),
         ("unknown_type", "unknown_type"),
@@ -83,6 +85,7 @@ def test_a_protocol_fault_fails_its_request_and_a_strict_process_lives_on(
     assert daemon.pid("strict") == pid
 
 
+@pytest.mark.fault(8)
 @pytest.mark.parametrize("module", ["steady", "nameless"])
 @pytest.mark.parametrize(
     ("fault", "reason"),
@@ -104,6 +107,7 @@ def test_what_is_no_protocol_is_quarantined_of_a_tolerant_process(
     assert daemon.pid(module) == pid
 
 
+@pytest.mark.fault(8)
 @pytest.mark.parametrize("module", ["steady", "nameless"])
 def test_a_fault_in_the_place_of_an_answer_leaves_the_stream_in_step(
     daemon: Daemon, module: str
@@ -116,6 +120,7 @@ def test_a_fault_in_the_place_of_an_answer_leaves_the_stream_in_step(
     assert daemon.pid(module) == pid
 
 
+@pytest.mark.fault(13)
 @pytest.mark.parametrize("module", ["steady", "nameless"])
 def test_odd_but_lawful_lines_are_accepted(daemon: Daemon, module: str) -> None:
     answer = daemon.invoke(module, fault="crlf+blank+twice+bigint+done")
@@ -124,6 +129,7 @@ def test_odd_but_lawful_lines_are_accepted(daemon: Daemon, module: str) -> None:
     assert kinds == ["crlf", "2", {"n": 10**30}]
 
 
+@pytest.mark.fault(16)
 def test_a_second_answer_is_dropped_and_counted(daemon: Daemon) -> None:
     before = late_lines(daemon, "steady")
     assert daemon.invoke("steady", fault="two_done").result == {"which": "first"}
@@ -131,6 +137,7 @@ def test_a_second_answer_is_dropped_and_counted(daemon: Daemon) -> None:
     assert late_lines(daemon, "steady") == before + 1
 
 
+@pytest.mark.fault(16)
 def test_events_after_the_answer_are_dropped_and_counted(daemon: Daemon) -> None:
     before = late_lines(daemon, "steady")
     answer = daemon.invoke("steady", fault="done+event+event")
@@ -140,6 +147,7 @@ def test_events_after_the_answer_are_dropped_and_counted(daemon: Daemon) -> None
     assert late_lines(daemon, "steady") == before + 2
 
 
+@pytest.mark.fault(4, 16)
 @pytest.mark.parametrize("module", ["steady", "nameless"])
 @pytest.mark.parametrize("code", [0, 1, 3, 137, 255])
 def test_a_process_that_exits_leaves_its_request_unreachable(
@@ -156,6 +164,7 @@ def test_a_process_that_exits_leaves_its_request_unreachable(
     assert daemon.status(module)["last_exit"]["exit_code"] == code
 
 
+@pytest.mark.fault(4)
 @pytest.mark.parametrize("module", ["steady", "nameless"])
 @pytest.mark.parametrize("number", [6, 9, 11, 15])
 def test_a_process_that_is_killed_leaves_its_request_unreachable(
@@ -169,22 +178,26 @@ def test_a_process_that_is_killed_leaves_its_request_unreachable(
     assert daemon.status(module)["last_exit"]["reason"] == "signaled"
 
 
+@pytest.mark.fault(16)
 @pytest.mark.parametrize("module", ["steady", "nameless"])
 def test_an_answer_counts_even_if_the_process_dies_of_it(daemon: Daemon, module: str) -> None:
     assert daemon.invoke(module, fault="done+exit", code=3, word="last").result["word"] == "last"
 
 
+@pytest.mark.fault(14)
 @pytest.mark.parametrize("module", ["steady"])
 def test_a_whole_last_line_needs_no_newline(daemon: Daemon, module: str) -> None:
     assert daemon.invoke(module, fault="no_newline+exit").result == "whole"
 
 
+@pytest.mark.fault(14)
 @pytest.mark.parametrize("module", ["steady", "nameless"])
 def test_a_last_line_that_is_cut_is_neither_success_nor_lost(daemon: Daemon, module: str) -> None:
     answer = daemon.invoke(module, fault="half_line+exit")
     assert answer.verdict == "internal/truncated_line"
 
 
+@pytest.mark.fault(15, 16)
 @pytest.mark.parametrize("module", ["steady", "nameless"])
 @pytest.mark.parametrize("pipe", ["close_stdout", "close_stdin"])
 def test_a_process_that_closes_a_pipe_and_lives_on_is_replaced(
@@ -219,6 +232,7 @@ def test_a_silent_process_that_still_answers_probes_keeps_its_slot(daemon: Daemo
     assert daemon.pid("steady") == pid
 
 
+@pytest.mark.fault(5)
 @pytest.mark.parametrize("module", ["hasty", "nameless"])
 @pytest.mark.parametrize(
     "how", ["spin", "hang", "stop_self", "ignore_sigterm+hang", "ignore_sigterm+stop_self"]
@@ -246,6 +260,7 @@ def test_a_long_silence_is_a_timeout_of_its_own(daemon: Daemon, module: str) -> 
     assert daemon.invoke(module, fault="silent").verdict == "timeout/silence"
 
 
+@pytest.mark.fault(15)
 @pytest.mark.parametrize("module", ["steady", "nameless"])
 def test_a_process_that_does_not_read_what_it_is_asked_is_replaced(
     daemon: Daemon, module: str

@@ -58,6 +58,7 @@ def test_an_error_event_alone_does_not_spoil_a_done_that_is_ok(daemon: Daemon) -
     assert daemon.invoke("tool", fault="error+done").verdict == "ok"
 
 
+@pytest.mark.fault(4, 16)
 @pytest.mark.parametrize("module", EITHER)
 @pytest.mark.parametrize("before", ["", "event+", "done+"])
 def test_a_bad_exit_code_counts_whatever_done_said(
@@ -71,6 +72,7 @@ def test_a_bad_exit_code_counts_whatever_done_said(
     assert answer.details["pid"] > 1
 
 
+@pytest.mark.fault(4, 16)
 @pytest.mark.parametrize("module", EITHER)
 @pytest.mark.parametrize("number", [9, 11, 15])
 @pytest.mark.parametrize("before", ["", "done+"])
@@ -89,6 +91,7 @@ def test_exit_code_137_alone_is_no_proof_of_anything(daemon: Daemon, module: str
     assert answer.verdict == "internal/exited"
 
 
+@pytest.mark.fault(16)
 @pytest.mark.parametrize("module", EITHER)
 def test_exit_0_without_an_answer_is_missing_done(daemon: Daemon, module: str) -> None:
     answer = daemon.invoke(module, fault="event+exit")
@@ -97,6 +100,7 @@ def test_exit_0_without_an_answer_is_missing_done(daemon: Daemon, module: str) -
     assert len(answer.events) == 1
 
 
+@pytest.mark.fault(8, 13)
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
@@ -115,6 +119,7 @@ def test_exit_0_without_an_answer_is_missing_done(daemon: Daemon, module: str) -
         ("string", "not_object"),
         ("array", "not_object"),
         ("null", "not_object"),
+        ("true", "not_object"),
     ],
 )
 def test_a_protocol_fault_ends_a_strict_invocation_and_its_process(
@@ -126,6 +131,7 @@ def test_a_protocol_fault_ends_a_strict_invocation_and_its_process(
     assert "line_excerpt" in answer.details
 
 
+@pytest.mark.fault(8)
 @pytest.mark.parametrize("module", ["tolerant", "once"])
 @pytest.mark.parametrize(
     ("fault", "reason"),
@@ -155,6 +161,7 @@ def test_not_even_a_tolerant_module_may_speak_another_protocol(
     assert daemon.invoke(module, fault=f"{fault}+done").verdict == f"internal/{reason}"
 
 
+@pytest.mark.fault(16)
 @pytest.mark.parametrize("module", EITHER)
 @pytest.mark.parametrize("late", ["event", "banner", "unknown_type"])
 def test_what_follows_the_answer_is_counted_and_not_accepted(
@@ -166,6 +173,7 @@ def test_what_follows_the_answer_is_counted_and_not_accepted(
     assert len(answer.warnings) == 1
 
 
+@pytest.mark.fault(16)
 @pytest.mark.parametrize("module", EITHER)
 def test_of_two_answers_the_first_one_counts(daemon: Daemon, module: str) -> None:
     answer = daemon.invoke(module, fault="two_done")
@@ -180,6 +188,7 @@ def test_a_bad_asset_is_refused_and_the_invocation_goes_on(daemon: Daemon, modul
     assert answer.warnings == ["duplicate_asset", "bad_media_type", "unreadable_path"]
 
 
+@pytest.mark.fault(6)
 @pytest.mark.parametrize("module", ["hasty_tool"])
 @pytest.mark.parametrize("how", ["hang", "ignore_sigterm+hang", "stop_self", "spin"])
 def test_a_process_that_stays_after_its_answer_is_stopped(
@@ -190,6 +199,7 @@ def test_a_process_that_stays_after_its_answer_is_stopped(
     assert answer.details["pid"] > 1
 
 
+@pytest.mark.fault(5)
 @pytest.mark.parametrize("module", EITHER)
 @pytest.mark.parametrize("how", ["hang", "spin", "stop_self", "close_stdin+hang"])
 def test_no_answer_in_time_is_a_deadline(daemon: Daemon, module: str, how: str) -> None:
@@ -202,12 +212,14 @@ def test_a_long_silence_is_a_timeout_of_its_own(daemon: Daemon, module: str) -> 
     assert daemon.invoke(module, fault="hang").verdict == "timeout/silence"
 
 
+@pytest.mark.fault(16)
 @pytest.mark.parametrize("module", ["hasty_tool"])
 def test_stdout_closed_without_an_answer_is_missing_done(daemon: Daemon, module: str) -> None:
     answer = daemon.invoke(module, fault="close_stdout+hang")
     assert answer.verdict == "internal/missing_done"
 
 
+@pytest.mark.fault(1)
 @pytest.mark.parametrize("module", EITHER)
 @pytest.mark.parametrize("role", ["grandchild"])
 def test_a_grandchild_that_holds_the_pipes_delays_nothing(
@@ -217,16 +229,19 @@ def test_a_grandchild_that_holds_the_pipes_delays_nothing(
     assert answer.verdict == "ok"
 
 
+@pytest.mark.fault(14)
 @pytest.mark.parametrize("module", ["tool"])
 def test_a_whole_last_line_needs_no_newline(daemon: Daemon, module: str) -> None:
     assert daemon.invoke(module, fault="no_newline").result == "whole"
 
 
+@pytest.mark.fault(15)
 @pytest.mark.parametrize("module", ["heedless"])
 def test_a_tool_need_not_read_its_input(daemon: Daemon, module: str) -> None:
     assert daemon.invoke(module, big="x" * (2 << 20)).result == "whole"
 
 
+@pytest.mark.fault(14)
 @pytest.mark.parametrize("module", EITHER)
 def test_a_last_line_that_is_cut_is_neither_success_nor_lost(daemon: Daemon, module: str) -> None:
     answer = daemon.invoke(module, fault="half_line+exit")
@@ -240,6 +255,7 @@ def test_a_bad_exit_says_more_than_a_cut_line(daemon: Daemon, module: str) -> No
     assert answer.verdict == "internal/exited"
 
 
+@pytest.mark.fault(13)
 @pytest.mark.parametrize("module", ["tool"])
 def test_odd_but_lawful_lines_are_accepted(daemon: Daemon, module: str) -> None:
     answer = daemon.invoke(module, fault="bom+crlf+blank+twice+bigint+done")

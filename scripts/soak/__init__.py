@@ -1,0 +1,1 @@
+"""Kill, stop, flood and reload at random, and count what is lost."""

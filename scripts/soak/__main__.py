@@ -1,0 +1,123 @@
+"""Soak the daemon: `make soak MINUTES=5`.
+
+A real daemon with well-behaved and misbehaving modules is killed, stopped, flooded, reloaded and
+asked at random, by many clients, some of them slow or gone in the middle; now and then the daemon
+itself is killed and started again. At the end every request must have had exactly one outcome,
+unless its client hung up or the daemon was killed, and no process or descriptor may be left.
+
+It ends by itself; Ctrl-C ends it early and just as cleanly. The same seed makes the same choices,
+but what they meet depends on the machine. Exit status 0 only if nothing was amiss.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import trio
+
+from scripts.soak.daemon import Daemon
+from scripts.soak.havoc import Havoc
+from scripts.soak.tally import Tally
+from scripts.soak.zoo import Zoo
+
+STATUS_EVERY_S: Final = 0.2
+
+
+def main() -> int:
+    """Run the soak; returns the exit status."""
+    options = _options()
+    seed = random.randrange(1 << 32) if options.seed is None else options.seed  # noqa: S311
+    tally = Tally(seed)
+    with tempfile.TemporaryDirectory(prefix="stdiod-soak-", ignore_cleanup_errors=True) as name:
+        trio.run(_soak, Path(name).resolve(), tally, options)
+    print(json.dumps(tally.document()) if options.json else tally.text())
+    return 1 if tally.faults else 0
+
+
+async def _soak(folder: Path, tally: Tally, options: argparse.Namespace) -> None:
+    draw = random.Random(tally.seed)  # noqa: S311 - dice are not keys
+    daemon = Daemon(folder, tally)
+    zoo = Zoo(daemon.modules, draw)
+    began_at = time.monotonic()
+    ends_at = began_at + options.minutes * 60
+    interrupted = trio.Event()
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_end_on_signals, interrupted)
+            if sys.stderr.isatty():
+                nursery.start_soon(_show, tally, lambda: time.monotonic() - began_at, options)
+            havoc = Havoc(daemon, zoo, tally, nursery, draw)
+            await havoc.begin()
+            while (
+                time.monotonic() < ends_at
+                and tally.actions.total() < options.actions
+                and not interrupted.is_set()
+            ):
+                await havoc.act()
+            await havoc.end()
+            nursery.cancel_scope.cancel()
+    finally:
+        tally.seconds = round(time.monotonic() - began_at, 3)
+        for process in daemon.marked():
+            process.kill()
+
+
+async def _end_on_signals(interrupted: trio.Event) -> None:
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as received:
+        async for _ in received:
+            interrupted.set()
+
+
+async def _show(tally: Tally, seconds: Callable[[], float], options: argparse.Namespace) -> None:
+    try:
+        while True:
+            of = "" if math.isinf(options.minutes) else f" of {options.minutes * 60:.0f}"
+            line = (
+                f"{seconds():.0f}{of} s, {tally.actions.total()} actions, {tally.asked} requests, "
+                f"{tally.answered} answered, {len(tally.lost)} lost, {tally.daemons} daemons"
+            )
+            columns = shutil.get_terminal_size().columns
+            sys.stderr.write(f"\r\x1b[K{line[: columns - 1]}")
+            sys.stderr.flush()
+            await trio.sleep(STATUS_EVERY_S)
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--minutes", type=_above_0, default=math.inf, help="when to end")
+    parser.add_argument(
+        "--actions", type=_above_0, default=math.inf, help="or after how many things were done"
+    )
+    parser.add_argument("--seed", type=int, help="make the same choices again")
+    parser.add_argument("--json", action="store_true", help="print the report as one object")
+    options = parser.parse_args()
+    if math.isinf(options.minutes) and math.isinf(options.actions):
+        parser.error("say --minutes or --actions: a soak is bounded")
+    return options
+
+
+def _above_0(text: str) -> float:
+    number = float(text)
+    if not 0 < number < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

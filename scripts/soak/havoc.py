@@ -1,0 +1,196 @@
+"""Everything that can happen to a daemon, at random, by many clients at once."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from typing import Any, Final
+
+import psutil
+import trio
+
+from scripts.soak.clients import ANSWERED_WITHIN_S, Client, HungUpError, connect
+from scripts.soak.daemon import Daemon
+from scripts.soak.tally import Tally
+from scripts.soak.zoo import FLOOD, Zoo
+
+CLIENTS: Final = 6
+MOST_OPEN: Final = 48
+"""More open requests than this would only wait in queues."""
+
+WEIGHTS: Final = {
+    "invoke": 60,
+    "cancel": 8,
+    "kill_module": 8,
+    "start": 4,
+    "stop": 3,
+    "restart": 3,
+    "change": 3,
+    "touch": 4,
+    "remove": 1,
+    "put_back": 3,
+    "spoil": 1,
+    "reload": 2,
+    "hang_up": 2,
+    "slow_client": 1,
+    "kill_daemon": 0.4,
+}
+
+
+class Havoc:
+    """One soak: a daemon, its modules and its clients."""
+
+    def __init__(
+        self, daemon: Daemon, zoo: Zoo, tally: Tally, nursery: trio.Nursery, draw: random.Random
+    ) -> None:
+        """Run the readers of all clients in `nursery`."""
+        self.clients: list[Client] = []
+        self._daemon = daemon
+        self._zoo = zoo
+        self._tally = tally
+        self._nursery = nursery
+        self._draw = draw
+        self._order = random.Random(draw.random())  # noqa: S311 - dice are not keys
+        """Apart from `_draw`, from which more or less is taken as things turn out."""
+
+    async def begin(self) -> None:
+        """Start the daemon and connect."""
+        await self._daemon.start()
+        self.clients = [await self._connect() for _ in range(CLIENTS)]
+
+    async def act(self) -> None:
+        """Do one thing."""
+        (name,) = self._order.choices(list(WEIGHTS), list(WEIGHTS.values()))
+        self._tally.actions[name] += 1
+        await getattr(self, f"_{name}")()
+        while sum(len(one.open) for one in self.clients) > MOST_OPEN:
+            self._open_a_gate()
+            await trio.sleep(0.01)
+        await trio.sleep(self._draw.random() * 0.02)
+
+    async def end(self) -> None:
+        """Wait for every answer, stop every module, compare what is left, end the daemon."""
+        async with trio.open_nursery() as nursery:
+            for client in self.clients:
+                nursery.start_soon(client.wait_answered)
+        operator, *others = self.clients
+        for client in others:
+            await client.hang_up()
+        status = await self._ask(operator, "status")
+        for module in status["modules"]:
+            await self._ask(operator, "stop", module=module["name"])
+        # The daemon has seen that the others are gone once it answers after them.
+        await self._ask(operator, "status")
+        await operator.hang_up()
+        with trio.move_on_after(ANSWERED_WITHIN_S):
+            while self._daemon.has_more_files():  # noqa: ASYNC110 - a process sets no event
+                await trio.sleep(0.05)
+        self._daemon.compare_files()
+        await self._daemon.end()
+
+    # What can happen.
+
+    async def _invoke(self) -> None:
+        name, op, args = self._zoo.call()
+        timeout_s = self._draw.choice((0.05, 0.3, 2.0))
+        await self._any().send(name, op, args, timeout_s)
+
+    async def _cancel(self) -> None:
+        client = self._any()
+        if client.open:
+            await client.cancel(self._draw.choice(list(client.open)))
+
+    async def _kill_module(self) -> None:
+        status = await self._ask(self._any(), "status")
+        pids = [one["pid"] for module in status["modules"] for one in module["instances"]]
+        if pids:
+            self._signal(self._draw.choice(pids))
+
+    def _signal(self, pid: int) -> None:
+        number = self._draw.choice((signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGSTOP))
+        try:
+            pidfd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        try:
+            # Looked at only now: the pidfd stands for what has the number, whoever that is.
+            if self._daemon.is_ours(psutil.Process(pid)):
+                signal.pidfd_send_signal(pidfd, number)
+        except (ProcessLookupError, psutil.Error):
+            pass
+        finally:
+            os.close(pidfd)
+
+    async def _start(self) -> None:
+        await self._any().send("supervisor", "start", self._some_module())
+
+    async def _stop(self) -> None:
+        await self._any().send("supervisor", "stop", self._some_module())
+
+    async def _restart(self) -> None:
+        await self._any().send("supervisor", "restart", self._some_module())
+
+    async def _change(self) -> None:
+        self._zoo.write(self._draw.choice(self._zoo.names), changed=True)
+
+    async def _touch(self) -> None:
+        self._zoo.write(self._draw.choice(self._zoo.names))
+
+    async def _remove(self) -> None:
+        self._zoo.remove(self._draw.choice(self._zoo.names))
+
+    async def _put_back(self) -> None:
+        for name in self._zoo.names:
+            self._zoo.write(name)
+
+    async def _spoil(self) -> None:
+        self._zoo.spoil(self._draw.choice(self._zoo.names))
+
+    async def _reload(self) -> None:
+        await self._any().send("supervisor", "reload", {})
+
+    async def _hang_up(self) -> None:
+        index = self._draw.randrange(CLIENTS)
+        await self.clients[index].hang_up()
+        self.clients[index] = await self._connect()
+
+    async def _slow_client(self) -> None:
+        self._open_a_gate()
+        client = self._any()
+        client.gate = trio.Event()
+        for _ in range(3):
+            await client.send("many", "go", dict(FLOOD))
+
+    async def _kill_daemon(self) -> None:
+        for client in self.clients:
+            client.killed = True
+            client.gate.set()
+        await self._daemon.kill()
+        await self.begin()
+
+    # How it is done.
+
+    async def _connect(self) -> Client:
+        client = await connect(self._daemon.socket, self._tally)
+        self._nursery.start_soon(client.read)
+        return client
+
+    def _any(self) -> Client:
+        """Return a client that reads."""
+        return self._draw.choice([one for one in self.clients if one.gate.is_set()])
+
+    def _open_a_gate(self) -> None:
+        for client in self.clients:
+            client.gate.set()
+
+    def _some_module(self) -> dict[str, Any]:
+        return {"module": self._draw.choice(self._zoo.names)}
+
+    async def _ask(self, client: Client, op: str, **args: Any) -> dict[str, Any]:
+        with trio.fail_after(ANSWERED_WITHIN_S):
+            answer = await client.ask(op, **args)
+        if not answer["ok"]:
+            raise HungUpError(op, answer)
+        result: dict[str, Any] = answer["result"]
+        return result

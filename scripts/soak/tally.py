@@ -1,0 +1,87 @@
+"""What was done, what came back, and what was lost: the report of a soak."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+PEAK_BYTES: Final = 150 << 20
+"""What the daemon's memory must stay under, however much is printed at it."""
+
+SHOWN: Final = 20
+
+
+@dataclass
+class Tally:
+    """Everything that is counted; what stands in one of the lists is a fault."""
+
+    seed: int
+    seconds: float = 0.0
+    actions: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    """Of the answered requests: `ok`, or code and reason."""
+    asked: int = 0
+    closed_by_us: int = 0
+    """Requests whose client hung up."""
+    closed_by_kill: int = 0
+    """Requests that were open when the daemon was killed."""
+    daemons: int = 0
+    peak_bytes: int = 0
+    lost: list[str] = field(default_factory=list)
+    """Requests that had no outcome, or more than one."""
+    processes_left: list[str] = field(default_factory=list)
+    files_left: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    """What the daemon itself logged as an error, or how it ended if not in order."""
+
+    @property
+    def answered(self) -> int:
+        """How many requests got their outcome."""
+        return self.outcomes.total()
+
+    @property
+    def faults(self) -> list[str]:
+        """All that must not be, in words."""
+        found = [f"lost: {one}" for one in self.lost]
+        found += [f"process left: {one}" for one in self.processes_left]
+        found += [f"descriptor left: {one}" for one in self.files_left]
+        found += [f"error: {one}" for one in self.errors]
+        if self.peak_bytes > PEAK_BYTES:
+            found.append(f"the daemon's memory went beyond {PEAK_BYTES >> 20} MB")
+        away = self.closed_by_us + self.closed_by_kill
+        if not self.lost and self.asked != self.answered + away:
+            found.append(f"of {self.asked} requests, {self.answered + away} are accounted for")
+        return found
+
+    def document(self) -> dict[str, Any]:
+        """Return the report as `--json` prints it."""
+        made = dict(vars(self))
+        made |= {"answered": self.answered, "faults": self.faults, "clean": not self.faults}
+        return made
+
+    def text(self) -> str:
+        """Return the report as people read it."""
+        rows = [
+            ("seed", str(self.seed)),
+            ("time", f"{self.seconds:.0f} s"),
+            ("actions", f"{self.actions.total()}: {_counted(self.actions)}"),
+            ("requests", f"{self.asked}, answered {self.answered}"),
+            ("", f"open when their client hung up: {self.closed_by_us}"),
+            ("", f"open when the daemon was killed: {self.closed_by_kill}"),
+            ("outcomes", _counted(self.outcomes)),
+            ("lost", str(len(self.lost) or "nothing")),
+            ("daemon", f"started {self.daemons} times, peak {self.peak_bytes / (1 << 20):.0f} MB"),
+            ("left", f"{len(self.processes_left) or 'no'} processes,"),
+            ("", f"{len(self.files_left) or 'no'} file descriptors"),
+        ]
+        lines = [f"{name:10}{value}" for name, value in rows]
+        faults = self.faults
+        lines += [f"FAULT     {one}" for one in faults[:SHOWN]]
+        if len(faults) > SHOWN:
+            lines.append(f"          and {len(faults) - SHOWN} more")
+        return "\n".join([*lines, "clean" if not faults else f"NOT clean: {len(faults)} faults"])
+
+
+def _counted(counter: Counter[str]) -> str:
+    return ", ".join(f"{name} {number}" for name, number in counter.most_common())

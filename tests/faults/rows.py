@@ -1,0 +1,130 @@
+"""The faults that every serious host survives, and what a test must see of each.
+
+A test that holds a row carries its number: `@pytest.mark.fault(6)`. `test_rows.py` holds this table
+and the markers to each other; docs/faults.md tells the same to users.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+TESTS = Path(__file__).parents[1]
+
+
+class Row(NamedTuple):
+    """A fault."""
+
+    number: int
+    fault: str
+    holds: str
+    awaits: str = ""
+    """What has to be built before a test can hold it."""
+
+
+ROWS = (
+    Row(
+        1,
+        "a grandchild inherits stdout or stderr and the leader exits",
+        "the exit is seen at once, the request settles, the grandchild is gone",
+    ),
+    Row(
+        2,
+        "the daemon is killed with invocations in flight",
+        "every tree is gone, the next daemon finds no orphan and starts no second copy",
+        awaits="containment and its guardian",
+    ),
+    Row(
+        3,
+        "10 MB on stderr before the first line on stdout",
+        "no deadlock, the tail is kept, what was left out is counted",
+    ),
+    Row(
+        4,
+        "death before the answer",
+        "every open request settles once, with code, reason and evidence",
+    ),
+    Row(5, "no answer, ever", "`timeout`; the slot serves again; late lines are counted"),
+    Row(6, "SIGTERM is ignored", "TERM and CONT, then KILL of the whole containment; bounded"),
+    Row(
+        7,
+        "`setsid`, double fork",
+        "contained, else the survivor is in the report",
+        awaits="containment and its guardian",
+    ),
+    Row(
+        8, "a banner or a stray print on stdout", "quarantined or a clear error; never out of step"
+    ),
+    Row(9, "a line of 1 GB; lines around the limit", "bounded memory; the next line is parsed"),
+    Row(10, "a crash loop at start", "backoff with jitter, then `failed`; the daemon stays idle"),
+    Row(11, "a crash loop after ready", "counted; only sustained health resets"),
+    Row(
+        12, "start, stop, reload and remove at once", "one incarnation; stale exits change nothing"
+    ),
+    Row(13, "lines that are no protocol, of every kind", "classified by name; the stream lives"),
+    Row(14, "a last line without a newline", "whole: accepted; cut: `truncated_line`"),
+    Row(
+        15,
+        "stdin is closed, or never read",
+        "no crash; a deadline; a half-written line poisons that instance only",
+    ),
+    Row(16, "pipes, `done` and exit in any order", "each the verdict of DESIGN 5.3"),
+    Row(
+        17,
+        "a memory limit is passed",
+        "`oom` only with evidence; the grandchild's memory is seen too",
+        awaits="limits",
+    ),
+    Row(18, "SIGSTOP", "health is `timeout`; stop works; a later SIGCONT raises no ghost"),
+    Row(
+        19,
+        "a million events for a slow reader",
+        "bounded bytes; no event and no answer is lost; others are served",
+    ),
+    Row(
+        20,
+        "the command cannot be started, in each way there is",
+        "words; `unreachable`; a failed respawn keeps supervision",
+    ),
+    Row(
+        21,
+        "no descriptor, no disk space for the daemon",
+        "degraded, not dead; no descriptor growth",
+        awaits="sd_notify, doctor and exhaustion",
+    ),
+    Row(22, "descriptors in every state", "last good kept; only what changed restarts"),
+    Row(23, "the wall clock jumps", "timers are monotonic; no restart storm"),
+    Row(24, "a pid is used again", "killed before it is reaped, never signalled after"),
+    Row(
+        25,
+        "cancellation, signals, a closed terminal, PID 1",
+        "no leak; a bounded end; zombies are reaped",
+    ),
+)
+
+
+def marked() -> Iterator[tuple[int, str]]:
+    """Find each `@pytest.mark.fault(...)`: a number of it, and the test that carries it.
+
+    The sources are read, so that the answer does not depend on which tests were selected.
+    """
+    for path in sorted(TESTS.rglob("test_*.py")):
+        source = path.read_text(encoding="utf-8")
+        if "mark.fault" not in source:
+            continue
+        for function in ast.walk(ast.parse(source)):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                where = f"{path.relative_to(TESTS).as_posix()}::{function.name}"
+                for decorator in function.decorator_list:
+                    yield from ((number, where) for number in _numbers(decorator))
+
+
+def _numbers(decorator: ast.expr) -> Iterator[int]:
+    match decorator:
+        case ast.Call(func=ast.Attribute(attr="fault"), args=arguments):
+            for argument in arguments:
+                match argument:
+                    case ast.Constant(value=int(number)):
+                        yield number

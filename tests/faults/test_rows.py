@@ -1,0 +1,32 @@
+"""The table of faults and the markers on the tests, held to each other."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.faults.rows import ROWS, Row, marked
+
+NUMBERS = {row.number for row in ROWS}
+MARKED = list(marked())
+
+
+def test_the_rows_are_numbered_from_1_to_25() -> None:
+    assert [row.number for row in ROWS] == list(range(1, 26))
+
+
+def test_each_marker_names_a_row() -> None:
+    assert [(number, test) for number, test in MARKED if number not in NUMBERS] == []
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.number))
+def test_a_row_has_a_test_or_says_what_it_awaits(row: Row) -> None:
+    tests = [test for number, test in MARKED if number == row.number]
+    if row.awaits:
+        assert not tests, f"{tests[0]} holds row {row.number}: drop what it awaits"
+    else:
+        assert tests, f"no test holds row {row.number}: {row.fault}: {row.holds}"
+
+
+def test_what_is_not_proven_yet_is_said() -> None:
+    awaiting = [f"{row.number} ({row.awaits})" for row in ROWS if row.awaits]
+    print("rows of the table of faults without a proof:", ", ".join(awaiting) or "none")  # noqa: T201

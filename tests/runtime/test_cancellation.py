@@ -1,0 +1,232 @@
+"""Cancelled at any checkpoint of start or stop: no process, no descriptor, no open call is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+import trio
+
+from protocol.descriptor import Descriptor
+from protocol.dialects import DIALECTS
+from protocol.replies import Operation
+from supervisor.kernel.daemon import running
+from supervisor.policy.findings import Found
+from supervisor.runtime.call import Call
+from supervisor.runtime.host import Host
+from supervisor.runtime.incarnation import Incarnation, Rung
+from supervisor.runtime.life import Counters, Ended, Life, Setting
+from supervisor.runtime.module_log import ModuleLog
+from supervisor.runtime.per_invocation import PerInvocationLife
+from supervisor.runtime.persistent import PersistentLife
+from supervisor.runtime.process import spawn
+from tests import factories
+from tests.factories import Heard
+from tests.runtime.sweep import sweep
+
+SERVER = r"""
+while read -r line; do
+  id=${line#*\"requestId\":\"}; id=\"requestId\":\"${id%%\"*}\"
+  case $line in
+    *'"operation":"health"'*) echo "{$id,\"status\":\"ok\"}" ;;
+    *'"operation":"describe"'*) echo "{$id,\"name\":\"m\",\"version\":\"1\",\"kind\":\"tool\",\
+\"capabilities\":[],\"inputs\":{},\"outputs\":{}}" ;;
+    *'"op":"hang"'*) ;;
+    *) echo "{$id,\"ok\":true,\"result\":1}" ;;
+  esac
+done
+"""
+"""A persistent module that starts within a millisecond or two: a sweep starts hundreds."""
+
+TOOL = """read -r line; echo '{"version":"0","type":"done","ok":true}'"""
+
+SHORT = {"timeouts": {"exit_s": 60, "stop_s": 60}}
+
+
+class Listening:
+    """An owner that only notes that a life has started."""
+
+    def __init__(self) -> None:
+        self.ready = trio.Event()
+
+    def started(self, life: Life) -> None:
+        self.ready.set()
+
+    def start_failed(self, life: Life, ended: Ended) -> None:
+        raise AssertionError(ended)
+
+    def health(self, life: Life, *, well: bool) -> None:
+        pass
+
+    def replace(self, life: Life, why: str) -> None:
+        raise AssertionError(why)
+
+    def capacity_freed(self, life: Life) -> None:
+        pass
+
+
+class Calls:
+    """All calls a sweep made."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[Call, Heard]] = []
+
+    def new(self, op: str = "go") -> tuple[Call, Heard]:
+        self.made.append(factories.call(op))
+        return self.made[-1]
+
+    def assert_settled(self) -> None:
+        for call, heard in self.made:
+            assert len(heard.outcomes) == 1, call.request
+        self.made.clear()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Descriptor:
+    return factories.descriptor(tmp_path, ["sh", "-c", SERVER], supervision=SHORT)
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Descriptor:
+    return factories.script(tmp_path, TOOL, supervision=SHORT)
+
+
+def setting(descriptor: Descriptor, host: Host) -> Setting:
+    log = ModuleLog("m", host.log_files, host.wall_clock)
+    return Setting(descriptor, host, log, lambda: "m#1", lambda _: None, Counters())
+
+
+async def test_a_spawn_can_be_cancelled_anywhere(server: Descriptor, host: Host) -> None:
+    async def subject() -> None:
+        process = await spawn(server, host.environment, "m#1", host.custody)
+        process.kill()
+        with trio.CancelScope(shield=True):
+            await process.wait_exited()
+        process.reap()
+
+    assert await sweep(subject) > 1
+
+
+@pytest.mark.parametrize("rung", list(Rung))
+async def test_an_incarnation_can_be_cancelled_anywhere(
+    server: Descriptor, host: Host, rung: Rung
+) -> None:
+    async def subject() -> None:
+        with trio.CancelScope(shield=True):
+            process = await spawn(server, host.environment, "m#1", host.custody)
+        connection = DIALECTS["module"].connect(server)
+        log = ModuleLog("m", host.log_files, host.wall_clock)
+        incarnation = Incarnation("m#1", process, connection, log, exit_s=60, stop_s=60)
+        incarnation.stop(rung)
+        await incarnation.run(PersistentLife(setting(server, host), Listening()))
+
+    assert await sweep(subject) > 1
+
+
+@pytest.mark.parametrize("op", ["go", "hang"])
+@pytest.mark.parametrize("abrupt", [False, True])
+async def test_a_persistent_life_can_be_cancelled_anywhere(
+    server: Descriptor, host: Host, op: str, abrupt: bool
+) -> None:
+    calls = Calls()
+
+    async def subject() -> None:
+        owner = Listening()
+        life = PersistentLife(setting(server, host), owner)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(life.run)
+            await owner.ready.wait()
+            if not life.can_take():
+                return  # cancelled meanwhile
+            call, heard = calls.new(op)
+            life.take(call)
+            if op == "go":
+                await heard.outcome()
+            else:
+                life.hurry()
+            life.end(abrupt=abrupt)
+
+    assert await sweep(subject, calls.assert_settled) > 10
+
+
+async def test_a_probe_that_others_wait_for_ends_with_a_cancelled_life(
+    server: Descriptor, host: Host
+) -> None:
+    """Found by the sweep: only invocations were answered, so a probe waited for its timeout."""
+    owner = Listening()
+    life = PersistentLife(setting(server, host), owner)
+    scope = trio.CancelScope()
+
+    async def live() -> None:
+        with scope:
+            await life.run()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(live)
+        await owner.ready.wait()
+        (instance,) = life.instances()
+        os.kill(instance.pid, signal.SIGSTOP)
+        nursery.start_soon(life.ask, Operation.HEALTH, 1e6)
+        await trio.testing.wait_all_tasks_blocked()
+        scope.cancel()
+
+
+@pytest.mark.parametrize("end", ["end", "hurry", "stay"])
+async def test_a_per_invocation_life_can_be_cancelled_anywhere(
+    tool: Descriptor, host: Host, end: str
+) -> None:
+    calls = Calls()
+
+    async def subject() -> None:
+        owner = Listening()
+        life = PerInvocationLife(setting(tool, host), owner)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(host.deadlines.run)
+            nursery.start_soon(life.run)
+            await owner.ready.wait()
+            if not life.can_take():
+                return  # cancelled meanwhile
+            call, heard = calls.new()
+            life.take(call)
+            if end == "stay":
+                await heard.outcome()
+            elif end == "end":
+                life.end(abrupt=True)
+            else:
+                life.hurry()
+            await heard.outcome()
+            life.end(abrupt=False)
+            while life.instances():
+                await trio.lowlevel.checkpoint()
+            nursery.cancel_scope.cancel()
+
+    assert await sweep(subject, calls.assert_settled) > 10
+
+
+async def test_a_daemon_can_be_cancelled_anywhere(
+    server: Descriptor, tool_named_t: Descriptor, tmp_path: Path
+) -> None:
+    asked: list[Heard] = []
+
+    async def subject() -> None:
+        found = Found((server, tool_named_t), ())
+        async with running(found, data_dir=tmp_path / "data") as daemon:
+            for name in ("m", "t", "m", "t"):
+                call, heard = factories.call("go")
+                asked.append(heard)
+                daemon.fleet.modules[name].submit(call)
+            for heard in asked:
+                await heard.outcome()
+
+    def check() -> None:
+        assert all(len(heard.outcomes) == 1 for heard in asked)
+        asked.clear()
+
+    assert await sweep(subject, check) > 10
+
+
+@pytest.fixture
+def tool_named_t(tmp_path: Path) -> Descriptor:
+    return factories.script(tmp_path, TOOL, name="t", supervision=SHORT)

@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import pytest
+
+from scripts.soak.tally import PEAK_BYTES, Tally
+from tests.scripts.checkout import documents, run
+
+ACTIONS = 80
+SEED = 2957
+"""With it the daemon is killed and started again among the first actions."""
+
+
+def test_a_short_soak_loses_nothing_and_leaves_nothing() -> None:
+    done = run("soak", "--actions", str(ACTIONS), "--seed", str(SEED), "--json")
+    assert done.stdout, done.stderr
+    (report,) = documents(done.stdout)
+    assert report["faults"] == []
+    assert report["clean"] is True
+    assert done.returncode == 0, done.stderr
+    assert sum(report["actions"].values()) == ACTIONS
+    away = report["closed_by_us"] + report["closed_by_kill"]
+    assert report["asked"] == report["answered"] + away > 0
+    assert report["daemons"] == 1 + report["actions"]["kill_daemon"] > 1
+    assert 0 < report["peak_bytes"] < PEAK_BYTES
+
+
+def test_people_get_a_table() -> None:
+    done = run("soak", "--actions", "3", "--seed", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "lost      nothing" in done.stdout
+    assert done.stdout.endswith("clean\n")
+
+
+@pytest.mark.parametrize("wrong", [(), ("--minutes", "0"), ("--minutes", "x"), ("--actions", "-1")])
+def test_a_soak_without_a_bound_is_refused(wrong: tuple[str, ...]) -> None:
+    assert run("soak", *wrong).returncode == 2
+
+
+def test_each_fault_is_in_the_report() -> None:
+    tally = Tally(1, peak_bytes=PEAK_BYTES + 1, asked=3)
+    tally.lost.append("plain.go")
+    tally.processes_left.append("4711 sleep")
+    tally.files_left.append("9 pipe")
+    tally.errors.append("supervision failed")
+    assert len(tally.faults) == 5
+    assert "NOT clean: 5 faults" in tally.text()
+    assert tally.document()["clean"] is False
+
+
+def test_a_request_that_is_not_accounted_for_is_a_fault() -> None:
+    assert Tally(1, asked=1).faults == ["of 1 requests, 0 are accounted for"]
