@@ -66,6 +66,17 @@ def test_a_daemon_that_is_well_is_said_to_be(start_daemon: StartDaemon, folder: 
     assert f"the daemon (pid {daemon.process.pid})" in diagnosis.only("environment")["message"]
 
 
+def test_a_module_that_runs_without_what_it_depends_on_is_a_warning(
+    start_daemon: StartDaemon, folder: Path
+) -> None:
+    daemon = start_daemon(misbehaving("kv"), misbehaving("shop", depends_on=["kv"]))
+    daemon.op("wait")
+    daemon.op("stop", module="kv")
+    found = Diagnosis(folder).only("module", "shop")
+    assert found["level"] == "warn"
+    assert found["message"] == "ready; it depends on what does not serve: kv"
+
+
 def test_a_dead_module_is_shown_with_its_last_words_and_what_to_do(
     start_daemon: StartDaemon, folder: Path
 ) -> None:
