@@ -23,7 +23,7 @@ from supervisor.runtime.containment.ledger import DAEMON_VARIABLE, Author, Leade
 from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.containment.process_group import ProcessGroupRung
 from supervisor.runtime.guardianship import Guardianship
-from supervisor.runtime.survivors import claim
+from supervisor.runtime.survivors import DataInUseError, claim
 
 LAST_SWEEP_S = 5.0
 """How long the daemon's end may take to kill what all the modules' ends have missed."""
@@ -40,7 +40,7 @@ class Custody:
     def __init__(self, daemon: str, chosen: Chosen, orphans: Orphans) -> None:
         self.daemon = daemon
         self.why_not_higher = chosen.why_not_higher
-        self.lock_fd: int | None = None
+        self.mark_fd: int | None = None
         self._rung = chosen.rung
         self._orphans = orphans
         self._guardianship: Guardianship | None = None
@@ -75,7 +75,7 @@ class Custody:
     @property
     def inherited(self) -> tuple[int, ...]:
         """The descriptors each process gets besides its pipes."""
-        return () if self.lock_fd is None else (self.lock_fd,)
+        return () if self.mark_fd is None else (self.mark_fd,)
 
     @contextlib.contextmanager
     def spawning(self) -> Iterator[None]:
@@ -128,7 +128,6 @@ class Custody:
         ledger.author = author
         left = hunt.exterminate(ledger.find, LAST_SWEEP_S)
         self._orphans.collect()
-        self._rung.close()
         return left
 
 
@@ -142,15 +141,19 @@ async def holding(
     so that it may reap every child that it did not spawn. Raises `ContainmentError` and
     `DataInUseError`, before anything is started.
     """
-    data = await trio.to_thread.run_sync(claim, data_dir)
+    try:
+        data = await trio.to_thread.run_sync(claim, data_dir)
+    except OSError as error:
+        raise DataInUseError(f"{data_dir} cannot be used: {error.strerror}") from None
     with contextlib.ExitStack() as held:
         held.callback(data.close)
         daemon = str(uuid.uuid4())
         orphans = Orphans(daemon, whole_process=whole_process)
         chosen = ladder.choose(containment, daemon, orphans)
+        held.callback(chosen.rung.close)
         author = data.author(daemon)
         custody = Custody(daemon, chosen, orphans)
-        custody.lock_fd = data.lock_fd
+        custody.mark_fd = author.mark_fd
         guardianship = Guardianship(author, chosen.rung.folder, data.record, orphans)
         custody._guardianship = guardianship  # noqa: SLF001 - made here
         held.callback(guardianship.let_go)

@@ -40,7 +40,7 @@ class Guardianship:
     """The ledger, and the two who are told of it."""
 
     def __init__(self, author: Author, cgroup: str | None, record: Path, orphans: Orphans) -> None:
-        """Begin the record of this daemon; raises `OSError` if it cannot be written.
+        """Begin the record of this daemon; on a full disk there is none, and the log says so.
 
         `orphans` is told of the guardian, which is a child of the daemon and no module's.
         """
@@ -54,7 +54,12 @@ class Guardianship:
         self._written = self._fresh = 0
         self._pipe = -1
         self._behind = trio.Event()
-        self._begin_record()
+        try:
+            self._begin_record()
+        except OSError as error:
+            # The guardian knows all the same; only who outlives both of them is not written down.
+            words = os.strerror(error.errno or 0)
+            log.warning("no record of instances", record=str(record), words=words)
 
     def register(self, leader: Leader) -> None:
         """Tell of an instance; from now on it dies with the daemon."""
@@ -167,7 +172,8 @@ class Guardianship:
             return
         # Twice what it was when it was new: a ledger that is long is not written anew each time.
         if self._written > max(RECORD_BYTES, 2 * self._fresh):
-            self._begin_record()
+            with contextlib.suppress(OSError):
+                self._begin_record()
             return
         # A full disk must not keep modules from being started; the marks find them all the same.
         with contextlib.suppress(OSError):

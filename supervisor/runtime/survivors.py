@@ -1,12 +1,15 @@
 """Make sure that this daemon starts alone: no other on its data, nothing left of a former one.
 
-Two files in the data directory:
+Three files in the data directory:
 
-- `instances.lock`: locked (flock(2)) for as long as the daemon *or any process of its modules*
-  lives, since each inherits the descriptor. A lock that cannot be had means that somebody is there.
-- `instances`: the ledger (`containment.ledger`), which says who: pids with start times, marks.
+- `instances.lock`: locked (flock(2)) by the daemon for as long as it lives. No module inherits it:
+  the lock belongs to the open file, and whoever has that could let go of it.
+- `instances`: the ledger (`containment.ledger`), which says who is to be killed should the daemon
+  die: pids with start times, marks.
+- `instances.UUID`: the mark of this run, open in each process of its modules, and removed at an
+  orderly end. A process may drop all else by which it could be told; few think of a descriptor.
 
-The descriptor has a high number, `LOCK_FD`, out of the way of what programs expect to be theirs.
+The mark's descriptor has a high number, `LOCK_FD`, out of the way of what programs expect.
 """
 
 from __future__ import annotations
@@ -21,10 +24,10 @@ from pathlib import Path
 import structlog
 
 from supervisor.runtime.containment import guardian, procfs
-from supervisor.runtime.containment.ledger import Author, Ledger
+from supervisor.runtime.containment.ledger import Author, Ledger, mark_name
 
 LOCK_FD = 1000
-"""The number of the lock file's descriptor in each module's process; the next free one if taken."""
+"""The number of the mark's descriptor in each module's process; the next free one if taken."""
 
 KILLED_WITHIN_S = 10.0
 """How long a start waits for a former daemon's processes to be gone."""
@@ -43,78 +46,82 @@ class DataInUseError(Exception):
 class Claim:
     """The data directory, held alone."""
 
-    def __init__(self, lock_fd: int, record: Path) -> None:
-        """Own the descriptor of the lock file; `record` is where the ledger goes."""
-        self.lock_fd = lock_fd
-        self.record = record
+    def __init__(self, lock_fd: int, data_dir: Path) -> None:
+        """Own the descriptor of the lock file."""
+        self.record = data_dir / RECORD_FILE
+        """Where the ledger goes."""
+        self._data_dir = data_dir
+        self._owned = contextlib.ExitStack()
+        self._owned.callback(os.close, lock_fd)
 
     def author(self, daemon: str) -> Author:
-        """Return the first line of this daemon's ledger."""
+        """Make the mark of this run, and return the first line of its ledger."""
         me = procfs.stat(os.getpid())
         assert me is not None  # noqa: S101 - this process is there
-        status = os.fstat(self.lock_fd)
-        return Author(
-            daemon,
-            me.pid,
-            me.start,
-            procfs.boot_id(),
-            self.lock_fd,
-            status.st_dev,
-            status.st_ino,
-        )
+        path = self._data_dir / mark_name(daemon)
+        mark_fd = _open_high(path)
+        self._owned.callback(os.close, mark_fd)
+        self._owned.callback(path.unlink, missing_ok=True)
+        return Author(daemon, me.pid, me.start, procfs.boot_id(), mark_fd)
 
     def close(self) -> None:
         """Let the next daemon in."""
-        os.close(self.lock_fd)
+        self._owned.close()
 
 
 def claim(data_dir: Path) -> Claim:
     """Take the data directory, after killing what a former daemon left; raises `DataInUseError`.
 
-    Blocks for as long as that takes, at most `KILLED_WITHIN_S`.
+    Blocks for as long as that takes, at most twice `KILLED_WITHIN_S`.
     """
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    record = data_dir / RECORD_FILE
-    lock_fd = _open_high(data_dir / LOCK_FILE)
+    lock_fd = os.open(data_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        _take(lock_fd, record, data_dir)
+        former = _take(lock_fd, data_dir)
+        if former.author is not None:
+            _clear_up(former, former.author)
+        for mark in data_dir.glob(mark_name("*")):
+            if mark.name != LOCK_FILE:
+                mark.unlink(missing_ok=True)
     except BaseException:
         os.close(lock_fd)
         raise
-    return Claim(lock_fd, record)
+    return Claim(lock_fd, data_dir)
 
 
-def _take(lock_fd: int, record: Path, data_dir: Path) -> None:
-    free = _try_lock(lock_fd)
-    former = _read(record)
-    author = former.author
-    if author is None or author.boot != procfs.boot_id():
-        if free:
-            return
-        raise DataInUseError(f"{data_dir} is locked by a process that left no record of itself")
-    if not free and _is_alive(author):
+def _take(lock_fd: int, data_dir: Path) -> Ledger:
+    # A daemon that was killed while it forked leaves its lock to the child until that has become
+    # its module: so a lock that nobody living is known to hold is waited for.
+    until = time.monotonic() + KILLED_WITHIN_S
+    while not _try_lock(lock_fd):
+        _refuse_if_alive(_read(data_dir / RECORD_FILE), data_dir)
+        if time.monotonic() > until:
+            raise DataInUseError(f"{data_dir} is locked by a process that left no record of itself")
+        time.sleep(RETRY_S)
+    former = _read(data_dir / RECORD_FILE)
+    # Free though its daemon lives: somebody has replaced the lock file.
+    if not former.closed:
+        _refuse_if_alive(former, data_dir)
+    return former
+
+
+def _refuse_if_alive(ledger: Ledger, data_dir: Path) -> None:
+    author = ledger.author
+    if author is not None and author.boot == procfs.boot_id() and _is_alive(author):
         raise DataInUseError(
             f"{data_dir} is in use by the daemon with pid {author.pid}; "
             "another one needs a --data-dir of its own"
         )
-    if free and former.closed:
+
+
+def _clear_up(former: Ledger, author: Author) -> None:
+    if former.closed or author.boot != procfs.boot_id():
         return
     killed, left = guardian.kill_all(former, KILLED_WITHIN_S)
     if killed:
         log.warning("killed what a former daemon left", processes=killed, daemon_pid=author.pid)
     if left:
         raise DataInUseError(f"a former daemon left processes that cannot be killed: pids {left}")
-    if not free:
-        _insist(lock_fd, data_dir)
-
-
-def _insist(lock_fd: int, data_dir: Path) -> None:
-    # The kernel closes a killed process's files a moment after it stops being seen as living.
-    until = time.monotonic() + KILLED_WITHIN_S
-    while not _try_lock(lock_fd):
-        if time.monotonic() > until:
-            raise DataInUseError(f"{data_dir} is locked by a process that cannot be found")
-        time.sleep(RETRY_S)
 
 
 def _is_alive(author: Author) -> bool:

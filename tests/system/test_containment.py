@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import tempfile
 import time
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.runtime.survivors import LOCK_FD
+from supervisor.runtime.survivors import LOCK_FD, LOCK_FILE
 from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe, gone
 from tests.system.daemon_process import DaemonProcess
 
@@ -181,7 +182,9 @@ def test_each_process_inherits_the_lock_of_the_data(start: Start, lifelines: Lif
     daemon = start()
     for pid in lifelines.take(*LABELS, "leader"):
         held = Path(f"/proc/{pid}/fd/{LOCK_FD}").readlink()
-        assert held == daemon.data_dir / "instances.lock"
+        assert held.parent == daemon.data_dir
+        assert held.name.startswith("instances.")
+        assert held.name != LOCK_FILE
 
 
 def _guardian(daemon_pid: int) -> int:
@@ -202,3 +205,19 @@ def _children(pid: int) -> list[int]:
         for task in Path(f"/proc/{pid}/task").iterdir()
         for word in (task / "children").read_text().split()
     ]
+
+
+def test_the_guardian_of_a_former_daemon_leaves_the_next_one_alone(start: Start) -> None:
+    former = start()
+    guardian = former.status()["daemon"]["guardian_pid"]
+    os.kill(guardian, signal.SIGSTOP)
+    former.kill()
+    following = start()
+    following.ask("supervisor", "wait", modules=["stubborn", "busy"])
+    pids = [one["instances"][0]["pid"] for one in following.status()["modules"]]
+    watched = os.pidfd_open(guardian)
+    os.kill(guardian, signal.SIGCONT)
+    # It ends when nothing of its own daemon is left; the next one and its modules are not its.
+    assert select.select([watched], [], [], PATIENCE_S)[0]
+    os.close(watched)
+    assert [one["instances"][0]["pid"] for one in following.status()["modules"]] == pids

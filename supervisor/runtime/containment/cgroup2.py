@@ -15,6 +15,7 @@ it forks before the move stays outside. Three things close it:
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import signal
 from urllib.parse import quote
@@ -26,6 +27,9 @@ from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.containment.subreaper import SubreaperRung, Subtree
 
 PREFIX = "stdiod."
+NAME_CHARS = 200
+"""Folders may have names of 255 bytes; the rest is for what tells long ones apart."""
+
 SWEEPS = 16
 """Rounds of looking for children forked before the move; a second one finds nobody, usually."""
 
@@ -55,7 +59,7 @@ class Cgroup2Rung:
 
     def contain(self, instance: str, leader: Stat) -> Cgroup:
         """Move a process just spawned into a cgroup of its own."""
-        folder = f"{self.folder}/{quote(instance, safe='#')[:200]}"
+        folder = f"{self.folder}/{_folder_name(instance)}"
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103
         try:
             _move(leader.pid, folder)
@@ -68,6 +72,14 @@ class Cgroup2Rung:
         """Remove the folder, if it is empty."""
         cgroup_folder.remove_tree(self.folder)
         self._below.close()
+
+
+def _folder_name(instance: str) -> str:
+    # Cut to what a file system takes, two long names would be one, and one end two modules' ends.
+    quoted = quote(instance, safe="#")
+    if len(quoted) <= NAME_CHARS:
+        return quoted
+    return quoted[:NAME_CHARS] + "~" + hashlib.sha256(instance.encode()).hexdigest()[:16]
 
 
 class Cgroup:

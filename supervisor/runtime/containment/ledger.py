@@ -2,14 +2,16 @@ r"""What has to be killed should the daemon die: written as lines, read back as 
 
 The same lines go to the guardian's pipe and to a file for the next daemon:
 
-    daemon\tUUID\tPID\tSTART\tBOOT\tLOCK_FD\tDEVICE\tINODE    who writes
-    cgroup\tPATH                                              all its cgroups are below this one
-    +\tPID\tSTART\tINSTANCE                                   a leader of a session
+    daemon\tUUID\tPID\tSTART\tBOOT\tMARK_FD    who writes
+    cgroup\tPATH                                all its cgroups are below this one
+    +\tPID\tSTART\tINSTANCE                     a leader of a session
     -\tPID
-    bye                                                       an orderly end: nothing is left
+    bye                                         an orderly end: nothing is left
 
 A process is one of this daemon's if it carries `STDIOD_DAEMON=UUID` in its environment, or has the
-lock file open under LOCK_FD, or belongs to a leader's session or group, or descends from one such.
+file `instances.UUID` open under MARK_FD, or belongs to a leader's session or group, or descends
+from one such. Both marks are of one run of a daemon: a guardian that is still at work for a former
+one must not touch the next one's processes, nor the next daemon itself.
 """
 
 from __future__ import annotations
@@ -27,6 +29,11 @@ INSTANCE_VARIABLE = "STDIOD_INSTANCE"
 """Names the instance (`name#generation`) to the module and to whoever finds its processes."""
 
 
+def mark_name(daemon: str) -> str:
+    """Return the name of the file that a daemon's modules inherit open."""
+    return f"instances.{daemon}"
+
+
 class Author(NamedTuple):
     """The daemon that writes a ledger, and the marks its modules' processes carry."""
 
@@ -34,9 +41,12 @@ class Author(NamedTuple):
     pid: int
     start: int
     boot: str
-    lock_fd: int = -1
-    device: int = 0
-    inode: int = 0
+    mark_fd: int = -1
+
+    @property
+    def mark(self) -> str:
+        """The name of the file that its modules' processes have open under `mark_fd`."""
+        return mark_name(self.daemon)
 
     def line(self) -> bytes:
         """Return the first line of a ledger."""
@@ -76,10 +86,10 @@ class Ledger:
         try:
             match word:
                 case "daemon":
-                    name, pid, start, boot, *lock = fields
+                    name, pid, start, boot, *mark = fields
                     # A new beginning, after the guardian or the file was too slow for the old one.
                     self.__init__()  # type: ignore[misc]
-                    self.author = Author(name, int(pid), int(start), boot, *map(int, lock))
+                    self.author = Author(name, int(pid), int(start), boot, *map(int, mark))
                 case "cgroup":
                     self.cgroups.append(fields[0])
                 case "+":
@@ -105,8 +115,6 @@ class Ledger:
         leader = self.leaders.get(one.sid) or self.leaders.get(one.pgid)
         if leader is not None and one.start >= leader.start:
             return True
-        if author.lock_fd >= 0 and procfs.holds_file(
-            one.pid, author.lock_fd, author.device, author.inode
-        ):
+        if author.mark_fd >= 0 and procfs.holds_file(one.pid, author.mark_fd, author.mark):
             return True
         return procfs.has_variables(one.pid, f"{DAEMON_VARIABLE}={author.daemon}")

@@ -132,13 +132,13 @@ def has_variables(pid: int, *entries: str) -> bool:
     return all(b"\0" + os.fsencode(entry) + b"\0" in environment for entry in entries)
 
 
-def holds_file(pid: int, descriptor: int, device: int, inode: int) -> bool:
-    """Whether a process has this very file open under this descriptor number."""
+def holds_file(pid: int, descriptor: int, name: str) -> bool:
+    """Whether a process has a file of this name open, or deleted, under this descriptor number."""
     try:
-        found = os.stat(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH116
+        found = os.readlink(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH115
     except OSError:
         return False
-    return (found.st_dev, found.st_ino) == (device, inode)
+    return found.removesuffix(" (deleted)").rpartition("/")[2] == name
 
 
 def rss_bytes(pid: int) -> int:

@@ -200,7 +200,7 @@ async def test_one_that_dies_is_replaced_and_its_successor_knows_everything(
 
 def test_a_ledger_reads_what_it_writes_and_ignores_what_is_cut() -> None:
     ledger = Ledger()
-    first = Author("uuid", 1, 2, "boot", 1000, 5, 6)
+    first = Author("uuid", 1, 2, "boot", 1000)
     lines = [first.line(), b"cgroup\t/a b\n", Leader(7, 8, "na me#1").line()]
     for line in [*lines, b"+\t9\n", b"+\tx\ty\tz\n", b"\xff\n", b"\n", b"-\t\n"]:
         ledger.read(line)
