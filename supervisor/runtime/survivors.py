@@ -99,7 +99,7 @@ def _take(lock_fd: int, data_dir: Path) -> Ledger:
             raise DataInUseError(f"{data_dir} is locked by a process that left no record of itself")
         time.sleep(RETRY_S)
     former = _read(data_dir / RECORD_FILE)
-    # Free though its daemon lives: somebody has replaced the lock file. Unless that daemon was run by
+    # Free though its daemon lives: somebody replaced the lock file. Unless that daemon was run by
     # this very process, and cut off before it could say goodbye.
     if not former.closed and not (former.author and former.author.pid == os.getpid()):
         _refuse_if_alive(former, data_dir)
