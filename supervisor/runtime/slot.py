@@ -18,6 +18,7 @@ import trio
 from protocol.descriptor import Lifecycle
 from supervisor.policy.lifecycle import SERVES, Action, Input, State, move
 from supervisor.policy.restart import History, after_end, healthy_long_enough
+from supervisor.policy.verdict import Breach
 from supervisor.runtime.deadlines import Timer
 from supervisor.runtime.life import Ended, Life, Setting
 from supervisor.runtime.per_invocation import PerInvocationLife
@@ -38,6 +39,8 @@ class LastExit(msgspec.Struct, frozen=True):
     survivors: tuple[int, ...] = ()
     """The pids of processes of it that could not be killed."""
     stopped_by_host: bool = False
+    limit: Breach | None = None
+    """The limit it was ended for, with the figures, as in `details.limit` of a failure."""
     rule: str | None = None
     """The JSON pointer of the entry of `never_on` that keeps the module down."""
 
@@ -320,6 +323,7 @@ class Slot:
             stderr_tail=() if exit_ is None else exit_.stderr_tail,
             survivors=() if exit_ is None else exit_.survivors,
             stopped_by_host=exit_ is not None and exit_.stopped_by_host,
+            limit=None if exit_ is None else exit_.breach,
             rule=rule,
         )
 
