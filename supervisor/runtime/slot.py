@@ -182,6 +182,11 @@ class Slot:
                 self._abrupt = True
             self._feed(Input.REPLACE, why)
 
+    def run_failed(self, life: Life, ended: Ended) -> None:
+        """Remember the end of one process; a good one that follows does not undo it."""
+        if life is self._life:
+            self._remember(ended)
+
     def capacity_freed(self, life: Life) -> None:
         """Hand it what waits, if anything."""
         if life is self._life and self.serves:
