@@ -149,7 +149,8 @@ async def test_the_last_bad_end_is_remembered_and_neither_a_good_run_nor_a_cance
     good, heard = call("good")
     module.submit(good)
     await heard.success()
-    assert module.slot.last_exit is None
+    nothing = module.slot.last_exit
+    assert nothing is None
     bad, heard = call("bad")
     module.submit(bad)
     await heard.failure()
