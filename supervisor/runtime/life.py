@@ -51,6 +51,9 @@ class Owner(Protocol):
     def replace(self, life: Life, why: str) -> None:
         """Replace it: it can no longer be spoken with."""
 
+    def run_failed(self, life: Life, ended: Ended) -> None:
+        """Take note that one process of several came to a bad end; the life goes on."""
+
     def capacity_freed(self, life: Life) -> None:
         """Look whether a call waits: it may have room."""
 

@@ -215,8 +215,10 @@ class Module:
 
     def _moved(self, before: State, after: State, cause: str) -> None:
         level = log.warning if after in (State.BACKOFF, State.FAILED, State.DEGRADED) else log.info
-        level("module state", module=self.name, before=before, after=after, cause=cause)
-        self.log.host_line(self._last_instance(), f"{before} -> {after}: {cause}")
+        instance = self._last_instance()
+        known = {} if instance is None else {"instance": instance}
+        level("module state", module=self.name, **known, before=before, after=after, cause=cause)
+        self.log.host_line(instance, f"{before} -> {after}: {cause}")
         if (before in SERVES) is not (after in SERVES) or after in (State.FAILED, State.DOWN):
             self._tell_dependants(before, after, cause)
         self._changed()
@@ -306,11 +308,14 @@ class Module:
         self._generation = next(self._generations)
         return f"{self.name}#{self._generation}"
 
-    def _last_instance(self) -> str:
-        persistent = self.descriptor.transport.lifecycle is Lifecycle.PERSISTENT
-        return f"{self.name}#{self._generation}" if persistent else f"{self.name}#0"
+    def _last_instance(self) -> str | None:
+        # The state of a module per invocation is the module's: no process of it made it so.
+        if self.descriptor.transport.lifecycle is not Lifecycle.PERSISTENT:
+            return None
+        return f"{self.name}#{self._generation}" if self._generation else None
 
     _generation = 0
+    """The number of the newest instance; 0 before the first."""
 
     def _take_description(self, description: dict[str, Any]) -> str | None:
         for key, expected in (("name", self.name), ("kind", str(self.descriptor.kind))):

@@ -32,14 +32,14 @@ BURST_BYTES = 4 << 20
 """How fast a module may fill its log file; above it, lines are counted and left out."""
 
 
-# An instance's name may hold spaces; its generation and the stream's name do not. The first match
-# counts: what follows is the module's own text.
-_HEAD = re.compile(r"(.*?#\d+) (stderr|log|host) ")
+# What follows the name of the log's own module, which may hold spaces and `#` itself. A line of the
+# host's that is about no instance has no generation.
+_HEAD = re.compile(r"(#\d+)? (stderr|log|host) ")
 _EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
 
 
 class LogLine(msgspec.Struct, frozen=True):
-    """One line of a module's log; `ts` is Unix time (s)."""
+    """One line of a module's log; `ts` is Unix time (s), `instance` a bare name for the module."""
 
     ts: float
     instance: str
@@ -53,11 +53,11 @@ class LogLine(msgspec.Struct, frozen=True):
         return f"{when} {self.instance} {self.stream} {self.text}\n".encode(errors="replace")
 
     @classmethod
-    def decode(cls, line: bytes) -> LogLine:
-        """Read a line of the file; one that has another form is all text."""
+    def decode(cls, line: bytes, module: str) -> LogLine:
+        """Read a line of a module's file; one that has another form is all text."""
         text = line.decode(errors="replace")
         when, _, rest = text.partition(" ")
-        head = _HEAD.match(rest)
+        head = _HEAD.match(rest, len(module)) if rest.startswith(module) else None
         try:
             stamp = dt.datetime.fromisoformat(when)
         except ValueError:
@@ -65,7 +65,7 @@ class LogLine(msgspec.Struct, frozen=True):
             stamp = _EPOCH
         if head is None:
             return cls(0.0, "", "", text)
-        return cls(stamp.timestamp(), head[1], head[2], rest[head.end() :])
+        return cls(stamp.timestamp(), rest[: head.start(2) - 1], head[2], rest[head.end() :])
 
 
 class ModuleLog:
@@ -94,9 +94,9 @@ class ModuleLog:
         """Keep a `log` event that belonged to no request (DESIGN 5.1)."""
         self._write(instance, "log", [text])
 
-    def host_line(self, instance: str, text: str) -> None:
-        """Note something the daemon found out about the module."""
-        self._write(instance, "host", [text])
+    def host_line(self, instance: str | None, text: str) -> None:
+        """Note something the daemon found out about an instance, or else about the module."""
+        self._write(instance or self.module, "host", [text])
 
     def follow(self, follower: Callable[[LogLine], None]) -> Callable[[], None]:
         """Call `follower` with each line from now on; returns what ends that."""
@@ -116,7 +116,7 @@ class ModuleLog:
 
         self._files.tail(self.module, count, deliver)
         await arrived.wait()
-        return [LogLine.decode(line) for line in lines]
+        return [LogLine.decode(line, self.module) for line in lines]
 
     def _write(self, instance: str, stream: str, texts: Sequence[str]) -> None:
         # A chunk of stderr may hold 65,536 lines: what a line costs here delays the neighbours.

@@ -156,7 +156,9 @@ class PerInvocationLife:
 
     async def _serve(self, run: Run) -> None:
         try:
-            await run.run()
+            ended = await run.run()
+            if ended is not None:
+                self._owner.run_failed(self, ended)
         finally:
             self._runs.discard(run)
             if not self._runs and self._ending.is_set():
@@ -188,18 +190,26 @@ class Run:
         self._stop_at: Rung | None = None
         self._exit_timer: Timer | None = None
 
-    async def run(self) -> None:
-        """Spawn, speak, judge; whatever happens, the call is settled then."""
+    async def run(self) -> Ended | None:
+        """Spawn, speak, judge; whatever happens, the call is settled then.
+
+        Returns the process's end if that was a bad one, and its own: not that the host stopped it.
+        """
         try:
-            await self._run()
+            exit_ = await self._run()
         finally:
             # The daemon itself is ending without waiting, or there was a mistake of ours.
             self.call.settle(self._setting.host.stopping(self.id, self.evidence()))
+        if exit_ is None or not exit_.abnormal:
+            return None
+        if exit_.stopped_by_host and exit_.breach is None:
+            return None
+        return Ended(str(exit_.reason), exit_.words, exit_)
 
-    async def _run(self) -> None:
+    async def _run(self) -> Exit | None:
         setting = self._setting
         if self.call.settled:
-            return
+            return None
         try:
             process = await spawn(
                 setting.descriptor, setting.host.environment, self.id, setting.host.custody
@@ -207,7 +217,7 @@ class Run:
         except SpawnError as error:
             words = f"{self._what} could not be started: {error}"
             self.call.settle(Failure.because(Reason.SPAWN_FAILED, words, instance=self.id))
-            return
+            return None
         connection = DIALECTS[setting.descriptor.transport.protocol].connect(setting.descriptor)
         self._incarnation = incarnation = Incarnation(
             self.id,
@@ -229,6 +239,7 @@ class Run:
                 self._exit_timer.cancel()
         said = Said(self._answer, self._fault)
         self.call.settle(on_invocation(said, exit_, self._stopped, self._what))
+        return exit_
 
     def stop(self, rung: Rung) -> None:
         """Stop the process; before it exists, as soon as it does."""

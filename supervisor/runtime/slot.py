@@ -18,6 +18,7 @@ import trio
 from protocol.descriptor import Lifecycle
 from supervisor.policy.lifecycle import SERVES, Action, Input, State, move
 from supervisor.policy.restart import History, after_end, healthy_long_enough
+from supervisor.policy.verdict import Breach
 from supervisor.runtime.deadlines import Timer
 from supervisor.runtime.life import Ended, Life, Setting
 from supervisor.runtime.per_invocation import PerInvocationLife
@@ -38,6 +39,8 @@ class LastExit(msgspec.Struct, frozen=True):
     survivors: tuple[int, ...] = ()
     """The pids of processes of it that could not be killed."""
     stopped_by_host: bool = False
+    limit: Breach | None = None
+    """The limit it was ended for, with the figures, as in `details.limit` of a failure."""
     rule: str | None = None
     """The JSON pointer of the entry of `never_on` that keeps the module down."""
 
@@ -178,6 +181,11 @@ class Slot:
                 self._replaced_for = Ended("replaced", why)
                 self._abrupt = True
             self._feed(Input.REPLACE, why)
+
+    def run_failed(self, life: Life, ended: Ended) -> None:
+        """Remember the end of one process; a good one that follows does not undo it."""
+        if life is self._life:
+            self._remember(ended)
 
     def capacity_freed(self, life: Life) -> None:
         """Hand it what waits, if anything."""
@@ -320,6 +328,7 @@ class Slot:
             stderr_tail=() if exit_ is None else exit_.stderr_tail,
             survivors=() if exit_ is None else exit_.survivors,
             stopped_by_host=exit_ is not None and exit_.stopped_by_host,
+            limit=None if exit_ is None else exit_.breach,
             rule=rule,
         )
 

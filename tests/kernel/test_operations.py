@@ -23,7 +23,7 @@ MODULE_KEYS = {
     "queued", "descriptor", "instances", "last_exit",
 }  # fmt: skip
 INSTANCE_KEYS = {"id", "pid", "state", "uptime_s", "rss_bytes", "in_flight"}
-EXIT_KEYS = {"exit_code", "signal", "reason", "stderr_tail", "ts"}
+EXIT_KEYS = {"exit_code", "signal", "reason", "stderr_tail", "ts", "limit"}
 NEVER_S = 1000
 SLOW = {"backoff": {"initial_s": NEVER_S, "max_s": NEVER_S}}
 

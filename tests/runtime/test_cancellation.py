@@ -63,6 +63,9 @@ class Listening:
     def replace(self, life: Life, why: str) -> None:
         raise AssertionError(why)
 
+    def run_failed(self, life: Life, ended: Ended) -> None:
+        pass
+
     def capacity_freed(self, life: Life) -> None:
         pass
 

@@ -39,27 +39,32 @@ async def test_each_line_keeps_its_time_its_instance_and_its_stream(log: ModuleL
     log.stderr_line("m#1", "oops")
     log.log_event("m#1", "info: hello")
     log.host_line("m#2", "ready -> down")
+    log.host_line(None, "down -> starting")
     assert await log.last_lines(10) == [
         LogLine(1_700_000_000.25, "m#1", "stderr", "oops"),
         LogLine(1_700_000_000.25, "m#1", "log", "info: hello"),
         LogLine(1_700_000_000.25, "m#2", "host", "ready -> down"),
+        LogLine(1_700_000_000.25, "m", "host", "down -> starting"),
     ]
 
 
 @given(
-    st.sampled_from(["m#1", "a b#23", "log x#4"]),
+    st.sampled_from(["m", "a b", "log x", "a host b", "a#1 log b"]),
+    st.sampled_from(["", "#1", "#23"]),
     st.sampled_from(["stderr", "log", "host"]),
     st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))
     | st.sampled_from(["said # stderr x", "a#1 log b", " host ", ""]),
 )
-def test_a_line_is_read_as_it_was_written(instance: str, stream: str, text: str) -> None:
-    line = LogLine(1_700_000_000.25, instance, stream, text)
-    assert LogLine.decode(line.encode().removesuffix(b"\n")) == line
+def test_a_line_is_read_as_it_was_written(
+    module: str, generation: str, stream: str, text: str
+) -> None:
+    line = LogLine(1_700_000_000.25, module + generation, stream, text)
+    assert LogLine.decode(line.encode().removesuffix(b"\n"), module) == line
 
 
 @pytest.mark.parametrize("line", [b"", b"hello", b"\xff\xfe", b"2020 x", b"2023-11-14T22:13:20Z a"])
 def test_a_line_of_another_form_is_all_text(line: bytes) -> None:
-    assert LogLine.decode(line) == LogLine(0.0, "", "", line.decode(errors="replace"))
+    assert LogLine.decode(line, "m") == LogLine(0.0, "", "", line.decode(errors="replace"))
 
 
 async def test_a_follower_gets_each_line_until_it_has_enough(log: ModuleLog) -> None:

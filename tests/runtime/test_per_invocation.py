@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from pathlib import Path
+from typing import Any
 
+import msgspec
+import pytest
 import trio
 import trio.testing
 
@@ -126,6 +130,65 @@ async def test_a_tool_that_cannot_be_run_is_not_ready(running: Running, tmp_path
     await running.until(lambda: module.state is State.BACKOFF)
     assert module.slot.last_exit is not None
     assert module.slot.last_exit.reason == "spawn_failed"
+
+
+@pytest.mark.parametrize(
+    ("body", "died"),
+    [
+        ("echo words >&2\nexit 3", ("exited", 3, None, ("words",))),
+        ("kill -KILL $$", ("signaled", None, signal.SIGKILL, ())),
+    ],
+)
+async def test_the_last_bad_end_is_remembered_and_neither_a_good_run_nor_a_cancel_undoes_it(
+    running: Running, tmp_path: Path, body: str, died: tuple[Any, ...]
+) -> None:
+    # Review: after a crash `status.last_exit` was null.
+    bodies = f"read line\ncase $line in *bad*) {body};; *hang*) {LOG} exec sleep 1000;; esac\n"
+    made = script(tmp_path, bodies + DONE)
+    module = await running.ready(made)
+    good, heard = call("good")
+    module.submit(good)
+    await heard.success()
+    nothing = module.slot.last_exit
+    assert nothing is None
+    bad, heard = call("bad")
+    module.submit(bad)
+    await heard.failure()
+    last = module.slot.last_exit
+    assert last is not None
+    assert (last.reason, last.exit_code, last.signal, last.stderr_tail) == died
+    assert (module.state, module.slot.restarts) == (State.READY, 0)
+    again, heard = call("good")
+    module.submit(again)
+    await heard.success()
+    hanging, heard = call("hang")
+    module.submit(hanging)
+    await heard.heard(1)
+    module.give_up(hanging, Stopped(Reason.CLIENT, "the client cancelled the request"))
+    behind, heard = call("good")  # served once the process of the one before is gone
+    module.submit(behind)
+    await heard.success()
+    assert module.slot.last_exit is last
+
+
+async def test_the_limit_that_a_run_passed_is_remembered(running: Running, tmp_path: Path) -> None:
+    made = descriptor(
+        tmp_path,
+        [*PYTHON, "-c", "import signal; hog = b'x' * (1 << 27); signal.pause()"],
+        supervision={"limits": {"memory_bytes": 1 << 26}},
+        transport={"protocol": "narratoria"},
+    )
+    module = await running.ready(made)
+    one, heard = call()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(running.host.sampler.run)
+        module.submit(one)
+        failure = await heard.failure()
+        nursery.cancel_scope.cancel()
+    last = module.slot.last_exit
+    assert last is not None
+    assert (failure.code, last.reason) == ("oom", "memory_limit")
+    assert msgspec.to_builtins(last.limit) == failure.details["limit"]
 
 
 async def test_a_module_per_invocation_answers_probes_with_a_process_of_its_own(

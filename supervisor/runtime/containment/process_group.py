@@ -7,10 +7,9 @@ lost its parent, all three.
 from __future__ import annotations
 
 import os
-import signal
 
 from supervisor.runtime.containment import hunt, procfs
-from supervisor.runtime.containment.contained import signal_each, signal_group
+from supervisor.runtime.containment.led_group import LedGroup
 from supervisor.runtime.containment.ledger import DAEMON_VARIABLE, INSTANCE_VARIABLE
 from supervisor.runtime.containment.procfs import Stat
 
@@ -32,31 +31,12 @@ class ProcessGroupRung:
         """Do nothing: nothing was done."""
 
 
-class ProcessGroup:
+class ProcessGroup(LedGroup):
     """The session of one leader."""
 
     def __init__(self, instance: str, leader: Stat, daemon: str) -> None:
-        self.instance = instance
-        self.leader = leader
+        super().__init__(instance, leader)
         self._marks = (f"{DAEMON_VARIABLE}={daemon}", f"{INSTANCE_VARIABLE}={instance}")
-
-    def signal(self, *numbers: signal.Signals) -> None:
-        """Signal the group, and those who left it one by one."""
-        signal_group(self.leader, *numbers)
-        signal_each([one for one in self.find() if one.pgid != self.leader.pid], *numbers)
-
-    def kill(self) -> None:
-        """Kill the group."""
-        signal_group(self.leader, signal.SIGKILL)
-
-    counts_memory = False
-
-    def limit_memory(self, size: int) -> None:
-        """Leave it to sampling."""
-
-    def memory_breach(self) -> tuple[int, int] | None:
-        """Return None: the kernel does not count here."""
-        return None
 
     def find(self) -> list[Stat]:
         """Search all of /proc."""

@@ -7,10 +7,8 @@ it (`orphans` says how they are told).
 
 from __future__ import annotations
 
-import signal
-
 from supervisor.runtime.containment import orphans, procfs
-from supervisor.runtime.containment.contained import signal_each, signal_group
+from supervisor.runtime.containment.led_group import LedGroup
 from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.containment.procfs import Stat
 
@@ -36,31 +34,12 @@ class SubreaperRung:
         orphans.set_subreaper(on=self._was)
 
 
-class Subtree:
+class Subtree(LedGroup):
     """What descends from one leader."""
 
     def __init__(self, instance: str, leader: Stat, adopted: Orphans) -> None:
-        self.instance = instance
-        self.leader = leader
+        super().__init__(instance, leader)
         self._orphans = adopted
-
-    def signal(self, *numbers: signal.Signals) -> None:
-        """Signal the group, and those who left it one by one."""
-        signal_group(self.leader, *numbers)
-        signal_each([one for one in self.find() if one.pgid != self.leader.pid], *numbers)
-
-    def kill(self) -> None:
-        """Kill the group."""
-        signal_group(self.leader, signal.SIGKILL)
-
-    counts_memory = False
-
-    def limit_memory(self, size: int) -> None:
-        """Leave it to sampling."""
-
-    def memory_breach(self) -> tuple[int, int] | None:
-        """Return None: the kernel does not count here."""
-        return None
 
     def find(self) -> list[Stat]:
         """Walk down from the leader and from the orphans it left."""
