@@ -28,6 +28,7 @@ class ArgsValidator:
     def __init__(self, inputs: dict[str, Any]) -> None:
         self._inputs = inputs
         self._compiled: dict[str, Draft202012Validator] = {}
+        self._cheap: dict[str, bool] = {}
 
     @property
     def ops(self) -> tuple[str, ...]:
@@ -37,6 +38,17 @@ class ArgsValidator:
     def knows(self, op: str) -> bool:
         """Tell whether the module has this op."""
         return op in self._inputs
+
+    def is_cheap(self, op: str) -> bool:
+        """Tell whether `problem` looks at each part of the args once.
+
+        What else there is, such as `pattern`, `$ref` and `allOf`, may take exponential time.
+        Raises `KeyError` for an op that is not known.
+        """
+        cheap = self._cheap.get(op)
+        if cheap is None:
+            cheap = self._cheap[op] = _is_plain(self._inputs[op])
+        return cheap
 
     def problem(self, op: str, args: Any) -> Problem | None:
         """Return what is wrong with the args, the pointer starting from them, or None.

@@ -36,6 +36,9 @@ OPEN_REQUESTS = 8192
 
 SUPERVISOR = "supervisor"
 
+UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowError)
+"""What `encode_line` may raise over a value it was given."""
+
 log = structlog.get_logger()
 
 
@@ -233,12 +236,12 @@ class Exchange:
         self._finished = True
         try:
             line = encode_line(document)
-        except RecursionError:
-            words = "the answer is nested too deeply to be passed on"
+        except UNENCODABLE as error:
+            # Too deep, or text that is no Unicode, such as a file's name: this request has its
+            # answer all the same, and the others on the connection theirs.
+            words = f"the answer cannot be passed on: {type(error).__name__}"
             failure = Failure.because(Reason.INVALID_EVENT, words)
-            document |= done_document(self.request_id, failure)
-            document.pop("result", None)
-            line = encode_line(document)
+            line = encode_line(done_document(self.request_id, failure))
         self._outbox.put(line)
         self._ended(self)
 
@@ -248,8 +251,9 @@ def event_line(event: Event, request_id: str | None) -> bytes:
     named = msgspec.UNSET if request_id is None else request_id
     try:
         return encode_line(msgspec.structs.replace(event, request_id=named))
-    except RecursionError:
-        words = f"a {type(event).__name__} event was nested too deeply to be passed on"
+    except UNENCODABLE as error:
+        kind = type(error).__name__
+        words = f"a {type(event).__name__} event cannot be passed on: {kind}"
         return encode_line(Log(version="0", request_id=named, level="warn", message=words))
 
 

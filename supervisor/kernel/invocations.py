@@ -20,6 +20,7 @@ from protocol.events import Asset, Progress
 from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.kernel.asset_files import resolve
+from supervisor.kernel.cpu_bound import OutOfTimeError, in_cpu_time
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
 from supervisor.runtime.deadlines import Timer
@@ -29,6 +30,9 @@ from supervisor.runtime.program import module_folder
 
 MAX_TIMEOUT_S = 7 * 24 * 3600.0
 """A longer one is no timeout; the bound also keeps arithmetic on times finite."""
+
+VALIDATION_CPU_S = 0.5
+"""For args and a schema that may take for ever, such as one with a `pattern`: all else waits."""
 
 log = structlog.get_logger()
 
@@ -229,7 +233,14 @@ def _args_refusal(module: Module, op: str, args: dict[str, Any]) -> Failure | No
         hint = f"; did you mean {near[0]!r}?" if near else ""
         words = f"{module.name} has no op {op!r:.130}{hint}"
         return Failure.because(Reason.UNKNOWN_OP, words, ops=list(validator.ops))
-    problem = validator.problem(op, args)
+    try:
+        if validator.is_cheap(op):
+            problem = validator.problem(op, args)
+        else:
+            problem = in_cpu_time(VALIDATION_CPU_S, lambda: validator.problem(op, args))
+    except OutOfTimeError:
+        words = f"{module.name}.{op}: its schema takes too long to check these args"
+        return Failure.because(Reason.INVALID_ARGS, words, pointer="")
     if problem is None:
         return None
     words = f"the args of {module.name}.{op} are not valid: {problem}"

@@ -162,7 +162,7 @@ class DescriptorFiles:
             try:
                 paths = _files(directory, interests)
             except MissingDirectoryError as error:
-                bad.append(Quarantined(str(directory), str(error)))
+                bad.append(Quarantined(_shown(directory), str(error)))
                 continue
             for path in paths:
                 known[str(path)] = self._look(path)
@@ -198,11 +198,14 @@ class DescriptorFiles:
                 return before
             # Asked before the file is read: what changes while it is read must not be trusted.
             trusted = now if now.settled() else None
+            str(path).encode()
             data = read_bytes(path)
             digest = hashlib.sha256(data).hexdigest()
             if before is not None and before.digest == digest:
                 return msgspec.structs.replace(before, signature=trusted)
             descriptor = parse_descriptor(data, str(path))
+        except UnicodeEncodeError:
+            reason = "its path is not UTF-8, so that nobody could be told of it"
         except OSError as error:
             reason = f"cannot be read: {error.strerror}"
         except DescriptorError as error:
@@ -213,7 +216,7 @@ class DescriptorFiles:
                 return _Known(trusted, digest, descriptor)
             reason, name = refused, descriptor.name
         # A bad file is read again each time: it may be half-written, and there are few of them.
-        return _Known(None, "", Quarantined(str(path), reason), name)
+        return _Known(None, "", Quarantined(_shown(path), reason), name)
 
     def _watched_programs(
         self, descriptors: Iterable[Descriptor], interests: Interests
@@ -255,3 +258,8 @@ def _signature_or_none(path: str) -> Signature | None:
         return signature(path)
     except OSError:
         return None
+
+
+def _shown(path: Path) -> str:
+    """Return a path as text that can be passed on: a name may be any bytes."""
+    return os.fsencode(path).decode(errors="backslashreplace")

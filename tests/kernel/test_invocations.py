@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,32 @@ async def test_args_are_validated_before_the_module_is_bothered(
             assert document["error"]["code"] == "unsupported_op"
             assert "did you mean 'echo'" in document["error"]["message"]
             assert details["ops"] == ["echo"]
+
+
+def _tree(depth: int) -> dict[str, Any]:
+    defs: dict[str, Any] = {"d0": {"type": "object"}}
+    for n in range(depth):
+        defs[f"d{n + 1}"] = {"allOf": [{"$ref": f"#/$defs/d{n}"}, {"$ref": f"#/$defs/d{n}"}]}
+    return {"$defs": defs, "$ref": f"#/$defs/d{depth}"}
+
+
+@pytest.mark.parametrize(
+    "schema", [{"properties": {"a": {"pattern": "^(a+)+$"}}}, _tree(24)], ids=["pattern", "tree"]
+)
+async def test_a_schema_that_takes_for_ever_is_given_up(
+    tmp_path: Path, schema: dict[str, Any]
+) -> None:
+    before = signal.getsignal(signal.SIGVTALRM)
+    made = actor(tmp_path, inputs={"echo": schema, "other": {}}, supervision={"start": "lazy"})
+    async with daemon_with(tmp_path, made) as daemon:
+        document = await ask(daemon, "m", args={"a": "a" * 40 + "!"}).document()
+        error = document["error"]
+        assert (error["code"], error["details"]["reason"]) == ("bad_request", "invalid_args")
+        assert "its schema takes too long to check these args" in error["message"]
+        assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
+        document = await ask(daemon, "m", "other", args={"a": "b"}).document()
+        assert "schema" not in str(document)
+    signal.signal(signal.SIGVTALRM, before)
 
 
 async def test_a_response_has_the_shape_of_its_schema(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -79,3 +80,15 @@ def test_a_thousand_descriptors_are_read(start_daemon: StartDaemon, number: int)
     daemon = start_daemon(*(misbehaving(f"m{n}", start="lazy") for n in range(number)))
     assert len(daemon.op("status")["modules"]) == number
     assert daemon.invoke(f"m{number - 1}").ok
+
+
+def test_a_file_whose_name_is_no_text_is_quarantined_and_status_goes_on(
+    start_daemon: StartDaemon, folder: Path
+) -> None:
+    (folder / "modules").mkdir()
+    Path(os.fsdecode(os.fsencode(folder / "modules") + b"/caf\xe9.json")).write_text("{}")
+    daemon = start_daemon(misbehaving("one"))
+    (found,) = daemon.op("status")["quarantined"]
+    assert found["descriptor"].endswith("caf\\xe9.json")
+    assert "not UTF-8" in found["reason"]
+    assert daemon.invoke("one").ok
