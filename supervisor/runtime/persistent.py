@@ -6,8 +6,8 @@ A call that the host gives up (deadline, cancel) leaves the process in doubt:
 
 - it may echo no ids, so its late answer could be taken for another call's: it is replaced;
 - it may not have read the whole request: it is replaced;
-- else its late lines are told by their id and dropped; a probe finds out whether it still answers,
-  and with `concurrency` 1 no call is given to it before that.
+- else its late lines are told by their id and dropped; a probe finds out whether it still answers
+  (`probing`), and with `concurrency` 1 no call is given to it before that.
 """
 
 from __future__ import annotations
@@ -28,21 +28,15 @@ from protocol.connection import (
     Warned,
 )
 from protocol.dialects import DIALECTS
-from protocol.errors import Code, Failure, Outcome, Reason, Success
+from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit, Stopped, on_death
-from supervisor.runtime.call import Awaited, Call
+from supervisor.runtime.call import Call
 from supervisor.runtime.incarnation import Incarnation, Rung
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
+from supervisor.runtime.probing import Probing
 from supervisor.runtime.process import spawn
 from supervisor.runtime.program import SpawnError
-
-FIRST_RETRY_S = 0.02
-LAST_RETRY_S = 0.5
-"""A module that says it is not well yet while it starts is asked again, less and less often."""
-
-UNANSWERED_PROBES = 8
-"""Probes are not given up, to stay in step; so they are bounded in number."""
 
 
 class PersistentLife:
@@ -59,11 +53,8 @@ class PersistentLife:
         )
         self._incarnation: Incarnation | None = None
         self._calls: dict[str, Call] = {}
-        self._probes: dict[str, Call] = {}
-        self._in_doubt = False
-        self._heard = False
+        self._probing = Probing(setting, self._connection, self)
         self._replaced_for: str | None = None
-        self._doubted = trio.Event()
         self._ending = trio.Event()
         self._drained = trio.Event()
         self._abrupt = False
@@ -115,7 +106,7 @@ class PersistentLife:
         return (
             len(self._calls) < self._concurrency
             and not self._ending.is_set()
-            and not (self._in_doubt and self._concurrency == 1)
+            and not (self._probing.in_doubt and self._concurrency == 1)
         )
 
     def take(self, call: Call) -> None:
@@ -123,7 +114,7 @@ class PersistentLife:
         self._calls[call.request.request_id] = call
         call.server = self
         call.heard_at = trio.current_time()
-        self._send(call.request)
+        self.send(call.request)
 
     def end(self, *, abrupt: bool) -> None:
         """Begin to end; see `Life`."""
@@ -148,22 +139,13 @@ class PersistentLife:
 
     async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
         """Ask for `health` or `describe` and wait for the answer."""
-        if len(self._probes) >= UNANSWERED_PROBES:
-            return self._no_answer(operation, timeout_s)
-        awaited = Awaited()
-        call = Call(Request(self._setting.host.next_request_id(), operation), awaited)
-        self._probes[call.request.request_id] = call
-        self._send(call.request)
-        with trio.move_on_after(timeout_s):
-            return await awaited.wait()
-        # Not abandoned: of a process that echoes no ids the late answer must find its request.
-        return self._no_answer(operation, timeout_s)
+        return await self._probing.ask(operation, timeout_s)
 
     # What the process says (incarnation.Receiver).
 
     def receive(self, received: list[Received]) -> None:
         """Route what was read to the calls it belongs to."""
-        self._heard = True
+        self._probing.heard()
         heard_at = trio.current_time()
         freed = False
         for item in received:
@@ -200,7 +182,7 @@ class PersistentLife:
         if not self._ending.is_set():
             words = f"{self.id} closed its {pipe} and kept running, so it {consequence}"
             self._fail_all(Failure.because(Reason.BROKEN_PIPE, words, **self.evidence()))
-            self._replace(f"closed its {pipe} and kept running")
+            self.replace(f"closed its {pipe} and kept running")
 
     # What becomes of a call (call.Server).
 
@@ -214,12 +196,11 @@ class PersistentLife:
         if cancelled:
             self._flush()
         if self._incarnation is not None and self._incarnation.half_written:
-            self._replace(f"did not read the request it was sent ({stopped.reason})")
+            self.replace(f"did not read the request it was sent ({stopped.reason})")
         elif not in_step:
-            self._replace(f"was given up on ({stopped.reason}) and echoes no requestId")
+            self.replace(f"was given up on ({stopped.reason}) and echoes no requestId")
         elif not self._calls:  # other calls' answers or deadlines would tell
-            self._in_doubt = True
-            self._doubted.set()
+            self._probing.doubt()
         self.nudge()
         self._check_drained()
 
@@ -235,14 +216,41 @@ class PersistentLife:
         if self._incarnation is not None:
             self._incarnation.nudge()
 
+    # What probing asks of it (probing.Probed).
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is in flight."""
+        return bool(self._calls)
+
+    @property
+    def ending(self) -> bool:
+        """Whether it has begun to end."""
+        return self._ending.is_set()
+
+    def send(self, request: Request) -> None:
+        """Have a request written."""
+        self._connection.send_request(request)
+        self._flush()
+
+    def found(self, *, well: bool) -> None:
+        """Tell the owner what a probe found."""
+        self._owner.health(self, well=well)
+
+    def trust(self) -> None:
+        """Let the owner give it calls again."""
+        self._owner.capacity_freed(self)
+
+    def replace(self, why: str) -> None:
+        """Have the owner replace it; the first reason is the one that those in flight are told."""
+        self._replaced_for = self._replaced_for or why
+        self._owner.replace(self, why)
+
     def _answered(self, item: Answered) -> bool:
         outcome = item.outcome
         if item.fault is not None:
             outcome = item.fault.failure(**self.evidence())
-        probe = self._probes.pop(item.request_id, None)
-        if probe is not None:
-            probe.fault = item.fault
-            probe.settle(outcome)
+        if self._probing.answered(item, outcome):
             return False
         call = self._calls.pop(item.request_id, None)
         if call is None:
@@ -261,111 +269,26 @@ class PersistentLife:
         else:
             call.fault = item.fault
 
-    def _send(self, request: Request) -> None:
-        self._connection.send_request(request)
-        self._flush()
-
     def _flush(self) -> None:
         if self._incarnation is not None:
             self._incarnation.flush()
 
-    def _no_answer(self, operation: Operation, timeout_s: float) -> Failure:
-        words = f"{self.id} gave no answer to {operation} in {timeout_s:g} s"
-        return Failure.because(Reason.DEADLINE, words, **self.evidence())
-
     # The tasks beside the process.
 
     async def _begin(self) -> None:
-        failure = await self._start()
+        failure = await self._probing.start()
         if failure is None:
             self._owner.started(self)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._watch_health)
-                nursery.start_soon(self._resolve_doubts)
+            await self._probing.watch()
         else:
             self._start_failure = failure
             self._owner.start_failed(self, failure)
-
-    async def _start(self) -> Ended | None:
-        limit_s = self._timeouts.start_s
-        outcome: Outcome | None = None
-        with trio.move_on_after(limit_s):
-            pause_s = FIRST_RETRY_S
-            while True:
-                outcome = await self.ask(Operation.HEALTH, limit_s)
-                if isinstance(outcome, Success):
-                    break
-                if outcome.code == Code.INTERNAL:
-                    # A line that is no answer; asking again would bring the same.
-                    return Ended("bad_health", f"answered health wrongly: {outcome.message}")
-                await trio.sleep(pause_s)
-                pause_s = min(pause_s * 2, LAST_RETRY_S)
-        if not isinstance(outcome, Success):
-            return Ended(
-                "start_deadline", f"was not healthy within {limit_s:g} s{self._why(outcome)}"
-            )
-        description = await self.ask(Operation.DESCRIBE, self._timeouts.describe_s)
-        if isinstance(description, Failure):
-            return Ended("bad_describe", f"did not describe itself: {description.message}")
-        problem = self._setting.described(description.result)
-        if problem is not None:
-            return Ended("bad_describe", problem)
-        self._connection.allow_features(frozenset(description.result.get("features", ())))
-        return None
-
-    def _why(self, health: Failure | None) -> str:
-        if health is not None:
-            return f"; it said: {health.message}"
-        unfinished = self._connection.unfinished_line
-        if unfinished is not None:
-            return f"; it printed a line without a newline at its end: {unfinished}"
-        if self._heard:
-            return "; what it printed was no answer to health"
-        return "; it printed nothing (does it flush its stdout?)"
-
-    async def _watch_health(self) -> None:
-        checks = self._setting.descriptor.supervision.health
-        missed = 0
-        # The first probe comes at a random point of the interval: 200 modules that started
-        # together are not to be probed together ever after.
-        await trio.sleep(checks.interval_s * self._setting.host.draw())
-        while True:
-            if self._calls or self._ending.is_set():
-                missed = 0  # busy is not hung: calls have deadlines of their own
-            else:
-                outcome = await self.ask(Operation.HEALTH, self._timeouts.health_s)
-                if isinstance(outcome, Success):
-                    missed = 0
-                    self._owner.health(self, well=True)
-                elif not self._calls:
-                    missed += 1
-                    if missed >= checks.failures:
-                        self._replace(f"missed {missed} health probes in a row")
-                        return
-                    self._owner.health(self, well=False)
-            await trio.sleep(checks.interval_s)
-
-    async def _resolve_doubts(self) -> None:
-        while True:
-            await self._doubted.wait()
-            self._doubted = trio.Event()
-            outcome = await self.ask(Operation.HEALTH, self._timeouts.health_s)
-            if not isinstance(outcome, Success):
-                self._replace("did not answer after a call was given up")
-                return
-            if not self._doubted.is_set():
-                self._in_doubt = False
-                self._owner.capacity_freed(self)
 
     def _ended_for(self) -> Failure:
         if self._replaced_for is None or self._setting.host.shutting_down:
             return self._setting.host.stopping(self.id, self.evidence())
         words = f"{self.id} is being replaced: it {self._replaced_for}"
         return Failure.because(Reason.STOPPING, words, **self.evidence())
-
-    def _replace(self, why: str) -> None:
-        self._replaced_for = self._replaced_for or why
-        self._owner.replace(self, why)
 
     async def _retire(self, incarnation: Incarnation) -> None:
         await self._ending.wait()
@@ -384,8 +307,7 @@ class PersistentLife:
 
     def _settle_all(self, exit_: Exit) -> None:
         self._connection.process_exited()
-        left = [*self._probes.values(), *self._calls.values()]
-        self._probes.clear()
+        left = [*self._probing.take_open().values(), *self._calls.values()]
         self._calls.clear()
         for call in left:
             what = f"{self._setting.descriptor.name}.{call.request.op or call.request.operation}"
@@ -395,8 +317,7 @@ class PersistentLife:
         left = list(self._calls.items())
         self._calls.clear()
         if probes:
-            left += self._probes.items()
-            self._probes.clear()
+            left += self._probing.take_open().items()
         for request_id, call in left:
             self._connection.abandon(request_id)
             call.settle(failure)

@@ -1,0 +1,188 @@
+"""Ask a persistent process how it is: while it starts, while it is idle, and when it is in doubt.
+
+Probes are requests like others, but nobody's call: they are not counted as work in flight, and one
+whose answer is late is not given up, since of a process that echoes no ids the late answer must
+find its request.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import trio
+
+from protocol.connection import Answered, Connection, Request
+from protocol.errors import Code, Failure, Outcome, Reason, Success
+from protocol.replies import Operation
+from supervisor.runtime.call import Awaited, Call
+from supervisor.runtime.life import Ended, Setting
+
+FIRST_RETRY_S = 0.02
+LAST_RETRY_S = 0.5
+"""A module that says it is not well yet while it starts is asked again, less and less often."""
+
+UNANSWERED_PROBES = 8
+"""Probes are not given up, to stay in step; so they are bounded in number."""
+
+
+class Probed(Protocol):
+    """The life whose process is asked."""
+
+    @property
+    def id(self) -> str:
+        """Its instance."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is in flight."""
+
+    @property
+    def ending(self) -> bool:
+        """Whether it has begun to end."""
+
+    def send(self, request: Request) -> None:
+        """Have a request written."""
+
+    def evidence(self) -> dict[str, Any]:
+        """Return what is known about the process, for `details`."""
+
+    def found(self, *, well: bool) -> None:
+        """Take note of what a probe found."""
+
+    def trust(self) -> None:
+        """Take note that it is in doubt no more."""
+
+    def replace(self, why: str) -> None:
+        """Replace it: it can no longer be spoken with."""
+
+
+class Probing:
+    """The probes of one process."""
+
+    def __init__(self, setting: Setting, connection: Connection, probed: Probed) -> None:
+        self.in_doubt = False
+        """Whether a call was given up and nothing was heard that shows the process still serves."""
+        self._setting = setting
+        self._timeouts = setting.descriptor.supervision.timeouts
+        self._connection = connection
+        self._probed = probed
+        self._open: dict[str, Call] = {}
+        self._heard = False
+        self._doubted = trio.Event()
+
+    async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
+        """Ask for `health` or `describe` and wait for the answer."""
+        if len(self._open) >= UNANSWERED_PROBES:
+            return self._no_answer(operation, timeout_s)
+        awaited = Awaited()
+        call = Call(Request(self._setting.host.next_request_id(), operation), awaited)
+        self._open[call.request.request_id] = call
+        self._probed.send(call.request)
+        with trio.move_on_after(timeout_s):
+            return await awaited.wait()
+        return self._no_answer(operation, timeout_s)
+
+    def heard(self) -> None:
+        """Take note that the process said something, whatever it was."""
+        self._heard = True
+
+    def answered(self, item: Answered, outcome: Outcome) -> bool:
+        """Settle the probe that this answers; False if it answers none."""
+        probe = self._open.pop(item.request_id, None)
+        if probe is None:
+            return False
+        probe.fault = item.fault
+        probe.settle(outcome)
+        return True
+
+    def doubt(self) -> None:
+        """Have it found out whether the process still answers."""
+        self.in_doubt = True
+        self._doubted.set()
+
+    def take_open(self) -> dict[str, Call]:
+        """Return the probes that wait for an answer, by request id; they are the caller's then."""
+        taken, self._open = self._open, {}
+        return taken
+
+    async def start(self) -> Ended | None:
+        """Wait until it is healthy and has described itself; return what is wrong, if anything."""
+        limit_s = self._timeouts.start_s
+        outcome: Outcome | None = None
+        with trio.move_on_after(limit_s):
+            pause_s = FIRST_RETRY_S
+            while True:
+                outcome = await self.ask(Operation.HEALTH, limit_s)
+                if isinstance(outcome, Success):
+                    break
+                if outcome.code == Code.INTERNAL:
+                    # A line that is no answer; asking again would bring the same.
+                    return Ended("bad_health", f"answered health wrongly: {outcome.message}")
+                await trio.sleep(pause_s)
+                pause_s = min(pause_s * 2, LAST_RETRY_S)
+        if not isinstance(outcome, Success):
+            return Ended(
+                "start_deadline", f"was not healthy within {limit_s:g} s{self._why(outcome)}"
+            )
+        description = await self.ask(Operation.DESCRIBE, self._timeouts.describe_s)
+        if isinstance(description, Failure):
+            return Ended("bad_describe", f"did not describe itself: {description.message}")
+        problem = self._setting.described(description.result)
+        if problem is not None:
+            return Ended("bad_describe", problem)
+        self._connection.allow_features(frozenset(description.result.get("features", ())))
+        return None
+
+    async def watch(self) -> None:
+        """Probe it while it is idle and when it is in doubt, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_health)
+            nursery.start_soon(self._resolve_doubts)
+
+    async def _watch_health(self) -> None:
+        checks = self._setting.descriptor.supervision.health
+        missed = 0
+        # The first probe comes at a random point of the interval: 200 modules that started
+        # together are not to be probed together ever after.
+        await trio.sleep(checks.interval_s * self._setting.host.draw())
+        while True:
+            if self._probed.busy or self._probed.ending:
+                missed = 0  # busy is not hung: calls have deadlines of their own
+            else:
+                outcome = await self.ask(Operation.HEALTH, self._timeouts.health_s)
+                if isinstance(outcome, Success):
+                    missed = 0
+                    self._probed.found(well=True)
+                elif not self._probed.busy:
+                    missed += 1
+                    if missed >= checks.failures:
+                        self._probed.replace(f"missed {missed} health probes in a row")
+                        return
+                    self._probed.found(well=False)
+            await trio.sleep(checks.interval_s)
+
+    async def _resolve_doubts(self) -> None:
+        while True:
+            await self._doubted.wait()
+            self._doubted = trio.Event()
+            outcome = await self.ask(Operation.HEALTH, self._timeouts.health_s)
+            if not isinstance(outcome, Success):
+                self._probed.replace("did not answer after a call was given up")
+                return
+            if not self._doubted.is_set():
+                self.in_doubt = False
+                self._probed.trust()
+
+    def _why(self, health: Failure | None) -> str:
+        if health is not None:
+            return f"; it said: {health.message}"
+        unfinished = self._connection.unfinished_line
+        if unfinished is not None:
+            return f"; it printed a line without a newline at its end: {unfinished}"
+        if self._heard:
+            return "; what it printed was no answer to health"
+        return "; it printed nothing (does it flush its stdout?)"
+
+    def _no_answer(self, operation: Operation, timeout_s: float) -> Failure:
+        words = f"{self._probed.id} gave no answer to {operation} in {timeout_s:g} s"
+        return Failure.because(Reason.DEADLINE, words, **self._probed.evidence())
