@@ -5,6 +5,7 @@
 2  usage
 3  no daemon there, or it went away before it answered
 70 a bug in stdiod
+74 stdout cannot be written: the disk is full, for example
 130, 141  ended by Ctrl-C, or by a reader of stdout that went away: 128 + the signal, as in a shell
 """
 
@@ -19,6 +20,7 @@ NO = 1
 USAGE = 2
 NO_DAEMON = 3
 BUG = 70
+UNWRITABLE = 74
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 
@@ -42,3 +44,9 @@ class NoDaemonError(EndError):
     """Nobody answers on the socket."""
 
     exit_code = NO_DAEMON
+
+
+class UnwritableError(EndError):
+    """Nobody can be told the answer."""
+
+    exit_code = UNWRITABLE

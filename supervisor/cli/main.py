@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -14,6 +13,7 @@ import click
 from protocol.version import VERSION
 from supervisor.cli.exit_status import BROKEN_PIPE, BUG, INTERRUPTED
 from supervisor.cli.options import SOCKET_HELP
+from supervisor.cli.standard_streams import let_go_of_stdout, make_dependable
 
 
 class Verb(NamedTuple):
@@ -97,11 +97,14 @@ class Verbs(click.Group):
             click.echo(err=True)  # the terminal has written ^C
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
-            _let_go_of_stdout()
+            let_go_of_stdout()
             ctx.exit(BROKEN_PIPE)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
         except Exception as error:
+            # What a task of `invoke --descriptor` could not write comes in a group.
+            if isinstance(leaf := _leaf(error), (click.ClickException, click.exceptions.Exit)):
+                raise leaf from None
             if os.environ.get("STDIOD_TRACEBACK"):
                 raise
             click.echo(
@@ -112,11 +115,11 @@ class Verbs(click.Group):
             ctx.exit(BUG)
 
 
-def _let_go_of_stdout() -> None:
-    """Have what is still buffered go nowhere: at exit Python would complain about the pipe."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
+def _leaf(error: BaseException) -> BaseException:
+    """Return the first of what tasks raised together, or the one exception there is."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 @click.group(
@@ -133,7 +136,5 @@ def stdiod(socket: Path | None) -> None:
 
 def main() -> None:
     """Run the command line."""
-    for stream in (sys.stdout, sys.stderr):
-        # A character that a terminal's encoding lacks is written as an escape.
-        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    make_dependable()
     stdiod(prog_name="stdiod")
