@@ -37,9 +37,15 @@ class SocketTakenError(Exception):
 
     def __init__(self, path: Path, pid: str) -> None:
         owner = f" (pid {pid})" if pid else ""
-        super().__init__(
-            f"another daemon{owner} serves {path}; `stdiod --socket {path} down` ends it"
-        )
+        if path.is_socket():
+            words = f"another daemon{owner} serves {path}; `stdiod --socket {path} down` ends it"
+        else:
+            # One that just starts or ends has no socket either, but only for a moment.
+            words = (
+                f"another daemon{owner} holds {path}, but its socket file is gone; "
+                f"`kill {pid or 'PID'}` ends it"
+            )
+        super().__init__(words)
 
 
 class SocketPathError(Exception):

@@ -77,6 +77,14 @@ def test_a_second_daemon_is_refused_with_the_pid_of_the_first(path: Path) -> Non
         pass
 
 
+def test_a_daemon_whose_socket_file_is_gone_can_only_be_killed(path: Path) -> None:
+    with listening(path):
+        path.unlink()
+        words = rf"\(pid {os.getpid()}\) .* socket file is gone; `kill {os.getpid()}` ends it"
+        with pytest.raises(SocketTakenError, match=words), listening(path):
+            pass
+
+
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_what_is_no_socket_is_somebodys_and_left_alone(path: Path, kind: str) -> None:
     path.parent.mkdir()

@@ -59,10 +59,17 @@ def examine(
 def _status(socket: Path) -> tuple[dict[str, Any] | None, Finding]:
     """Ask the daemon, if there is one; the finding says what became of that."""
     try:
-        with Client(socket) as client:
-            answer = client.own("status", timeout_s=STATUS_S)
+        client = Client(socket)
     except NoDaemonError as error:
         return None, ok("daemon", error.message)
+    try:
+        with client:
+            answer = client.own("status", timeout_s=STATUS_S)
+    except NoDaemonError as error:
+        # Somebody listens, and does not speak as a daemon does.
+        words = f"{socket} can be connected to, but gives no answer: {error.message}"
+        hint = "the daemon's own log says why; `fuser` shows who listens, `--socket` names another"
+        return None, bad("daemon", words, hint)
     except NoAnswerError:
         words = f"the daemon on {socket} did not say how it is in {STATUS_S:g} s"
         hint = "it is stopped or stuck; `ps` shows which, and a service manager may restart it"
