@@ -67,6 +67,9 @@ class ArgsValidator:
             return None if first is None else _most_useful(first, errors)
         except RecursionError:
             return Problem("", "is nested too deeply to be validated")
+        except OverflowError:
+            # `multipleOf` with a fraction divides as doubles do; an integer may be of any size.
+            return Problem("", "holds a number too large to be validated by `multipleOf`")
 
 
 def ops_problems(ops: dict[str, Any], at: str) -> list[Problem]:

@@ -16,10 +16,11 @@ import msgspec
 from protocol.errors import Outcome, Reason
 from protocol.events import Log, Progress
 from protocol.json_line import Fault
+from protocol.outgoing import Outgoing
 from protocol.replies import Operation
 
-# DESIGN 5.3: what a tolerant module may print among its events. A line of another version, of an
-# unknown type, too long or cut off is a fault under either policy.
+# docs/protocol.md: what a tolerant module may print among its events. A line of another
+# version, of an unknown type, too long or cut off is a fault under either policy.
 TOLERABLE = frozenset(
     {Reason.MALFORMED_JSON, Reason.NOT_OBJECT, Reason.INVALID_UTF8, Reason.INVALID_EVENT}
 )
@@ -108,6 +109,10 @@ Received = EventReceived | Answered | Warned | Quarantined | Stray | ModuleLog |
 
 class Connection(Protocol):
     """What a dialect does for one process."""
+
+    @property
+    def outgoing(self) -> Outgoing:
+        """What `data_to_send` has to return, where it can be taken back."""
 
     @property
     def closes_stdin(self) -> bool:

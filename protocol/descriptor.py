@@ -1,7 +1,7 @@
 """What a module descriptor says, as frozen values with every default filled in.
 
-The shape is DESIGN 4: Module Descriptor v1 plus optional fields. `protocol.descriptor_loading`
-turns bytes into a `Descriptor` or into words about what is wrong with them.
+The shape is docs/descriptor.md: Module Descriptor v1 plus optional fields.
+`protocol.descriptor_loading` turns bytes into a `Descriptor`, or into words about what is wrong.
 """
 
 from __future__ import annotations
@@ -20,8 +20,6 @@ ENDING_SIGNALS = (
     "SIGXFSZ", "SIGVTALRM", "SIGPROF", "SIGIO", "SIGPWR", "SIGSYS",
 )  # fmt: skip
 """The signals that end a process unless it catches them (signal(7)), real-time ones aside."""
-
-MIN_LINE_BYTES = 1 << 20  # "at least 1 MiB" is the default's floor (DESIGN 5), not a module's.
 
 
 class Kind(StrEnum):

@@ -70,7 +70,7 @@ def _dialect(transport: dict[str, Any]) -> Iterator[Problem]:
             f"is {quoted(lifecycle)}, must be {quoted(dialect.lifecycles[0])}: "
             f"{protocol} runs a process per invocation",
         )
-    # Only a Spec 001 tool may be one that knows nothing of the section 6 envelope (DESIGN 4).
+    # Only a Spec 001 tool may be one that knows nothing of the section 6 envelope.
     if protocol != "narratoria" and transport.get("input") == InputForm.FLAT:
         yield Problem(
             "/transport/input",

@@ -1,4 +1,4 @@
-"""The shape of a descriptor: every field of DESIGN 4 with the rule for its value.
+"""The shape of a descriptor: every field of docs/descriptor.md with the rule for its value.
 
 `schemas/stdiod-descriptor.v1.json` states the same rules for other programs, and a test holds the
 two to the same verdict. The rules between fields are in `protocol.descriptor_checks`, the defaults

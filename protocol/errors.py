@@ -46,12 +46,20 @@ class Reason(StrEnum):
     QUEUE_FULL = "queue_full"
     STOPPING = "stopping"
     BROKEN_PIPE = "broken_pipe"
+    DAEMON_RESTART = "daemon_restart"
+    """The daemon itself ended while the request was in flight; only its journal says so."""
 
     UNKNOWN_MODULE = "unknown_module"
     MISSING_OP = "missing_op"
     INVALID_ARGS = "invalid_args"
     MALFORMED_REQUEST = "malformed_request"
     REENTRANT_CALL = "reentrant_call"
+    UNKNOWN_SESSION = "unknown_session"
+    SESSION_ENDED = "session_ended"
+    REVISION_CONFLICT = "revision_conflict"
+    LIMIT_REACHED = "limit_reached"
+    UNKNOWN_ASSET = "unknown_asset"
+    ASSET_CHANGED = "asset_changed"
 
     CAPABILITY = "capability"
     HOOK = "hook"
@@ -66,6 +74,9 @@ class Reason(StrEnum):
     TRUNCATED_LINE = "truncated_line"
     LINE_TOO_LONG = "line_too_long"
     REPORTED = "reported"
+
+    STORAGE = "storage"
+    """What the answer would acknowledge cannot be kept: a full disk, a read-only data directory."""
 
     UNKNOWN_OP = "unknown_op"
 
@@ -91,13 +102,21 @@ CODE_OF: dict[Reason, Code] = {
     Reason.QUEUE_FULL: Code.UNREACHABLE,
     Reason.STOPPING: Code.UNREACHABLE,
     Reason.BROKEN_PIPE: Code.UNREACHABLE,
+    Reason.DAEMON_RESTART: Code.UNREACHABLE,
     Reason.UNKNOWN_MODULE: Code.BAD_REQUEST,
     Reason.MISSING_OP: Code.BAD_REQUEST,
     Reason.INVALID_ARGS: Code.BAD_REQUEST,
     Reason.MALFORMED_REQUEST: Code.BAD_REQUEST,
     Reason.REENTRANT_CALL: Code.BAD_REQUEST,
+    Reason.UNKNOWN_SESSION: Code.BAD_REQUEST,
+    Reason.SESSION_ENDED: Code.BAD_REQUEST,
+    Reason.REVISION_CONFLICT: Code.BAD_REQUEST,
+    Reason.LIMIT_REACHED: Code.BAD_REQUEST,
+    Reason.UNKNOWN_ASSET: Code.BAD_REQUEST,
+    Reason.ASSET_CHANGED: Code.BAD_REQUEST,
     Reason.CAPABILITY: Code.FORBIDDEN,
     Reason.HOOK: Code.FORBIDDEN,
+    Reason.STORAGE: Code.INTERNAL,
     Reason.MISSING_DONE: Code.INTERNAL,
     Reason.UNKNOWN_TYPE: Code.INTERNAL,
     Reason.BAD_VERSION: Code.INTERNAL,
@@ -134,7 +153,7 @@ class Failure(msgspec.Struct, frozen=True):
     def because(cls, reason: Reason, message: str, **evidence: Any) -> Failure:
         """Build a host-made failure: the code follows from the reason.
 
-        `evidence` is what DESIGN 5.5 lists (`instance`, `pid`, `exit_code`, `signal`,
+        `evidence` is what docs/operating.md lists (`instance`, `pid`, `exit_code`, `signal`,
         `uptime_s`, `stderr_tail`, `line_excerpt`, `retry_in_s`); what is None is left out.
         """
         details: dict[str, Any] = {"reason": str(reason)}

@@ -69,7 +69,7 @@ class ErrorEvent(_Envelope, tag="error", frozen=True, kw_only=True):
 
 
 class Done(_Envelope, tag="done", frozen=True, kw_only=True):
-    """4.6: the end; `result` and `error` are ours (DESIGN 5.1), allowed by section 3."""
+    """4.6: the end; `result` and `error` are ours (docs/protocol.md), allowed by section 3."""
 
     ok: bool
     summary: str | UnsetType = UNSET
@@ -80,6 +80,16 @@ class Done(_Envelope, tag="done", frozen=True, kw_only=True):
 Event = Log | StatePatch | Asset | UiEvent | ErrorEvent | Done
 Progress = Log | StatePatch | Asset | UiEvent | ErrorEvent
 """The events that do not end an invocation."""
+
+
+class StatePatched(StatePatch, tag="state_patch", frozen=True, kw_only=True):
+    """What a client is told of a patch that was merged; no module can say it.
+
+    It is no part of `Event`: a field `revision` of a module's own means nothing, whatever its type.
+    """
+
+    revision: int
+
 
 TYPES = ("log", "state_patch", "asset", "ui_event", "error", "done")
 

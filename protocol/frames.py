@@ -8,6 +8,9 @@ import msgspec
 
 from protocol.errors import Reason
 from protocol.json_line import Fault, excerpt, is_utf8, read_object
+from protocol.nesting import is_deeper
+from protocol.problem import kind
+from protocol.weight import LONG_BYTES, collector_paused
 
 encode = msgspec.json.encode
 """Encode any value a line was decoded to: exact for integers of any size."""
@@ -22,7 +25,12 @@ class RequestFrame(msgspec.Struct, frozen=True):
     input: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
+class _Named(msgspec.Struct, frozen=True):
+    request_id: str | None = msgspec.field(default=None, name="requestId")
+
+
 _DECODER = msgspec.json.Decoder(RequestFrame)
+_NAMED = msgspec.json.Decoder(_Named)
 
 
 def encode_line(value: Any) -> bytes:
@@ -39,33 +47,40 @@ def decode_request(line: bytes) -> RequestFrame | Fault:
     if not is_utf8(line):
         return Fault(Reason.INVALID_UTF8, "the line is not UTF-8", excerpt(line))
     try:
-        frame = _DECODER.decode(line)
-    except msgspec.ValidationError as error:
+        frame = _decode_long(line) if len(line) > LONG_BYTES else _DECODER.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         document = read_object(line)
         if isinstance(document, Fault):
             return document
-        return Fault(Reason.MALFORMED_REQUEST, f"bad request: {error}", excerpt(line))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        fault = read_object(line)
-        if isinstance(fault, Fault):
-            return fault
-        return Fault(Reason.MALFORMED_REQUEST, "bad request", excerpt(line))
+        return Fault(Reason.MALFORMED_REQUEST, _problem(document), excerpt(line))
     # Only a line with that many brackets can be that deep: a count settles nearly all.
-    if line.count(b"{") + line.count(b"[") > DEPTH and _is_deeper(frame.input, DEPTH):
+    if line.count(b"{") + line.count(b"[") > DEPTH and is_deeper(frame.input, DEPTH):
         words = f"the request is nested more than {DEPTH} levels deep"
         return Fault(Reason.MALFORMED_REQUEST, words, excerpt(line))
     return frame
 
 
-def _is_deeper(value: Any, levels: int) -> bool:
-    layer = [value]
-    for _ in range(levels):
-        layer = [
-            inner
-            for outer in layer
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, dict | list)
-        ]
-        if not layer:
-            return False
-    return True
+def _decode_long(line: bytes) -> RequestFrame:
+    with collector_paused():
+        return _DECODER.decode(line)
+
+
+def named_in(line: bytes) -> str | None:
+    """Return the `requestId` of a line that is no good request, if it has one."""
+    if not is_utf8(line):
+        return None
+    try:
+        return _NAMED.decode(line).request_id
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _problem(document: dict[str, Any]) -> str:
+    for field in ("requestId", "tool", "operation"):
+        value = document.get(field)
+        if value is not None and not isinstance(value, str):
+            return f'"{field}" of a request is {kind(value)}, it must be a string'
+    content = document.get("input", {})
+    if not isinstance(content, dict):
+        return f'"input" of a request is {kind(content)}, it must be an object'
+    return "a field of the request stands there twice, once with a value of the wrong type"

@@ -1,28 +1,45 @@
 r"""Cut a byte stream into lines: linear in its length however it is cut, and bounded in memory.
 
-Rules that live here (DESIGN 5), and nowhere else:
+Rules that live here (docs/protocol.md), and nowhere else:
 
 - a line ends with `\n` and nothing else; one `\r` before it belongs to the ending;
 - a byte order mark before the first line is skipped;
 - lines of white space only are skipped;
 - a line of more than `limit_bytes` is reported once, when it passes the limit, and dropped up to
-  its `\n` without being held; the line after it is delivered as usual.
+  its `\n` without being held; the line after it is delivered as usual;
+- a long line that would take more memory than `decoded_bytes` once it is decoded is dropped too,
+  before it is (`weight`): by default `DECODED_FACTOR` times the limit.
 """
 
 from __future__ import annotations
 
+import sys
+
 import msgspec
+
+from protocol.weight import LONG_BYTES, is_heavier
 
 BOM = b"\xef\xbb\xbf"
 EXCERPT_BYTES = 200
 """How much of a bad line is shown: enough to recognise it, too little to hurt a log."""
 
 
+DECODED_FACTOR = 8
+"""How much more memory than its longest line's a sender may have us take for what lines mean."""
+
+UNWEIGHED = sys.maxsize
+"""For lines that are kept as they are: what they would become does not matter."""
+
+
 class Overlong(msgspec.Struct, frozen=True):
-    """A line that passed the limit; its beginning, for the report."""
+    """A line that passed the limit; its beginning, for the report.
+
+    `decoded` says that the limit is on the memory for the line's values, not on its length.
+    """
 
     limit_bytes: int
     excerpt: bytes
+    decoded: bool = False
 
 
 Line = bytes | Overlong
@@ -31,9 +48,15 @@ Line = bytes | Overlong
 class LineSplitter:
     """Turn chunks of bytes into whole lines; hold at most one unfinished line."""
 
-    def __init__(self, limit_bytes: int) -> None:
-        r"""Accept lines of up to `limit_bytes` bytes, their `\n` not counted."""
+    def __init__(self, limit_bytes: int, decoded_bytes: int | None = None) -> None:
+        r"""Accept lines of up to `limit_bytes` bytes, their `\n` not counted.
+
+        `decoded_bytes` is how much memory their values may take, weighed for long lines.
+        """
         self._limit = limit_bytes
+        self._decoded = decoded_bytes or limit_bytes * DECODED_FACTOR
+        # What is longer than this is looked at by itself.
+        self._plain = min(limit_bytes, LONG_BYTES)
         # Never more than any cut of the stream lets us see: the excerpt does not depend on the cut.
         self._shown = min(EXCERPT_BYTES, limit_bytes)
         self._partial = bytearray()
@@ -65,7 +88,7 @@ class LineSplitter:
             return lines
         self._complete(lines)
         *whole, tail = rest.split(b"\n")
-        if b"\r" in rest or len(rest) > self._limit:
+        if b"\r" in rest or len(rest) > self._plain:
             for line in whole:
                 self._deliver(line, lines)
         else:
@@ -73,13 +96,18 @@ class LineSplitter:
         self._extend(tail, lines)
         return lines
 
-    def finish(self) -> bytes | None:
+    def finish(self) -> Line | None:
         """Return what stands after the last newline, if anything; the stream has ended."""
         lines: list[Line] = []
         self._complete(lines)
-        remainder = lines[0] if lines else None
-        # What is held never passed the limit, so it cannot be `Overlong`.
-        return remainder if isinstance(remainder, bytes) else None
+        return lines[0] if lines else None
+
+    def drop_pending(self) -> bytes:
+        r"""Hold the unfinished line no longer, and drop it up to its `\n`; return its beginning."""
+        shown = bytes(self._partial[: self._shown])
+        self._partial = bytearray()
+        self._discarding = True
+        return shown
 
     def _skip_bom(self, data: bytes) -> bytes:
         seen = bytes(self._partial) + data
@@ -113,5 +141,7 @@ class LineSplitter:
         line = raw.removesuffix(b"\r")
         if len(line) > self._limit:
             lines.append(Overlong(self._limit, line[: self._shown]))
+        elif len(line) > LONG_BYTES and is_heavier(line, self._decoded):
+            lines.append(Overlong(self._decoded, line[: self._shown], decoded=True))
         elif line and not line.isspace():
             lines.append(line)

@@ -51,7 +51,14 @@ def excerpt(line: bytes) -> str:
 
 
 def overlong_fault(line: Overlong) -> Fault:
-    """Describe a line that was dropped because of its length."""
+    """Describe a line that was dropped because of its length, or of how much it holds."""
+    if line.decoded:
+        return Fault(
+            Reason.LINE_TOO_LONG,
+            f"a line holds too many values: read, it would take more than {line.limit_bytes} bytes"
+            " of memory; it was dropped, send it in several lines",
+            excerpt(line.excerpt),
+        )
     return Fault(
         Reason.LINE_TOO_LONG,
         f"a line is longer than {line.limit_bytes} bytes (limits.line_bytes) and was dropped",

@@ -122,7 +122,7 @@ def read_result(operation: Operation, result: Any, shown: str) -> Outcome | Faul
 def read_done(
     operation: Operation, done: Done, last_error: ErrorEvent | None, shown: str
 ) -> Outcome | Fault:
-    """Read the event that closes a stream (DESIGN 5.1, 5.3).
+    """Read the event that closes a stream (docs/protocol.md).
 
     A failure is told by the `error` that `done` carries, else by the last `error` event, else by
     the summary alone.

@@ -1,4 +1,4 @@
-"""The response that ends every invocation (DESIGN 5.4)."""
+"""The response that ends every invocation (docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Response(msgspec.Struct, frozen=True):
         return isinstance(self.outcome, Success)
 
     def document(self) -> dict[str, Any]:
-        """Return the response as DESIGN 5.4 shows it; an absent summary or session is left out."""
+        """Return it as docs/protocol.md shows it; an absent summary or session is left out."""
         outcome = self.outcome
         content: dict[str, Any] = {"ok": isinstance(outcome, Success)}
         if isinstance(outcome, Success):

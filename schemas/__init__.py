@@ -23,6 +23,7 @@ NAMES: tuple[str, ...] = (
     "plan.v1",
     "response.v1",
     "stdiod-descriptor.v1",
+    "transcript.v1",
 )
 
 BASE = "https://stdiod.dev/schemas/"

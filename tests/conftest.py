@@ -1,8 +1,17 @@
-"""What all tests share: the markers that tie a test to a clause or to a fault."""
+"""What all tests share: markers, logging of its own, and a look at what daemons wrote down.
+
+The markers tie a test to a clause or a fault.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
+from typing import Any
+
 import pytest
+import structlog
+
+from tests import journals
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -12,3 +21,30 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "fault(number, ...): the test holds these rows of tests/faults/rows.py"
     )
+
+
+@pytest.fixture(autouse=True)
+def _logging_of_its_own() -> Iterator[None]:
+    """Let structlog be as a test configured it for that test only.
+
+    A verb that runs within the test configures it for the whole process. Loggers are not cached:
+    one that was would keep that configuration, whatever is configured after it.
+    """
+    configure = structlog.configure
+
+    def configure_uncached(**options: Any) -> None:
+        configure(**{**options, "cache_logger_on_first_use": False})
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(structlog, "configure", configure_uncached)
+        yield
+    structlog.reset_defaults()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    """Hold each journal that a daemon of the test left to what is promised of journals."""
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    yield  # by now the daemons have ended
+    if folder is not None:
+        journals.check_all(folder)

@@ -8,6 +8,7 @@ import json
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -156,13 +157,31 @@ def open_files() -> dict[int, str]:
 
 
 def children() -> list[psutil.Process]:
-    """Return the processes below this one; a guardian is nobody's module."""
-    below = psutil.Process().children(recursive=True)
-    return [one for one in below if not _guards(one)]
+    """Return the processes below this one; a guardian is nobody's module.
+
+    One between fork and exec has this process's command line, and one on its way out has none:
+    neither can be told from a guardian, so all are looked at again until each shows what it is.
+    """
+    until = time.monotonic() + GENEROUS_S
+    own = psutil.Process().cmdline()
+    while True:
+        below = psutil.Process().children(recursive=True)
+        commands = [(one, words) for one in below if (words := _command(one)) is not None]
+        unsure = any(words in ([], own) for _, words in commands)
+        if not unsure or time.monotonic() > until:
+            return [one for one, words in commands if not _is_guardians(words)]
+        os.sched_yield()
 
 
-def _guards(one: psutil.Process) -> bool:
+def _command(one: psutil.Process) -> list[str] | None:
+    """Return a command line, or None if the process is gone."""
     try:
-        return any("containment.guardian" in word for word in one.cmdline())
-    except psutil.Error:
-        return False
+        return one.cmdline()
+    except psutil.ZombieProcess:
+        return ["a zombie"]
+    except psutil.NoSuchProcess:
+        return None
+
+
+def _is_guardians(command: list[str]) -> bool:
+    return any("containment.guardian" in word for word in command)

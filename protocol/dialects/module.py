@@ -1,4 +1,4 @@
-"""Dialect `module`: Module Protocol v1 over STDIO, with Spec 001 event streams (DESIGN 5.1).
+"""Dialect `module`: Module Protocol v1 over STDIO, with Spec 001 event streams (docs/protocol.md).
 
 How a line finds its request, in this order:
 
@@ -55,6 +55,7 @@ from protocol.events import (
 from protocol.frames import RequestFrame, encode_line
 from protocol.framing import LineSplitter
 from protocol.json_line import Fault, excerpt, is_utf8, overlong_fault, read_object
+from protocol.outgoing import Outgoing
 from protocol.replies import (
     DescribeReply,
     Operation,
@@ -63,6 +64,7 @@ from protocol.replies import (
     read_done,
     read_reply,
 )
+from protocol.weight import LONG_BYTES, collector_paused
 
 _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
@@ -95,6 +97,7 @@ class ModuleConnection:
         self._tool = descriptor.name
         self._strict = transport.stdout is StdoutPolicy.STRICT
         self.closes_stdin = transport.lifecycle is Lifecycle.PER_INVOCATION
+        self.outgoing = Outgoing()
         self._splitter = LineSplitter(descriptor.supervision.limits.line_bytes)
         self._open: dict[str, _Open] = {}
         self._echoes_ids = False
@@ -102,7 +105,6 @@ class ModuleConnection:
         self._step = _Step.KEPT
         self._sync_id = ""
         self._features: frozenset[str] = frozenset()
-        self._outgoing: list[bytes] = []
 
     def allow_features(self, features: frozenset[str]) -> None:
         """Take note of the optional features that the module's `describe` named."""
@@ -128,15 +130,15 @@ class ModuleConnection:
             self._step = _Step.SYNCING
             self._sync_id = f"{request.request_id}.sync"
             sync = RequestFrame(self._sync_id, self._tool, Operation.DESCRIBE)
-            self._outgoing.append(encode_line(sync))
+            self.outgoing.add(encode_line(sync))
         self._open[request.request_id] = _Open(request)
-        self._outgoing.append(line)
+        self.outgoing.add(line, request.request_id)
 
     def send_cancel(self, request_id: str) -> bool:
         """Queue a cancel, for a module whose features include it."""
         if "cancel" not in self._features or request_id not in self._open:
             return False
-        self._outgoing.append(encode_line({"requestId": request_id, "operation": "cancel"}))
+        self.outgoing.add(encode_line({"requestId": request_id, "operation": "cancel"}))
         return True
 
     def abandon(self, request_id: str) -> bool:
@@ -147,12 +149,16 @@ class ModuleConnection:
 
     def data_to_send(self) -> bytes:
         """Return all requests queued since the last call, to be written at once."""
-        data = b"".join(self._outgoing)
-        self._outgoing.clear()
-        return data
+        return self.outgoing.take()
 
     def receive_data(self, data: bytes) -> list[Received]:
         """Take bytes from stdout."""
+        if self._splitter.pending_bytes + len(data) > LONG_BYTES:
+            with collector_paused():
+                return self._receive_data(data)
+        return self._receive_data(data)
+
+    def _receive_data(self, data: bytes) -> list[Received]:
         received: list[Received] = []
         for line in self._splitter.feed(data):
             if not isinstance(line, bytes):
@@ -164,11 +170,14 @@ class ModuleConnection:
         return received
 
     def receive_eof(self) -> list[Received]:
-        """Accept a last line without a newline if it is a whole object (DESIGN 5)."""
+        """Accept a last line without a newline if it is a whole object (docs/protocol.md)."""
         line = self._splitter.finish()
         if line is None:
             return []
         received: list[Received] = []
+        if not isinstance(line, bytes):
+            self._reject(overlong_fault(line), None, received)
+            return received
         document = read_object(line)
         if isinstance(document, Fault):
             words = "the output ends in the middle of a line"

@@ -1,4 +1,4 @@
-r"""Dialect `narratoria`: Spec 001, a process per invocation (DESIGN 5.2).
+r"""Dialect `narratoria`: Spec 001, a process per invocation (docs/protocol.md).
 
     idle --send_request--> open --done--> finished
                              \--fault (strict)--> broken
@@ -33,7 +33,9 @@ from protocol.events import Asset, Done, ErrorEvent, Event, decode_event, read_e
 from protocol.frames import RequestFrame, encode_line
 from protocol.framing import LineSplitter, Overlong
 from protocol.json_line import Fault, excerpt, is_utf8, overlong_fault, read_object
+from protocol.outgoing import Outgoing
 from protocol.replies import Operation, read_done
+from protocol.weight import LONG_BYTES, collector_paused
 
 
 class _State(Enum):
@@ -53,10 +55,10 @@ class NarratoriaConnection:
         self._tool = descriptor.name
         self._flat = descriptor.transport.input is InputForm.FLAT
         self._strict = descriptor.transport.stdout is StdoutPolicy.STRICT
+        self.outgoing = Outgoing()
         self._splitter = LineSplitter(descriptor.supervision.limits.line_bytes)
         self._state = _State.IDLE
         self._request_id = ""
-        self._outgoing = b""
         self._last_error: ErrorEvent | None = None
         self._assets = AssetRules()
 
@@ -72,11 +74,12 @@ class NarratoriaConnection:
         self._state = _State.OPEN
         self._request_id = request.request_id
         if self._flat:
-            self._outgoing = encode_line({**request.args, "requestId": request.request_id})
+            line = encode_line({**request.args, "requestId": request.request_id})
         else:
-            self._outgoing = encode_line(
+            line = encode_line(
                 RequestFrame(request.request_id, self._tool, request.op, request.args)
             )
+        self.outgoing.add(line, request.request_id)
 
     def send_cancel(self, request_id: str) -> bool:
         """Return False: Spec 001 section 10 leaves cancellation to the process's end."""
@@ -94,11 +97,16 @@ class NarratoriaConnection:
 
     def data_to_send(self) -> bytes:
         """Return the input, once."""
-        data, self._outgoing = self._outgoing, b""
-        return data
+        return self.outgoing.take()
 
     def receive_data(self, data: bytes) -> list[Received]:
         """Take bytes from stdout, line by line as they come (5.4)."""
+        if self._splitter.pending_bytes + len(data) > LONG_BYTES:
+            with collector_paused():
+                return self._receive_data(data)
+        return self._receive_data(data)
+
+    def _receive_data(self, data: bytes) -> list[Received]:
         received: list[Received] = []
         for line in self._splitter.feed(data):
             if isinstance(line, Overlong):
@@ -108,10 +116,12 @@ class NarratoriaConnection:
         return received
 
     def receive_eof(self) -> list[Received]:
-        """Accept a last line without a newline if it is a whole object (DESIGN 5)."""
+        """Accept a last line without a newline if it is a whole object (docs/protocol.md)."""
         received: list[Received] = []
         line = self._splitter.finish()
-        if line is not None:
+        if isinstance(line, Overlong):
+            self._reject(overlong_fault(line), received)
+        elif line is not None:
             if self._state is _State.OPEN and isinstance(read_object(line), Fault):
                 self._reject(
                     Fault(

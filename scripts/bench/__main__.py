@@ -18,7 +18,7 @@ from pathlib import Path
 import structlog
 import trio
 
-from scripts.bench import command_line, in_process, over_socket
+from scripts.bench import command_line, in_process, memory, over_socket, patches
 from scripts.bench.report import print_json, print_table
 from scripts.bench.rows import Sample, results
 from scripts.bench.sizes import FULL, QUICK, Sizes
@@ -28,12 +28,14 @@ Scene = Callable[[Workshop, Sizes], Awaitable[list[Sample]]]
 
 SCENES: dict[str, Scene] = {
     "stream": in_process.stream,
+    "patch": patches.patch,
     "invoke": in_process.invoke,
     "socket": over_socket.invoke,
     "tool": in_process.tool,
     "crash": in_process.crash,
     "fleet": command_line.fleet,
     "command": command_line.command,
+    "journal": memory.journal,
 }
 
 

@@ -104,6 +104,10 @@ STREAM = Row(
     (Target(0.5, at_least=True, peer=RAW),),
     ("Node readline", "asyncio"),
 )
+PATCHES = Row("state patches of one module, merged in a session, told and durable", "patches/s")
+PATCHES_MEMORY = Row("state patches: memory that they leave", "MB", (Target(8.0, at_least=False),))
+PATCHES_SIZE = Row("state patches: 100,000 of them in the journal", "MB")
+PATCHES_READ = Row("state patches: read back with `events`", "entries/s")
 INVOKE_ONE = Row(
     "invoke, one at a time, in process",
     "calls/s",
@@ -151,9 +155,17 @@ FLEET_STOP = Row(
 )
 VERSION = Row("`stdiod --version`", "ms", (Target(80.0, at_least=False),))
 STATUS = Row("`stdiod status`", "ms", (Target(150.0, at_least=False),))
+JOURNAL_WRITE = Row("journal: 1,000,000 entries written, durable", "entries/s")
+JOURNAL_READ = Row("journal: the same read back with `events`", "entries/s")
+JOURNAL_SIZE = Row("journal: the same on disk", "MB")
+JOURNAL_MEMORY = Row("journal: memory grown meanwhile", "MB", (Target(64.0, at_least=False),))
 
 ROWS = (
     STREAM,
+    PATCHES,
+    PATCHES_MEMORY,
+    PATCHES_SIZE,
+    PATCHES_READ,
     INVOKE_ONE,
     INVOKE_MANY,
     SOCKET_ONE,
@@ -166,6 +178,10 @@ ROWS = (
     FLEET_STOP,
     VERSION,
     STATUS,
+    JOURNAL_WRITE,
+    JOURNAL_READ,
+    JOURNAL_SIZE,
+    JOURNAL_MEMORY,
 )
 
 

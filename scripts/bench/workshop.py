@@ -16,6 +16,7 @@ from typing import Any, Final
 import trio
 
 from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.lifecycle import SERVES
 from supervisor.runtime.directory import scan
 
@@ -92,10 +93,12 @@ def descriptor(name: str, command: Sequence[str], protocol: str = "module") -> d
 
 
 @asynccontextmanager
-async def daemon(workshop: Workshop, *documents: Mapping[str, Any]) -> AsyncIterator[Daemon]:
+async def daemon(
+    workshop: Workshop, *documents: Mapping[str, Any], memory: JournalOptions | None = None
+) -> AsyncIterator[Daemon]:
     """Run a daemon in this process around the block, all its modules ready."""
     folder = workshop.descriptors(*documents)
-    async with running(scan([folder]), data_dir=folder / "data") as one:
+    async with running(scan([folder]), data_dir=folder / "data", memory=memory) as one:
         modules = one.fleet.modules.values()
         with trio.fail_after(READY_WITHIN_S):
             await one.fleet.wait_until(

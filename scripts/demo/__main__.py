@@ -67,10 +67,12 @@ def _play(stage: Stage, modules: Path) -> None:
         story.begin,
         story.meet,
         story.work,
+        story.remember,
         story.stream,
         story.fail,
         story.survive,
         story.crowd,
+        story.recall,
         story.end,
     )
     for act in acts:

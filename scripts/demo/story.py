@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Final
 
 from scripts.demo.answers import Json, chunk, event, failure, log, response
 from scripts.demo.crowding import ask_all, requests
+from scripts.demo.drawing import draw
 from scripts.demo.likeness import SOME_NUMBER, Having, Like
+from scripts.demo.remembering import recall, remember
 from scripts.demo.stage import MismatchError, Stage
 
 DESCRIBED_LINES: Final = 8
@@ -78,7 +78,10 @@ class Story:
             event("state_patch", patch={"flags": {"torchLit": True}, "torchRoom": "hall"}),
             response("torch", "light", result=None, summary="Torch lit."),
         )
-        self._draw()
+        if "chart" in self._present:
+            draw(self._stage)
+        else:
+            self._stage.skip("chart draw", self._absence("chart"))
         rolled = {"rolls": [3, 2, 4], "total": 11}
         self._invoke(
             "dice", "roll", {"dice": "3d6+2", "seed": 7}, response("dice", "roll", result=rolled)
@@ -113,6 +116,13 @@ class Story:
         )
         seen = {"total": 1, "errors": 0, "events": {"session:start": 1}}
         self._invoke("audit", "report", {}, response("audit", "report", result=seen))
+
+    def remember(self) -> None:
+        """Keep a state in a session."""
+        if "torch" in self._present:
+            remember(self._stage)
+        else:
+            self._stage.skip("a session", self._absence("torch"))
 
     def stream(self) -> None:
         """Let modules talk while they work."""
@@ -250,6 +260,10 @@ class Story:
             stage.screen.words(f"q1: {said['q1']}")
             stage.screen.words(f"q{AT_ONCE}: {said[f'q{AT_ONCE}']}")
 
+    def recall(self) -> None:
+        """Look at what the journal has of all that."""
+        recall(self._stage)
+
     def end(self) -> None:
         """Stop everything, and look for what is left."""
         stage = self._stage
@@ -282,35 +296,6 @@ class Story:
                 self._stage.show("invoke", module, op, *given, status=status)
             found = self._stage.ask("invoke", module, op, *given, status=status, shown=once)
             self._stage.expect(AS_EXPECTED, list(expected), found)
-
-    def _draw(self) -> None:
-        stage, name = self._stage, "chart draw"
-        if "chart" not in self._present:
-            stage.skip(name, self._absence("chart"))
-            return
-        args = '{"title":"Rain","values":{"May":61,"June":48,"July":12}}'
-        with stage.step(name):
-            stage.show("invoke", "chart", "draw", "--args", args)
-            found = stage.ask("invoke", "chart", "draw", "--args", args)
-            path = Like(re.escape(str(stage.scratch)) + r"/chart-\w+\.svg")
-            asset = event(
-                "asset",
-                assetId="chart",
-                kind="image",
-                mediaType="image/svg+xml",
-                path=path,
-                metadata={"width": 640, "height": 360},
-            )
-            summary = "Drew a bar chart of 3 values."
-            expected = [
-                log("Drawing 3 values", fields={"style": "bar"}),
-                log(Like(r"Wrote .*\.svg"), level="debug"),
-                asset,
-                response("chart", "draw", result=None, summary=summary),
-            ]
-            stage.expect(AS_EXPECTED, expected, found)
-            picture = Path(found[2]["path"]).read_text(encoding="utf-8")
-            stage.expect("the asset is a picture", Like(r"<svg .*Rain.*</svg>\n"), picture)
 
     def _time_out(self) -> None:
         stage, name = self._stage, "a request that takes too long"

@@ -77,6 +77,8 @@ class Havoc:
         operator, *others = self.clients
         for client in others:
             await client.hang_up()
+        # What was changed last may not have been noticed yet, and modules come and go by that.
+        await self._ask(operator, "reload")
         status = await self._ask(operator, "status")
         for module in status["modules"]:
             await self._ask(operator, "stop", module=module["name"])

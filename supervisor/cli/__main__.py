@@ -4,6 +4,11 @@ By path is how `up` starts a daemon: unlike `-m`, it needs no working directory 
 a stray `json.py` would be imported in the place of the standard library's.
 """
 
+import signal
+
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a Ctrl-C while Python imports is no traceback
+
 import sys
 from pathlib import Path
 

@@ -1,7 +1,7 @@
 """Say, for each reason a request can fail with, what it means and what to do about it.
 
 A table and nothing else: `details.reason` -> what it means, what to do, and which command helps
-where a daemon runs. `{module}` and `{op}` are filled in. A test holds it to be complete.
+where a daemon runs. `{module}` is filled in. A test holds it to be complete.
 """
 
 from __future__ import annotations
@@ -73,16 +73,38 @@ ADVICE: dict[Reason, Advice] = {
     Reason.BROKEN_PIPE: Advice(
         "it closed its stdin", "It has to read until the end of stdin.", _LOGS
     ),
+    Reason.DAEMON_RESTART: Advice(
+        "the daemon ended while it was in flight",
+        "The module may have done its work; ask again if that does no harm.",
+    ),
     Reason.UNKNOWN_MODULE: Advice(
         "there is no such module", command="`stdiod status` lists those there are."
     ),
     Reason.MISSING_OP: Advice("no op was named", command=_OPS),
     Reason.INVALID_ARGS: Advice("the args are not what the op takes", command=_OPS),
     Reason.MALFORMED_REQUEST: Advice(
-        "the request could not be read", "Are command and daemon of the same version?"
+        "the request could not be read",
+        "The message says what is wrong with it. If not: are command and daemon of one version?",
     ),
     Reason.REENTRANT_CALL: Advice(
         "the call would wait for itself", "A module may not call one that waits for its answer."
+    ),
+    Reason.UNKNOWN_SESSION: Advice(
+        "there is no such session", command="`stdiod session list` lists those there are."
+    ),
+    Reason.SESSION_ENDED: Advice(
+        "the session has ended",
+        "`stdiod session fork` goes on from where it was, `stdiod session new` begins another.",
+    ),
+    Reason.REVISION_CONFLICT: Advice(
+        "somebody else has changed the state",
+        "`stdiod session show` has the state as it is now; make the patch for that.",
+    ),
+    Reason.LIMIT_REACHED: Advice("there would be too much of it", "The message names the limit."),
+    Reason.UNKNOWN_ASSET: Advice("there is no such asset"),
+    Reason.ASSET_CHANGED: Advice(
+        "the file is not the one that was registered",
+        "Have the module make it again.",
     ),
     Reason.CAPABILITY: Advice(
         "the module may not do that", 'Grant it under "capabilities" in its descriptor.'
@@ -109,6 +131,11 @@ ADVICE: dict[Reason, Advice] = {
         "Hand large results over as an asset, or allow more with supervision.limits.line_bytes.",
     ),
     Reason.REPORTED: Advice("the module said so", command=_LOGS),
+    Reason.STORAGE: Advice(
+        "the daemon cannot keep what it should",
+        "Make room on the disk of its data directory; nothing has to be restarted.",
+        "`stdiod doctor` looks at it.",
+    ),
     Reason.UNKNOWN_OP: Advice("it has no such op", command=_OPS),
     Reason.CLIENT: Advice("it was cancelled"),
     Reason.DISCONNECT: Advice("the client went away"),

@@ -29,7 +29,10 @@ LISTEN_S = 30.0
 EXIT_S = 5.0
 """How long it may take to be gone after it closed the pipe, or after SIGTERM."""
 
-_TAIL_BYTES = 8192
+PID_FIELD = "daemon_pid"
+"""Whose line it is, in the log: another daemon may write to the same file."""
+
+_TAIL_BYTES = 1 << 16
 _TAIL_LINES = 15
 _PROGRAM = Path(__file__).with_name("__main__.py")
 
@@ -85,6 +88,7 @@ def _spawn(arguments: Sequence[str], log: Path, writing: int) -> subprocess.Pope
 def _ended_if_interrupted(process: subprocess.Popen[bytes]) -> Iterator[None]:
     try:
         yield
+    # Ctrl-C, or whatever else: nobody would know of a daemon that was left to itself here.
     except BaseException:
         _end(process)
         raise
@@ -119,33 +123,39 @@ def _give_up(
     if timed_out:
         _end(process)
         words = "the daemon did not listen in time and was ended"
-        raise NoError(f"{words}; its log, {log}, ends with\n{_tail(log, began_at)}")
+        raise NoError(f"{words}; its log, {log}, ends with\n{_tail(log, began_at, process.pid)}")
     try:
         status = process.wait(EXIT_S)
     except subprocess.TimeoutExpired:
         _end(process)
         raise NoError(f"the daemon neither listened nor ended; its log is {log}") from None
-    tail = _tail(log, began_at)
+    tail = _tail(log, began_at, process.pid)
     how = f"was killed by {signal_name(-status)}" if status < 0 else f"ended with status {status}"
     click.echo(f"stdiod: the daemon {how} before it listened\n{tail}", err=True)
     raise click.exceptions.Exit(status if status > 0 else NO)
 
 
-def _tail(log: Path, began_at: int) -> str:
+def _tail(log: Path, began_at: int, pid: int) -> str:
     """Return the last lines of the log that this daemon wrote, for people."""
     with log.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(began_at, size - _TAIL_BYTES))
         lines = file.read().decode(errors="replace").splitlines()
-    return "\n".join(f"  {_readable(line)}" for line in lines[-_TAIL_LINES:]) or "  (nothing)"
+    own = [words for line in lines if (words := _readable(line, pid)) is not None]
+    return "\n".join(f"  {words}" for words in own[-_TAIL_LINES:]) or "  (nothing)"
 
 
-def _readable(line: str) -> str:
-    """Write a line of the JSON log as its words; any other line stays as it is."""
+def _readable(line: str, pid: int) -> str | None:
+    """Write a line of the JSON log as its words; any other line stays as it is.
+
+    Returns None for a line of another daemon.
+    """
     try:
         entry = msgspec.json.decode(line, type=dict[str, object])
     except (msgspec.DecodeError, RecursionError):
         return line.removeprefix("stdiod: ")
+    if entry.pop(PID_FIELD, pid) != pid:
+        return None
     words = str(entry.pop("event", ""))
     level = str(entry.pop("level", "info"))
     entry.pop("timestamp", None)

@@ -17,6 +17,7 @@ from supervisor.runtime.directory import (
     find_files,
     read_descriptor,
     scan,
+    shown,
     unsupported,
 )
 
@@ -81,7 +82,7 @@ def _check_file(path: Path) -> CheckedDescriptor:
 def _check_member(path: Path, unusable: dict[str, str]) -> CheckedDescriptor:
     """Check a file of a fleet: good by itself, it may still not go with the others."""
     checked = _check_file(path)
-    reason = unusable.get(str(path.absolute()))
+    reason = unusable.get(shown(path.absolute()))
     if checked.ok and reason is not None:
         checked.problems = [Problem("", reason)]
     return checked

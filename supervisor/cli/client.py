@@ -1,4 +1,4 @@
-"""Speak with a daemon over its control socket (DESIGN 9), one request at a time, without trio.
+"""Speak with a daemon over its control socket, one request at a time, without trio.
 
 A request is a line; what comes back are Spec 001 events with its `requestId`, the last one `done`.
 Closing the connection cancels what is still open, so Ctrl-C needs no more than leaving the block.
@@ -7,6 +7,7 @@ Closing the connection cancels what is still open, so Ctrl-C needs no more than 
 from __future__ import annotations
 
 import contextlib
+import shlex
 import socket
 import struct
 import time
@@ -215,9 +216,11 @@ def _connect(path: Path) -> socket.socket:
 
 
 def _why_not(path: Path, error: OSError) -> str:
-    start = f"`stdiod --socket {path} up DIR` starts one"
+    start = f"`stdiod --socket {shlex.quote(str(path))} up DIR` starts one"
     if isinstance(error, FileNotFoundError):
-        return f"no daemon listens on {path}; {start}"
+        from supervisor.cli import missing_socket
+
+        return missing_socket.words(path)
     if isinstance(error, ConnectionRefusedError):
         if path.is_socket():
             return f"no daemon listens on {path}: the one that did is gone; {start}"

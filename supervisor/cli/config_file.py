@@ -18,10 +18,18 @@ import msgspec
 from protocol.problem import did_you_mean, printable, quoted
 
 LOG_FORMATS = ("console", "json")
+DURABILITIES = ("process", "power")
+ASSETS = ("in_place", "copy")
 CONTAINMENTS = ("auto", "cgroup2", "subreaper", "process_group")
 
 CONFIG_BYTES = 1 << 20
 """A larger file is no configuration; it is not read into memory to find that out."""
+
+
+MIN_JOURNAL_BYTES = 1 << 20
+"""Less is no journal; and what a session needs to be restored is not removed anyway."""
+
+MAX_DAYS = 36_500
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +42,11 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     containment: str | None = None
     memory_ceiling_bytes: int | None = None
     watch: bool | None = None
+    journal_days: float | None = None
+    journal_bytes: int | None = None
+    durability: str | None = None
+    assets: str | None = None
+    asset_store_bytes: int | None = None
 
 
 class ConfigError(Exception):
@@ -125,13 +138,34 @@ def _word(words: tuple[str, ...]) -> Callable[[Any, Path], str]:
     return read
 
 
-def _bytes(value: Any, folder: Path) -> int:
+def _bytes(otherwise: str) -> Callable[[Any, Path], int]:
+    def read(value: Any, folder: Path) -> int:
+        del folder
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise _Fault(f"must be a whole number of bytes, not {_kind(value)}")
+        if value <= 0:
+            raise _Fault(f"must be above 0, not {value}; leave it out for {otherwise}")
+        return value
+
+    return read
+
+
+def _journal_bytes(value: Any, folder: Path) -> int:
     del folder
     if not isinstance(value, int) or isinstance(value, bool):
         raise _Fault(f"must be a whole number of bytes, not {_kind(value)}")
-    if value <= 0:
-        raise _Fault(f"must be above 0, not {value}; leave it out for no ceiling")
+    if value < MIN_JOURNAL_BYTES:
+        raise _Fault(f"must be at least {MIN_JOURNAL_BYTES}, not {value}")
     return value
+
+
+def _days(value: Any, folder: Path) -> float:
+    del folder
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise _Fault(f"must be a number of days, not {_kind(value)}")
+    if not 0 < value <= MAX_DAYS:
+        raise _Fault(f"must be above 0 and at most {MAX_DAYS}, not {value}")
+    return float(value)
 
 
 def _flag(value: Any, folder: Path) -> bool:
@@ -163,6 +197,11 @@ _READERS: dict[str, Callable[[Any, Path], Any]] = {
     "data_dir": _path,
     "log_format": _word(LOG_FORMATS),
     "containment": _word(CONTAINMENTS),
-    "memory_ceiling_bytes": _bytes,
+    "memory_ceiling_bytes": _bytes("no ceiling"),
     "watch": _flag,
+    "journal_days": _days,
+    "journal_bytes": _journal_bytes,
+    "durability": _word(DURABILITIES),
+    "assets": _word(ASSETS),
+    "asset_store_bytes": _bytes("1 GiB"),
 }

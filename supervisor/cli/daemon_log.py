@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import logging.handlers
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any, TextIO, cast
 
 import structlog
 
+from supervisor.cli.background import PID_FIELD
 from supervisor.cli.log_stream import LogStream
 
 FILE_BYTES = 5 << 20
@@ -35,6 +37,7 @@ def set_up_logging(log_format: str, log_file: Path | None) -> None:
 
     structlog.configure(
         processors=[
+            *([] if log_file is None else [_add_daemon_pid]),
             structlog.processors.add_log_level,
             stamp,
             structlog.processors.format_exc_info,
@@ -44,6 +47,13 @@ def set_up_logging(log_format: str, log_file: Path | None) -> None:
         logger_factory=_to_stderr(notice) if log_file is None else _to_file(log_file),
         cache_logger_on_first_use=True,
     )
+
+
+def _add_daemon_pid(logger: Any, method: str, line: Any) -> Any:
+    """Say whose line it is: daemons that are started at the same time share the file."""
+    del logger, method
+    line[PID_FIELD] = os.getpid()
+    return line
 
 
 def _to_stderr(notice: Callable[[int, str], str]) -> Callable[..., Any]:

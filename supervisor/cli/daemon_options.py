@@ -10,6 +10,7 @@ import click
 
 from supervisor.cli import configured
 from supervisor.cli.locations import default_data_dir
+from supervisor.cli.options import TEXT
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,7 +61,8 @@ _OPTIONS = (
         type=click.Path(file_okay=False, path_type=Path),
         metavar="PATH",
         callback=_data_dir,
-        help="Where logs are kept.  [default: $STDIOD_DATA_DIR, else the user's state directory]",
+        help="Where logs and the journal are kept."
+        "  [default: $STDIOD_DATA_DIR, else the user's state directory]",
     ),
     click.option(
         "--http",
@@ -72,6 +74,7 @@ _OPTIONS = (
     ),
     click.option(
         "--name",
+        type=TEXT,
         default="supervisor",
         show_default=True,
         metavar="NAME",

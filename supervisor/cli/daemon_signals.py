@@ -89,8 +89,8 @@ class Reloading:
             self._notifier.reloading()
             try:
                 await self._reload(self._cause)
+            # What is wrong with a new configuration is not to end the daemon that runs.
             except Exception:
-                # What is wrong with a new configuration is not to end the daemon that runs.
                 log.exception("reload failed", cause=self._cause)
             self._notifier.ready()
 

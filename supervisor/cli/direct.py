@@ -7,11 +7,14 @@ module's stop.
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
 import logging
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +27,17 @@ from protocol.descriptor import Descriptor, Start
 from protocol.descriptor_loading import DescriptorError
 from protocol.errors import Reason
 from protocol.events import Progress
+from protocol.host_events import RegisteredAsset
 from protocol.response import Response
 from supervisor.cli.exit_status import NoError
-from supervisor.faces.conversation import event_line
+from supervisor.faces.exchange import event_line
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.directory import read_descriptor, unsupported
 from supervisor.runtime.module_log import LogLine
+from supervisor.runtime.recording import Recording, header_of
+from supervisor.runtime.transcript_file import TranscriptFile
 
 OnLine = Callable[[bytes], None]
 OnLog = Callable[[LogLine], None]
@@ -55,11 +61,16 @@ def load(path: Path, module: str) -> Descriptor:
 
 
 def invoke(
-    descriptor: Descriptor, content: dict[str, Any], on_line: OnLine, on_log: OnLog
+    descriptor: Descriptor,
+    content: dict[str, Any],
+    on_line: OnLine,
+    on_log: OnLog,
+    record: Path | None = None,
 ) -> tuple[dict[str, Any], bool]:
-    """Run one invocation; returns the response (DESIGN 5.4) and whether a signal ended it.
+    """Run one invocation; returns the response (docs/protocol.md) and whether a signal ended it.
 
-    `on_line` takes each event as the line a daemon would send, `on_log` each line of the log.
+    `on_line` takes each event as the line a daemon would send, `on_log` each line of the log; what
+    is said goes to the file `record`. Raises `NoError` if that cannot be made.
     """
     structlog.configure(
         # The answer says what went wrong; only what it cannot say is worth a line here.
@@ -71,7 +82,8 @@ def invoke(
     alone = msgspec.structs.replace(descriptor, supervision=supervision)
     with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
         asker = _Asker(on_line)
-        trio.run(_run, alone, content, asker, on_log, Path(folder))
+        run = partial(_run, alone, content, asker, on_log, Path(folder), record=record)
+        trio.run(run)
     assert asker.response is not None  # noqa: S101 - every invocation ends with one
     return asker.response, asker.interrupted
 
@@ -87,6 +99,8 @@ class _Asker:
 
     def event(self, event: Progress) -> None:
         """Pass an event on."""
+        if isinstance(event, RegisteredAsset):
+            event = event.unregistered()  # nobody will be there to ask for it
         self._on_line(event_line(event, "c1").rstrip(b"\n"))
 
     def finished(self, response: Response) -> None:
@@ -100,11 +114,25 @@ class _Asker:
 
 
 async def _run(
-    descriptor: Descriptor, content: dict[str, Any], asker: _Asker, on_log: OnLog, folder: Path
+    descriptor: Descriptor,
+    content: dict[str, Any],
+    asker: _Asker,
+    on_log: OnLog,
+    folder: Path,
+    *,
+    record: Path | None,
 ) -> None:
     found = Found((descriptor,))
-    with trio.open_signal_receiver(*ENDING_SIGNALS) as received:
-        async with running(found, data_dir=folder) as daemon, trio.open_nursery() as nursery:
+    with (
+        _recorded(record, descriptor) as tap,
+        trio.open_signal_receiver(*ENDING_SIGNALS) as received,
+    ):
+        async with (
+            running(found, data_dir=folder, with_sessions=False) as daemon,
+            trio.open_nursery() as nursery,
+        ):
+            if tap is not None:
+                daemon.fleet.modules[descriptor.name].taps.attach(tap)
             log = daemon.fleet.modules[descriptor.name].log
             unfollow = log.follow(on_log)
             invocation = daemon.invocations.submit(descriptor.name, content, asker)
@@ -123,6 +151,26 @@ async def _run(
             unfollow()
             await _stop(daemon)
             nursery.cancel_scope.cancel()
+
+
+@contextlib.contextmanager
+def _recorded(path: Path | None, descriptor: Descriptor) -> Iterator[Recording | None]:
+    """Give what to attach to have a conversation written to a file; raises `NoError`."""
+    if path is None:
+        yield None
+        return
+    when = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
+    try:
+        file = TranscriptFile(path, header_of(descriptor, when))
+    except OSError as error:
+        raise NoError(f"{path} cannot be written: {error.strerror}") from None
+    try:
+        yield file.recording
+    finally:
+        file.close("the invocation is over")
+    if file.error is not None:
+        # Not the end of the command: the module's answer is there, and it is what was asked for.
+        click.echo(f"stdiod: the transcript is not whole: {file.error}", err=True)
 
 
 async def _stop(daemon: Daemon) -> None:

@@ -12,6 +12,7 @@ from supervisor.cli.terminal import dim, one_line, safe
 _PATCH_CHARS = 200
 _LEVEL_COLOURS = {"debug": "bright_black", "info": "blue", "warn": "yellow", "error": "red"}
 _RUNNING_TEXT = frozenset({"message.chunk", "agent.thinking"})
+_TOOL_CALLS = {"tool.call_start": "is called", "tool.call_complete": "has ended"}
 _WIDTH = 6
 
 
@@ -24,6 +25,7 @@ class EventPrinter:
     def show(self, event: dict[str, Any]) -> None:
         """Write one event."""
         if event.get("type") == "ui_event" and event.get("event") in _RUNNING_TEXT:
+            # With a payload of another form it has a placeholder.
             content = (event.get("payload") or {}).get("content")
             if isinstance(content, str):
                 self._run_on(content, thinking=event["event"] == "agent.thinking")
@@ -58,20 +60,41 @@ def event_line(event: dict[str, Any]) -> str:
             said = one_line(str(event.get("message", "")))
             return _labelled(level, said + _fields(fields), _LEVEL_COLOURS.get(level))
         case "state_patch":
-            return _labelled("state", _compact(event.get("patch")), "magenta")
+            revision = event.get("revision")  # there is one if the patch was merged somewhere
+            where = dim(f" (revision {revision})") if isinstance(revision, int) else ""
+            return _labelled("state", _compact(event.get("patch")) + where, "magenta")
         case "asset":
             what = f"{event.get('mediaType')}, {event.get('kind')}, id {event.get('assetId')}"
+            registered = event.get("registered")
+            if isinstance(registered, dict):
+                what += f", asset {registered.get('id')}"
             path = click.style(one_line(str(event.get("path"))), underline=True)
             return _labelled("asset", f"{path} {dim(f'({one_line(what)})')}", "green")
         case "error":
             code, words = event.get("errorCode"), event.get("errorMessage")
             return _labelled("error", one_line(f"{code}: {words}"), "red")
         case "ui_event":
-            payload = event.get("payload") or {}
-            said = one_line(str(event.get("event")))
-            return _labelled("ui", f"{said} {dim(_compact(payload))}" if payload else said, "cyan")
+            return _ui_line(event)
         case other:
             return _labelled(one_line(str(other))[:_WIDTH], _compact(event), None)
+
+
+def _ui_line(event: dict[str, Any]) -> str:
+    name = str(event.get("event"))
+    payload = event.get("payload") or {}
+    placeholder = event.get("placeholder")
+    if isinstance(placeholder, str):
+        return _ui(one_line(placeholder), payload)
+    tool = payload.get("tool_name", payload.get("tool_call_id"))
+    if name in _TOOL_CALLS and isinstance(tool, str):
+        rest = {key: value for key, value in payload.items() if value is not tool}
+        said = f"{one_line(tool)} {_TOOL_CALLS[name]}"
+        return _ui(said, rest, "tool")
+    return _ui(one_line(name), payload)
+
+
+def _ui(said: str, details: dict[str, Any], label: str = "ui") -> str:
+    return _labelled(label, f"{said} {dim(_compact(details))}" if details else said, "cyan")
 
 
 def log_line(stream: str, text: str) -> str:

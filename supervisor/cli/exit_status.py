@@ -1,4 +1,4 @@
-"""Say what exit statuses mean (DESIGN 8), and end a verb with one of them and a sentence.
+"""Say what exit statuses mean (docs/operating.md), and end a verb with one of them and a sentence.
 
 0  ok
 1  the answer is no: not ok, unhealthy, invalid, not ready in time

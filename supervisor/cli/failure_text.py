@@ -9,8 +9,9 @@ import click
 import msgspec
 
 from supervisor.cli.advice import advice
+from supervisor.cli.limit_text import limit_text
 from supervisor.cli.quantities import duration
-from supervisor.cli.terminal import dim, one_line, safe
+from supervisor.cli.terminal import dim, one_line, safe, shell_word
 from supervisor.policy.verdict import signal_name
 
 _LABEL_WIDTH = 10
@@ -35,6 +36,7 @@ _TOLD = frozenset(
         "rule",
         "limit",
         "survivors",
+        "possible_survivors",
         "stopped_by_host",
         "unfinished_line",
     }
@@ -49,7 +51,7 @@ _OF_A_DAEMON = frozenset({"state", "retry_in_s", "stderr_tail"})
 def failure_text(
     error: dict[str, Any], *, module: str, op: str = "", with_daemon: bool = True
 ) -> str:
-    """Return the page for an error of DESIGN 5.4."""
+    """Return the page for an error of docs/protocol.md."""
     details = error.get("details") or {}
     if not with_daemon:
         details = {key: value for key, value in details.items() if key not in _OF_A_DAEMON}
@@ -63,7 +65,7 @@ def failure_text(
     ]
     hints = [told.hint, told.command] if with_daemon else [told.hint]
     if any(hints):
-        words = " ".join(filter(None, hints)).format(module=one_line(module), op=one_line(op))
+        words = " ".join(filter(None, hints)).format(module=shell_word(module))
         lines.append(_fact("try", words))
     return "\n".join(lines)
 
@@ -106,10 +108,11 @@ def _found(details: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "unfinished", one_line(str(details["unfinished_line"]))
     limit = details.get("limit")
     if isinstance(limit, dict):
-        told = (f"{key} {value}" for key, value in limit.items() if value is not None)
-        yield "limit", one_line(", ".join(told))
+        yield "limit", one_line(limit_text(limit))
     if details.get("survivors"):
         yield "survivors", one_line(", ".join(f"pid {pid}" for pid in details["survivors"]))
+    for one in details.get("possible_survivors") or ():
+        yield "may be left", one_line(f"pid {one['pid']}, {one['command']}")
 
 
 def _process(details: dict[str, Any]) -> str:

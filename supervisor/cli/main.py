@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import os
-from difflib import get_close_matches
-from importlib import import_module
-from pathlib import Path
-from typing import Any, NamedTuple
+try:
+    import contextlib
+    import os
+    import signal
+    from collections.abc import Iterator
+    from difflib import get_close_matches
+    from importlib import import_module
+    from pathlib import Path
+    from typing import Any, NamedTuple
 
-import click
+    import click
 
-from protocol.version import VERSION
-from supervisor.cli.exit_status import BROKEN_PIPE, BUG, INTERRUPTED
-from supervisor.cli.options import SOCKET_HELP
-from supervisor.cli.standard_streams import let_go_of_stdout, make_dependable
+    from protocol.version import VERSION
+    from supervisor.cli.exit_status import BROKEN_PIPE, BUG, INTERRUPTED
+    from supervisor.cli.options import SOCKET_HELP
+    from supervisor.cli.standard_streams import let_go_of_stdout, make_dependable
+except KeyboardInterrupt:  # most of the time that a verb takes passes here
+    raise SystemExit(130) from None
 
 
 class Verb(NamedTuple):
@@ -29,6 +35,7 @@ VERBS = {
     "up": Verb("Daemon", "up", "The same in the background; returns when the modules are ready."),
     "down": Verb("Daemon", "down", "End the daemon and all its modules."),
     "status": Verb("Daemon", "status", "Show what runs, and what does not and why."),
+    "top": Verb("Daemon", "top", "Watch what the modules do: rates, latencies, memory."),
     "wait": Verb("Daemon", "wait", "Wait until modules are ready, or down."),
     "invoke": Verb("Modules", "invoke", "Call an op of a module and show what it says."),
     "health": Verb("Modules", "ask_module", "Ask a module whether it is well."),
@@ -38,12 +45,22 @@ VERBS = {
     "restart": Verb("Modules", "control_module", "Replace the process of a module."),
     "reload": Verb("Modules", "reload", "Apply what changed in the descriptors."),
     "logs": Verb("Modules", "logs", "Show what a module wrote to stderr, and what became of it."),
+    "session": Verb("Modules", "session", "Begin, show, change, fork, end and watch sessions."),
+    "record": Verb("Transcripts", "record", "Keep what a module and the daemon say, as a file."),
+    "replay": Verb("Transcripts", "replay", "Play a transcript again, and show what differs."),
+    "events": Verb("Daemon", "events", "Show what happened, from the journal."),
+    "asset": Verb("Modules", "asset", "Find the files that modules handed over, and open them."),
+    "ui": Verb("Modules", "ui", "Watch the ui_events of all invocations."),
     "validate": Verb("Descriptors", "validate", "Check descriptor files, and say what is wrong."),
     "doctor": Verb("Daemon", "doctor", "Explain what is wrong with the set-up, and what to do."),
 }
 
 EXIT_STATUS = """\
 Exit status: 0 ok; 1 the answer is no; 2 usage; 3 no daemon there; 130 Ctrl-C."""
+
+
+_OPTIONS = ("help", "version")
+"""What other commands have verbs for."""
 
 
 class Verbs(click.Group):
@@ -69,7 +86,7 @@ class Verbs(click.Group):
         """Find the verb, or say which one was probably meant."""
         name = args[0]
         if name not in VERBS and not name.startswith("-"):
-            near = get_close_matches(name, VERBS, n=1)
+            near = [f"--{name}"] if name in _OPTIONS else get_close_matches(name, VERBS, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else "; `stdiod --help` lists them"
             raise click.UsageError(f"there is no verb {name!r}{hint}", ctx)
         return super().resolve_command(ctx, args)
@@ -92,7 +109,8 @@ class Verbs(click.Group):
         if os.environ.get("NO_COLOR"):
             ctx.color = False
         try:
-            return super().invoke(ctx)
+            with _interruptible():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo(err=True)  # the terminal has written ^C
             ctx.exit(INTERRUPTED)
@@ -101,6 +119,7 @@ class Verbs(click.Group):
             ctx.exit(BROKEN_PIPE)
         except (click.ClickException, click.exceptions.Exit, click.Abort):
             raise
+        # Whatever it is, it ends in a sentence and an exit status, and not in a traceback.
         except Exception as error:
             # What a task of `invoke --descriptor` could not write comes in a group.
             if isinstance(leaf := _leaf(error), (click.ClickException, click.exceptions.Exit)):
@@ -113,6 +132,21 @@ class Verbs(click.Group):
                 err=True,
             )
             ctx.exit(BUG)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Have Ctrl-C raise while a verb runs; before and after, it ends the process quietly."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        # A daemon has put its own handler there, and wants it up to the end.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _leaf(error: BaseException) -> BaseException:
@@ -136,5 +170,7 @@ def stdiod(socket: Path | None) -> None:
 
 def main() -> None:
     """Run the command line."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     make_dependable()
     stdiod(prog_name="stdiod")

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from supervisor.cli.quantities import count, duration, size, time_of_day
+from supervisor.cli.limit_text import limit_text
+from supervisor.cli.quantities import count, duration, latency, size, time_of_day
 from supervisor.cli.status_table import note
 from supervisor.cli.terminal import dim, one_line, state_word
 from supervisor.policy.verdict import signal_name
@@ -35,8 +36,10 @@ def _lines(module: dict[str, Any]) -> Iterator[str]:
         "wanted": f"{module['wanted']} ({module['start']} start)",
         "restarts": str(module["restarts"]),
         "requests": _requests(module),
+        "latency": _latency(module["latency_ms"]),
         "left out": _left_out(module["counters"]),
         "descriptor": one_line(module["descriptor"]),
+        "quarantined": one_line(module.get("quarantined") or ""),
     }
     for label, text in facts.items():
         if text:
@@ -59,6 +62,13 @@ def _requests(module: dict[str, Any]) -> str:
         f"{module['in_flight']} in flight, {module['queued']} queued, "
         f"{counters['invocations']} answered, {counters['failures']} of them not ok"
     )
+
+
+def _latency(latency_ms: dict[str, Any]) -> str:
+    if not latency_ms["count"]:
+        return ""
+    half, most, longest = (latency(latency_ms[one]) for one in ("p50", "p99", "max"))
+    return f"half within {half}, 99 % within {most}, the longest {longest}"
 
 
 def _left_out(counters: dict[str, Any]) -> str:
@@ -93,10 +103,17 @@ def _last_exit(died: dict[str, Any]) -> Iterator[str]:
     yield _fact(
         "", dim(f"at {date} {time_of_day(died['ts'])}, reason {died['reason']}{_how(died)}")
     )
+    if died.get("limit"):
+        yield _fact("", f"limit: {one_line(limit_text(died['limit']))}")
     if died["stderr_tail"]:
         yield _fact("", "its last words on stderr:")
         for line in died["stderr_tail"]:
             yield _fact("", f"  {one_line(line)}")
+    if died.get("survivors"):
+        pids = ", ".join(map(str, died["survivors"]))
+        yield _fact("", f"left, and could not be killed: pid {pids}")
+    for one in died.get("possible_survivors") or ():
+        yield _fact("", f"may have left: pid {one['pid']}, {one_line(one['command'])}")
 
 
 def _how(died: dict[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +37,46 @@ class Seconds(click.ParamType[float]):
 
 
 SECONDS = Seconds()
+
+
+class Lines(click.ParamType[int]):
+    """A number of lines, of which there may be none."""
+
+    name = "lines"
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read the number."""
+        try:
+            number = int(value)
+        except ValueError:
+            number = -1
+        if not 0 <= number <= self._most:
+            words = f"{value!r} is not a number of lines from 0 to {self._most}"
+            self.fail(words, param, ctx)
+        return number
+
+
+class Text(click.ParamType[str]):
+    """A name or an id: it is sent as JSON, so it has to be UTF-8."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Refuse what could not be sent, and nothing: a shell's variable that was not set."""
+        text = str(value)
+        if not text:
+            self.fail("it is empty", param, ctx)
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            self.fail(f"{os.fsencode(text)!r} is not UTF-8", param, ctx)
+        return text
+
+
+TEXT = Text()
 
 
 def _chosen_socket(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path:

@@ -27,6 +27,14 @@ def duration(seconds: float) -> str:
     return f"{whole // _DAY_S}d{whole % _DAY_S // _HOUR_S:02}h"
 
 
+def latency(milliseconds: float) -> str:
+    """Write a short duration with two digits at least: 0.21ms, 3.4ms, 250ms, 3.2s."""
+    for digits, below in ((2, 1), (1, 100)):
+        if round(milliseconds, digits) < below:
+            return f"{milliseconds:.{digits}f}ms"
+    return duration(milliseconds / 1000)
+
+
 def size(size_bytes: float) -> str:
     """Write a size in binary units: 640 B, 12.3 MiB."""
     if size_bytes < _KIB:

@@ -21,7 +21,24 @@ _UNSAFE = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 def print_json(value: Any) -> None:
     """Print a value as one line of UTF-8, whatever the terminal's encoding is."""
-    click.echo(msgspec.json.encode(value))
+    try:
+        line = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        line = msgspec.json.encode(_without_surrogates(value))
+    click.echo(line)
+
+
+def _without_surrogates(value: Any) -> Any:
+    """Escape what is not UTF-8 in a document: a path or a variable of the shell, say."""
+    match value:
+        case str():
+            return value.encode(errors="surrogateescape").decode(errors="backslashreplace")
+        case dict():
+            return {key: _without_surrogates(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_without_surrogates(one) for one in value]
+        case _:
+            return value
 
 
 def print_laid_out(value: Any) -> None:
@@ -32,6 +49,11 @@ def print_laid_out(value: Any) -> None:
         text = msgspec.json.format(compact, indent=2)
     # The escape is JSON's own, so what is printed can still be parsed.
     click.echo(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text.decode()))
+
+
+def compact(value: Any) -> str:
+    """Return a value as one line of JSON."""
+    return msgspec.json.encode(value).decode()
 
 
 def end_with_failure(answer: Answer, *, as_json: bool, module: str, op: str = "") -> NoReturn:

@@ -13,9 +13,10 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import structlog
 import trio
 
@@ -24,10 +25,12 @@ from supervisor.cli.daemon_signals import SIGNALS, Edges, Reloading, obey
 from supervisor.cli.service_status import tell_status
 from supervisor.faces import control_socket, stdio
 from supervisor.faces.control_socket import SocketPathError, SocketTakenError
-from supervisor.kernel.daemon import running
+from supervisor.kernel.assets.store import AssetOptions
+from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.findings import Found, usable
 from supervisor.runtime.containment.ladder import ContainmentError
-from supervisor.runtime.directory import DescriptorFiles, MissingDirectoryError
+from supervisor.runtime.directory import DescriptorFiles, MissingDirectoryError, shown
 from supervisor.runtime.sd_notify import Notifier
 from supervisor.runtime.survivors import DataInUseError
 
@@ -60,6 +63,12 @@ class ServeOptions:
     """`auto` for the highest rung there is, else the one without which it does not start."""
     memory_ceiling_bytes: int | None = None
     """How much memory all modules together may have."""
+    memory: JournalOptions = field(default_factory=JournalOptions)
+    """How the journal is kept."""
+    copy_assets: bool = False
+    """Keep a copy of each asset."""
+    asset_store_bytes: int | None = None
+    """How much the copies may take together; None for the default."""
 
 
 def serve(options: ServeOptions) -> int:
@@ -77,7 +86,7 @@ def serve(options: ServeOptions) -> int:
     if not found.descriptors and not found.quarantined:
         log.warning(
             "no descriptors found: looked for *.json and */module.json",
-            directories=[str(directory) for directory in options.directories],
+            directories=[shown(directory) for directory in options.directories],
         )
     # Ours to reap: inherited as ignored, the kernel would take our children's exit statuses.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -136,32 +145,48 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
         containment=None if options.containment == "auto" else options.containment,
         whole_process=True,
         memory_ceiling_bytes=options.memory_ceiling_bytes,
+        memory=options.memory,
+        asset_options=asset_options(options),
     ) as daemon:
-        daemon.facts.socket = str(options.socket)
+        daemon.facts.socket = shown(options.socket)
         async with trio.open_nursery() as nursery:
             reloading = Reloading(daemon.reload, notifier)
             nursery.start_soon(reloading.run)
             nursery.start_soon(obey, signals, daemon.shut_down, reloading)
-            nursery.start_soon(control_socket.serve, daemon, begun.listener)
-            if options.watch:
-                await nursery.start(daemon.watch)
-            if options.stdio:
-                nursery.start_soon(stdio.serve, daemon, options.name)
-            log.info(
-                "listening",
-                socket=str(options.socket),
-                pid=os.getpid(),
-                modules=len(begun.found.descriptors),
-                quarantined=len(begun.found.quarantined),
-                containment=daemon.facts.custody.containment,
-            )
-            _say_ready(options.ready_fd)
-            notifier.ready()
-            nursery.start_soon(tell_status, daemon, notifier)
-            await daemon.wait_ending()
-            notifier.stopping()
-            await daemon.stop_fleet()
+            async with trio.open_nursery() as faces:
+                faces.start_soon(control_socket.serve, daemon, begun.listener)
+                if options.watch:
+                    await nursery.start(daemon.watch)
+                if options.stdio:
+                    faces.start_soon(stdio.serve, daemon, options.name)
+                _say_listening(begun, daemon)
+                nursery.start_soon(tell_status, daemon, notifier)
+                await daemon.wait_ending()
+                notifier.stopping()
+                await daemon.stop_fleet()
+                # The faces part from their clients and end by themselves.
             nursery.cancel_scope.cancel()
+
+
+def _say_listening(begun: _Begun, daemon: Daemon) -> None:
+    log.info(
+        "listening",
+        socket=shown(begun.options.socket),
+        pid=os.getpid(),
+        modules=len(begun.found.descriptors),
+        quarantined=len(begun.found.quarantined),
+        containment=daemon.facts.custody.containment,
+    )
+    _say_ready(begun.options.ready_fd)
+    begun.notifier.ready()
+
+
+def asset_options(options: ServeOptions) -> AssetOptions:
+    """Return what the daemon is told of assets; they outlive what the journal outlives."""
+    chosen = AssetOptions(copy=options.copy_assets, fsync=options.memory.power)
+    if options.asset_store_bytes is not None:
+        chosen = msgspec.structs.replace(chosen, store_bytes=options.asset_store_bytes)
+    return chosen
 
 
 def _say_ready(descriptor: int | None) -> None:

@@ -7,6 +7,7 @@ stderr cannot be written           what was to be said is lost, and nothing else
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
@@ -17,6 +18,8 @@ import click
 from supervisor.cli.exit_status import BROKEN_PIPE, UnwritableError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from _typeshed import ReadableBuffer
 
 
@@ -26,8 +29,8 @@ def make_dependable() -> None:
         _fill(descriptor)
     if sys.stdin is None:
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stdout = _text(_Stdout(1, "wb", closefd=False), sys.stdout)
-    sys.stderr = _text(_Stderr(2, "wb", closefd=False), sys.stderr)
+    sys.stdout = _text(_Stdout(io.FileIO(1, "wb", closefd=False)), sys.stdout)
+    sys.stderr = _text(_Stderr(io.FileIO(2, "wb", closefd=False)), sys.stderr)
 
 
 def let_go_of_stdout() -> None:
@@ -45,34 +48,51 @@ def _fill(descriptor: int) -> None:
         os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
-def _text(raw: io.FileIO, before: Any) -> io.TextIOWrapper:
+def _text(binary: _Stdout | _Stderr, before: Any) -> io.TextIOWrapper:
     return io.TextIOWrapper(
-        io.BufferedWriter(raw),
+        binary,
         encoding="utf-8" if before is None else before.encoding,
         # A character that a terminal's encoding lacks is written as an escape.
         errors="backslashreplace",
-        line_buffering=isinstance(raw, _Stderr) or raw.isatty(),
+        line_buffering=isinstance(binary, _Stderr) or binary.isatty(),
     )
 
 
-class _Stdout(io.FileIO):
+# Errors are caught around the buffer and not below it: if Ctrl-C came in a raw stream's method that
+# is Python, after the bytes were written, the buffer would take them for not written, and write
+# them again at exit.
+
+
+class _Stdout(io.BufferedWriter):
     def write(self, data: ReadableBuffer, /) -> int:
-        try:
+        with _ending():
             return super().write(data)
-        except BrokenPipeError:
-            let_go_of_stdout()
-            raise click.exceptions.Exit(BROKEN_PIPE) from None
-        except OSError as error:
-            let_go_of_stdout()
-            words = f"stdout cannot be written: {os.strerror(error.errno or 0)}"
-            raise UnwritableError(words) from None
+
+    def flush(self) -> None:
+        with _ending():
+            super().flush()
 
 
-class _Stderr(io.FileIO):
+class _Stderr(io.BufferedWriter):
     def write(self, data: ReadableBuffer, /) -> int:
-        try:
-            written: int | None = super().write(data)
-        except OSError:
-            written = None
-        # None: it is full and does not block. Nobody is to wait for, or to fail with, a remark.
-        return memoryview(data).nbytes if written is None else written
+        # It may be full and not block: nobody is to wait for, or to fail with, a remark.
+        with contextlib.suppress(OSError):
+            super().write(data)
+        return memoryview(data).nbytes
+
+    def flush(self) -> None:
+        with contextlib.suppress(OSError):
+            super().flush()
+
+
+@contextlib.contextmanager
+def _ending() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        let_go_of_stdout()
+        raise click.exceptions.Exit(BROKEN_PIPE) from None
+    except OSError as error:
+        let_go_of_stdout()
+        words = f"stdout cannot be written: {os.strerror(error.errno or 0)}"
+        raise UnwritableError(words) from None

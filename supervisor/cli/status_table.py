@@ -13,8 +13,9 @@ from typing import Any
 
 import click
 
+from supervisor.cli.limit_text import limit_text
 from supervisor.cli.quantities import count, duration, size
-from supervisor.cli.terminal import cells, dim, one_line, pad, state_word
+from supervisor.cli.terminal import cells, cut, dim, one_line, pad, state_word
 
 Row = dict[str, str]
 
@@ -34,23 +35,30 @@ _RIGHT = frozenset({"PID", "UPTIME", "RSS", "RESTARTS", "IN-FLIGHT/QUEUED"})
 _LEAVE_OUT = ("KIND", "PROTOCOL/LIFECYCLE", "IN-FLIGHT/QUEUED", "RSS", "RESTARTS")
 _LEAVE_OUT_FOR_NOTES = ("KIND", "PROTOCOL/LIFECYCLE")
 _GAP = "  "
+_SHORTEST_NAME = 8
 _NONE = "-"
 
 
 def status_text(status: dict[str, Any], width: int | None) -> str:
     """Return the whole page; `width` is the terminal's, None where there is none."""
-    lines = [daemon_line(status["daemon"]), _summary(status), ""]
+    lines = [daemon_line(status["daemon"]), _summary(status)]
+    lines += [*_journal_trouble(status["daemon"].get("journal") or {}), ""]
     modules = status["modules"]
     if modules:
         lines += _table([_row(module) for module in modules], [note(one) for one in modules], width)
     else:
         where = ", ".join(status["daemon"].get("directories") or []) or "its directories"
-        lines.append(f"no modules: {where} holds no usable descriptor")
+        holds = "hold" if len(status["daemon"].get("directories") or []) > 1 else "holds"
+        lines.append(f"no modules: {one_line(where)} {holds} no usable descriptor")
     quarantined = status["quarantined"]
     if quarantined:
         lines += ["", click.style("Quarantined descriptors", fg="yellow")]
         for one in quarantined:
             lines += [f"  {one_line(one['descriptor'])}", f"    {one_line(one['reason'])}"]
+    strays = status["daemon"].get("possible_survivors")
+    if strays:
+        lines += ["", click.style("Left by a module, and nobody can tell by which", fg="yellow")]
+        lines += [f"  pid {one['pid']}  {one_line(one['command'])}" for one in strays]
     return "\n".join(lines)
 
 
@@ -72,7 +80,7 @@ def note(module: dict[str, Any]) -> str:
     died = module["last_exit"]
     if died is not None and died["reason"] == "stopped":
         died = None
-    cause = "" if died is None else one_line(died["message"])
+    cause = "" if died is None else _cause(died)
     match module["state"]:
         case "down" if module["wanted"] == "up" and module["waits_for"]:
             return f"waits for {', '.join(map(one_line, module['waits_for']))}"
@@ -88,8 +96,14 @@ def note(module: dict[str, Any]) -> str:
             missing = module.get("missing") or ()
             without = f"runs without {', '.join(map(one_line, missing))}" if missing else ""
             if died is not None:
-                cause += f" {duration(max(0.0, time.time() - died['ts']))} ago"
+                cause += f", {duration(max(0.0, time.time() - died['ts']))} ago"
             return "; ".join(filter(None, (without, cause)))
+
+
+def _cause(died: dict[str, Any]) -> str:
+    if died.get("limit"):
+        return f"ended: {one_line(limit_text(died['limit']))}"
+    return one_line(died["message"])
 
 
 def _summary(status: dict[str, Any]) -> str:
@@ -100,6 +114,15 @@ def _summary(status: dict[str, Any]) -> str:
         parts.append(click.style(words, fg="yellow"))
     text = count(len(status["modules"]), "module")
     return f"{text}: {', '.join(parts)}" if parts else text
+
+
+def _journal_trouble(journal: dict[str, Any]) -> Iterator[str]:
+    if journal.get("problem"):
+        words = f"the journal cannot be written: {one_line(journal['problem'])}"
+        yield click.style(words, fg="yellow")
+    for aside in journal.get("set_aside") or ():
+        words = f"a journal was set aside as {aside['path']}: {aside['why']}"
+        yield click.style(one_line(words), fg="yellow")
 
 
 def _row(module: dict[str, Any]) -> Row:
@@ -129,12 +152,23 @@ def _table(rows: list[Row], notes: list[str], width: int | None) -> Iterator[str
     widths = {name: max(cells(name), *(cells(row[name]) for row in rows)) for name in _COLUMNS}
     notes_width = max(map(cells, notes))
     columns, beside = _layout(widths, notes_width, width)
+    if width is not None:
+        _shorten_names(rows, columns, widths, width)
     titles = {name: name for name in _COLUMNS}
     yield dim(_line(titles, columns, widths, _NOTE if beside and notes_width else ""))
     for row, words in zip(rows, notes, strict=True):
         yield _line(row, columns, widths, words if beside else "")
         if words and not beside:
             yield f"    {words}"
+
+
+def _shorten_names(rows: list[Row], columns: list[str], widths: dict[str, int], width: int) -> None:
+    """Cut names where one alone is too long for the terminal: it would break every row."""
+    too_much = _taken(columns, widths) - len(_GAP) - width
+    if too_much > 0:
+        widths["NAME"] = max(_SHORTEST_NAME, widths["NAME"] - too_much)
+        for row in rows:
+            row["NAME"] = cut(row["NAME"], widths["NAME"])
 
 
 def _layout(widths: dict[str, int], notes_width: int, width: int | None) -> tuple[list[str], bool]:

@@ -6,6 +6,7 @@ Colours are added with `click.style`; `click.echo` takes them away where no term
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 import unicodedata
 from types import TracebackType
@@ -14,8 +15,9 @@ from typing import Any, Self
 import click
 
 # Control characters other than tab and newline, and those that reorder what stands around them:
-# a module's text is not to move the cursor, or to look like something else.
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# a module's text is not to move the cursor, or to look like something else. And surrogates: the
+# bytes of a path that are not UTF-8 (PEP 383).
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 _CLEAR_LINE = "\r\x1b[K"
 
@@ -32,12 +34,25 @@ STATE_COLOURS = {
 
 def safe(text: str) -> str:
     """Return a text with whatever could steer a terminal written as an escape."""
-    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _UNSAFE.sub(lambda found: _escape(found[0]), text)
+
+
+def _escape(char: str) -> str:
+    byte = ord(char) - 0xDC00
+    if 0x80 <= byte <= 0xFF:  # noqa: PLR2004 - the bytes that PEP 383 writes so
+        return f"\\x{byte:02x}"
+    return char.encode("unicode_escape").decode()
 
 
 def one_line(text: str) -> str:
     """Return a text as one safe line."""
     return safe(" ".join(text.splitlines()) if "\n" in text else text).replace("\t", " ")
+
+
+def shell_word(name: str) -> str:
+    """Return a module's name as it is typed in a shell, for a command that is to be copied."""
+    word = shlex.quote(one_line(name))
+    return f"-- {word}" if name.startswith("-") else word
 
 
 def state_word(state: str, width: int = 0) -> str:
@@ -58,6 +73,15 @@ def cells(text: str) -> int:
         0 if unicodedata.combining(char) else 1 + (unicodedata.east_asian_width(char) in "WF")
         for char in text
     )
+
+
+def cut(text: str, width: int) -> str:
+    """Shorten a text to a number of columns; the last one is then an ellipsis."""
+    if cells(text) <= width:
+        return text
+    while text and cells(text) > width - 1:
+        text = text[:-1]
+    return text + "…"
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:

@@ -6,6 +6,7 @@ import os
 import select
 from collections.abc import Callable
 
+import structlog
 import trio
 
 from protocol.errors import Reason
@@ -15,11 +16,14 @@ from supervisor.policy.verdict import Stopped
 READ_BYTES = 65536
 
 FLUSH_S = 5.0
-"""How long a client that left its side open may take to read its last answers."""
+"""How long a client may take to read its last answers, when it has ended its side or the daemon
+ends; what it has not taken then is dropped."""
 
 LOOK_S = 0.5
 """How often a client that has stopped writing is looked at, while it waits for an answer: the
 kernel does not wake a reader for a hang-up after the end of the input."""
+
+log = structlog.get_logger()
 
 
 async def read_some(descriptor: int) -> bytes:
@@ -37,28 +41,30 @@ async def carry(conversation: Conversation, reading: int, writing: int) -> None:
     """Serve a client until it is done; what it leaves open is cancelled.
 
     A client may end its own side and still wait for answers (`nc -N`); it has gone when its side
-    hung up, or when writing to it fails.
+    hung up, or when writing to it fails. When the daemon has stopped its modules, all that is open
+    is answered and the client is given time to take it.
     """
-    outbox = conversation.outbox
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_write, conversation, writing, nursery.cancel_scope.cancel)
+        nursery.start_soon(conversation.serve_held)
+        nursery.start_soon(_part, conversation, nursery.cancel_scope.cancel)
         while data := await read_some(reading):
             conversation.receive_data(data)
-            await outbox.wait_room()
+            await conversation.wait_room()
             await trio.lowlevel.checkpoint()  # one chunk, then the neighbours' turn
         conversation.receive_eof()
         # Of two pipes, the end of the one says nothing about who reads the other.
         if not _hung_up(writing):
             nursery.start_soon(_watch_hang_up, writing, nursery.cancel_scope.cancel)
             await conversation.wait_answered()
-            with trio.move_on_after(FLUSH_S):
-                await outbox.wait_empty()
+            await _flush(conversation)
         nursery.cancel_scope.cancel()
 
 
 def disconnect(conversation: Conversation) -> None:
     """Cancel what a client that is gone had open."""
     conversation.outbox.close()
+    conversation.forget_unfinished()
     conversation.cancel_all(Stopped(Reason.DISCONNECT, "the client closed its connection"))
 
 
@@ -78,6 +84,21 @@ async def _write(conversation: Conversation, writing: int, gone: Callable[[], No
                 left = left[written:]
                 outbox.written(written)
         await trio.lowlevel.checkpoint()
+
+
+async def _part(conversation: Conversation, gone: Callable[[], None]) -> None:
+    await conversation.wait_fleet_stopped()
+    conversation.cancel_all(Stopped(Reason.SHUTDOWN, "the daemon is stopping"))
+    await _flush(conversation)
+    gone()
+
+
+async def _flush(conversation: Conversation) -> None:
+    with trio.move_on_after(FLUSH_S):
+        await conversation.wait_answered()  # what waited was not open yet
+        await conversation.outbox.wait_empty()
+    if conversation.outbox.waiting_bytes:
+        log.warning("answers dropped: not read", bytes=conversation.outbox.waiting_bytes)
 
 
 async def _watch_hang_up(writing: int, gone: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""The control socket: a Unix socket of mode 0600, one daemon per path (DESIGN 8, 9).
+"""The control socket: a Unix socket of mode 0600, one daemon per path (docs/protocol.md).
 
 A lock file beside the socket says who owns the path. It is held for the daemon's life and freed by
 the kernel whatever the daemon dies of, so a socket file without a lock is stale and is replaced.
@@ -10,6 +10,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import shlex
 import socket
 import stat
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ import trio
 
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
+from supervisor.faces.unfinished import UnfinishedLines
 from supervisor.kernel.daemon import Daemon
 
 BACKLOG = 128
@@ -38,7 +40,8 @@ class SocketTakenError(Exception):
     def __init__(self, path: Path, pid: str) -> None:
         owner = f" (pid {pid})" if pid else ""
         if path.is_socket():
-            words = f"another daemon{owner} serves {path}; `stdiod --socket {path} down` ends it"
+            down = f"stdiod --socket {shlex.quote(str(path))} down"
+            words = f"another daemon{owner} serves {path}; `{down}` ends it"
         else:
             # One that just starts or ends has no socket either, but only for a moment.
             words = (
@@ -62,6 +65,7 @@ def listening(path: Path) -> Iterator[socket.socket]:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             _check_owner(path.parent)
+            _check_free(path)
             _lock(path, owned)
             listener = owned.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             # Holding the lock, whatever stands here was left by a daemon that is gone; a file that
@@ -78,34 +82,42 @@ def listening(path: Path) -> Iterator[socket.socket]:
 
 
 async def serve(daemon: Daemon, listener: socket.socket) -> None:
-    """Accept clients until cancelled."""
-    accepting = trio.socket.from_stdlib_socket(listener)
-    async with trio.open_nursery() as nursery:
-        while True:
-            try:
-                client, _ = await accepting.accept()
-            except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                    raise
-                log.warning("cannot accept a client", words=os.strerror(error.errno))
-                await trio.sleep(OUT_OF_DESCRIPTORS_PAUSE_S)
-            else:
-                nursery.start_soon(_serve_client, daemon, client)
+    """Accept clients until the daemon has stopped its modules; returns when all have parted."""
+    async with trio.open_nursery() as clients, trio.open_nursery() as accepting:
+        accepting.start_soon(_accept, daemon, trio.socket.from_stdlib_socket(listener), clients)
+        await daemon.wait_fleet_stopped()
+        accepting.cancel_scope.cancel()
 
 
-async def _serve_client(daemon: Daemon, client: trio.socket.SocketType) -> None:
+async def _accept(daemon: Daemon, listener: trio.socket.SocketType, clients: trio.Nursery) -> None:
+    unfinished = UnfinishedLines()
+    while True:
+        try:
+            client, _ = await listener.accept()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                raise
+            log.warning("cannot accept a client", words=os.strerror(error.errno))
+            await trio.sleep(OUT_OF_DESCRIPTORS_PAUSE_S)
+        else:
+            clients.start_soon(_serve_client, daemon, client, unfinished)
+
+
+async def _serve_client(
+    daemon: Daemon, client: trio.socket.SocketType, unfinished: UnfinishedLines
+) -> None:
     descriptor = client.fileno()
     try:
         with client:
             async with trio.open_nursery() as nursery:
-                conversation = Conversation(daemon, nursery)
+                conversation = Conversation(daemon, nursery, unfinished=unfinished)
                 try:
                     await carry(conversation, descriptor, descriptor)
                 finally:
                     disconnect(conversation)
                 nursery.cancel_scope.cancel()
+    # A mistake of ours over one client's request is not to end the daemon.
     except Exception:
-        # A mistake of ours over one client's request is not to end the daemon.
         log.exception("conversation failed")
 
 
@@ -118,6 +130,13 @@ def _check_owner(folder: Path) -> None:
     if not ours or (found.st_mode & stat.S_IWOTH and shared):
         message = f"{folder} can be changed by other users; a control socket must not stand there"
         raise SocketPathError(message)
+
+
+def _check_free(path: Path) -> None:
+    # Before the lock, which would leave a file beside what is no concern of ours.
+    if os.path.lexists(path) and not path.is_socket():
+        words = "it is there and is no socket; move it away, or choose another --socket"
+        raise SocketPathError(f"cannot listen on {path}: {words}")
 
 
 def _lock(path: Path, owned: contextlib.ExitStack) -> None:

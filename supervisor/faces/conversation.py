@@ -1,43 +1,48 @@
-"""One client, speaking section 5.1 of the wire with the daemon as the module (DESIGN 9).
+"""One client, speaking the wire of docs/protocol.md with the daemon as the module.
 
 A line is a request, or a cancel of one. Requests are served concurrently; each ends with exactly
-one `done` that carries its `requestId`. What the client does not read is bounded: when its outbox
-is congested, nothing more is read from it, and the modules that stream to it are not read either
-(backpressure). A terminal line is always taken, since there is one per open request at the most.
+one `done` that carries its `requestId`. What the client does not read is bounded: while its outbox
+is congested, its requests wait, up to a bound in bytes, and the modules that stream to it are not
+read (backpressure). Two things do not wait. A cancel of an open request takes effect at once, so
+that what a client no longer wants to read, it can end; and a terminal line is always taken, since
+there is one per open request at the most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 import structlog
 import trio
 
 from protocol.errors import Failure, Outcome, Reason, Success
-from protocol.events import Event, Log, Progress
-from protocol.frames import RequestFrame, decode_request, encode_line
-from protocol.framing import LineSplitter, Overlong
-from protocol.json_line import Fault, overlong_fault, read_object
+from protocol.frames import RequestFrame, decode_request, encode_line, named_in
+from protocol.framing import Line, LineSplitter, Overlong
+from protocol.json_line import Fault, excerpt, overlong_fault
 from protocol.replies import Operation
-from protocol.response import Response
+from supervisor.faces.exchange import Exchange, done_document
+from supervisor.faces.inbox import Inbox
 from supervisor.faces.outbox import Outbox
+from supervisor.faces.unfinished import UNFINISHED_BYTES, UnfinishedLines
 from supervisor.kernel.daemon import Daemon
-from supervisor.kernel.invocations import Invocation
+from supervisor.kernel.operations.op import Begun
 from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.verdict import Stopped
 
 REQUEST_BYTES = 16 << 20
 """The longest line a client may write."""
 
+REQUEST_DECODED_BYTES = 64 << 20
+"""How much memory the values of such a line may take, as far as they are more than numbers."""
+
 OPEN_REQUESTS = 8192
 """How many requests a client may have open; beyond it, it is told to wait for answers."""
 
-SUPERVISOR = "supervisor"
+TURN_BYTES = 1 << 16
+"""How much of what waited is served before it is the neighbours' turn: as much as is read."""
 
-UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowError)
-"""What `encode_line` may raise over a value it was given."""
+SUPERVISOR = "supervisor"
 
 log = structlog.get_logger()
 
@@ -45,43 +50,110 @@ log = structlog.get_logger()
 class Conversation:
     """The requests of one client, and what is to be written back to it."""
 
-    def __init__(self, daemon: Daemon, nursery: trio.Nursery, name: str = SUPERVISOR) -> None:
-        """Run the daemon's own ops in `nursery`; answer as `name` too."""
+    def __init__(
+        self,
+        daemon: Daemon,
+        nursery: trio.Nursery,
+        name: str = SUPERVISOR,
+        unfinished: UnfinishedLines | None = None,
+    ) -> None:
+        """Run the daemon's own ops in `nursery`; answer as `name` too.
+
+        `unfinished` bounds what this client and others hold of lines without an end.
+        """
         self.outbox = Outbox(self._resume)
         self._daemon = daemon
         self._nursery = nursery
         self._names = frozenset({SUPERVISOR, name})
-        self._splitter = LineSplitter(REQUEST_BYTES)
+        self._splitter = LineSplitter(REQUEST_BYTES, REQUEST_DECODED_BYTES)
+        self._unfinished = unfinished or UnfinishedLines()
+        self._inbox = Inbox()
         self._open: dict[str, Exchange] = {}
         self._nameless: set[Exchange] = set()
         self._idle = trio.Event()
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes from the client."""
-        for line in self._splitter.feed(data):
-            if isinstance(line, Overlong):
-                self._refuse_line(overlong_fault(line))
-            else:
-                self._receive_line(line)
+        lines = self._splitter.feed(data)
+        # First, so that a line and what others have begun are not all held while it is served.
+        self._unfinished.hold(self, self._splitter.pending_bytes)
+        for line in lines:
+            self._receive_line(line)
+
+    def drop_unfinished(self) -> None:
+        """Hold the client's unfinished line no longer, and tell it so."""
+        beginning = excerpt(self._splitter.drop_pending())
+        log.warning("an unfinished line was dropped: too many bytes of them", beginning=beginning)
+        words = (
+            "the line was dropped before its end: all clients' unfinished lines were more than"
+            f" {UNFINISHED_BYTES} bytes, and this was the longest; send it again"
+        )
+        self._refuse_line(Fault(Reason.LINE_TOO_LONG, words, beginning))
+
+    def forget_unfinished(self) -> None:
+        """Take note that the client is gone, and will not end its line."""
+        self._unfinished.hold(self, 0)
 
     def receive_eof(self) -> None:
         """Take the end of what the client writes; a last line may lack its newline."""
         line = self._splitter.finish()
+        self.forget_unfinished()
         if line is not None:
             self._receive_line(line)
+
+    async def wait_room(self) -> None:
+        """Return once more may be read from the client."""
+        await self._inbox.wait_room()
+
+    async def serve_held(self) -> None:
+        """Serve what had to wait, in order, whenever the client has read; until cancelled."""
+        while True:
+            await self._inbox.wait_some()
+            await self.outbox.wait_room()
+            until = self._inbox.held_bytes - TURN_BYTES
+            while not self._inbox.empty and not self.outbox.congested:
+                self._serve_line(self._inbox.take())
+                if self._inbox.held_bytes < until:
+                    break
+            self._look_idle()
+            await trio.lowlevel.checkpoint()  # then the neighbours' turn
 
     def cancel_all(self, stopped: Stopped) -> None:
         """Give up whatever the client still waits for."""
         for exchange in (*self._open.values(), *self._nameless):
             exchange.cancel(stopped)
 
+    async def wait_fleet_stopped(self) -> None:
+        """Return when the daemon has stopped all modules."""
+        await self._daemon.wait_fleet_stopped()
+
     async def wait_answered(self) -> None:
-        """Return when no request is open."""
-        while self._open or self._nameless:
-            self._idle = trio.Event()
+        """Return when no request is open, and none waits."""
+        while not self._all_answered():
+            if self._idle.is_set():
+                self._idle = trio.Event()
             await self._idle.wait()
 
-    def _receive_line(self, line: bytes) -> None:
+    def _receive_line(self, line: Line) -> None:
+        if self._inbox.empty and not self.outbox.congested:
+            self._serve_line(line)
+        elif not self._cancels_open(line):
+            self._inbox.put(line)
+
+    def _cancels_open(self, line: Line) -> bool:
+        """Cancel the open request that a line names, if that is what it is about."""
+        frame = None if isinstance(line, Overlong) else decode_request(line)
+        if not isinstance(frame, RequestFrame) or frame.operation != "cancel":
+            return False
+        if frame.request_id not in self._open:
+            return False  # what it names may wait itself
+        self._cancel(frame)
+        return True
+
+    def _serve_line(self, line: Line) -> None:
+        if isinstance(line, Overlong):
+            self._refuse_line(overlong_fault(line))
+            return
         frame = decode_request(line)
         if isinstance(frame, Fault):
             self._refuse_line(frame, self._answerable_id(line))
@@ -140,18 +212,28 @@ class Conversation:
             exchange.invocation = self._daemon.invocations.submit(args["module"], args, exchange)
         else:
             own_op = op
-            self._run(exchange, lambda: operations.run(own_op, args, exchange.emit))
+            self._run(exchange, lambda: operations.begin(own_op, args, exchange.emit))
 
-    def _run(self, exchange: Exchange, op: Callable[[], Any]) -> None:
-        async def task() -> None:
-            with exchange.scope:
-                try:
-                    outcome: Outcome = Success(await op())
-                except RefusedError as error:
-                    outcome = error.failure
-                exchange.finish(outcome)
+    def _run(self, exchange: Exchange, begin: Callable[[], Begun]) -> None:
+        # Begun before the next line is looked at, so that requests have their effects in the order
+        # they are written in; what takes time is a task's, and holds up no other.
+        try:
+            begun = begin()
+        except RefusedError as error:
+            exchange.finish(error.failure)
+            return
+        if isinstance(begun, dict):
+            exchange.finish(Success(begun))
+        else:
+            self._nursery.start_soon(self._finish, exchange, begun)
 
-        self._nursery.start_soon(task)
+    async def _finish(self, exchange: Exchange, rest: Awaitable[Any]) -> None:
+        with exchange.scope:
+            try:
+                outcome: Outcome = Success(await rest)
+            except RefusedError as error:
+                outcome = error.failure
+            exchange.finish(outcome)
 
     def _cancel(self, frame: RequestFrame) -> None:
         exchange = self._open.get(frame.request_id or "")
@@ -160,9 +242,8 @@ class Conversation:
             exchange.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
 
     def _answerable_id(self, line: bytes) -> str | None:
-        document = read_object(line)
-        named = None if isinstance(document, Fault) else document.get("requestId")
-        return named if isinstance(named, str) and named not in self._open else None
+        named = named_in(line)
+        return None if named in self._open else named
 
     def _refuse_line(self, fault: Fault, request_id: str | None = None) -> None:
         failure = Failure.because(
@@ -178,100 +259,16 @@ class Conversation:
             self._nameless.discard(exchange)
         else:
             self._open.pop(exchange.request_id, None)
-        if not self._open and not self._nameless:
+        self._look_idle()
+
+    def _look_idle(self) -> None:
+        if self._all_answered():
             self._idle.set()
+
+    def _all_answered(self) -> bool:
+        return not self._open and not self._nameless and self._inbox.empty
 
     def _resume(self) -> None:
         for exchange in (*self._open.values(), *self._nameless):
             if exchange.invocation is not None:
                 exchange.invocation.resume()
-
-
-class Exchange:
-    """One request and its answer; the pipeline's client (kernel.invocations.Client)."""
-
-    def __init__(
-        self, request_id: str | None, outbox: Outbox, ended: Callable[[Exchange], None]
-    ) -> None:
-        self.request_id = request_id
-        self.invocation: Invocation | None = None
-        self.scope = trio.CancelScope()
-        self._outbox = outbox
-        self._ended = ended
-        self._finished = False
-
-    def event(self, event: Progress) -> None:
-        """Write an event."""
-        self._outbox.put(event_line(event, self.request_id))
-
-    async def emit(self, event: Progress) -> None:
-        """Write an event once there is room."""
-        await self._outbox.wait_room()
-        self.event(event)
-
-    def finished(self, response: Response) -> None:
-        """Write the response of an invocation as a `done` with its fields."""
-        envelope = _envelope(self.request_id)
-        self._end({**envelope, **response.document()})
-
-    def finish(self, outcome: Outcome) -> None:
-        """Write the end of one of the daemon's own operations."""
-        self._end(done_document(self.request_id, outcome))
-
-    def congested(self) -> bool:
-        """Whether the client does not keep up."""
-        return self._outbox.congested
-
-    def cancel(self, stopped: Stopped) -> None:
-        """Give the request up; its one answer says so."""
-        if self.invocation is not None:
-            self.invocation.give_up(stopped)
-        elif not self._finished:
-            self.scope.cancel()
-            self.finish(Failure.because(stopped.reason, stopped.message))
-
-    def _end(self, document: dict[str, Any]) -> None:
-        if self._finished:
-            return
-        self._finished = True
-        try:
-            line = encode_line(document)
-        except UNENCODABLE as error:
-            # Too deep, or text that is no Unicode, such as a file's name: this request has its
-            # answer all the same, and the others on the connection theirs.
-            words = f"the answer cannot be passed on: {type(error).__name__}"
-            failure = Failure.because(Reason.INVALID_EVENT, words)
-            line = encode_line(done_document(self.request_id, failure))
-        self._outbox.put(line)
-        self._ended(self)
-
-
-def event_line(event: Event, request_id: str | None) -> bytes:
-    """Encode an event for a client, with the client's id in place of the module's."""
-    named = msgspec.UNSET if request_id is None else request_id
-    try:
-        return encode_line(msgspec.structs.replace(event, request_id=named))
-    except UNENCODABLE as error:
-        kind = type(error).__name__
-        words = f"a {type(event).__name__} event cannot be passed on: {kind}"
-        return encode_line(Log(version="0", request_id=named, level="warn", message=words))
-
-
-def done_document(request_id: str | None, outcome: Outcome) -> dict[str, Any]:
-    """Return the `done` event that ends a request."""
-    document = _envelope(request_id)
-    if isinstance(outcome, Success):
-        document |= {"ok": True, "result": outcome.result}
-    else:
-        error = {"code": outcome.code, "message": outcome.message, "details": outcome.details}
-        document |= {"ok": False, "error": error}
-    if outcome.summary is not None:
-        document["summary"] = outcome.summary
-    return document
-
-
-def _envelope(request_id: str | None) -> dict[str, Any]:
-    envelope: dict[str, Any] = {"version": "0", "type": "done"}
-    if request_id is not None:
-        envelope["requestId"] = request_id
-    return envelope

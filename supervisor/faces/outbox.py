@@ -21,9 +21,10 @@ class Outbox:
     def __init__(self, resume: Callable[[], None]) -> None:
         """Call `resume` when congestion ends."""
         self.congested = False
+        self.waiting_bytes = 0
+        """How much has not been written yet."""
         self._resume = resume
         self._lines: list[bytes] = []
-        self._waiting_bytes = 0
         self._some = trio.Event()
         self._waiting_for_room = trio.lowlevel.ParkingLot()
         self._closed = False
@@ -33,8 +34,8 @@ class Outbox:
         if self._closed:
             return
         self._lines.append(line)
-        self._waiting_bytes += len(line)
-        if self._waiting_bytes > HIGH_BYTES:
+        self.waiting_bytes += len(line)
+        if self.waiting_bytes > HIGH_BYTES:
             self.congested = True
         self._some.set()
 
@@ -49,10 +50,10 @@ class Outbox:
 
     def written(self, size: int) -> None:
         """Take note that this many bytes have left."""
-        self._waiting_bytes -= size
-        if self.congested and self._waiting_bytes < LOW_BYTES:
+        self.waiting_bytes -= size
+        if self.congested and self.waiting_bytes < LOW_BYTES:
             self._relieve()
-        elif self._waiting_bytes == 0:
+        elif self.waiting_bytes == 0:
             self._waiting_for_room.unpark_all()
 
     async def wait_room(self) -> None:
@@ -62,14 +63,14 @@ class Outbox:
 
     async def wait_empty(self) -> None:
         """Return once everything has been written."""
-        while self._waiting_bytes > 0 and not self._closed:
+        while self.waiting_bytes > 0 and not self._closed:
             await self._waiting_for_room.park()
 
     def close(self) -> None:
         """Drop what waits; nothing is taken from here on."""
         self._closed = True
         self._lines.clear()
-        self._waiting_bytes = 0
+        self.waiting_bytes = 0
         self._some.set()
         self._relieve()
 

@@ -1,4 +1,4 @@
-"""The daemon as somebody's module: the wire on its own stdin and stdout (DESIGN 9).
+"""The daemon as somebody's module: the wire on its own stdin and stdout (docs/protocol.md).
 
 The end of stdin is the end of the daemon, as it is of any module.
 """
@@ -16,7 +16,7 @@ from supervisor.kernel.daemon import Daemon
 
 
 async def serve(daemon: Daemon, name: str) -> None:
-    """Serve whoever started the daemon, until they close its stdin."""
+    """Serve whoever started the daemon, until they close its stdin or it has ended otherwise."""
     reading, writing = sys.stdin.fileno(), sys.stdout.fileno()
     # Nonblocking is a property of the pipe that others may share, so it is given back.
     blocking = {descriptor: os.get_blocking(descriptor) for descriptor in (reading, writing)}
@@ -30,7 +30,8 @@ async def serve(daemon: Daemon, name: str) -> None:
             finally:
                 disconnect(conversation)
             nursery.cancel_scope.cancel()
-        daemon.shut_down("the end of stdin")
+        if not daemon.fleet_stopped:
+            daemon.shut_down("the end of stdin")
     finally:
         for descriptor, was_blocking in blocking.items():
             os.set_blocking(descriptor, was_blocking)

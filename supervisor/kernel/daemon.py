@@ -7,19 +7,31 @@ import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 import trio
 
 from protocol.version import VERSION
+from supervisor.kernel.assets.checks import AssetChecks
+from supervisor.kernel.assets.registry import Assets
+from supervisor.kernel.assets.store import AssetOptions, AssetStore
+from supervisor.kernel.chronicle import Chronicle
+from supervisor.kernel.durability import Durability
+from supervisor.kernel.effects import Effects
 from supervisor.kernel.invocations import Invocations
 from supervisor.kernel.operations import Operations
+from supervisor.kernel.operations.op import Feed, Parts
+from supervisor.kernel.recorder import Forgetful, Recorder, Restored
 from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.reloads import Reloads
+from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.status import DaemonFacts
+from supervisor.kernel.store.settings import JournalOptions
+from supervisor.kernel.ui_events import UiEvents
 from supervisor.policy.findings import Found
 from supervisor.runtime.custody import holding
-from supervisor.runtime.directory import DescriptorFiles
+from supervisor.runtime.directory import DescriptorFiles, shown
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
 from supervisor.runtime.log_files import LogFiles
@@ -31,6 +43,10 @@ HURRY_AFTER_S = 30.0
 KILLED_WITHIN_S = 5.0
 """How long the killed ones may take then; what is left is named in the log."""
 
+if TYPE_CHECKING:
+    from supervisor.kernel.event_feed import EventFeed
+    from supervisor.kernel.journal import Journal
+
 log = structlog.get_logger()
 
 
@@ -38,15 +54,37 @@ class Daemon:
     """A running daemon; made by `running`."""
 
     def __init__(
-        self, fleet: Fleet, invocations: Invocations, facts: DaemonFacts, reloads: Reloads
+        self,
+        fleet: Fleet,
+        facts: DaemonFacts,
+        reloads: Reloads,
+        invocations: Invocations,
+        effects: Effects,
+        *,
+        feed: Feed | None = None,
     ) -> None:
+        self.cause = ""
+        """What began the end."""
         self.fleet = fleet
+        self.sessions = effects.sessions
+        self._durability = effects.durability
         self.reloads = reloads
         self.invocations = invocations
         self.facts = facts
-        self.operations = Operations(fleet, invocations, facts, self.shut_down, reloads)
+        self.operations = Operations(
+            Parts(
+                fleet=fleet,
+                invocations=invocations,
+                facts=facts,
+                reloads=reloads,
+                effects=effects,
+                feed=feed,
+                shut_down=self.shut_down,
+            )
+        )
         self._ending = trio.Event()
         self._hurry = trio.Event()
+        self._fleet_stopped = trio.Event()
 
     def shut_down(self, cause: str) -> None:
         """Begin the end; said again, hurry."""
@@ -55,6 +93,7 @@ class Daemon:
             self._hurry.set()
         else:
             log.info("stopping", cause=cause)
+            self.cause = cause
             self._ending.set()
 
     @property
@@ -65,6 +104,15 @@ class Daemon:
     async def wait_ending(self) -> None:
         """Return when the end has begun."""
         await self._ending.wait()
+
+    @property
+    def fleet_stopped(self) -> bool:
+        """Whether all modules have been stopped."""
+        return self._fleet_stopped.is_set()
+
+    async def wait_fleet_stopped(self) -> None:
+        """Return when all modules have been stopped: nothing will be served any more."""
+        await self._fleet_stopped.wait()
 
     async def reload(self, cause: str) -> None:
         """Apply what changed in the descriptors; at the daemon's end, do nothing."""
@@ -91,6 +139,9 @@ class Daemon:
                 nursery.cancel_scope.cancel()
         if scope.cancelled_caught:
             self._name_survivors()
+        # Those who were in flight have an answer now, and it may wait for the disk.
+        await self._durability.wait_told()
+        self._fleet_stopped.set()
 
     async def _hurry_fleet(self) -> None:
         with trio.move_on_after(HURRY_AFTER_S):
@@ -115,6 +166,11 @@ async def running(
     containment: str | None = None,
     whole_process: bool = False,
     memory_ceiling_bytes: int | None = None,
+    recorder: Recorder | None = None,
+    restored: Restored | None = None,
+    with_sessions: bool = True,
+    memory: JournalOptions | None = None,
+    asset_options: AssetOptions | None = None,
 ) -> AsyncIterator[Daemon]:
     """Run a daemon around the block; at its end all modules are stopped and nothing is left.
 
@@ -122,8 +178,10 @@ async def running(
     changed since. `containment` forces a rung (`cgroup2`, `subreaper`, `process_group`): without
     it the daemon does not start. `whole_process` says that this process does nothing else, so that
     every child it did not spawn is an orphan of a module. `memory_ceiling_bytes` bounds all modules
-    together: above it the biggest is ended first. Raises `ContainmentError`, and `DataInUseError`
-    if another daemon has `data_dir`.
+    together: above it the biggest is ended first. With `memory` there is a journal in `data_dir`;
+    without, `recorder` takes its place, and `restored` what one before it kept, or nothing outlives
+    the daemon. Without sessions a `session_id` is passed on to the module and means nothing here.
+    Raises `ContainmentError`, and `DataInUseError` if another daemon has `data_dir`.
     """
     if files is None:
         files = DescriptorFiles(directories)
@@ -131,9 +189,17 @@ async def running(
     try:
         async with (
             holding(data_dir, containment=containment, whole_process=whole_process) as custody,
+            _memory(data_dir, memory) as (journal, feed),
             trio.open_nursery() as nursery,
         ):
-            host = Host(environment, log_files, custody, memory_ceiling_bytes=memory_ceiling_bytes)
+            recorder = journal or recorder or Forgetful()
+            host = Host(
+                environment,
+                log_files,
+                custody,
+                memory_ceiling_bytes=memory_ceiling_bytes,
+                observer=Chronicle(recorder),
+            )
             nursery.start_soon(host.sampler.run)
             nursery.start_soon(host.deadlines.run)
             fleet = Fleet(host, nursery)
@@ -142,20 +208,68 @@ async def running(
                 version=VERSION,
                 started_at=trio.current_time(),
                 custody=custody,
-                data_dir=str(data_dir),
-                directories=[str(directory) for directory in directories],
+                data_dir=shown(data_dir),
+                directories=[shown(directory) for directory in directories],
                 log_files=log_files,
+                journal=journal,
+            )
+            recorder.record(
+                "daemon:start",
+                data={"version": VERSION, "pid": facts.pid, "containment": custody.containment},
             )
             reloads = Reloads(host, fleet, files, found)
-            daemon = Daemon(fleet, Invocations(host, fleet.modules), facts, reloads)
-            fleet.admit(found)
+            options = asset_options or AssetOptions()
+            checks = AssetChecks(AssetStore(data_dir / "assets", options), copy=options.copy)
+            effects = Effects(
+                recorder=recorder,
+                durability=Durability(recorder, host.deadlines),
+                sessions=Sessions(recorder, host.wall_clock),
+                assets=Assets(recorder, nursery, checks, host.wall_clock),
+                ui=UiEvents(),
+                with_sessions=with_sessions,
+            )
+            await _take_over(effects, journal, restored)
+            invocations = Invocations(host, fleet, effects)
+            daemon = Daemon(fleet, facts, reloads, invocations, effects, feed=feed)
             try:
+                fleet.admit(found)
                 yield daemon
                 if not daemon.ending:
                     daemon.shut_down("the end")
                 await daemon.stop_fleet()
+                daemon.sessions.save()
             finally:
                 fleet.abandon()
+                recorder.record("daemon:stop", data={"cause": daemon.cause or "a failure"})
+                checks.end()
             nursery.cancel_scope.cancel()
     finally:
         log_files.close()
+
+
+async def _take_over(effects: Effects, journal: Journal | None, restored: Restored | None) -> None:
+    """Give the effects what was kept, and have them keep it anew should the journal lose it."""
+    if journal is None:
+        await effects.restore(restored, complete=True)
+        return
+    await effects.restore(journal.take_restored(), complete=journal.is_complete)
+    journal.on_loss(effects.keep_all)
+
+
+@asynccontextmanager
+async def _memory(
+    data_dir: Path, options: JournalOptions | None
+) -> AsyncIterator[tuple[Journal | None, EventFeed | None]]:
+    if options is None:
+        yield None, None
+        return
+    # Only here: who invokes a module without a daemon is not to wait for SQLite.
+    from supervisor.kernel.event_feed import EventFeed  # noqa: PLC0415
+    from supervisor.kernel.journal import remembering  # noqa: PLC0415
+
+    async with remembering(data_dir, options) as journal:
+        feed = EventFeed(journal)
+        try:
+            yield journal, feed
+        finally:
+            feed.close()

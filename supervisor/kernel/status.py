@@ -1,17 +1,30 @@
-"""The answer to `status`: what runs, what does not, and what it died of (DESIGN 8)."""
+"""The answer to `status`: what runs, what does not, and what it died of (docs/operating.md)."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Protocol
 
 import msgspec
 import psutil
 
+from supervisor.policy.findings import why_bad
+from supervisor.policy.latency import Histogram, Reading, quantile_us
 from supervisor.policy.lifecycle import HAS_PROCESS
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.module import Module
 from supervisor.runtime.watch import WatchState
+
+NOTHING_QUARANTINED: Mapping[str, str] = MappingProxyType({})
+
+
+class Remembering(Protocol):
+    """The daemon's memory, as far as `status` shows it."""
+
+    def status(self) -> dict[str, Any]:
+        """Return how it is."""
 
 
 class DaemonFacts(msgspec.Struct, kw_only=True):
@@ -27,6 +40,8 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     data_dir: str
     directories: list[str]
     log_files: LogFiles
+    journal: Remembering | None = None
+    """The daemon's memory, unless it has none."""
     watch: WatchState = msgspec.field(default_factory=WatchState)
 
 
@@ -42,16 +57,27 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "socket": facts.socket,
         "http": facts.http,
         "data_dir": facts.data_dir,
+        "data_dir_problem": facts.custody.data_dir_problem,
         "directories": facts.directories,
         "rss_bytes": _rss_bytes(facts.pid),
         "reaped_orphans": facts.custody.reaped_orphans,
+        "possible_survivors": msgspec.to_builtins(facts.custody.possible_survivors()),
         "dropped_log_bytes": facts.log_files.dropped_bytes,
         "log_error": facts.log_files.last_error,
+        "journal": None if facts.journal is None else facts.journal.status(),
     }
 
 
-def module_status(module: Module) -> dict[str, Any]:
-    """Return one entry of `modules`."""
+def module_status(
+    module: Module,
+    quarantined: Mapping[str, str] = NOTHING_QUARANTINED,
+    *,
+    histogram: bool = False,
+) -> dict[str, Any]:
+    """Return one entry of `modules`.
+
+    `quarantined` has the reasons by path; `histogram` adds what quantiles of a time are made of.
+    """
     descriptor, slot = module.descriptor, module.slot
     life = slot.life
     instances = [] if life is None else life.instances()
@@ -72,6 +98,7 @@ def module_status(module: Module) -> dict[str, Any]:
         "in_flight": module.in_flight,
         "queued": module.queued,
         "descriptor": descriptor.source,
+        "quarantined": why_bad(descriptor.source, quarantined),
         "instances": [
             {
                 "id": one.id,
@@ -88,7 +115,26 @@ def module_status(module: Module) -> dict[str, Any]:
             **msgspec.to_builtins(module.counters),
             "left_out_log_lines": module.log.left_out_lines,
         },
+        "latency_ms": _latency(module.latency, histogram=histogram),
     }
+
+
+def _latency(latency: Histogram, *, histogram: bool) -> dict[str, Any]:
+    """Return quantiles since the daemon started; null where nothing was counted."""
+    reading = latency.reading()
+    found: dict[str, Any] = {
+        "p50": _quantile_ms(reading, 0.50, latency.max_us),
+        "p99": _quantile_ms(reading, 0.99, latency.max_us),
+        "max": latency.max_us / 1000 if reading else None,
+        "count": sum(count for _, count in reading),
+    }
+    return {**found, "histogram_us": reading} if histogram else found
+
+
+def _quantile_ms(reading: Reading, fraction: float, max_us: int) -> float | None:
+    found_us = quantile_us(reading, fraction)
+    # The middle of a bucket may lie above all that is in it.
+    return None if found_us is None else min(found_us, max_us) / 1000
 
 
 def _rss_bytes(pid: int) -> int | None:

@@ -4,7 +4,7 @@ Rules that live here, and nowhere else:
 
 - a file that held a name keeps it for as long as it is there: a second file with a taken name is
   quarantined, whichever of the two comes first in the order of paths;
-- what a bad file said when it was last good goes on (DESIGN 4: "in nobody's way"), and the file is
+- what a bad file said when it was last good goes on (nobody is in its way), and the file is
   quarantined; that a file is bad may show only beside the others (a circle, a dependency gone);
 - a module that runs is never dropped because of somebody else's descriptor: if what it depends on
   is gone, it is listed as quarantined, and runs.
@@ -24,7 +24,12 @@ Modules = Mapping[str, Descriptor]
 Refuse = Callable[[str, str], None]
 """Takes a module's name and the reason; changes what is chosen."""
 
-KEPT = "; the last good version stays in use"
+KEPT = ". The last good version stays in use."
+
+
+def kept(reason: str) -> str:
+    """Say in a sentence after the reason that nothing has changed for what runs."""
+    return reason + (KEPT.removeprefix(".") if reason.endswith("?") else KEPT)
 
 
 class Quarantined(msgspec.Struct, frozen=True):
@@ -74,7 +79,7 @@ def _refused(
 
     def refuse(name: str, reason: str) -> None:
         if name in current:
-            refused[chosen[name].source] = reason + KEPT
+            refused[chosen[name].source] = kept(reason)
             chosen[name] = current[name]
         else:
             refused[chosen[name].source] = reason
@@ -90,7 +95,7 @@ def _refused(
     for one in chosen.values():
         why = unmet(one.supervision.depends_on, chosen, dropped)
         if why is not None:
-            refused.setdefault(one.source, why + KEPT)
+            refused.setdefault(one.source, kept(why))
     return refused
 
 
@@ -130,7 +135,7 @@ def _claims(
         name: one if said is None else said
         for name, one in current.items()
         if ((said := by_source.get(one.source)) is not None and said.name == name)
-        or (said is None and _is_bad(one.source, bad))
+        or (said is None and why_bad(one.source, bad) is not None)
     }
     chosen: dict[str, Descriptor] = {}
     quarantined: list[Quarantined] = []
@@ -142,23 +147,24 @@ def _claims(
             reason = f"the name {one.name!r} is taken by {taken.source}"
             quarantined.append(Quarantined(one.source, reason))
     left_over = {one.descriptor for one in quarantined}
-    kept = {
+    still = {
         name: one
         for name, one in current.items()
         if name not in chosen and (name in held or one.source in left_over)
     }
-    reasons = {one.source for one in kept.values()}
-    quarantined = [_completed(one, reasons) for one in (*reading.bad, *quarantined)]
-    return {**chosen, **kept}, quarantined
+    in_use = {one.source for one in still.values()}
+    quarantined = [_completed(one, in_use) for one in (*reading.bad, *quarantined)]
+    return {**chosen, **still}, quarantined
 
 
-def _completed(one: Quarantined, kept: set[str]) -> Quarantined:
-    if one.descriptor not in kept:
+def _completed(one: Quarantined, in_use: set[str]) -> Quarantined:
+    if one.descriptor not in in_use:
         return one
-    return Quarantined(one.descriptor, one.reason + KEPT)
+    return Quarantined(one.descriptor, kept(one.reason))
 
 
-def _is_bad(source: str, bad: Mapping[str, str]) -> bool:
-    """Whether a file, or the directory it was found in (DIR or DIR/NAME), could not be read."""
+def why_bad(source: str, bad: Mapping[str, str]) -> str | None:
+    """Look up why a file, or the directory it was found in (DIR or DIR/NAME), is not used."""
     folder = posixpath.dirname(source)
-    return source in bad or folder in bad or posixpath.dirname(folder) in bad
+    places = (source, folder, posixpath.dirname(folder))
+    return next((bad[place] for place in places if place in bad), None)

@@ -1,6 +1,6 @@
 """The life of one slot: a table (state, input) -> (state, actions), and nothing else.
 
-Rules that live here, and nowhere else (DESIGN 6):
+Rules that live here, and nowhere else (docs/architecture.md):
 
 - a slot has a process in `starting`, `ready`, `degraded` and `stopping`, and in no other state;
 - a process is spawned only where there is none: `SPAWN` stands only behind a `GONE_*` input, or in

@@ -1,7 +1,8 @@
 """What a reload is going to do: a pure function of what runs and what was read.
 
-"Unchanged means untouched" (DESIGN 1, promise 7) is decided here: a module is replaced only if its
-descriptor differs in effect, or if it asked for its program to be watched and that differs.
+"Unchanged means untouched" (promise 7 of ARCHITECTURE.md) is decided here: a module is replaced
+only if its descriptor differs in effect, or if it asked for its program to be watched and that
+differs.
 """
 
 from __future__ import annotations

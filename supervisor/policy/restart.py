@@ -117,5 +117,5 @@ def backoff_s(backoff: Backoff, delayed: int, draw: float) -> float:
 
 
 def healthy_long_enough(supervision: Supervision, healthy_s: float) -> bool:
-    """Tell whether an uptime in good health forgets the crashes before it (DESIGN 6)."""
+    """Tell whether an uptime in good health forgets the crashes before it."""
     return healthy_s >= supervision.period_s

@@ -1,11 +1,11 @@
-"""What the end of a process means for the request it served: the table of DESIGN 5.3.
+"""What the end of a process means for the request it served: the table of docs/protocol.md.
 
 The rows are tried from the top; the first that applies is the verdict:
 
 1. the host stopped the process for a reason of its own (deadline, silence, cancel, ...): the
    request was settled then, whatever the process did on its way out;
-2. it passed a memory limit, with figures to show for it: `oom` (DESIGN 5.5; never because of an
-   exit code or a signal alone: 137 may be anybody's SIGKILL);
+2. it passed a memory limit, with figures to show for it: `oom` (docs/operating.md; never because of
+   an exit code or a signal alone: 137 may be anybody's SIGKILL);
 3. a protocol fault that ended processing - except that a line cut off in the middle tells less
    than a bad exit does;
 4. the process exited with a code other than 0 or was killed (Spec 001 5.3: regardless of events);
@@ -67,6 +67,14 @@ class Breach(msgspec.Struct, frozen=True):
         return f"used {self.used} bytes of memory, and {self.allowed} is its limit"
 
 
+class Suspect(msgspec.Struct, frozen=True):
+    """A process that some module left, and that shows nothing of which one."""
+
+    pid: int
+    command: str
+    """What it runs, its arguments too, cut to a line."""
+
+
 class Exit(msgspec.Struct, frozen=True):
     """How a process ended, with the evidence there is."""
 
@@ -78,6 +86,8 @@ class Exit(msgspec.Struct, frozen=True):
     stderr_tail: tuple[str, ...] = ()
     survivors: tuple[int, ...] = ()
     """The pids of processes it left that could not be killed."""
+    possible_survivors: tuple[Suspect, ...] = ()
+    """Processes that it may have left, or another module that still runs."""
     breach: Breach | None = None
     """The limit it was ended for; without this evidence no end is called `oom`."""
     stopped_by_host: bool = False
@@ -114,6 +124,7 @@ class Exit(msgspec.Struct, frozen=True):
             "uptime_s": self.uptime_s,
             "stderr_tail": list(self.stderr_tail),
             "survivors": list(self.survivors) or None,
+            "possible_survivors": msgspec.to_builtins(self.possible_survivors) or None,
             "limit": None if self.breach is None else msgspec.structs.asdict(self.breach),
             "stopped_by_host": self.stopped_by_host or None,
         }

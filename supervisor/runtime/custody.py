@@ -10,18 +10,27 @@ import contextlib
 import signal
 import uuid
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
 from pathlib import Path
 
 import structlog
 import trio
 
+from supervisor.policy.verdict import Suspect
+from supervisor.runtime.claim_keeper import ClaimKeeper
 from supervisor.runtime.containment import hunt, ladder, procfs
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.containment.ladder import Chosen
-from supervisor.runtime.containment.ledger import DAEMON_VARIABLE, Author, Leader, Ledger
+from supervisor.runtime.containment.ledger import (
+    DAEMON_VARIABLE,
+    Adopted,
+    Author,
+    Leader,
+    Ledger,
+)
 from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.containment.process_group import ProcessGroupRung
+from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.guardianship import Guardianship
 from supervisor.runtime.survivors import DataInUseError, claim
 
@@ -44,6 +53,8 @@ class Custody:
         self._rung = chosen.rung
         self._orphans = orphans
         self._guardianship: Guardianship | None = None
+        self._keeper: ClaimKeeper | None = None
+        self._strays: dict[int, Stat] = {}
 
     @classmethod
     def bare(cls) -> Custody:
@@ -63,6 +74,11 @@ class Custody:
         return None if self._guardianship is None else self._guardianship.pid
 
     @property
+    def data_dir_problem(self) -> str | None:
+        """What became of the data directory, if it was deleted."""
+        return None if self._keeper is None else self._keeper.problem
+
+    @property
     def reaped_orphans(self) -> int:
         """How many processes it has reaped that it never spawned."""
         return self._orphans.reaped_count
@@ -78,12 +94,16 @@ class Custody:
         return () if self.mark_fd is None else (self.mark_fd,)
 
     @contextlib.contextmanager
-    def spawning(self) -> Iterator[None]:
-        """Spawn within this block, and `take` what was spawned."""
+    def spawning(self) -> Iterator[int]:
+        """Spawn within this block, `forking` with the brand it gives, and `take` the child."""
         with self._orphans.spawning():
-            yield
+            yield self._orphans.brands.next()
 
-    def take(self, pid: int, instance: str) -> Containment:
+    def forking(self, brand: int) -> AbstractContextManager[None]:
+        """Fork within this block, so that the child is born with the brand."""
+        return self._orphans.brands.forking(brand)
+
+    def take(self, pid: int, instance: str, brand: int) -> Containment:
         """Take hold of a process just spawned and not yet reaped, in whatever thread.
 
         Raises `OSError` if it cannot be held as the rung promises; it still runs then.
@@ -92,9 +112,10 @@ class Custody:
         if leader is None:
             # Of a child that nobody reaped, /proc always tells; unless it is not mounted.
             raise OSError("/proc does not show the processes of this machine")
+        self._orphans.brands.put(pid, brand)
         self._orphans.spawned(leader, leads=True)
         try:
-            containment = self._rung.contain(instance, leader)
+            containment = self._rung.contain(instance, leader, brand)
         except OSError:
             self._orphans.reaped(leader)
             raise
@@ -117,16 +138,62 @@ class Custody:
         self._orphans.reaped(containment.leader)
         containment.remove()
 
+    def possible_survivors(self, since: int = 0) -> tuple[Suspect, ...]:
+        """Return who lives, came of a module, and shows nothing of which one.
+
+        `since` leaves out those that started before (clock ticks since boot).
+        """
+        strays = [one for one in self.notice_strays() if one.start >= since]
+        return tuple(Suspect(one.pid, procfs.command(one.pid)) for one in strays)
+
+    def notice_strays(self) -> list[Stat]:
+        """Look for orphans that show nothing of whose they are; returns them.
+
+        Those that no instance can own any more are killed; the others die with the daemon. There is
+        no event for an adoption: called whenever an instance or an orphan has ended, and by status.
+        """
+        strays = [one for one in self._orphans.strays() if not self._rung.holds(one)]
+        ownerless = self._orphans.ownerless(strays)
+        if ownerless:
+            everybody = procfs.every_process
+            hunt.strike(lambda: hunt.with_descendants(ownerless, everybody()))
+        left = [one for one in strays if one not in ownerless]
+        self._hold({one.pid: one for one in left})
+        return left
+
+    def _hold(self, strays: dict[int, Stat]) -> None:
+        for pid, one in tuple(self._strays.items()):
+            now = strays.get(pid)
+            if now is None or now.start != one.start:
+                del self._strays[pid]
+                if self._guardianship is not None:
+                    self._guardianship.unregister_stray(pid)
+        for pid, one in strays.items():
+            if pid not in self._strays:
+                self._strays[pid] = one
+                command = procfs.command(pid)
+                log.warning("an orphan shows nothing of whose it is", pid=pid, command=command)
+                if self._guardianship is not None:
+                    self._guardianship.register_stray(Adopted(pid, one.start))
+                self._rung.hold_stray(one)
+
     async def _collect_zombies(self) -> None:
         with trio.open_signal_receiver(signal.SIGCHLD) as signals:
             async for _ in signals:
                 self._orphans.collect()
+                self.notice_strays()
                 await trio.sleep(COLLECT_S)
 
     def _last_sweep(self, author: Author) -> list[int]:
         ledger = Ledger()
         ledger.author = author
-        left = hunt.exterminate(ledger.find, LAST_SWEEP_S)
+
+        def find() -> list[Stat]:
+            strays = self._orphans.strays()
+            ledger.strays = {one.pid: Adopted(one.pid, one.start) for one in strays}
+            return ledger.find()
+
+        left = hunt.exterminate(find, LAST_SWEEP_S)
         self._orphans.collect()
         return left
 
@@ -151,14 +218,17 @@ async def holding(
         orphans = Orphans(daemon, whole_process=whole_process)
         chosen = ladder.choose(containment, daemon, orphans)
         held.callback(chosen.rung.close)
-        author = data.author(daemon)
+        author = data.author(daemon, orphans.brands.run)
         custody = Custody(daemon, chosen, orphans)
         custody.mark_fd = author.mark_fd
         guardianship = Guardianship(author, chosen.rung.folder, data.record, orphans)
         custody._guardianship = guardianship  # noqa: SLF001 - made here
         held.callback(guardianship.let_go)
+        keeper = ClaimKeeper(data, guardianship.renew)
+        custody._keeper = keeper  # noqa: SLF001
         async with trio.open_nursery() as nursery:
             await nursery.start(guardianship.run)
+            nursery.start_soon(keeper.run)
             if whole_process:
                 nursery.start_soon(custody._collect_zombies)  # noqa: SLF001
             try:

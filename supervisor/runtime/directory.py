@@ -22,8 +22,21 @@ DESCRIPTOR_BYTES = 4 << 20
 """A larger file is no descriptor; it is not read into memory to find that out."""
 
 
+NOT_UTF8 = "its path is not UTF-8, so that nobody could be told of it; rename what is not"
+"""Names are sent as JSON, and printed."""
+
+
 class MissingDirectoryError(Exception):
-    """A directory that was named cannot be read."""
+    """A directory that was named cannot be read; `what` says so as a clause without its name."""
+
+    def __init__(self, directory: Path, words: str, what: str) -> None:
+        super().__init__(f"{shown(directory)}{words}")
+        self.what = what
+
+
+def shown(path: str | Path) -> str:
+    """Return a path as text that can be printed and sent: a name may be any bytes."""
+    return os.fsencode(path).decode(errors="backslashreplace")
 
 
 def find_files(directory: Path) -> list[Path]:
@@ -35,14 +48,16 @@ def list_entries(directory: Path) -> list[os.DirEntry[str]]:
     """Return what a directory holds, sorted; raises `MissingDirectoryError`."""
     try:
         with os.scandir(directory) as entries:
-            shown = [entry for entry in entries if not entry.name.startswith(".")]
+            visible = [entry for entry in entries if not entry.name.startswith(".")]
     except NotADirectoryError:
-        message = f"{directory} is not a directory"
-        raise MissingDirectoryError(message) from None
+        words = " is not a directory"
+        raise MissingDirectoryError(directory, words, f"the path{words} any more") from None
     except OSError as error:
-        message = f"{directory}: {error.strerror}"
-        raise MissingDirectoryError(message) from None
-    return sorted(shown, key=lambda entry: entry.name)
+        words = f": {error.strerror}"
+        gone = isinstance(error, FileNotFoundError)
+        what = "the directory is gone" if gone else f"the directory cannot be read{words}"
+        raise MissingDirectoryError(directory, words, what) from None
+    return sorted(visible, key=lambda entry: entry.name)
 
 
 def descriptor_path(entry: os.DirEntry[str]) -> Path | None:
@@ -62,7 +77,10 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def read_descriptor(path: Path) -> Descriptor:
     """Read and check one file; raises `DescriptorError` with every problem found."""
-    return parse_descriptor(read_bytes(path), str(path.absolute()))
+    source = str(path.absolute())
+    if not _is_utf8(source):
+        raise _bad(path, NOT_UTF8)
+    return parse_descriptor(read_bytes(path), source)
 
 
 def read_bytes(path: Path) -> bytes:
@@ -72,16 +90,26 @@ def read_bytes(path: Path) -> bytes:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise _bad(path, "is no regular file")
-            data = file.read(DESCRIPTOR_BYTES + 1)
+            data: bytes | None = file.read(DESCRIPTOR_BYTES + 1)
     except OSError as error:
         raise _bad(path, f"cannot be read: {error.strerror}") from None
+    if data is None:  # the kernel has files that are regular and make their readers wait
+        raise _bad(path, "cannot be read: it has nothing to read now")
     if len(data) > DESCRIPTOR_BYTES:
         raise _bad(path, f"is larger than {DESCRIPTOR_BYTES} bytes, so it is no descriptor")
     return data
 
 
+def _is_utf8(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _bad(path: Path, words: str) -> DescriptorError:
-    return DescriptorError(str(path.absolute()), (Problem("", words),))
+    return DescriptorError(shown(path.absolute()), (Problem("", words),))
 
 
 def scan(directories: Iterable[Path]) -> Found:
@@ -96,7 +124,7 @@ def scan(directories: Iterable[Path]) -> Found:
 def unsupported(descriptor: Descriptor) -> str | None:
     """Say what a descriptor asks for and this version cannot give.
 
-    DESIGN 1, promise 8: a limit that was asked for and cannot be kept is a refusal, in words.
+    A limit that was asked for and cannot be kept is a refusal (promise 8 of ARCHITECTURE.md).
     """
     supervision = descriptor.supervision
     asked: list[str] = []
@@ -162,7 +190,9 @@ class DescriptorFiles:
             try:
                 paths = _files(directory, interests)
             except MissingDirectoryError as error:
-                bad.append(Quarantined(_shown(directory), str(error)))
+                bad.append(
+                    Quarantined(shown(directory), f"{error.what}. What was last read stays in use.")
+                )
                 continue
             for path in paths:
                 known[str(path)] = self._look(path)
@@ -190,6 +220,8 @@ class DescriptorFiles:
         return found
 
     def _look(self, path: Path) -> _Known:
+        if not _is_utf8(str(path)):
+            return _Known(None, "", Quarantined(shown(path), NOT_UTF8))
         before = self._known.get(str(path))
         name: str | None = None
         try:
@@ -198,14 +230,11 @@ class DescriptorFiles:
                 return before
             # Asked before the file is read: what changes while it is read must not be trusted.
             trusted = now if now.settled() else None
-            str(path).encode()
             data = read_bytes(path)
             digest = hashlib.sha256(data).hexdigest()
             if before is not None and before.digest == digest:
                 return msgspec.structs.replace(before, signature=trusted)
             descriptor = parse_descriptor(data, str(path))
-        except UnicodeEncodeError:
-            reason = "its path is not UTF-8, so that nobody could be told of it"
         except OSError as error:
             reason = f"cannot be read: {error.strerror}"
         except DescriptorError as error:
@@ -216,7 +245,7 @@ class DescriptorFiles:
                 return _Known(trusted, digest, descriptor)
             reason, name = refused, descriptor.name
         # A bad file is read again each time: it may be half-written, and there are few of them.
-        return _Known(None, "", Quarantined(_shown(path), reason), name)
+        return _Known(None, "", Quarantined(shown(path), reason), name)
 
     def _watched_programs(
         self, descriptors: Iterable[Descriptor], interests: Interests
@@ -258,8 +287,3 @@ def _signature_or_none(path: str) -> Signature | None:
         return signature(path)
     except OSError:
         return None
-
-
-def _shown(path: Path) -> str:
-    """Return a path as text that can be passed on: a name may be any bytes."""
-    return os.fsencode(path).decode(errors="backslashreplace")

@@ -6,11 +6,14 @@ import hashlib
 import os
 import stat
 import time
+from functools import partial
 from typing import NamedTuple
 
 SETTLED_NS = 2_000_000_000
 """A file changed so short a time ago may change again without its stamps showing it: they are as
 coarse as the kernel's tick, on some file systems as two seconds. Its signature is not trusted."""
+
+CHUNK_BYTES = 1 << 18
 
 
 class Signature(NamedTuple):
@@ -62,8 +65,7 @@ class FileDigests:
             if known is not None and known[0] == now:
                 return known[1]
             settled = now.settled()
-            with open(path, "rb") as file:  # noqa: PTH123
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            digest = _digest(path)
         except OSError:
             self._known.pop(path, None)
             return None
@@ -75,3 +77,16 @@ class FileDigests:
         """Forget all other files."""
         for path in self._known.keys() - paths:
             del self._known[path]
+
+
+def _digest(path: str) -> str:
+    # Without O_NONBLOCK a file that makes its readers wait, such as /proc/kmsg or a pipe that has
+    # just taken the place of a file, would hold up all modules.
+    digest = hashlib.sha256()
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        for chunk in iter(partial(os.read, descriptor, CHUNK_BYTES), b""):
+            digest.update(chunk)
+    finally:
+        os.close(descriptor)
+    return digest.hexdigest()

@@ -43,6 +43,7 @@ class Fleet:
         self._quarantine(found.quarantined)
         for descriptor in found.descriptors:
             self._add(descriptor)
+            self._host.observer.mounted(descriptor)
         for module in self.modules.values():
             if module.descriptor.supervision.start is Start.EAGER:
                 module.start("the daemon started")
@@ -51,6 +52,7 @@ class Fleet:
     def apply(self, plan: Plan) -> None:
         """Do what a plan says; the processes follow in their own time, each within its bounds."""
         self._quarantine(plan.quarantined)
+        self._tell_of(plan)
         for descriptor in plan.removed:
             self.leaving[descriptor.name] = self.modules.pop(descriptor.name)
         for descriptor in plan.unchanged:
@@ -125,6 +127,10 @@ class Fleet:
         """Return the modules that name this one in `depends_on`."""
         return [module for module in self.all() if name in module.descriptor.supervision.depends_on]
 
+    def quarantine_reasons(self) -> dict[str, str]:
+        """Return why a file is quarantined, by its path."""
+        return {one.descriptor: one.reason for one in self.quarantined}
+
     def eager(self) -> list[Module]:
         """Return the modules that start with the daemon."""
         return [
@@ -182,11 +188,24 @@ class Fleet:
             module.missing = descriptor.supervision.depends_on  # `_changed` looks who serves
         self.modules[name] = module
 
+    def _tell_of(self, plan: Plan) -> None:
+        observer = self._host.observer
+        for descriptor in plan.removed:
+            observer.unmounted(descriptor)
+        for descriptor in plan.unchanged:
+            if self.modules[descriptor.name].descriptor.source != descriptor.source:
+                observer.mounted(descriptor, again=True)
+        for one in plan.changed:
+            observer.mounted(one.descriptor, again=True)
+        for descriptor in plan.added:
+            observer.mounted(descriptor)
+
     def _quarantine(self, quarantined: tuple[Quarantined, ...]) -> None:
         known = set(self.quarantined)
         for one in quarantined:
             if one not in known:
                 log.warning("descriptor quarantined", descriptor=one.descriptor, reason=one.reason)
+                self._host.observer.quarantined(one)
         self.quarantined = quarantined
 
     async def _see_off(self, module: Module) -> None:

@@ -17,7 +17,7 @@ import trio
 
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.guardian import command
-from supervisor.runtime.containment.ledger import Author, Leader, Ledger
+from supervisor.runtime.containment.ledger import Adopted, Author, Leader, Ledger
 from supervisor.runtime.containment.orphans import Orphans
 
 RECORD_BYTES = 1 << 18
@@ -71,6 +71,16 @@ class Guardianship:
         if self._ledger.leaders.pop(pid, None) is not None:
             self._tell(f"-\t{pid}\n".encode())
 
+    def register_stray(self, stray: Adopted) -> None:
+        """Tell of an orphan that may be any module's; from now on it dies with the daemon."""
+        self._ledger.strays[stray.pid] = stray
+        self._tell(stray.line())
+
+    def unregister_stray(self, pid: int) -> None:
+        """Tell that a stray has ended."""
+        if self._ledger.strays.pop(pid, None) is not None:
+            self._tell(f"gone\t{pid}\n".encode())
+
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Have a guardian until cancelled; started once there is one, or there can be none."""
         pause_s = RESPAWN_S
@@ -84,6 +94,10 @@ class Guardianship:
             await trio.sleep(pause_s)
             pause_s = min(pause_s * 2, LAST_RESPAWN_S)
 
+    def renew(self) -> None:
+        """Write the whole record anew, where it belongs by now; raises `OSError`."""
+        self._begin_record()
+
     def close(self) -> None:
         """Say that nothing is left."""
         self._ledger = Ledger()
@@ -92,7 +106,8 @@ class Guardianship:
     def let_go(self) -> None:
         """Close the record, whatever it says: the next daemon goes by it."""
         file, self._file = self._file, -1
-        os.close(file)
+        if file >= 0:  # on a full disk there is none
+            os.close(file)
 
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
         reading, self._pipe = os.pipe2(os.O_CLOEXEC)
@@ -110,6 +125,7 @@ class Guardianship:
             process = procfs.stat(popen.pid)
             assert process is not None  # noqa: S101 - nobody has reaped it
             self._orphans.spawned(process, leads=False)
+            self._orphans.brands.remove(popen.pid)
         self.pid = popen.pid
         self._behind = trio.Event()
         # At once, and not by the task that catches up: the daemon may be killed before its turn.

@@ -13,6 +13,7 @@ from supervisor.runtime.custody import Custody
 from supervisor.runtime.deadlines import Deadlines
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.memory import Sampler
+from supervisor.runtime.observer import Observer, Unobserved
 
 
 class Host:
@@ -27,13 +28,18 @@ class Host:
         memory_ceiling_bytes: int | None = None,
         wall_clock: Callable[[], float] = time.time,
         draw: Callable[[], float] = random.random,
+        observer: Observer | None = None,
     ) -> None:
-        """`wall_clock` gives Unix time (s) for stamps; `draw` is random in [0, 1), for jitter."""
+        """`wall_clock` gives Unix time (s) for stamps; `draw` is random in [0, 1), for jitter.
+
+        `observer` is told what becomes of the modules.
+        """
         self.environment = environment
         self.log_files = log_files
         self.deadlines = Deadlines()
         self.wall_clock = wall_clock
         self.draw = draw
+        self.observer = observer or Unobserved()
         self.custody = custody or Custody.bare()
         self.sampler = Sampler(memory_ceiling_bytes)
         self.shutting_down = False

@@ -1,6 +1,7 @@
 """One process from its first byte to its last: pumps, writer, exit watch, stop ladder.
 
-The order at the end is the design (DESIGN 6). The pidfd says that the leader has ended; then
+The order at the end is the design (docs/architecture.md). The pidfd says that the leader has ended;
+then
 
 1. the pumps and the ladder are cancelled: an exit ends every escalation;
 2. the rest of the containment is killed while the leader is still unreaped, so its number is safe;
@@ -18,6 +19,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import deque
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, Protocol
 
@@ -25,9 +28,13 @@ import structlog
 import trio
 
 from protocol.connection import Connection, Received
+from protocol.outgoing import Written
+from protocol.transcript import Happened, Source
 from supervisor.policy.verdict import Breach, Exit
 from supervisor.runtime.module_log import ModuleLog, Stderr
 from supervisor.runtime.process import Process, read, read_rest
+from supervisor.runtime.taps import Taps
+from supervisor.runtime.turns import turns
 
 UNKILLABLE_AFTER_S = 5.0
 """A killed process is gone within milliseconds; after this long its name goes into the log."""
@@ -78,7 +85,9 @@ class Incarnation:
         *,
         exit_s: float,
         stop_s: float,
+        taps: Taps | None = None,
     ) -> None:
+        """Speak with a spawned process; `taps` are those of its module."""
         self.instance = instance
         self.pid = process.pid
         self.containment = process.containment
@@ -94,14 +103,22 @@ class Incarnation:
         self._stop = trio.Event()
         self._hurry = trio.Event()
         self._first_rung = Rung.END_OF_INPUT
-        self._unwritten = 0
-        self._left = b""
+        self._left = memoryview(b"")
+        # Read from stdout and stderr and not taken yet: an exit may come between two turns.
+        self._said: deque[bytes] = deque()
+        self._complained: deque[bytes] = deque()
         self._handing_over = False
+        self._taps = taps or Taps()
+
+    @property
+    def mid_line(self) -> bool:
+        """Whether it has printed the beginning of a line."""
+        return self._connection.unfinished_line is not None
 
     @property
     def half_written(self) -> bool:
         """Whether bytes wait because the process does not read them."""
-        return self._unwritten > 0
+        return bool(self._left)
 
     @property
     def exited(self) -> bool:
@@ -127,6 +144,37 @@ class Incarnation:
         if not self._handing_over:
             self._to_write.set()
 
+    def write_now(self) -> None:
+        """Write what the pipe takes this moment; the writer sees to the rest."""
+        stdin = self._process.stdin
+        if self._handing_over:
+            return  # all that the lines lead to is written after the last of them
+        if self._left or self._connection.closes_stdin or stdin is None:
+            self._to_write.set()
+            return
+        data = self._connection.data_to_send()
+        if not data:
+            return
+        try:
+            written = os.write(stdin, data)
+        except OSError:
+            written = 0  # whatever it is, the writer will meet it too
+        self._tell(Source.HOST, data[:written])
+        if written < len(data):
+            self._left = memoryview(data)[written:]
+            self._to_write.set()
+
+    def withdraw(self, request_id: str) -> Written:
+        """Return how much of a request was written, and do not write it if that is nothing."""
+        outgoing = self._connection.outgoing
+        if self.half_written:
+            # Left with the connection until the pipe has room: a thousand that are given up in one
+            # moment would each copy all that the others wait to write.
+            outgoing.take_back(len(self._left))
+            self._left = memoryview(b"")
+            self._to_write.set()
+        return outgoing.withdraw(request_id)
+
     def nudge(self) -> None:
         """Have a paused reader look again whether there is room."""
         self._room.set()
@@ -145,6 +193,10 @@ class Incarnation:
 
     async def run(self, receiver: Receiver) -> Exit:
         """Speak with the process until it has ended; the last lines are received before that."""
+        with self._taps.of_process(self):
+            return await self._run(receiver)
+
+    async def _run(self, receiver: Receiver) -> Exit:
         ended = False
         exit_ = Exit()
         try:
@@ -165,11 +217,13 @@ class Incarnation:
         self._process.kill()
         survivors: tuple[int, ...] = ()
         try:
-            for chunk in read_rest(self._process.stdout):
-                receiver.receive(self._connection.receive_data(chunk))
+            for piece in self._rest(self._said, self._process.stdout, Source.MODULE):
+                receiver.receive(self._connection.receive_data(piece))
+                await trio.lowlevel.cancel_shielded_checkpoint()
             receiver.receive(self._connection.receive_eof())
-            for chunk in read_rest(self._process.stderr):
-                self.stderr.feed(chunk)
+            for piece in self._rest(self._complained, self._process.stderr, Source.STDERR):
+                self.stderr.feed(piece)
+                await trio.lowlevel.cancel_shielded_checkpoint()
             self.stderr.finish()
             counted = self.containment.memory_breach()
             if counted is not None:
@@ -179,7 +233,7 @@ class Incarnation:
             exit_code, signal_number = self._process.reap()
         if survivors:
             log.error("processes cannot be killed", instance=self.instance, pids=survivors)
-        return Exit(
+        exit_ = Exit(
             exit_code=exit_code,
             signal=signal_number,
             instance=self.instance,
@@ -187,9 +241,12 @@ class Incarnation:
             uptime_s=round(self.uptime_s, 3),
             stderr_tail=tuple(self.stderr.tail()),
             survivors=survivors,
+            possible_survivors=self._process.possible_survivors,
             breach=self._breach,
             stopped_by_host=self._stop.is_set(),
         )
+        self._taps.exited(self.instance, exit_)
+        return exit_
 
     async def _kill(self) -> bool:
         self._process.kill()
@@ -199,23 +256,37 @@ class Incarnation:
             log.error("process cannot be killed", instance=self.instance, pid=self.pid)
         return not scope.cancelled_caught
 
+    def _rest(self, untaken: deque[bytes], pipe: int, source: Source) -> Iterator[bytes]:
+        """Give in turns what was read and not taken yet, then what is still in a pipe."""
+        yield from untaken
+        for chunk in read_rest(pipe):
+            self._tell(source, chunk)
+            yield from turns(chunk)
+
     async def _read_stdout(self, receiver: Receiver) -> None:
         while data := await read(self._process.stdout):
-            received = self._connection.receive_data(data)
-            if received:
-                self._hand_over(received, receiver)
-            await trio.lowlevel.checkpoint()  # one chunk, then the neighbours' turn
-            while receiver.congested():
-                self._room = trio.Event()
-                await self._room.wait()
+            self._tell(Source.MODULE, data)
+            self._said += turns(data)
+            while self._said:
+                received = self._connection.receive_data(self._said.popleft())
+                if received:
+                    self._hand_over(received, receiver)
+                await trio.lowlevel.checkpoint()  # one piece, then the neighbours' turn
+                while receiver.congested():
+                    self._room = trio.Event()
+                    await self._room.wait()
+        self._tell_event(Happened.EOF)
         receiver.receive(self._connection.receive_eof())
         await trio.sleep(EXIT_FOLLOWS_S)
         receiver.stdout_closed()
 
     async def _read_stderr(self) -> None:
         while data := await read(self._process.stderr):
-            self.stderr.feed(data)
-            await trio.lowlevel.checkpoint()
+            self._tell(Source.STDERR, data)
+            self._complained += turns(data)
+            while self._complained:
+                self.stderr.feed(self._complained.popleft())
+                await trio.lowlevel.checkpoint()
         self.stderr.finish()
 
     def _hand_over(self, received: list[Received], receiver: Receiver) -> None:
@@ -223,47 +294,31 @@ class Incarnation:
         self._handing_over = True
         receiver.receive(received)
         self._handing_over = False
-        stdin = self._process.stdin
-        if self._unwritten or self._connection.closes_stdin or stdin is None:
-            self._to_write.set()
-            return
-        data = self._connection.data_to_send()
-        if not data:
-            return
-        try:
-            written = os.write(stdin, data)
-        except OSError:
-            written = 0  # whatever it is, the writer will meet it too
-        self._left = data[written:]
-        self._unwritten = len(self._left)
-        if self._left:
-            self._to_write.set()
+        self.write_now()
 
     async def _write_stdin(self, receiver: Receiver) -> None:
         while True:
             self._to_write = trio.Event()
-            data = self._left + self._connection.data_to_send()
-            self._left = b""
-            if data:
-                if not await self._write(data):
+            if not self._left:
+                self._left = memoryview(self._connection.data_to_send())
+            if self._left:
+                if not await self._write_left():
                     await trio.sleep(EXIT_FOLLOWS_S)
                     receiver.stdin_broken()
                     return
                 if self._connection.closes_stdin:
-                    self._process.close_stdin()
+                    self._close_stdin()
                     return
             else:
                 await self._to_write.wait()
 
-    async def _write(self, data: bytes) -> bool:
-        left = memoryview(data)
-        self._unwritten = len(left)
-        while left:
+    async def _write_left(self) -> bool:
+        while self._left:
             stdin = self._process.stdin
             if stdin is None:
                 return False
             try:
-                written = os.write(stdin, left)
+                written = os.write(stdin, self._left)
             except BlockingIOError:
                 try:
                     await trio.lowlevel.wait_writable(stdin)
@@ -272,14 +327,27 @@ class Incarnation:
             except OSError:
                 return False  # EPIPE: it closed its stdin; SIGPIPE is ignored by Python
             else:
-                left = left[written:]
-                self._unwritten = len(left)
+                self._tell(Source.HOST, self._left[:written])
+                self._left = self._left[written:]
         return True
+
+    def _close_stdin(self) -> None:
+        if self._process.stdin is not None:
+            self._tell_event(Happened.STDIN_CLOSED)
+        self._process.close_stdin()
+
+    def _tell(self, source: Source, data: bytes | memoryview) -> None:
+        if self._taps.tap is not None and data:
+            self._taps.tap.said(self.instance, source, bytes(data))
+
+    def _tell_event(self, event: Happened) -> None:
+        if self._taps.tap is not None:
+            self._taps.tap.happened(self.instance, event)
 
     async def _climb_down(self) -> None:
         await self._stop.wait()
         if self._first_rung <= Rung.END_OF_INPUT:
-            self._process.close_stdin()
+            self._close_stdin()
             await self._pause(self._exit_s)
         if self._first_rung <= Rung.TERMINATE:
             # A stopped process takes its SIGTERM only once it is continued.

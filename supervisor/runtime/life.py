@@ -21,6 +21,7 @@ from supervisor.runtime.call import Call
 from supervisor.runtime.host import Host
 from supervisor.runtime.log_text import log_text
 from supervisor.runtime.module_log import ModuleLog
+from supervisor.runtime.taps import Taps
 
 
 class Ended(msgspec.Struct, frozen=True):
@@ -116,6 +117,7 @@ class Setting(msgspec.Struct, frozen=True):
     described: Callable[[dict[str, Any]], str | None]
     """Takes what `describe` said; returns what is wrong with it, if anything."""
     counters: Counters
+    taps: Taps = msgspec.field(default_factory=Taps)
 
     def keep(
         self, instance: str, item: Stray | Quarantined | ModuleLogEvent | Warned | Violated

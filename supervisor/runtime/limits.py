@@ -47,7 +47,8 @@ def _set(pid: int, name: str, kind: int, soft: int, hard: int) -> None:
         return  # it has ended already
     except (OSError, ValueError) as error:
         highest = resource.getrlimit(kind)[1]
-        words = f"the limit {name} of {soft} cannot be set: {error}"
+        cause = error.strerror if isinstance(error, OSError) else error
+        words = f"the limit {name} of {soft} cannot be set: {cause}"
         if highest != resource.RLIM_INFINITY and hard > highest:
             words += f" (the daemon's own hard limit is {highest})"
         raise LimitError(words) from None

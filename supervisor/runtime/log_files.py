@@ -104,7 +104,9 @@ class LogFiles:
     def _write(self, name: str, data: bytes) -> None:
         path = self.path(name)
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            # Anew if somebody deleted it: nobody else is to read what modules write.
+            self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, exist_ok=True)
             with path.open("ab", buffering=0) as file:
                 file.write(data)
                 size = file.tell()

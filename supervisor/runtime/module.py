@@ -13,13 +13,16 @@ from protocol.args_schema import ArgsValidator, op_schemas
 from protocol.descriptor import Descriptor, Lifecycle, Start
 from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
+from supervisor.policy.latency import Histogram
 from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
 from supervisor.runtime.host import Host
 from supervisor.runtime.life import Counters, Setting
 from supervisor.runtime.module_log import ModuleLog
+from supervisor.runtime.not_serving import not_serving, state_evidence
 from supervisor.runtime.slot import Slot, Tended
+from supervisor.runtime.taps import Taps
 
 log = structlog.get_logger()
 
@@ -47,7 +50,10 @@ class Module:
         self.descriptor = descriptor
         self.name = descriptor.name
         self.counters = Counters()
+        self.latency = Histogram()
+        """From acceptance to response, of those in `counters.invocations`."""
         self.log = ModuleLog(descriptor.name, host.log_files, host.wall_clock)
+        self.taps = Taps()
         self.missing: tuple[str, ...] = ()
         """Those of `depends_on` that do not serve at the moment."""
         self.validator = None if not descriptor.inputs else ArgsValidator(descriptor.inputs)
@@ -65,7 +71,12 @@ class Module:
     # Commands.
 
     def start(self, cause: str) -> None:
-        """Want it up; a module that waits for others is started when they are ready."""
+        """Want it up; a module that waits for others is started when they are ready.
+
+        Without effect when the daemon is stopping: nobody would tell it to stop again.
+        """
+        if self._host.shutting_down:
+            return
         self.stopped_by_command = False
         self.slot.wanted = True
         if self.waits_for and self.state is State.DOWN:
@@ -82,7 +93,9 @@ class Module:
             self._changed()  # what is wanted has changed, and others wait for that too
 
     def restart(self, cause: str) -> None:
-        """Replace its process; requests that wait go on waiting."""
+        """Replace its process; requests that wait go on waiting. At the end, as `start`."""
+        if self._host.shutting_down:
+            return
         self.stopped_by_command = False
         self.slot.wanted = True
         if self.waits_for and self.state is State.DOWN:
@@ -219,6 +232,7 @@ class Module:
         known = {} if instance is None else {"instance": instance}
         level("module state", module=self.name, **known, before=before, after=after, cause=cause)
         self.log.host_line(instance, f"{before} -> {after}: {cause}")
+        self._host.observer.module_state(self.name, instance, before, after, cause)
         if (before in SERVES) is not (after in SERVES) or after in (State.FAILED, State.DOWN):
             self._tell_dependants(before, after, cause)
         self._changed()
@@ -255,44 +269,16 @@ class Module:
 
     def unavailable(self) -> Failure:
         """Say why it serves nobody now."""
-        died = self.slot.last_exit
         evidence = self._state_evidence()
         if self._host.shutting_down:
             return self._host.stopping(self.name, evidence)
         if self._removed:
             words = f"{self.name} was removed: its descriptor is gone"
             return Failure.because(Reason.STOPPING, words, **evidence)
-        cause = "" if died is None or died.reason == "stopped" else f": it {died.message}"
-        match self.slot.state:
-            case State.FAILED:
-                words = f"{self.name} failed too often to be restarted now{cause}"
-                return Failure.because(Reason.FAILED, words, **evidence)
-            case State.BACKOFF:
-                reason = Reason.NOT_READY
-                if died is not None:
-                    reason = _START_REASONS.get(died.reason, reason)
-                words = f"{self.name} is not ready{cause}; it will be tried again"
-                return Failure.because(reason, words, **evidence)
-            case _:
-                words = f"{self.name} is stopped{cause}; `stdiod start {self.name}` starts it"
-                return Failure.because(Reason.NOT_READY, words, **evidence)
+        return not_serving(self.name, self.slot, evidence)
 
     def _state_evidence(self) -> dict[str, Any]:
-        evidence: dict[str, Any] = {
-            "state": str(self.slot.state),
-            "retry_in_s": self.slot.next_retry_s,
-        }
-        died = self.slot.last_exit
-        if died is not None and died.reason != "stopped":
-            evidence |= {
-                "exit_code": died.exit_code,
-                "signal": died.signal,
-                "stderr_tail": list(died.stderr_tail) or None,
-                "rule": died.rule,
-            }
-        if self.waits_for:
-            evidence["waits_for"] = list(self.waits_for)
-        return evidence
+        return state_evidence(self.slot, self.waits_for)
 
     def _setting(self) -> Setting:
         return Setting(
@@ -302,6 +288,7 @@ class Module:
             self._next_instance,
             self._take_description,
             self.counters,
+            self.taps,
         )
 
     def _next_instance(self) -> str:
@@ -339,11 +326,3 @@ class Module:
 
 
 _CONCERNED = SERVES | {State.STARTING}
-
-# A request that waited for a start that failed learns what failed (DESIGN 5.5).
-_START_REASONS = {
-    "spawn_failed": Reason.SPAWN_FAILED,
-    "start_deadline": Reason.START_DEADLINE,
-    "exited": Reason.EXITED,
-    "signaled": Reason.SIGNALED,
-}

@@ -1,6 +1,6 @@
 """What a module says beside its answers: stderr and log events, kept in a ring and in a file.
 
-stderr is always drained, never parsed as protocol (DESIGN 6). A module that floods it costs a
+stderr is always drained, never parsed as protocol. A module that floods it costs a
 bounded ring and a bounded rate of disk writes; how much was left out is counted and written down.
 """
 
@@ -82,16 +82,12 @@ class ModuleLog:
         self._allowed_at = 0.0
         self._unreported = 0
 
-    def stderr_line(self, instance: str, text: str) -> None:
-        """Write a line of stderr."""
-        self._write(instance, "stderr", [text])
-
     def stderr_lines(self, instance: str, texts: Sequence[str]) -> None:
         """Write lines of stderr that arrived together."""
         self._write(instance, "stderr", texts)
 
     def log_event(self, instance: str, text: str) -> None:
-        """Keep a `log` event that belonged to no request (DESIGN 5.1)."""
+        """Keep a `log` event that belonged to no request (docs/protocol.md)."""
         self._write(instance, "log", [text])
 
     def host_line(self, instance: str | None, text: str) -> None:

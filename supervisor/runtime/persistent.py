@@ -2,12 +2,14 @@
 
     spawn -> health until ok -> describe -> ready ... probes while idle ... -> gone
 
-A call that the host gives up (deadline, cancel) leaves the process in doubt:
+What a call that the host gives up (deadline, cancel) leaves behind:
 
-- it may echo no ids, so its late answer could be taken for another call's: it is replaced;
-- it may not have read the whole request: it is replaced;
-- else its late lines are told by their id and dropped; a probe finds out whether it still answers
-  (`probing`), and with `concurrency` 1 no call is given to it before that.
+- nothing, if none of its request was written: that is taken back;
+- half a line, if the process does not read it: the process is replaced;
+- an answer to come that could be taken for another call's, if the process echoes no ids: the
+  process is replaced;
+- else doubt: its late lines are told by their id and dropped; a probe finds out whether it still
+  answers (`probing`), and with `concurrency` 1 no call is given to it before that.
 """
 
 from __future__ import annotations
@@ -29,14 +31,15 @@ from protocol.connection import (
 )
 from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Outcome, Reason
+from protocol.outgoing import Written
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit, Stopped, on_death
 from supervisor.runtime.call import Call
 from supervisor.runtime.incarnation import Incarnation, Rung
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
 from supervisor.runtime.probing import Probing
-from supervisor.runtime.process import spawn
 from supervisor.runtime.program import SpawnError
+from supervisor.runtime.spawning import incarnate
 
 
 class PersistentLife:
@@ -65,19 +68,10 @@ class PersistentLife:
         """Spawn and serve until the process is gone."""
         setting = self._setting
         try:
-            process = await spawn(
-                setting.descriptor, setting.host.environment, self.id, setting.host.custody
-            )
+            incarnation = await incarnate(setting, self.id, self._connection)
         except SpawnError as error:
             return Ended("spawn_failed", f"could not be started: {error}")
-        self._incarnation = incarnation = Incarnation(
-            self.id,
-            process,
-            self._connection,
-            setting.log,
-            exit_s=self._timeouts.exit_s,
-            stop_s=self._timeouts.stop_s,
-        )
+        self._incarnation = incarnation
         exit_: Exit | None = None
         try:
             async with trio.open_nursery() as nursery:
@@ -114,7 +108,14 @@ class PersistentLife:
         self._calls[call.request.request_id] = call
         call.server = self
         call.heard_at = trio.current_time()
-        self.send(call.request)
+        self._setting.taps.overhear(self.id, call)
+        self._connection.send_request(call.request)
+        if self._incarnation is None:
+            return
+        if len(self._calls) == 1:
+            self._incarnation.write_now()
+        else:  # it has something to do: what else comes this moment makes one write
+            self._incarnation.flush()
 
     def end(self, *, abrupt: bool) -> None:
         """Begin to end; see `Life`."""
@@ -191,18 +192,22 @@ class PersistentLife:
         request_id = call.request.request_id
         if self._calls.pop(request_id, None) is None:
             return
-        cancelled = self._connection.send_cancel(request_id)
+        written = Written.NOTHING
+        if self._incarnation is not None:
+            written = self._incarnation.withdraw(request_id)
+        cancelled = written is Written.ALL and self._connection.send_cancel(request_id)
         in_step = self._connection.abandon(request_id)
         if cancelled:
             self._flush()
-        if self._incarnation is not None and self._incarnation.half_written:
+        if written is Written.PART:
             self.replace(f"did not read the request it was sent ({stopped.reason})")
-        elif not in_step:
+        elif written is Written.ALL and not in_step:
             self.replace(f"was given up on ({stopped.reason}) and echoes no requestId")
-        elif not self._calls:  # other calls' answers or deadlines would tell
-            self._probing.doubt()
+        else:
+            self._probing.given_up(written=written is Written.ALL)
         self.nudge()
         self._check_drained()
+        self._owner.capacity_freed(self)
 
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""

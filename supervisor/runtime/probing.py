@@ -3,10 +3,15 @@
 Probes are requests like others, but nobody's call: they are not counted as work in flight, and one
 whose answer is late is not given up, since of a process that echoes no ids the late answer must
 find its request.
+
+A process in doubt that still talks (late events of the call that was given up) is busy, not hung:
+its probe is waited for as long as lines keep coming. With `concurrency` 1 others wait behind that,
+so it has no longer than a call has.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import trio
@@ -67,33 +72,52 @@ class Probing:
         self._connection = connection
         self._probed = probed
         self._open: dict[str, Call] = {}
-        self._heard = False
+        self._times_heard = 0
+        self._unproven = False
+        """Whether a call was given up and nothing was answered since."""
         self._doubted = trio.Event()
 
-    async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
-        """Ask for `health` or `describe` and wait for the answer."""
+    async def ask(
+        self, operation: Operation, timeout_s: float, *, while_it_talks: bool = False
+    ) -> Outcome:
+        """Ask for `health` or `describe` and wait for the answer.
+
+        With `while_it_talks`, `timeout_s` bounds the silence before the answer, not the wait.
+        """
         if len(self._open) >= UNANSWERED_PROBES:
             return self._no_answer(operation, timeout_s)
         awaited = Awaited()
         call = Call(Request(self._setting.host.next_request_id(), operation), awaited)
         self._open[call.request.request_id] = call
+        self._setting.taps.overhear(self._probed.id, call)
         self._probed.send(call.request)
-        with trio.move_on_after(timeout_s):
-            return await awaited.wait()
-        return self._no_answer(operation, timeout_s)
+        while True:
+            before = self._times_heard
+            with trio.move_on_after(timeout_s):
+                return await awaited.wait()
+            if not while_it_talks or self._times_heard == before:
+                return self._no_answer(operation, timeout_s)
 
     def heard(self) -> None:
         """Take note that the process said something, whatever it was."""
-        self._heard = True
+        self._times_heard += 1
 
     def answered(self, item: Answered, outcome: Outcome) -> bool:
-        """Settle the probe that this answers; False if it answers none."""
+        """Settle the probe that this answers; False if it answers none, but a call."""
+        self._unproven = False
         probe = self._open.pop(item.request_id, None)
         if probe is None:
             return False
         probe.fault = item.fault
         probe.settle(outcome)
         return True
+
+    def given_up(self, *, written: bool) -> None:
+        """Take note that a call was given up, after its request was written whole or not at all."""
+        self._unproven = self._unproven or written
+        if self._unproven and not self._probed.busy:  # another call's answer or deadline would tell
+            self._unproven = False
+            self.doubt()
 
     def doubt(self) -> None:
         """Have it found out whether the process still answers."""
@@ -146,14 +170,14 @@ class Probing:
         # together are not to be probed together ever after.
         await trio.sleep(checks.interval_s * self._setting.host.draw())
         while True:
-            if self._probed.busy or self._probed.ending:
-                missed = 0  # busy is not hung: calls have deadlines of their own
+            if self._occupied() or self._probed.ending:
+                missed = 0  # busy is not hung: calls and doubts have bounds of their own
             else:
                 outcome = await self.ask(Operation.HEALTH, self._timeouts.health_s)
                 if isinstance(outcome, Success):
                     missed = 0
                     self._probed.found(well=True)
-                elif not self._probed.busy:
+                elif not self._occupied():
                     missed += 1
                     if missed >= checks.failures:
                         self._probed.replace(f"missed {missed} health probes in a row")
@@ -165,7 +189,11 @@ class Probing:
         while True:
             await self._doubted.wait()
             self._doubted = trio.Event()
-            outcome = await self.ask(Operation.HEALTH, self._timeouts.health_s)
+            outcome: Outcome | None = None
+            with trio.move_on_after(self._longest_doubt_s()):
+                outcome = await self.ask(
+                    Operation.HEALTH, self._timeouts.health_s, while_it_talks=True
+                )
             if not isinstance(outcome, Success):
                 self._probed.replace("did not answer after a call was given up")
                 return
@@ -173,13 +201,21 @@ class Probing:
                 self.in_doubt = False
                 self._probed.trust()
 
+    def _occupied(self) -> bool:
+        return self._probed.busy or self.in_doubt
+
+    def _longest_doubt_s(self) -> float:
+        if self._setting.descriptor.supervision.concurrency > 1:
+            return math.inf  # it takes calls meanwhile, and their deadlines are bounds enough
+        return max(self._timeouts.invoke_s, self._timeouts.health_s)
+
     def _why(self, health: Failure | None) -> str:
         if health is not None:
             return f"; it said: {health.message}"
         unfinished = self._connection.unfinished_line
         if unfinished is not None:
             return f"; it printed a line without a newline at its end: {unfinished}"
-        if self._heard:
+        if self._times_heard:
             return "; what it printed was no answer to health"
         return "; it printed nothing (does it flush its stdout?)"
 

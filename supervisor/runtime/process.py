@@ -6,7 +6,7 @@ Kernel facts this file stands on:
   who leaves it is for `containment`.
 - A pidfd becomes readable when the process has ended, before it is reaped; until it is reaped its
   number, which is the group's number too, cannot be given to another. So the group is killed
-  first and the leader reaped after (DESIGN 6).
+  first and the leader reaped after (docs/architecture.md).
 - An exit does not mean the end of the pipes: a grandchild may hold them. What the leader itself
   wrote is in the pipe by then, so FIONREAD bounds what is still to be read.
 """
@@ -27,6 +27,7 @@ from typing import NamedTuple
 import trio
 
 from protocol.descriptor import Descriptor, Limits
+from supervisor.policy.verdict import Suspect
 from supervisor.runtime.containment import hunt
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.custody import Custody
@@ -63,6 +64,8 @@ class Process:
         """Take over the descriptors: the pidfd, and our ends of stdin, stdout and stderr."""
         self.pid = popen.pid
         self.containment = held.containment
+        self.possible_survivors: tuple[Suspect, ...] = ()
+        """Who may be of it and is nobody's for certain; known once it is reaped."""
         self._custody = held.custody
         self.stdout, self.stderr = pipes[1], pipes[2]
         self._stdin: int | None = pipes[0]
@@ -128,6 +131,7 @@ class Process:
         self._custody.about_to_reap(self.containment)
         status = self._popen.wait()
         self._custody.release(self.containment)
+        self.possible_survivors = self._custody.possible_survivors(self.containment.leader.start)
         self.close_stdin()
         for descriptor in (self.stdout, self.stderr, self._pidfd):
             trio.lowlevel.notify_closing(descriptor)
@@ -203,30 +207,32 @@ def _spawn(
     with (
         contextlib.ExitStack() as ours,
         contextlib.ExitStack() as theirs,
-        custody.spawning(),
+        custody.spawning() as brand,
     ):
         try:
             stdin, kept_stdin = _pipe(read_by=theirs, written_by=ours)
             kept_stdout, stdout = _pipe(read_by=ours, written_by=theirs)
             kept_stderr, stderr = _pipe(read_by=ours, written_by=theirs)
-            popen = subprocess.Popen(
-                descriptor.transport.command,
-                executable=program,
-                stdin=stdin,
-                stdout=stdout,
-                stderr=stderr,
-                cwd=folder,
-                env=environment,
-                pass_fds=custody.inherited,
-                start_new_session=True,
-            )
+            with custody.forking(brand):
+                popen = subprocess.Popen(
+                    descriptor.transport.command,
+                    executable=program,
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                    cwd=folder,
+                    env=environment,
+                    pass_fds=custody.inherited,
+                    start_new_session=True,
+                )
         except OSError as error:
             # Popen names the folder when the child could not enter it.
             if error.filename == folder:
                 message = f"its working folder {folder} cannot be entered: {error.strerror}"
                 raise SpawnError(message, error.errno) from None
             raise SpawnError(explain(error, program), error.errno) from None
-        pidfd, containment = _take(popen, program, instance, custody, descriptor.supervision.limits)
+        limits = descriptor.supervision.limits
+        pidfd, containment = _take(popen, program, instance, custody, limits, brand=brand)
         ours.pop_all()
     kept = [kept_stdin, kept_stdout, kept_stderr]
     for descriptor_number in kept:
@@ -240,10 +246,12 @@ def _take(
     instance: str,
     custody: Custody,
     limits: Limits,
+    *,
+    brand: int,
 ) -> tuple[int, Containment]:
     """Contain and limit a process just spawned, or kill it: none may run that is not held."""
     try:
-        containment = custody.take(popen.pid, instance)
+        containment = custody.take(popen.pid, instance, brand)
     except OSError as error:
         _abandon(popen)
         words = f"its processes cannot be contained ({custody.containment}): {error}"

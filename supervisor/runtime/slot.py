@@ -17,32 +17,14 @@ import trio
 
 from protocol.descriptor import Lifecycle
 from supervisor.policy.lifecycle import SERVES, Action, Input, State, move
-from supervisor.policy.restart import History, after_end, healthy_long_enough
-from supervisor.policy.verdict import Breach
+from supervisor.runtime.crash_record import CrashRecord
 from supervisor.runtime.deadlines import Timer
+from supervisor.runtime.last_exit import LastExit
 from supervisor.runtime.life import Ended, Life, Setting
 from supervisor.runtime.per_invocation import PerInvocationLife
 from supervisor.runtime.persistent import PersistentLife
 
 log = structlog.get_logger()
-
-
-class LastExit(msgspec.Struct, frozen=True):
-    """What the module's last process died of, as `status` shows it; `ts` is Unix time (s)."""
-
-    reason: str
-    message: str
-    ts: float
-    exit_code: int | None = None
-    signal: int | None = None
-    stderr_tail: tuple[str, ...] = ()
-    survivors: tuple[int, ...] = ()
-    """The pids of processes of it that could not be killed."""
-    stopped_by_host: bool = False
-    limit: Breach | None = None
-    """The limit it was ended for, with the figures, as in `details.limit` of a failure."""
-    rule: str | None = None
-    """The JSON pointer of the entry of `never_on` that keeps the module down."""
 
 
 class Tended(msgspec.Struct, frozen=True):
@@ -67,13 +49,10 @@ class Slot:
         self.barred = False
         """Whether `never_on` keeps it down, until a person or a new descriptor says otherwise."""
         self._setting = self._lives_by = setting
-        self._supervision = setting.descriptor.supervision
+        self._crashes = CrashRecord(setting.descriptor.supervision)
         self._nursery = nursery
         self._tended = tended
         self._life: Life | None = None
-        self._history = History()
-        self._healthy_since: float | None = None
-        self._was_ready = False
         self._replaced_for: Ended | None = None
         self._restarting = False
         self._abrupt = False
@@ -125,7 +104,7 @@ class Slot:
     def _forgive(self) -> None:
         # Whoever starts what had failed has mended something: it gets its whole budget again.
         if self.state in (State.BACKOFF, State.FAILED):
-            self._history = History()
+            self._crashes.forgive()
 
     def hurry(self) -> None:
         """Kill what there is."""
@@ -135,8 +114,7 @@ class Slot:
     def adopt(self, setting: Setting) -> None:
         """Live by another descriptor from the next life on; crashes of the old one are its own."""
         self._setting = setting
-        self._supervision = setting.descriptor.supervision
-        self._history = History()
+        self._crashes.adopt(setting.descriptor.supervision)
         self.barred = False
 
     @property
@@ -149,8 +127,7 @@ class Slot:
     def started(self, life: Life) -> None:
         """Serve: it is ready."""
         if life is self._life:
-            self._was_ready = True
-            self._healthy_since = trio.current_time()
+            self._crashes.ready()
             self._feed(Input.STARTED, "answered health and describe")
 
     def start_failed(self, life: Life, ended: Ended) -> None:
@@ -164,14 +141,11 @@ class Slot:
         """Take note of a probe."""
         if life is not self._life:
             return
+        self._crashes.probed(well=well)
         if well:
-            if self._healthy_since is None:
-                self._healthy_since = trio.current_time()
             if self.state is not State.READY:
                 self._feed(Input.HEALTHY, "answered a health probe")
         else:
-            self._forget_crashes_if_healthy()
-            self._healthy_since = None
             self._feed(Input.UNHEALTHY, "missed a health probe")
 
     def replace(self, life: Life, why: str) -> None:
@@ -245,10 +219,9 @@ class Slot:
             self.restarts += 1
         self._again = False
         self.barred = False
-        self._was_ready = False
+        self._crashes.spawned()
         self._abrupt = False
         self._replaced_for = None
-        self._healthy_since = None
         lifecycle = self._setting.descriptor.transport.lifecycle
         kind = PersistentLife if lifecycle is Lifecycle.PERSISTENT else PerInvocationLife
         self._lives_by = self._setting
@@ -258,9 +231,9 @@ class Slot:
     async def _live(self, life: Life) -> None:
         try:
             ended = await life.run()
+        # A mistake of ours in one module's supervision is not to end all the others'. The process
+        # is gone by now: an incarnation kills and reaps on every way out.
         except Exception as error:
-            # A mistake of ours in one module's supervision is not to end all the others'. The
-            # process is gone by now: an incarnation kills and reaps on every way out.
             log.exception("supervision failed", module=self._setting.descriptor.name)
             ended = Ended("supervision_failed", f"could not be supervised: {error!r:.200}")
         if life is self._life:
@@ -288,49 +261,22 @@ class Slot:
             self._gone_unwanted(ended)
 
     def _gone_unwanted(self, ended: Ended) -> None:
-        self._forget_crashes_if_healthy()
-        decision = after_end(
-            self._supervision,
-            self._history,
-            abnormal=ended.abnormal or self._replaced_for is not None,
-            was_ready=self._was_ready,
-            now=trio.current_time(),
-            draw=self._setting.host.draw(),
-            end=ended.exit if self._replaced_for is None else None,
-        )
+        replaced = self._replaced_for is not None
+        decision = self._crashes.ended(ended, replaced=replaced, draw=self._setting.host.draw())
         if decision.rule is not None:
             self.barred = True
             ended = msgspec.structs.replace(
                 ended, message=f"{ended.message} and {decision.rule.words}"
             )
             self._remember(ended, decision.rule.pointer)
-        self._history = decision.history
         self._delay_s = decision.delay_s
         self._again = decision.given is not Input.GONE_FOR_GOOD
         if decision.given is Input.GONE_FOR_GOOD:
             self.wanted = False
         self._feed(decision.given, ended.message)
 
-    def _forget_crashes_if_healthy(self) -> None:
-        if self._healthy_since is not None and healthy_long_enough(
-            self._supervision, trio.current_time() - self._healthy_since
-        ):
-            self._history = History()
-
     def _remember(self, ended: Ended, rule: str | None = None) -> None:
-        exit_ = ended.exit
-        self.last_exit = LastExit(
-            reason=ended.reason,
-            message=ended.message,
-            ts=self._setting.host.wall_clock(),
-            exit_code=None if exit_ is None else exit_.exit_code,
-            signal=None if exit_ is None else exit_.signal,
-            stderr_tail=() if exit_ is None else exit_.stderr_tail,
-            survivors=() if exit_ is None else exit_.survivors,
-            stopped_by_host=exit_ is not None and exit_.stopped_by_host,
-            limit=None if exit_ is None else exit_.breach,
-            rule=rule,
-        )
+        self.last_exit = LastExit.of(ended, self._setting.host.wall_clock(), rule)
 
     def _evidence(self, ended: Ended) -> dict[str, Any]:
         evidence: dict[str, Any] = {"reason": ended.reason, "words": ended.message}

@@ -20,6 +20,7 @@ import os
 import resource
 import time
 from pathlib import Path
+from typing import NoReturn
 
 import structlog
 
@@ -50,19 +51,58 @@ class Claim:
         """Own the descriptor of the lock file."""
         self.record = data_dir / RECORD_FILE
         """Where the ledger goes."""
-        self._data_dir = data_dir
+        self.data_dir = data_dir
+        self._lock_fd = lock_fd
+        self._folder = _identity(data_dir)
+        self._daemon: str | None = None
         self._owned = contextlib.ExitStack()
-        self._owned.callback(os.close, lock_fd)
+        self._owned.callback(self._unlock)
 
-    def author(self, daemon: str) -> Author:
+    def author(self, daemon: str, brand: int) -> Author:
         """Make the mark of this run, and return the first line of its ledger."""
         me = procfs.stat(os.getpid())
         assert me is not None  # noqa: S101 - this process is there
-        path = self._data_dir / mark_name(daemon)
+        self._daemon = daemon
+        path = self.data_dir / mark_name(daemon)
         mark_fd = _open_high(path)
         self._owned.callback(os.close, mark_fd)
         self._owned.callback(path.unlink, missing_ok=True)
-        return Author(daemon, me.pid, me.start, procfs.boot_id(), mark_fd)
+        return Author(daemon, me.pid, me.start, procfs.boot_id(), mark_fd, brand)
+
+    def lost(self) -> bool:
+        """Whether the lock file is not the one that is locked, so that another daemon may start."""
+        held = os.fstat(self._lock_fd)
+        return _identity(self.data_dir / LOCK_FILE) != (held.st_dev, held.st_ino)
+
+    def retake(self) -> bool:
+        """Make and lock directory and file anew; tell whether the directory is another one.
+
+        Blocks like `claim`. Raises `DataInUseError` or `OSError`; the claim is as it was then.
+        """
+        self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock_fd = _open_lock(self.data_dir)
+        try:
+            if not _try_lock(lock_fd):
+                _refuse_locked(self.data_dir)
+            self._clear_up_others()
+            folder = _identity(self.data_dir)
+        except BaseException:  # see `claim`
+            os.close(lock_fd)
+            raise
+        self._unlock()
+        self._lock_fd = lock_fd
+        return folder != self._folder
+
+    def _clear_up_others(self) -> None:
+        # The ledger may be this daemon's own, if only the lock file was deleted.
+        former = _read(self.record)
+        if former.author is not None and former.author.daemon != self._daemon:
+            if not former.closed:
+                _refuse_if_alive(former, self.data_dir)
+            _clear_up(former, former.author)
+
+    def _unlock(self) -> None:
+        os.close(self._lock_fd)
 
     def close(self) -> None:
         """Let the next daemon in."""
@@ -75,7 +115,7 @@ def claim(data_dir: Path) -> Claim:
     Blocks for as long as that takes, at most twice `KILLED_WITHIN_S`.
     """
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock_fd = os.open(data_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock_fd = _open_lock(data_dir)
     try:
         former = _take(lock_fd, data_dir)
         if former.author is not None:
@@ -83,6 +123,7 @@ def claim(data_dir: Path) -> Claim:
         for mark in data_dir.glob(mark_name("*")):
             if mark.name != LOCK_FILE:
                 mark.unlink(missing_ok=True)
+    # Ctrl-C too: a descriptor that stays open keeps the lock, and this process may go on.
     except BaseException:
         os.close(lock_fd)
         raise
@@ -94,9 +135,9 @@ def _take(lock_fd: int, data_dir: Path) -> Ledger:
     # its module: so a lock that nobody living is known to hold is waited for.
     until = time.monotonic() + KILLED_WITHIN_S
     while not _try_lock(lock_fd):
-        _refuse_if_alive(_read(data_dir / RECORD_FILE), data_dir)
         if time.monotonic() > until:
-            raise DataInUseError(f"{data_dir} is locked by a process that left no record of itself")
+            _refuse_locked(data_dir)
+        _refuse_if_alive(_read(data_dir / RECORD_FILE), data_dir)
         time.sleep(RETRY_S)
     former = _read(data_dir / RECORD_FILE)
     # Free though its daemon lives: somebody replaced the lock file. Unless that daemon was run by
@@ -104,6 +145,11 @@ def _take(lock_fd: int, data_dir: Path) -> Ledger:
     if not former.closed and not (former.author and former.author.pid == os.getpid()):
         _refuse_if_alive(former, data_dir)
     return former
+
+
+def _refuse_locked(data_dir: Path) -> NoReturn:
+    _refuse_if_alive(_read(data_dir / RECORD_FILE), data_dir)
+    raise DataInUseError(f"{data_dir} is locked by a process that left no record of itself")
 
 
 def _refuse_if_alive(ledger: Ledger, data_dir: Path) -> None:
@@ -138,6 +184,18 @@ def _open_high(path: Path) -> int:
         return int(fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, number))
     finally:
         os.close(low)
+
+
+def _open_lock(data_dir: Path) -> int:
+    return os.open(data_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _try_lock(lock_fd: int) -> bool:

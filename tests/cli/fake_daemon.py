@@ -123,6 +123,7 @@ def module(name: str = "dice", **others: Any) -> Frame:
             "quarantined_lines": 0,
             "left_out_log_lines": 0,
         },
+        "latency_ms": {"p50": 0.9, "p99": 4.5, "max": 4.6, "count": 3},
         **others,
     }
 

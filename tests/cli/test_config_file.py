@@ -33,6 +33,11 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
         containment = "cgroup2"
         memory_ceiling_bytes = 1_000_000
         watch = true
+        journal_days = 7
+        journal_bytes = 2_000_000
+        durability = "power"
+        assets = "copy"
+        asset_store_bytes = 5_000
     """
     assert read_config(written(tmp_path, text)) == Config(
         directories=(tmp_path / "modules", Path("/srv/more")),
@@ -42,6 +47,11 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
         containment="cgroup2",
         memory_ceiling_bytes=1_000_000,
         watch=True,
+        journal_days=7.0,
+        journal_bytes=2_000_000,
+        durability="power",
+        assets="copy",
+        asset_store_bytes=5_000,
     )
 
 
@@ -92,6 +102,18 @@ def test_every_key_of_the_result_is_a_key_of_the_file(tmp_path: Path) -> None:
                 "not \"cgroup\"; did you mean 'cgroup2'?"
             ),
         ),
+        ("journal_days = 0", "journal_days: must be above 0 and at most 36500, not 0"),
+        ("journal_days = nan", "journal_days: must be above 0 and at most 36500, not nan"),
+        ("journal_days = '7'", 'journal_days: must be a number of days, not the string "7"'),
+        ("journal_bytes = 1000", "journal_bytes: must be at least 1048576, not 1000"),
+        (
+            "journal_bytes = 1e9",
+            "journal_bytes: must be a whole number of bytes, not the number 1000000000.0",
+        ),
+        (
+            "durability = 'fsync'",
+            'durability: must be one of "process", "power", not "fsync"',
+        ),
         (
             "memory_ceiling_bytes = '1G'",
             'memory_ceiling_bytes: must be a whole number of bytes, not the string "1G"',
@@ -105,6 +127,11 @@ def test_every_key_of_the_result_is_a_key_of_the_file(tmp_path: Path) -> None:
             "memory_ceiling_bytes: must be a whole number of bytes, not true",
         ),
         ("watch = 'yes'", 'watch: must be true or false, not the string "yes"'),
+        ("assets = 'link'", 'assets: must be one of "in_place", "copy", not "link"'),
+        (
+            "asset_store_bytes = -1",
+            "asset_store_bytes: must be above 0, not -1; leave it out for 1 GiB",
+        ),
         ("watch = 1", "watch: must be true or false, not the number 1"),
     ],
 )

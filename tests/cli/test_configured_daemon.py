@@ -38,6 +38,8 @@ def config(tmp_path: Path) -> Path:
         containment = "process_group"
         memory_ceiling_bytes = 1000
         watch = false
+        assets = "copy"
+        asset_store_bytes = 2000
         """
     )
     return path
@@ -56,6 +58,8 @@ def test_a_file_says_all_that_the_command_line_does_not(
             containment="process_group",
             memory_ceiling_bytes=1000,
             watch=False,
+            copy_assets=True,
+            asset_store_bytes=2000,
         )
     ]
 

@@ -41,10 +41,31 @@ def test_the_version_and_the_list_of_verbs_import_no_verb_and_nothing_heavy(
 
 
 @pytest.mark.parametrize(
-    "verb", [("status",), ("invoke", "dice", "roll")], ids=lambda verb: verb[0]
+    "verb",
+    [
+        ("status",),
+        ("invoke", "dice", "roll"),
+        ("session", "show", "s-1", "--json"),
+        ("record", "dice"),
+        ("events",),
+        ("asset", "open", "x"),
+        ("ui",),
+        ("top", "--once", "--interval", "0.01"),
+    ],
+    ids=lambda verb: verb[0],
 )
 def test_a_verb_that_asks_a_daemon_imports_nothing_heavy(
     serve: Serve, socket_path: Path, verb: tuple[str, ...]
 ) -> None:
-    serve(lambda frame: [log("at work"), ok(status(module()))])
+    made = module()
+    made["latency_ms"]["histogram_us"] = []
+    serve(lambda frame: [log("at work"), ok({**status(made), "path": "/x"})])
     assert not imported(*verb, "--socket", str(socket_path)) & HEAVY
+
+
+def test_an_invocation_without_a_daemon_has_no_journal_and_imports_no_database() -> None:
+    descriptor = Path(__file__).parents[2] / "modules" / "dice" / "module.json"
+    arguments = ("invoke", "dice", "roll", "--args", '{"dice":"d6"}', "--descriptor")
+    modules = imported(*arguments, str(descriptor))
+    assert "trio" in modules
+    assert "sqlite3" not in modules

@@ -31,6 +31,7 @@ def test_the_result_goes_to_stdout_and_everything_else_to_stderr(run: Run, serve
     events = [
         log("thinking", n=3),
         {"type": "state_patch", "patch": {"lit": True}},
+        {"type": "state_patch", "patch": {"n": 1}, "revision": 2},
         {"type": "asset", "assetId": "a", "kind": "image", "mediaType": "image/svg+xml",
          "path": "/tmp/x.svg"},
         {"type": "ui_event", "event": "toast", "payload": {"text": "hi"}},
@@ -43,6 +44,7 @@ def test_the_result_goes_to_stdout_and_everything_else_to_stderr(run: Run, serve
     assert ended.stderr.splitlines() == [
         "info   thinking  n=3",
         'state  {"lit":true}',
+        'state  {"n":1} (revision 2)',
         "asset  /tmp/x.svg (image/svg+xml, image, id a)",
         'ui     toast {"text":"hi"}',
         "error  E1: not so good",

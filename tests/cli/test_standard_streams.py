@@ -68,3 +68,9 @@ def test_an_answer_that_is_no_stays_one_if_stderr_fails(serve: Serve, socket_pat
     serve(lambda frame: [log("dice is ready", module="dice"), ok({"modules": {"dice": "ready"}})])
     ended = shell("stdiod wait dice 2>/dev/full", socket_path)
     assert (ended.returncode, ended.stdout) == (0, "1 module is ready\n")
+
+
+def test_a_stdin_without_an_end_is_refused(socket_path: Path) -> None:
+    ended = shell("stdiod invoke dice roll --args - </dev/zero", socket_path)
+    assert ended.returncode == 2
+    assert "stdin: is not a regular file, and has more than 16 MiB" in ended.stderr

@@ -6,8 +6,10 @@ from typing import Any
 import click
 import pytest
 
+from supervisor.cli.limit_text import limit_text
 from supervisor.cli.module_page import module_text
 from supervisor.cli.status_table import note, status_text
+from supervisor.cli.terminal import cells
 from tests.cli.conftest import Run, Serve
 from tests.cli.fake_daemon import last_exit, module, ok, status
 
@@ -58,6 +60,19 @@ def test_the_page_has_the_daemon_then_a_row_per_module_then_what_is_quarantined(
     assert lines[7:] == ["Quarantined descriptors", "  /modules/bad.json", "    /kind: is missing"]
 
 
+def test_what_is_wrong_with_the_journal_stands_above_the_table() -> None:
+    aside = {"path": "/data/journal.db.set-aside-1", "why": "it is no SQLite database"}
+    journal = {"problem": "/data/journal.db: disk I/O error", "set_aside": [aside]}
+    document = status(module())
+    document["daemon"]["journal"] = journal
+    lines = plain(status_text(document, None))
+    assert lines[2:5] == [
+        "the journal cannot be written: /data/journal.db: disk I/O error",
+        "a journal was set aside as /data/journal.db.set-aside-1: it is no SQLite database",
+        "",
+    ]
+
+
 def test_columns_start_and_end_in_the_same_place_in_every_row() -> None:
     lines = plain(status_text(status(module("a"), module("a-much-longer-name")), None))
     assert {line.index("ready") for line in lines[4:6]} == {lines[3].index("STATE")}
@@ -74,6 +89,15 @@ def test_on_a_terminal_no_row_is_wider_than_the_terminal(width: int) -> None:
     lines = plain(status_text(FLEET, width))
     assert all(len(line) <= width for line in lines[3:6])
     assert any("next try in 4.0s" in line for line in lines)
+
+
+@pytest.mark.parametrize("name", ["n" * 128, "東京" * 40])
+@pytest.mark.parametrize("width", [40, 80])
+def test_a_name_that_is_too_long_for_the_terminal_is_cut(name: str, width: int) -> None:
+    lines = plain(status_text(status(module("dice"), module(name)), width))
+    assert lines[5].split()[0].endswith("…")
+    assert all(cells(line) <= width for line in lines[3:6])
+    assert name in "".join(plain(status_text(status(module(name)), None)))
 
 
 def test_a_terminal_too_narrow_for_the_notes_has_them_below_their_rows() -> None:
@@ -120,6 +144,62 @@ def test_the_page_of_a_module_shows_its_instances_and_what_the_last_one_died_of(
     assert "reason signaled, SIGKILL" in page
     assert "out of cheese" in page
     assert "3 answered, 1 of them not ok" in page
+    assert "half within 0.90ms, 99 % within 4.5ms, the longest 4.6ms" in page
+
+
+OVER: dict[str, Any] = {
+    "limit": "memory_bytes",
+    "allowed": 256 << 20,
+    "used": 412 << 20,
+    "share": None,
+}
+
+
+def test_a_limit_that_was_passed_is_shown_with_its_figures_in_the_table_and_on_the_page() -> None:
+    words = f"used {412 << 20} bytes of memory, and {256 << 20} is its limit, so it was ended"
+    over = last_exit(words, reason="memory_limit", signal=9, limit=OVER)
+    entry = module(state="backoff", next_retry_s=2.0, instances=[], last_exit=over)
+    assert note(entry) == "ended: memory 412.0 MiB of 256.0 MiB; next try in 2.0s"
+    page = plain(module_text(entry))
+    assert "            limit: memory 412.0 MiB of 256.0 MiB" in page
+    assert any(words in line for line in page)
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ({**OVER, "limit": "processes", "used": 12, "allowed": 10}, "processes 12 of 10"),
+        (
+            {**OVER, "limit": "memory_ceiling_bytes", "share": 300 << 20},
+            "memory of all modules 412.0 MiB of 256.0 MiB, 300.0 MiB of it this one's",
+        ),
+    ],
+)
+def test_each_limit_has_its_words(limit: dict[str, Any], words: str) -> None:
+    assert limit_text(limit) == words
+
+
+def test_a_page_says_that_the_descriptor_cannot_be_used_as_it_is_now() -> None:
+    page = plain(module_text(module(quarantined="is empty. The last good version stays in use.")))
+    assert "quarantined is empty. The last good version stays in use." in page
+
+
+def test_the_pages_name_who_is_left_and_who_may_be() -> None:
+    suspect = {"pid": 41, "command": "nohup me"}
+    died = last_exit("was stopped", reason="stopped") | {
+        "survivors": [7, 8],
+        "possible_survivors": [suspect],
+    }
+    lines = [line.strip() for line in plain(module_text(module(last_exit=died)))]
+    assert "left, and could not be killed: pid 7, 8" in lines
+    assert "may have left: pid 41, nohup me" in lines
+    fleet = status(module())
+    fleet["daemon"]["possible_survivors"] = [suspect]
+    assert plain(status_text(fleet, None))[-3:] == [
+        "",
+        "Left by a module, and nobody can tell by which",
+        "  pid 41  nohup me",
+    ]
 
 
 def test_a_module_without_instances_says_so() -> None:

@@ -87,6 +87,31 @@ def test_lines_of_the_json_log_are_told_as_words(
     assert "  error   cannot module=dice" in run("up", str(tmp_path)).stderr
 
 
+def test_lines_of_another_daemon_that_shares_the_log_are_not_told(
+    run: Run, program: Program, tmp_path: Path
+) -> None:
+    program(
+        'for pid, event in ((1, "the winner listens"), (os.getpid(), "taken")):\n'
+        '    print(json.dumps({"event": event, "level": "info", "daemon_pid": pid}))\n'
+        "sys.exit(1)"
+    )
+    stderr = run("up", str(tmp_path)).stderr
+    assert stderr.splitlines()[1:] == ["  info    taken"]
+
+
+def test_every_line_of_a_log_file_says_which_daemon_wrote_it(tmp_path: Path) -> None:
+    log_file = tmp_path / "log"
+    program = (
+        "import sys, structlog; from pathlib import Path\n"
+        "from supervisor.cli.daemon_log import set_up_logging\n"
+        "set_up_logging('json', Path(sys.argv[1]))\n"
+        "import os; structlog.get_logger().info('here', pid=os.getpid())"
+    )
+    subprocess.run([sys.executable, "-c", program, str(log_file)], check=True)
+    line = json.loads(log_file.read_text())
+    assert line["daemon_pid"] == line["pid"]
+
+
 def test_a_daemon_that_does_not_listen_in_time_is_ended(
     run: Run, program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,6 +206,28 @@ def test_up_says_where_it_found_no_descriptors(
     serve(answers(answer=status()))
     pretend_to_start(monkeypatch)
     assert "no descriptors in /modules: looked for" in run("up", str(tmp_path)).stderr
+
+
+def test_up_without_a_module_says_so_and_counts_what_is_quarantined(
+    run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bad = {"descriptor": "/modules/bad.json", "reason": "/kind: is missing"}
+    serve(answers(answer=status(quarantined=(bad,))))
+    pretend_to_start(monkeypatch)
+    ended = run("up", str(tmp_path))
+    assert ended.exit_code == 0
+    assert ended.stderr == "/modules/bad.json is quarantined: /kind: is missing\n"
+    assert ended.stdout == (
+        "stdiod is up (pid 99, socket /run/s): no modules, 1 descriptor quarantined\n"
+    )
+
+
+def test_up_with_lazy_modules_only_counts_those(
+    run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    serve(answers(answer=status(module("kv", state="down", start="lazy", instances=[]))))
+    pretend_to_start(monkeypatch)
+    assert run("up", str(tmp_path)).stdout == "stdiod is up (pid 99, socket /run/s): 1 lazy\n"
 
 
 def test_the_default_places_are_the_environments_else_the_users(

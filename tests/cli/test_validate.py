@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +92,17 @@ def test_json_has_an_entry_per_descriptor(run: Run, tmp_path: Path) -> None:
     assert answer["descriptors"][1]["problems"] == [
         {"pointer": "", "message": "is an array, must be one JSON object"}
     ]
+
+
+def test_names_that_are_not_utf_8_are_named_with_escapes(run: Run, tmp_path: Path) -> None:
+    empty = tmp_path / os.fsdecode(b"empty\xe9")
+    empty.mkdir()
+    file = write(tmp_path / os.fsdecode(b"caf\xe9.json"), "a")
+    for arguments in ((str(tmp_path), str(empty)), (str(file), str(empty))):
+        ended = run("validate", *arguments)
+        assert ended.exit_code == 1
+        assert f"{tmp_path}/caf\\xe9.json: its path is not UTF-8" in ended.stdout
+        assert f"{tmp_path}/empty\\xe9: holds no descriptors" in ended.stdout
+        answer = json.loads(run("validate", "--json", *arguments).stdout)
+        assert answer["descriptors"][0]["descriptor"] == f"{tmp_path}/caf\\xe9.json"
+        assert answer["empty"] == [f"{tmp_path}/empty\\xe9"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from supervisor.cli.failure_text import failure_text
 from supervisor.cli.quantities import duration, size
 from tests.cli.conftest import Run, Serve
 from tests.cli.fake_daemon import log, module, not_ok, ok
@@ -100,6 +101,17 @@ def test_wait_gives_up_after_its_timeout_and_names_what_is_missing(run: Run, ser
     assert ended.stderr.endswith("stdiod: not ready after 0.1 s: dice\n")
 
 
+def test_wait_with_json_gives_up_in_json(run: Run, serve: Serve) -> None:
+    serve(lambda frame: [settled("kv", "ready", 1)])
+    ended = run("wait", "dice", "kv", "--timeout", "0.1", "--json")
+    assert ended.exit_code == 1
+    assert json.loads(ended.stdout)["error"] == {
+        "code": "timeout",
+        "message": "not ready after 0.1 s: dice",
+        "details": {"reason": "deadline", "modules": ["dice"]},
+    }
+
+
 def test_wait_names_the_module_that_cannot_get_there(run: Run, serve: Serve) -> None:
     failed = log("kv is failed", "warn", module="kv", state="failed", number=1, of=2)
     serve(lambda frame: [failed, not_ok("unreachable", "it is broken", reason="failed")])
@@ -172,3 +184,11 @@ def test_durations_are_written_in_two_units_at_the_most(seconds: float, words: s
 )
 def test_sizes_are_written_in_binary_units(size_bytes: int, words: str) -> None:
     assert size(size_bytes) == words
+
+
+@pytest.mark.parametrize(
+    ("name", "typed"), [("dice", "dice"), ("a b", "'a b'"), ("$x", "'$x'"), ("-x", "-- -x")]
+)
+def test_a_command_to_copy_has_the_name_as_a_shell_takes_it(name: str, typed: str) -> None:
+    error = {"code": "unreachable", "message": "", "details": {"reason": "not_ready"}}
+    assert f"`stdiod status {typed}` says why." in failure_text(error, module=name)

@@ -64,12 +64,7 @@ SPEC_001 = (
     ),
     Clause("N001-4.1-a", HOST, "MUST NOT treat log events as errors."),
     Clause("N001-4.2-a", MODULE, "`patch` MUST be a JSON object."),
-    Clause(
-        "N001-4.2-b",
-        HOST,
-        "Narratoria MUST validate and merge this patch into session state",
-        later="validated here (N001-4.2-a); merging is the kernel's sessions",
-    ),
+    Clause("N001-4.2-b", HOST, "Narratoria MUST validate and merge this patch into session state"),
     Clause(
         "N001-4.2-c",
         MODULE,
@@ -82,22 +77,17 @@ SPEC_001 = (
         "N001-4.3-c",
         MODULE,
         "`path` MUST refer to a file readable by Narratoria.",
-        later="the kernel looks for the file; invocation.py stands in for it",
     ),
-    Clause(
-        "N001-4.3-d", HOST, "Register the asset.", later="the kernel's assets keep what is accepted"
-    ),
+    Clause("N001-4.3-d", HOST, "Register the asset."),
     Clause(
         "N001-4.3-e",
         HOST,
         "Defer rendering until referenced by UI logic or plan execution.",
-        later="the daemon renders nothing; the faces hand over references",
     ),
     Clause(
         "N001-4.3-f",
         HOST,
         "Display degraded or placeholder UI for unsupported `mediaType` values.",
-        later="accepted here (N001-8-f); the placeholder is the kernel's",
     ),
     Clause(
         "N001-4.4-a",
@@ -114,13 +104,11 @@ SPEC_001 = (
         "N001-4.4-c",
         HOST,
         "Dispatch supported events to their handlers.",
-        later="handed on here; the kernel dispatches to subscribers",
     ),
     Clause(
         "N001-4.4-d",
         HOST,
         "Gracefully degrade unsupported events via placeholder messages.",
-        later="accepted here (N001-8-f); the placeholder is the kernel's",
     ),
     Clause("N001-4.5-a", HOST, "Error events MUST NOT terminate the invocation by themselves."),
     Clause("N001-4.5-b", HOST, "Surface error information in logs and UI (as appropriate)."),
@@ -239,7 +227,7 @@ PROTOCOLS_V1 = (
     Clause("PV1-3-b", HOST, "**Event Taxonomy** (names are stable)", later="the journal"),
     Clause("PV1-4-a", HOST, '{ "code", "message", "details" }'),
     Clause("PV1-4-b", HOST, "**Reserved codes**: `timeout`, `oom`, `unreachable`, ..."),
-    Clause("PV1-5-a", HOST, '{ "goal": "string", "inputs": ... }', later="a session's plan"),
+    Clause("PV1-5-a", HOST, '{ "goal": "string", "inputs": ... }'),
 )
 
 CLAUSES = SPEC_001 + PROTOCOLS_V1

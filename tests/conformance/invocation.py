@@ -22,6 +22,7 @@ from protocol.connection import (
 from protocol.dialects.narratoria import NarratoriaConnection
 from protocol.errors import Outcome
 from protocol.events import Asset, StatePatch
+from protocol.merge_patch import merged
 from supervisor.policy.verdict import Exit, Said, on_invocation
 from tests.protocol.wire import Cuts, descriptor, feed, invoke
 
@@ -71,16 +72,3 @@ def _warns(item: Received) -> bool:
             return not os.access(path, os.R_OK)
         case _:
             return False
-
-
-def merged(state: Any, patch: Any) -> Any:
-    """Merge as RFC 7396 says."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(state) if isinstance(state, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = merged(result.get(name), value)
-    return result

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import Self
 
 import supervisor
+from tests import journals
 from tests.docs.markdown import ROOT
 
 PATIENCE_S = 120.0
@@ -135,6 +136,7 @@ class Sandbox:
         left = [f"{pid} {_command_line(pid)}" for pid in self._inhabitants()]
         for pid in self._inhabitants():
             os.kill(pid, signal.SIGKILL)
+        journals.check_all(self._temporary)
         shutil.rmtree(self._temporary, ignore_errors=True)
         return left
 

@@ -12,6 +12,9 @@ from protocol.descriptor import Supervision
 from protocol.errors import CODE_OF, Reason
 from supervisor.cli import exit_status
 from supervisor.cli.main import VERBS, stdiod
+from supervisor.cli.top import view
+from supervisor.cli.top.figures import ModuleFigures
+from supervisor.cli.top.order import Order
 from supervisor.policy.lifecycle import Input, State
 from supervisor.policy.restart import History, after_end
 from supervisor.runtime import log_files
@@ -63,11 +66,47 @@ def test_the_size_and_number_of_log_files_are_those_of_the_code() -> None:
     assert "at 5 MiB as `MODULE.log.1`, then `.2`: at most three" in read(DOCUMENT)
 
 
-def verb(name: str) -> click.Command:
-    with click.Context(stdiod) as context:
-        command = stdiod.get_command(context, name)
-    assert command is not None, f"there is no verb {name}"
+def test_every_column_of_top_has_a_row_with_its_name_in_json() -> None:
+    table = rows(DOCUMENT, "Column")
+    shown = [column for row in table for column in re.findall(r"`([^`]+)`", row[0])]
+    assert {"NAME", "STATE", *shown} == {*view.COLUMNS, view.TREND}
+    named = {name for row in table for name in re.findall(r"`([^`]+)`", row[1])}
+    assert {"name", "state", *named} == set(ModuleFigures.__struct_fields__)
+
+
+def test_the_orders_of_top_are_listed() -> None:
+    assert f"changes the order ({', '.join(Order)})" in " ".join(read(DOCUMENT).split())
+
+
+def verb(*words: str) -> click.Command:
+    """Return the command that a command line begins with: of a group, what its next word names."""
+    command: click.Command = stdiod
+    for word in words:
+        if not isinstance(command, click.Group):
+            break
+        with click.Context(command) as context:
+            found = command.get_command(context, word)
+        assert found is not None, f"there is no verb {word}"
+        command = found
     return command
+
+
+def all_verbs() -> list[str]:
+    found: list[str] = []
+    for name in VERBS:
+        command = verb(name)
+        if isinstance(command, click.Group):
+            found += [f"{name} {inner}" for inner in command.commands]
+        else:
+            found.append(name)
+    return found
+
+
+def named(row: list[str]) -> list[str]:
+    """Return the words of a row's command, without what stands for its arguments."""
+    begin = re.match(r"[a-z ]+\b", str(code(row[0])))
+    assert begin is not None
+    return begin[0].split()
 
 
 def options(command: click.Command) -> dict[str, set[str]]:
@@ -80,18 +119,18 @@ def options(command: click.Command) -> dict[str, set[str]]:
 
 
 def test_every_command_has_a_row_and_every_row_is_a_command() -> None:
-    assert [str(code(row[0])).split()[0] for row in rows(DOCUMENT, "Command")] == list(VERBS)
+    assert [" ".join(named(row)) for row in rows(DOCUMENT, "Command")] == all_verbs()
 
 
 @pytest.mark.parametrize("row", rows(DOCUMENT, "Command"), ids=lambda row: row[0].strip("`"))
 def test_a_command_has_the_options_its_row_has_and_no_other(row: list[str]) -> None:
-    command = verb(str(code(row[0])).split()[0])
+    command = verb(*named(row))
     assert set(re.findall(r"`(--[a-z-]+)`", row[1])) == options(command).keys() - EVERYWHERE
 
 
-def test_every_command_but_validate_takes_the_socket() -> None:
-    without = {name for name in VERBS if "--socket" not in options(verb(name))}
-    assert without == {"validate"}
+def test_every_command_that_speaks_with_a_daemon_takes_the_socket() -> None:
+    without = {name for name in all_verbs() if "--socket" not in options(verb(*name.split()))}
+    assert without == {"validate", "replay"}
 
 
 def shown() -> list[Any]:
@@ -124,5 +163,5 @@ def test_a_command_that_is_shown_exists_with_its_options(name: str, command: str
     if words[0].startswith("-"):
         known = set().union(*options(stdiod).values()) | {"--help"}
     else:
-        known = set().union(*options(verb(words[0])).values()) | {"--help"}
+        known = set().union(*options(verb(*words)).values()) | {"--help"}
     assert {word for word in words if re.fullmatch(r"--?[a-z][a-z-]*", word)} <= known

@@ -33,6 +33,7 @@ from protocol.replies import Operation
 from supervisor.faces.conversation import Conversation
 from supervisor.kernel.daemon import running
 from supervisor.kernel.operations import INPUTS
+from supervisor.policy.session import BOUNDS, Status
 from supervisor.policy.verdict import Exit, Said, on_invocation
 from supervisor.runtime.directory import scan
 from supervisor.runtime.log_text import log_text
@@ -252,6 +253,15 @@ def test_a_bound_is_the_one_in_the_code(row: list[str]) -> None:
     else:
         module, _, name = where.rpartition(".")
         assert number == getattr(import_module(module), name)
+
+
+def test_each_bound_of_sessions_has_a_row_with_its_figure() -> None:
+    table = {row[2].strip("`"): int(row[1].split()[0]) for row in rows(DOCUMENT, "Of sessions")}
+    assert table == msgspec.structs.asdict(BOUNDS)
+
+
+def test_each_status_of_a_session_has_a_row() -> None:
+    assert [row[0].strip("`") for row in rows(DOCUMENT, "Status")] == list(Status)
 
 
 def test_the_page_does_not_promise_what_is_not_there() -> None:

@@ -11,11 +11,16 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
 from supervisor.kernel.daemon import Daemon
 from tests import factories
+from tests.kernel.conftest import daemon_with
+
+ENDLESS = {"count": 1_000_000, "pad": "x" * 1000}
+CALM = {"health": {"interval_s": 1000}, "timeouts": {"exit_s": 0.1, "stop_s": 0.1}}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -91,3 +96,23 @@ async def connected(daemon: Daemon, *, buffer_bytes: int | None = None) -> Async
         async with stream:
             yield Client(stream)
         nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def congested(folder: Path) -> AsyncIterator[tuple[Daemon, Client]]:
+    """Have a client with an open request `flood` whose answers it does not read."""
+    noisy = factories.actor(folder, name="noisy", supervision=CALM)
+    quiet = factories.actor(folder, name="quiet", supervision=CALM)
+    async with (
+        daemon_with(folder, noisy, quiet) as daemon,
+        connected(daemon, buffer_bytes=4096) as client,
+    ):
+        await client.send(request("flood", "noisy", op="events", args=ENDLESS))
+        while not any(call.listener.congested() for call in noisy_calls(daemon)):
+            await trio.testing.wait_all_tasks_blocked(0.001)
+        yield daemon, client
+
+
+def noisy_calls(daemon: Daemon) -> list[Any]:
+    life: Any = daemon.fleet.modules["noisy"].slot.life
+    return list(life._calls.values())

@@ -64,11 +64,11 @@ async def test_a_client_that_reads_nothing_costs_bounded_memory_and_nobody_else(
             await trio.testing.wait_all_tasks_blocked(0.001)
         outbox = call.listener._client._outbox
         await trio.testing.wait_all_tasks_blocked(0.001)
-        assert outbox._waiting_bytes < HIGH_BYTES + 2 * 65536
+        assert outbox.waiting_bytes < HIGH_BYTES + 2 * 65536
         for number in range(20):
             await other.send(request(str(number), "quiet", op="echo"))
             assert (await other.done())["ok"] is True
-        assert outbox._waiting_bytes < HIGH_BYTES + 2 * 65536
+        assert outbox.waiting_bytes < HIGH_BYTES + 2 * 65536
         events = 0
         while (line := await slow.line() or {})["type"] != "done":
             assert line["message"].startswith(f"{events} ")

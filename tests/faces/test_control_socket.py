@@ -92,9 +92,17 @@ def test_what_is_no_socket_is_somebodys_and_left_alone(path: Path, kind: str) ->
         path.write_text("precious")
     else:
         path.mkdir()
-    with pytest.raises(SocketPathError, match="cannot listen on"), listening(path):
+    said = "cannot listen on .*: it is there and is no socket"
+    with pytest.raises(SocketPathError, match=said), listening(path):
         pass
     assert path.is_dir() if kind == "folder" else path.read_text() == "precious"
+
+
+def test_beside_what_is_no_socket_no_lock_is_left(path: Path) -> None:
+    path.mkdir(parents=True)
+    with pytest.raises(SocketPathError), listening(path):
+        pass
+    assert list(path.parent.iterdir()) == [path]
 
 
 def test_a_path_too_long_for_a_socket_says_the_limit(tmp_path: Path) -> None:

@@ -213,3 +213,57 @@ async def test_a_thousand_requests_at_once_get_one_done_each(tmp_path: Path) -> 
         lines = await client.rest()
         assert sorted(int(line["requestId"]) for line in lines) == list(range(1000))
         assert all(line["result"]["n"] == int(line["requestId"]) for line in lines)
+
+
+async def test_a_request_behind_a_stop_finds_the_module_stopped(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        await client.send(
+            request("before", "m", op="echo"),
+            request("stop", "supervisor", "stop", module="m"),
+            request("after", "m", op="echo"),
+            request("status", "supervisor", "status", module="m"),
+        )
+        dones = {(done := await client.done())["requestId"]: done for _ in range(4)}
+        assert dones["before"]["ok"] is True
+        assert dones["stop"]["result"]["state"] == "down"
+        assert dones["after"]["ok"] is False
+        assert dones["status"]["result"]["state"] == "stopping"
+
+
+async def test_a_request_behind_a_start_waits_for_the_module(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        await client.send(request("stop", "supervisor", "stop", module="m"))
+        assert (await client.done())["ok"] is True
+        await client.send(
+            request("before", "m", op="echo"),
+            request("start", "supervisor", "start", module="m"),
+            request("after", "m", op="echo"),
+        )
+        dones = {(done := await client.done())["requestId"]: done for _ in range(3)}
+        assert error(dones["before"])[1] == "not_ready"
+        assert dones["start"]["result"]["state"] == "ready"
+        assert dones["after"]["ok"] is True
+
+
+async def test_a_request_behind_a_restart_is_served_by_the_next_process(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        await client.send(
+            request("before", "m", op="whoami"),
+            request("restart", "supervisor", "restart", module="m"),
+            request("after", "m", op="whoami"),
+        )
+        dones = {(done := await client.done())["requestId"]: done for _ in range(3)}
+        (instance,) = dones["restart"]["result"]["instances"]
+        before, after = (dones[one]["result"]["pid"] for one in ("before", "after"))
+        assert before != after == instance["pid"]
+
+
+async def test_an_op_that_takes_long_holds_up_nobody(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        await client.send(
+            request("wait", "supervisor", "wait", modules=["m"], **{"for": "down"}),
+            request("echo", "m", op="echo"),
+        )
+        assert (await client.done())["requestId"] == "echo"
+        await client.send(request("stop", "supervisor", "stop", module="m"))
+        assert {(await client.done())["requestId"] for _ in range(2)} == {"wait", "stop"}

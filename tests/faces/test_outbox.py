@@ -101,4 +101,4 @@ async def test_closing_drops_what_waits_and_frees_all_who_wait() -> None:
         outbox.close()
     outbox.put(b"nobody reads this")
     assert await outbox.take() == b""
-    assert outbox._waiting_bytes == 0
+    assert outbox.waiting_bytes == 0

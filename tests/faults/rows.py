@@ -68,7 +68,7 @@ ROWS = (
         "stdin is closed, or never read",
         "no crash; a deadline; a half-written line poisons that instance only",
     ),
-    Row(16, "pipes, `done` and exit in any order", "each the verdict of DESIGN 5.3"),
+    Row(16, "pipes, `done` and exit in any order", "each the verdict of docs/protocol.md"),
     Row(
         17,
         "a memory limit is passed",

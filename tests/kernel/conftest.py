@@ -15,6 +15,7 @@ from protocol.descriptor import Descriptor
 from protocol.events import Progress
 from protocol.response import Response
 from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.operations.op import Emit
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import State
 from tests import factories
@@ -62,17 +63,29 @@ class Asker:
 
 @asynccontextmanager
 async def daemon_with(
-    folder: Path, *descriptors: Descriptor, quarantined: tuple[Quarantined, ...] = ()
+    folder: Path,
+    *descriptors: Descriptor,
+    quarantined: tuple[Quarantined, ...] = (),
+    **options: Any,
 ) -> AsyncIterator[Daemon]:
     """Run a daemon; the block begins when its eager modules are ready."""
     found = Found(descriptors, quarantined)
-    async with running(found, data_dir=folder / "data", environment=os.environ) as daemon:
+    async with running(
+        found, data_dir=folder / "data", environment=os.environ, **options
+    ) as daemon:
 
         def ready() -> bool | None:
             return all(one.state is State.READY for one in daemon.fleet.eager()) or None
 
         await daemon.fleet.wait_until(ready)
         yield daemon
+
+
+async def run_op(daemon: Daemon, op: str, args: dict[str, Any], emit: Emit) -> Any:
+    """Run one of the daemon's own ops to its end."""
+    assert daemon.operations.refusal(op, args) is None
+    begun = daemon.operations.begin(op, args, emit)
+    return begun if isinstance(begun, dict) else await begun
 
 
 def ask(daemon: Daemon, tool: str, op: Any = "echo", **content: Any) -> Asker:

@@ -1,76 +1,515 @@
+"""Assets on their way through the pipeline: checked, in order, registered, kept."""
+
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
-from protocol.connection import Notice
-from protocol.events import Asset
-from supervisor.kernel.asset_files import resolve
-from tests.factories import script
-from tests.kernel.conftest import ask, daemon_with
+from protocol.errors import Failure, Reason
+from protocol.events import Asset, Log
+from protocol.host_events import RegisteredAsset
+from protocol.response import Response
+from supervisor.kernel import durability
+from supervisor.kernel.assets import checks as asset_checks
+from supervisor.kernel.assets import intake as asset_intake
+from supervisor.kernel.assets import registry as assets
+from supervisor.kernel.assets.checks import Looked
+from supervisor.kernel.assets.record import is_supported
+from supervisor.kernel.assets.store import AssetOptions
+from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.invocation import Invocation
+from supervisor.policy.verdict import Stopped
+from tests.factories import actor
+from tests.kernel.conftest import Asker, daemon_with, run_op
+from tests.kernel.remembering import FULL, Remembering
 
-
-def asset(path: str) -> Asset:
-    return Asset(version="0", asset_id="a1", kind="chart", media_type="image/png", path=path)
-
-
-def test_a_relative_path_starts_from_the_folder_of_the_module(tmp_path: Path) -> None:
-    (tmp_path / "chart.png").write_text("x")
-    resolved = resolve(asset("chart.png"), str(tmp_path))
-    assert isinstance(resolved, Asset)
-    assert resolved.path == str(tmp_path / "chart.png")
-
-
-def test_an_absolute_path_stays_what_it_is(tmp_path: Path) -> None:
-    (tmp_path / "chart.png").write_text("x")
-    resolved = resolve(asset(str(tmp_path / "chart.png")), "/elsewhere")
-    assert isinstance(resolved, Asset)
-    assert resolved.path == str(tmp_path / "chart.png")
+GONE = Stopped(Reason.CLIENT, "the client cancelled the request")
+LONG_S = 10_000.0
 
 
-@pytest.mark.parametrize(
-    ("path", "words"),
-    [
-        ("gone.png", "No such file"),
-        (".", "no regular file"),
-        ("a\0b", "null"),
-        ("x" * 5000, "too long"),
-        ("loop", "symbolic links"),
-        ("", "no regular file"),
-        ("file/below", "Not a directory"),
-    ],
-)
-def test_what_cannot_be_read_is_refused_in_words(tmp_path: Path, path: str, words: str) -> None:
-    (tmp_path / "loop").symlink_to("loop")
-    (tmp_path / "file").write_text("x")
-    refusal = resolve(asset(path), str(tmp_path))
-    assert isinstance(refusal, Notice)
-    assert refusal.reason == "unreadable_path"
-    assert words in refusal.message
-    assert len(refusal.message) < 500
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have no bound pass because the machine is slow."""
+    monkeypatch.setattr(asset_checks, "ASSET_CHECK_S", LONG_S)
+    monkeypatch.setattr(asset_checks, "DIGEST_S", LONG_S)
+    monkeypatch.setattr(durability, "FLUSH_S", LONG_S)
 
 
+def asset(path: Any, asset_id: str = "a", **more: Any) -> dict[str, Any]:
+    known = {"assetId": asset_id, "kind": "image", "mediaType": "image/png", "path": str(path)}
+    return {"type": "asset", **known, **more}
+
+
+def log(message: str) -> dict[str, Any]:
+    return {"type": "log", "level": "info", "message": message}
+
+
+DONE = {"type": "done", "ok": True}
+
+
+def say(daemon: Daemon, *events: dict[str, Any], session: str | None = None) -> Asker:
+    return begin(daemon, *events, session=session)[0]
+
+
+def begin(
+    daemon: Daemon, *events: dict[str, Any], session: str | None = None
+) -> tuple[Asker, Invocation]:
+    lines = [json.dumps({"version": "0", **event}) for event in events]
+    asker = Asker()
+    if session is not None and isinstance(daemon.sessions.find(session), Failure):
+        daemon.sessions.new(session)
+    content = {"op": "say", "args": {"lines": lines}, "session_id": session}
+    invocation = daemon.invocations.submit("m", content, asker)
+    assert invocation is not None
+    return asker, invocation
+
+
+def kinds(asker: Asker) -> list[str]:
+    return [one.message if isinstance(one, Log) else one.path for one in asker.events]  # type: ignore[union-attr]
+
+
+def reasons(response: Response) -> list[str]:
+    return [one.reason for one in response.notices]
+
+
+class Gate:
+    """Holds up the look at files whose name begins with `slow`, as a hung file system would."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Semaphore(0)
+        self.open = threading.Event()
+        self._look = asset_checks._look
+
+    def look(self, path: str, *args: Any, **kwargs: Any) -> Looked:
+        if Path(path).name.startswith("slow"):
+            self.entered.release()
+            self.open.wait(60)
+        return self._look(path, *args, **kwargs)
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    gate = Gate()
+    monkeypatch.setattr(asset_checks, "_look", gate.look)
+    yield gate
+    gate.open.set()
+
+
+@pytest.mark.clause("N001-4.3-c")
+@pytest.mark.clause("N001-4.3-d")
 async def test_the_client_gets_a_path_it_can_open_and_a_warning_for_one_it_cannot(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "work").mkdir()
-    lines: list[dict[str, Any]] = [
-        {"type": "asset", "assetId": "a", "kind": "k", "mediaType": "text/plain", "path": "made"},
-        {"type": "asset", "assetId": "b", "kind": "k", "mediaType": "text/plain", "path": "none"},
-        {"type": "done", "ok": True},
-    ]
-    body = "touch made\n" + "".join(
-        f"echo '{json.dumps({'version': '0', **line})}'\n" for line in lines
-    )
-    async with daemon_with(tmp_path, script(tmp_path, body, transport={"cwd": "work"})) as daemon:
-        asker = ask(daemon, "m")
+    (tmp_path / "work" / "made").write_text("hello")
+    recorder = Remembering()
+    made = actor(tmp_path, transport={"cwd": "work"})
+    async with daemon_with(tmp_path, made, recorder=recorder) as daemon:
+        asker = say(
+            daemon,
+            asset("made", "a", metadata={"width": 3}),
+            asset("none", "b"),
+            asset("made", "a"),
+            DONE,
+            session="s-1",
+        )
+        response = await asker.response()
+        assert response.ok
+        (event,) = asker.events
+        assert isinstance(event, RegisteredAsset)
+        assert event.path == str(tmp_path / "work" / "made")
+        assert event.registered.bytes == 5
+        assert event.registered.sha256 == hashlib.sha256(b"hello").hexdigest()
+        assert sorted(reasons(response)) == ["duplicate_asset", "unreadable_path"]
+    (kept,) = recorder.assets()
+    assert kept["asset"] == event.registered.id
+    assert (kept["asset_id"], kept["module"], kept["session_id"]) == ("a", "m", "s-1")
+    assert (kept["size"], kept["metadata"]) == (5, {"width": 3})
+    (entry,) = recorder.of("artifact:write")
+    assert entry["data"]["uri"] == f"file://{event.path}"
+    assert entry["data"]["bytes"] == 5
+    assert entry["data"]["asset"] == event.registered.id
+    assert (entry["session_id"], entry["request_id"]) == ("s-1", response.request_id)
+
+
+async def test_events_stay_in_order_around_assets(tmp_path: Path, gate: Gate) -> None:
+    for name in ("slow", "quick"):
+        (tmp_path / name).write_text(name)
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        events = [log("1"), asset("slow", "a"), log("2"), asset("quick", "b"), log("3"), DONE]
+        asker = say(daemon, *events)
+        await asker.heard(1)
+        # Another request of the same module is answered meanwhile.
+        other = say(daemon, log("other"), DONE)
+        await other.response()
+        assert (kinds(asker), asker.responses) == (["1"], [])
+        gate.open.set()
+        await asker.response()
+        assert kinds(asker) == [
+            "1", str(tmp_path / "slow"), "2", str(tmp_path / "quick"), "3",
+        ]  # fmt: skip
+
+
+async def test_a_hundred_assets_of_one_invocation(tmp_path: Path) -> None:
+    events = []
+    for number in range(100):
+        (tmp_path / f"f{number}").write_text(str(number))
+        events += [asset(f"f{number}", f"a{number}"), log(f"after {number}")]
+    recorder = Remembering()
+    async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder) as daemon:
+        asker = say(daemon, *events, DONE)
+        response = await asker.response()
+        assert response.ok
+        assert response.notices == ()
+        expected = [(str(tmp_path / f"f{n}"), f"after {n}") for n in range(100)]
+        assert kinds(asker) == [one for pair in expected for one in pair]
+    assert len(recorder.of("artifact:write")) == 100
+    assert len({one["asset"] for one in recorder.assets()}) == 100
+
+
+async def test_no_more_is_read_while_too_many_events_wait(tmp_path: Path, gate: Gate) -> None:
+    (tmp_path / "slow").write_text("x")
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        count = asset_intake.WAITING_EVENTS * 10
+        logs = [log(f"{n} {'x' * 9000}") for n in range(count)]  # more than a pipe holds
+        asker, invocation = begin(daemon, asset("slow"), *logs, DONE)
+        await _until(lambda: invocation._intake and invocation._call.listener.congested())
+        assert len(invocation._intake._waiting) < count  # type: ignore[union-attr]
+        gate.open.set()
+        await asker.response()
+        assert len(asker.events) == count + 1
+
+
+async def _until(condition: Any) -> None:
+    while not condition():
+        await trio.lowlevel.checkpoint()
+
+
+async def test_a_file_that_is_never_looked_at_is_refused_in_words(
+    tmp_path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow").write_text("x")
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        monkeypatch.setattr(asset_checks, "ASSET_CHECK_S", 0.1)
+        response = await say(daemon, asset("slow"), DONE).response()
+        assert response.ok
+        (notice,) = response.notices
+        assert notice.reason == "unreadable_path"
+        assert "'slow' could not be looked at within 0.1 s" in notice.message
+
+
+async def test_a_hung_file_system_of_one_module_holds_up_no_other(
+    tmp_path: Path, gate: Gate
+) -> None:
+    (tmp_path / "quick").write_text("x")
+    slow = [asset(f"slow{n}", f"a{n}") for n in range(asset_checks.CHECKS_AT_ONCE + 2)]
+    other = actor(tmp_path, name="n")
+    async with daemon_with(tmp_path, actor(tmp_path), other) as daemon:
+        asker, invocation = begin(daemon, *slow, DONE)
+        await _until(lambda: invocation._call.settled)
+        lines = [json.dumps({"version": "0", **one}) for one in (asset("quick"), DONE)]
+        neighbour = Asker()
+        daemon.invocations.submit("n", {"op": "say", "args": {"lines": lines}}, neighbour)
+        assert (await neighbour.response()).notices == ()
+        assert asker.responses == []
+        gate.open.set()
+        await asker.response()
+
+
+@pytest.mark.parametrize("answered", [True, False])
+async def test_a_cancel_does_not_wait_for_a_check(
+    tmp_path: Path, gate: Gate, answered: bool
+) -> None:
+    (tmp_path / "slow").write_text("x")
+    recorder = Remembering()
+    async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder) as daemon:
+        end = [DONE] if answered else []
+        asker, invocation = begin(daemon, asset("slow"), log("behind"), *end)
+        await _until(lambda: invocation._intake and len(invocation._intake._waiting) == 2)
+        await _until(lambda: invocation._call.settled is answered)
+        invocation.give_up(GONE)
+        (response,) = asker.responses  # at once
+        assert response.ok is answered
+        assert reasons(response) == ["unreadable_path"]
+        assert kinds(asker) == ["behind"]
+        gate.open.set()
+    assert recorder.assets() == []
+
+
+async def test_a_deadline_does_not_wait_for_a_check(tmp_path: Path, gate: Gate) -> None:
+    (tmp_path / "slow").write_text("x")
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        asker = Asker()
+        line = json.dumps({"version": "0", **asset("slow")})
+        content = {"op": "say", "args": {"lines": [line]}, "timeout_s": 0.5}
+        daemon.invocations.submit("m", content, asker)
         document = await asker.document()
-        assert document["ok"] is True
+        assert document["error"]["details"]["reason"] == "deadline"
+
+
+async def test_the_end_of_the_daemon_does_not_wait_for_a_check(tmp_path: Path, gate: Gate) -> None:
+    (tmp_path / "slow").write_text("x")
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        asker = say(daemon, asset("slow"), DONE)
+        await _until(lambda: gate.entered.acquire(blocking=False))
+    assert len(asker.responses) == 1
+    assert reasons(asker.responses[0]) == ["unreadable_path"]
+
+
+@pytest.mark.clause("N001-4.3-f")
+async def test_an_unknown_media_type_degrades_to_a_placeholder(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("abc")
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        asker = say(daemon, asset("f", mediaType="application/x-odd"), DONE)
+        assert (await asker.response()).notices == ()
+        (event,) = asker.events
+        assert isinstance(event, RegisteredAsset)
+        assert not event.registered.supported
+        words = "[a: image, application/x-odd, 3 bytes; there is nothing here that shows this type]"
+        assert event.registered.placeholder == words
+
+
+@pytest.mark.parametrize(
+    ("media_type", "known"),
+    [
+        ("text/x-anything; charset=utf-8", True),
+        ("IMAGE/PNG", True),
+        ("image/svg+xml", True),
+        ("audio/ogg", True),
+        ("video/mp4", True),
+        ("application/pdf", True),
+        ("application/json;v=1", True),
+        ("image/x-odd", False),
+        ("application/octet-stream", False),
+    ],
+)
+def test_the_families_that_are_known(media_type: str, known: bool) -> None:
+    assert is_supported(media_type) is known
+
+
+async def test_metadata_that_is_too_large_is_left_out_in_words(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x")
+    recorder = Remembering()
+    async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder) as daemon:
+        much = {"x": "y" * assets.METADATA_BYTES}
+        asker = say(daemon, asset("f", metadata=much), DONE)
+        (notice,) = (await asker.response()).notices
+        assert notice.reason == "metadata_too_large"
+        assert "its metadata has 65544 bytes, 65536 are allowed" in notice.message
         (event,) = asker.events
         assert isinstance(event, Asset)
-        assert event.path == str(tmp_path / "work" / "made")
-        (warning,) = document["warnings"]
-        assert warning["reason"] == "unreadable_path"
+        assert not isinstance(event.metadata, dict)
+    assert recorder.assets()[0].get("metadata") is None
+
+
+async def test_a_file_that_changes_while_it_is_read_has_no_digest_and_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def changed(path: str, *args: Any, **kwargs: Any) -> Looked:
+        return Looked(f"{tmp_path}/f", f"{tmp_path}/f", 1, 1, changed=True)
+
+    monkeypatch.setattr(asset_checks, "_look", changed)
+    recorder = Remembering()
+    async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder) as daemon:
+        response = await say(daemon, asset("f"), DONE).response()
+        assert reasons(response) == ["asset_changed"]
+    (kept,) = recorder.assets()
+    assert kept["sha256"] is None
+    assert "changed" in kept["problem"]
+
+
+@pytest.mark.parametrize("copy", [True, False])
+async def test_a_large_file_gets_its_digest_after_the_response(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copy: bool
+) -> None:
+    monkeypatch.setattr(asset_checks, "DIGEST_BYTES", 2)
+    monkeypatch.setattr(asset_checks._look, "__kwdefaults__", {"limit_bytes": 2})
+    (tmp_path / "f").write_text("abc")
+    recorder = Remembering()
+    options = AssetOptions(copy=copy)
+    async with daemon_with(
+        tmp_path, actor(tmp_path), recorder=recorder, asset_options=options
+    ) as daemon:
+        asker = say(daemon, asset("f"), DONE)
+        await asker.response()
+        (event,) = asker.events
+        assert isinstance(event, RegisteredAsset)
+        assert event.registered.sha256 is None
+        (kept,) = await recorder.until(lambda: [o for o in recorder.assets() if o["sha256"]])
+        assert kept["sha256"] == hashlib.sha256(b"abc").hexdigest()
+        assert kept["copied"] is copy
+
+
+async def test_a_large_file_that_changes_before_it_is_read_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "f"
+    path.write_text("abc")
+
+    def large(*args: Any, **kwargs: Any) -> Looked:
+        size = path.stat().st_size if "limit_bytes" in kwargs else 2
+        return Looked(str(path), str(path), size, 1, "0" * 64 if "limit_bytes" in kwargs else None)
+
+    monkeypatch.setattr(asset_checks, "_look", large)
+    recorder = Remembering()
+    async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder) as daemon:
+        await say(daemon, asset("f"), DONE).response()
+        (kept,) = await recorder.until(lambda: [o for o in recorder.assets() if o["problem"]])
+        assert kept["sha256"] is None
+
+
+async def test_a_response_with_assets_waits_until_they_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x")
+    recorder = Remembering()
+    recorder.slow = True
+    async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder) as daemon:
+        asker = say(daemon, asset("f"), DONE)
+        (done,) = await recorder.until(lambda: recorder.waiting)
+        assert asker.responses == []
+        await say(daemon, DONE).response()  # no asset: nothing to wait for
+        done(None)
+        assert asker.responses[0].ok
+
+
+@pytest.mark.parametrize("late", [True, False])
+async def test_assets_that_cannot_be_kept_make_the_response_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    (tmp_path / "f").write_text("x")
+    recorder = Remembering()
+    recorder.slow, recorder.failure = late, FULL
+    if late:
+        monkeypatch.setattr(durability, "FLUSH_S", 0.05)
+    async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder) as daemon:
+        document = await say(daemon, asset("f"), DONE).document()
+        error = document["error"]
+        assert (error["code"], error["details"]["reason"]) == ("internal", "storage")
+        assert error["message"].startswith(
+            "m answered, but what m.say changed could not be stored: "
+        )
+        for done in recorder.waiting:
+            done(None)  # too late; it is answered already
+
+
+async def test_a_failure_stays_what_it_is_when_its_assets_cannot_be_kept(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x")
+    recorder = Remembering()
+    recorder.failure = FULL
+    async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder) as daemon:
+        error = {"code": "mine", "message": "no"}
+        response = await say(daemon, asset("f"), {**DONE, "ok": False, "error": error}).response()
+        assert response.document()["error"]["code"] == "mine"
+        assert reasons(response) == ["storage"]
+
+
+async def test_without_a_memory_assets_are_passed_on_with_a_warning(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x")
+    recorder = Remembering()
+    recorder.broken = FULL
+    async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder) as daemon:
+        asker = say(daemon, asset("f"), DONE)
+        response = await asker.response()
+        assert response.ok
+        assert reasons(response) == ["not_registered"]
+        assert "the disk is full" in response.notices[0].message
+        assert [type(one) for one in asker.events] == [Asset]
+
+
+async def test_copies_outlive_the_files_and_the_daemon(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("abc")
+    recorder = Remembering()
+    options = AssetOptions(copy=True)
+    store = tmp_path / "data" / "assets" / "sha256"
+    async with daemon_with(
+        tmp_path, actor(tmp_path), recorder=recorder, asset_options=options
+    ) as daemon:
+        assert (await say(daemon, asset("f"), DONE).response()).notices == ()
+    (kept,) = recorder.assets()
+    (copy,) = [one for one in store.rglob("*") if one.is_file()]
+    async with daemon_with(tmp_path, actor(tmp_path), restored=recorder) as daemon:
+        assert copy.read_text() == "abc"
+        result = await run_op(daemon, "asset.show", {"asset": kept["asset"]}, _no_events)
+        assert result["sha256"] == kept["sha256"]
+    async with daemon_with(tmp_path, actor(tmp_path)):
+        assert not copy.exists()  # nobody knows it any more
+
+
+async def _no_events(event: Any) -> None:
+    raise AssertionError(event)
+
+
+async def test_a_store_that_is_full_refuses_the_asset_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("abc")
+    options = AssetOptions(copy=True, store_bytes=2)
+    async with daemon_with(tmp_path, actor(tmp_path), asset_options=options) as daemon:
+        asker = say(daemon, log("1"), asset("f"), log("2"), DONE)
+        response = await asker.response()
+        assert response.ok
+        (notice,) = response.notices
+        assert notice.reason == "asset_not_copied"
+        assert "it has 3 bytes, and 0 of the 2 that asset_store_bytes allows" in notice.message
+        assert kinds(asker) == ["1", "2"]
+
+
+async def test_the_oldest_are_forgotten_and_their_copies_with_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assets, "ASSETS_KEPT", 2)
+    recorder = Remembering()
+    options = AssetOptions(copy=True)
+    store = tmp_path / "data" / "assets" / "sha256"
+    async with daemon_with(
+        tmp_path, actor(tmp_path), recorder=recorder, asset_options=options
+    ) as daemon:
+        for name in "abc":
+            (tmp_path / name).write_text(name)
+            await say(daemon, asset(name, name), DONE).response()
+        assert [one["asset_id"] for one in recorder.assets()] == ["b", "c"]
+        listed = await run_op(daemon, "asset.list", {}, _no_events)
+        assert [one["asset_id"] for one in listed["assets"]] == ["b", "c"]
+        assert listed["forgotten"] == 1
+        await _until(lambda: len([one for one in store.rglob("*") if one.is_file()]) == 2)
+
+
+async def test_the_records_are_bounded_in_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(assets, "RECORD_BYTES", 3000)
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        (tmp_path / "f").write_text("x")
+        for _ in range(3):
+            await say(daemon, asset("f", metadata={"x": "y" * 1500}), DONE).response()
+        assert daemon.operations._parts.effects.assets.status()["known"] == 1
+
+
+async def test_documents_that_are_damaged_are_left_out(tmp_path: Path) -> None:
+    left = Remembering()
+    left.keep("asset", "a", b"{}")
+    left.keep("asset", "b", b"\xff")
+    async with daemon_with(tmp_path, restored=left) as daemon:
+        listed = await run_op(daemon, "asset.list", {}, _no_events)
+        assert listed == {"assets": [], "left_out": 0, "forgotten": 0}
+
+
+async def test_permissions_are_looked_at_in_the_thread_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    threads = []
+
+    def look(*args: Any, **kwargs: Any) -> Looked:
+        threads.append(threading.current_thread())
+        raise asset_checks.RefusedAssetError("unreadable_path", "may not be read by the daemon")
+
+    monkeypatch.setattr(asset_checks, "_look", look)
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        response = await say(daemon, asset(os.devnull), DONE).response()
+        assert reasons(response) == ["unreadable_path"]
+    assert threading.main_thread() not in threads

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from protocol.errors import Failure, Outcome, Reason, Success
-from supervisor.kernel.invocations import MAX_TIMEOUT_S
+from supervisor.kernel.request_checks import MAX_TIMEOUT_S
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
@@ -119,6 +119,7 @@ async def test_a_schema_that_takes_for_ever_is_given_up(
 async def test_a_response_has_the_shape_of_its_schema(tmp_path: Path) -> None:
     shape = validator("response.v1")
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        daemon.sessions.new("s-1")
         for asker in (
             ask(daemon, "m", "echo", args={"n": 1}, session_id="s-1"),
             ask(daemon, "m", "exit", args={"code": 3}),
@@ -133,6 +134,7 @@ async def test_a_response_has_the_shape_of_its_schema(tmp_path: Path) -> None:
 
 async def test_a_good_one_carries_all_there_is(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        daemon.sessions.new("s-1")
         document = await ask(daemon, "m", "echo", args={"n": 1}, session_id="s-1").document()
         assert document.pop("duration_ms") >= 0
         assert document.pop("request_id")

@@ -33,7 +33,7 @@ class Events:
         self.texts: list[str] = []
         self.some = trio.Event()
 
-    async def __call__(self, event: Progress) -> None:
+    async def __call__(self, event: Progress | None) -> None:
         assert isinstance(event, Log)
         self.texts.append(event.message)
         self.some.set()
@@ -42,7 +42,8 @@ class Events:
 async def run(daemon: Daemon, op: str, emit: Events | None = None, **args: Any) -> Any:
     args = {name.removesuffix("_"): value for name, value in args.items()}
     assert daemon.operations.refusal(op, args) is None
-    return await daemon.operations.run(op, args, emit or Events())
+    begun = daemon.operations.begin(op, args, emit or Events())
+    return begun if isinstance(begun, dict) else await begun
 
 
 async def refused(daemon: Daemon, op: str, **args: Any) -> tuple[str, str, str]:
@@ -82,6 +83,32 @@ async def test_the_status_of_a_module_that_never_ran_has_the_same_keys(tmp_path:
         module = await run(daemon, "status", module="m")
         assert set(module) >= MODULE_KEYS
         assert (module["instances"], module["last_exit"], module["state"]) == ([], None, "down")
+
+
+async def test_status_has_the_durations_of_all_that_was_answered_whatever_the_answer(
+    tmp_path: Path,
+) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        nothing = {"p50": None, "p99": None, "max": None, "count": 0}
+        assert (await run(daemon, "status", module="m"))["latency_ms"] == nothing
+        await ask(daemon, "m").response()
+        await ask(daemon, "m", "exit", args={"code": 3}).response()
+        module = await run(daemon, "status", module="m")
+        latency = module["latency_ms"]
+        assert set(latency) == set(nothing)
+        assert latency["count"] == module["counters"]["invocations"] == 2
+        assert 0 < latency["p50"] <= latency["p99"] <= latency["max"]
+
+
+async def test_the_counts_of_durations_are_given_to_whoever_asks_for_them(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        await ask(daemon, "m").response()
+        module = await run(daemon, "status", module="m", histogram=True)
+        ((least_us, count),) = module["latency_ms"]["histogram_us"]
+        assert count == 1
+        assert 0 < least_us <= module["latency_ms"]["max"] * 1000
+        (same,) = (await run(daemon, "status", histogram=True))["modules"]
+        assert same["latency_ms"] == module["latency_ms"]
 
 
 @pytest.mark.parametrize("op", ["status", "start", "stop", "restart", "logs"])
@@ -169,7 +196,7 @@ async def test_logs_are_the_last_lines_and_what_follows(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
         log = daemon.fleet.modules["m"].log
         for number in range(5):
-            log.stderr_line("m#1", f"line {number}")
+            log.stderr_lines("m#1", [f"line {number}"])
         events = Events()
         await run(daemon, "logs", events, module="m", lines=2)
         assert events.texts == ["line 3", "line 4"]
@@ -180,7 +207,7 @@ async def test_logs_are_the_last_lines_and_what_follows(tmp_path: Path) -> None:
             )
             await events.some.wait()
             events.some = trio.Event()
-            log.stderr_line("m#1", "line 5")
+            log.stderr_lines("m#1", ["line 5"])
             await events.some.wait()
             nursery.cancel_scope.cancel()
         assert events.texts == ["line 4", "line 5"]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from protocol.descriptor import Descriptor, Kind, Supervision, Transport
 from supervisor.policy.effective import Change, changes
-from supervisor.policy.findings import KEPT, Quarantined, Reading
+from supervisor.policy.findings import KEPT, Quarantined, Reading, kept
 from supervisor.policy.reload_plan import Plan, Running, plan
 
 
@@ -278,3 +278,8 @@ def test_what_is_started_follows_what_it_needs(before: list[Reading], last: Read
             for needed in one.supervision.depends_on:
                 assert needed in there
                 assert place.get(needed, -1) < place[one.name]
+
+
+def test_what_is_kept_is_said_in_a_sentence_of_its_own() -> None:
+    assert kept("is empty") == "is empty. The last good version stays in use."
+    assert kept("is half; why?") == "is half; why? The last good version stays in use."

@@ -122,6 +122,12 @@ def test_args_too_deep_for_a_recursive_schema_are_a_problem_and_no_crash() -> No
     assert said(args, schema) == "is nested too deeply to be validated"
 
 
+@pytest.mark.parametrize("schema", [{"multipleOf": 0.1}, {"items": {"multipleOf": 0.1}}])
+def test_an_integer_that_no_double_can_hold_is_a_problem_and_no_crash(schema: Any) -> None:
+    args = 10**400 if "multipleOf" in schema else [10**400]
+    assert said(args, schema) == "holds a number too large to be validated by `multipleOf`"
+
+
 def test_a_schema_that_refers_only_to_itself_is_a_problem_and_no_crash() -> None:
     assert said({}, {"$ref": "#"}) == "is nested too deeply to be validated"
 

@@ -11,12 +11,16 @@ REASONS = {
     Code.OOM: "memory_limit cgroup_oom",
     Code.UNREACHABLE: (
         "spawn_failed exited signaled not_ready failed queue_full stopping broken_pipe"
+        " daemon_restart"
     ),
-    Code.BAD_REQUEST: "unknown_module missing_op invalid_args malformed_request reentrant_call",
+    Code.BAD_REQUEST: (
+        "unknown_module missing_op invalid_args malformed_request reentrant_call unknown_session"
+        " session_ended revision_conflict limit_reached unknown_asset asset_changed"
+    ),
     Code.FORBIDDEN: "capability hook",
     Code.INTERNAL: (
         "missing_done unknown_type bad_version malformed_json not_object invalid_utf8"
-        " invalid_event truncated_line line_too_long reported"
+        " invalid_event truncated_line line_too_long reported storage"
     ),
     Code.UNSUPPORTED_OP: "unknown_op",
     Code.CANCELLED: "client disconnect shutdown",

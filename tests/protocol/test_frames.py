@@ -67,6 +67,24 @@ def test_a_bad_request_is_refused_by_name(line: bytes, reason: Reason) -> None:
     assert fault.reason is reason
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b'{"requestId":1}', '"requestId" of a request is a number, it must be a string'),
+        (b'{"tool":[]}', '"tool" of a request is an array, it must be a string'),
+        (b'{"tool":null,"operation":{}}', '"operation" of a request is an object, it must be a'),
+        (b'{"input":null}', '"input" of a request is null, it must be an object'),
+        (b'{"tool":1,"tool":"a"}', "a field of the request stands there twice"),
+    ],
+)
+def test_a_field_of_the_wrong_type_is_named_with_what_would_be_right(
+    line: bytes, words: str
+) -> None:
+    fault = decode_request(line)
+    assert isinstance(fault, Fault)
+    assert fault.message.startswith(words)
+
+
 @given(st.binary(max_size=40))
 def test_any_bytes_are_a_frame_or_a_fault(line: bytes) -> None:
     assert isinstance(decode_request(line), RequestFrame | Fault)

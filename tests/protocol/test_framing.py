@@ -31,7 +31,7 @@ fragments = st.sampled_from(
 streams = st.lists(fragments, max_size=30).map(b"".join)
 
 
-def read(stream: bytes, lengths: Cuts = (), limit: int = LIMIT) -> tuple[list[Line], bytes | None]:
+def read(stream: bytes, lengths: Cuts = (), limit: int = LIMIT) -> tuple[list[Line], Line | None]:
     splitter = LineSplitter(limit)
     lines = [line for piece in pieces(stream, lengths) for line in splitter.feed(piece)]
     return lines, splitter.finish()

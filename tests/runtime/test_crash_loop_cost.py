@@ -55,7 +55,7 @@ async def test_an_hour_of_crashes_costs_few_spawns_and_few_wake_ups(
         before = steps.number
         await trio.testing.wait_all_tasks_blocked()
         spent += steps.number - before
-    # Six within the first minute (DESIGN 4: 5 in 60 s), then one every 300 s.
+    # Six within the first minute (docs/descriptor.md: 5 in 60 s), then one every 300 s.
     assert len(stage.lives) <= 6 + HOUR_S / 300 + 1
     assert State.FAILED in running.states
     # Each retry wakes a handful of tasks; nothing polls meanwhile.

@@ -8,8 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from protocol.descriptor_loading import DescriptorError
 from supervisor.policy.findings import Found, Quarantined, Reading, usable
-from supervisor.runtime.directory import DESCRIPTOR_BYTES, MissingDirectoryError, scan
+from supervisor.runtime.directory import (
+    DESCRIPTOR_BYTES,
+    DescriptorFiles,
+    MissingDirectoryError,
+    read_descriptor,
+    scan,
+)
 from tests.factories import descriptor, document
 
 
@@ -183,3 +190,33 @@ def test_a_chain_of_ten_thousand_is_no_recursion(tmp_path: Path, forward: bool) 
     assert len(circle) == LONG
     assert circle["m5"].startswith("depends_on goes in a circle: m5 -> m6 -> ")
     assert circle["m5"].endswith(f" -> ... ({LONG} modules) -> m5")
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.json", b"caf\xe9/module.json"])
+def test_a_file_whose_name_is_not_utf_8_is_quarantined_under_a_name_that_can_be_sent(
+    tmp_path: Path, name: bytes
+) -> None:
+    put(tmp_path / "a.json", name="a")
+    path = put(tmp_path / os.fsdecode(name), name="b")
+    found = scan([tmp_path])
+    assert names(found) == ["a"]
+    (one,) = found.quarantined
+    assert one.descriptor.encode().endswith(name.replace(b"\xe9", b"\\xe9"))
+    assert "not UTF-8" in one.reason
+    with pytest.raises(DescriptorError, match="not UTF-8") as caught:
+        read_descriptor(path)
+    str(caught.value).encode()
+    caught.value.source.encode()
+
+
+def test_a_directory_whose_name_is_not_utf_8_can_be_named(tmp_path: Path) -> None:
+    directory = tmp_path / os.fsdecode(b"caf\xe9")
+    with pytest.raises(MissingDirectoryError, match="No such file") as caught:
+        scan([directory])
+    str(caught.value).encode()
+    directory.mkdir()
+    files = DescriptorFiles([directory])
+    assert files.read({}).bad == ()
+    directory.rmdir()
+    (bad,) = files.read({}).bad
+    (bad.descriptor + bad.reason).encode()

@@ -91,6 +91,27 @@ async def test_the_end_comes_in_reverse_order(fleet: Fleet, stage: Stage, tmp_pa
     assert {module.state for module in fleet.modules.values()} == {State.DOWN}
 
 
+async def test_nobody_can_start_a_module_again_once_the_end_has_begun(
+    fleet: Fleet, stage: Stage, tmp_path: Path
+) -> None:
+    admit(fleet, tmp_path, {"a": {}, "b": {}, "c": {"start": "lazy"}, "d": on("a")})
+    stage.of("a").get_ready()
+    stage.of("b").get_ready()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(fleet.stop)
+        await settle()
+        for module in fleet.modules.values():
+            module.restart("a command")
+            module.start("a command")
+            module.replace("its descriptor changed")
+        # What is up goes down, each after those that depend on it, and the end is not held up.
+        for name in ("d", "b", "a"):
+            await stage.of(name).die(0)
+            await settle()
+    assert [life.name for life in stage.lives] == ["a", "b", "d"]
+    assert {module.state for module in fleet.modules.values()} == {State.DOWN}
+
+
 async def test_the_end_does_not_wait_for_what_waits_to_be_tried_again(
     fleet: Fleet, stage: Stage, tmp_path: Path
 ) -> None:

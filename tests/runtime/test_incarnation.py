@@ -19,6 +19,7 @@ from supervisor.runtime.host import Host
 from supervisor.runtime.incarnation import Incarnation, Rung
 from supervisor.runtime.module_log import ModuleLog
 from supervisor.runtime.process import spawn
+from supervisor.runtime.turns import LINES_A_TURN
 from tests.factories import PYTHON, call, children, descriptor, open_files
 
 NEVER_S = 1000.0
@@ -29,6 +30,7 @@ class Ear:
 
     def __init__(self) -> None:
         self.received: list[Received] = []
+        self.most_at_once = 0
         self.closed: list[str] = []
         self.slow = self.tires = False
         self.heard = trio.Event()
@@ -36,6 +38,7 @@ class Ear:
 
     def receive(self, received: list[Received]) -> None:
         self.received += received
+        self.most_at_once = max(self.most_at_once, len(received))
         if received:
             self.slow = self.tires
             self.heard.set()
@@ -92,6 +95,22 @@ async def test_a_polite_process_ends_with_its_input(host: Host, tmp_path: Path) 
         await one.ended.wait()
     assert one.exit is not None
     assert (one.exit.exit_code, one.exit.signal, one.exit.instance) == (7, None, "m#1")
+
+
+@pytest.mark.parametrize("last_words", ["sys.stdin.read()", "pass"], ids=["living", "dying"])
+async def test_a_chunk_of_many_lines_is_taken_in_turns(
+    host: Host, tmp_path: Path, last_words: str
+) -> None:
+    lines = 40_000
+    junk = f"os.write(1, b'x\\n' * 20_000)\nos.write(1, b'x\\n' * {lines - 20_000})\n{last_words}"
+    async with started(host, tmp_path, READY + junk) as one:
+        while len(one.ear.received) <= lines:
+            one.ear.heard = trio.Event()
+            await one.ear.heard.wait()
+        one.incarnation.stop()
+        await one.ended.wait()
+    assert len(one.ear.received) == lines + 1
+    assert one.ear.most_at_once <= LINES_A_TURN + 1
 
 
 async def test_one_that_ignores_the_end_of_its_input_is_terminated(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -136,3 +137,14 @@ def test_logs_hold_no_file_open_between_lines(files: LogFiles) -> None:
         files.append(f"m{number}", b"line\n")
     tail(files, "m49", 1)
     assert open_files() == before
+
+
+def test_folders_that_were_deleted_are_made_again_for_the_owner_alone(tmp_path: Path) -> None:
+    files = LogFiles(tmp_path / "data" / "logs")
+    for _ in range(2):
+        files.append("m", b"secret\n")
+        assert tail(files, "m", 1) == [b"secret"]
+        for folder in (files.folder, files.folder.parent):
+            assert folder.stat().st_mode & 0o777 == 0o700
+        shutil.rmtree(tmp_path / "data")
+    files.close()

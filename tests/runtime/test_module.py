@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog.testing
 import trio
 import trio.testing
 
@@ -198,6 +199,23 @@ async def test_a_module_that_is_being_stopped_takes_no_call(
     assert isinstance(outcome, Failure)
 
 
+async def test_an_earlier_death_is_no_evidence_of_a_module_that_is_busy_or_being_stopped(
+    running: Running, stage: Stage, tmp_path: Path
+) -> None:
+    module = made(running, tmp_path)
+    stage.life.get_ready()
+    await stage.life.die(None, signal=9)
+    stage.life.get_ready()
+    submit(module)
+    waiting, heard = call()
+    module.submit(waiting)
+    module.give_up(waiting, LATE)
+    module.stop("the test")
+    for failure in (await heard.failure(), refused(module)):
+        assert not failure.details.keys() & {"signal", "exit_code", "stderr_tail"}
+    assert module.slot.last_exit is not None
+
+
 async def test_a_module_of_a_daemon_that_ends_says_so(
     running: Running, stage: Stage, tmp_path: Path
 ) -> None:
@@ -270,3 +288,36 @@ async def test_a_module_that_is_not_up_says_why_it_cannot_be_asked(
     assert isinstance(outcome, Failure)
     assert facts(outcome) == ("unreachable", "not_ready")
     assert "starting" in outcome.message
+
+
+async def test_a_change_of_state_is_logged_with_the_instance_there_is_or_was(
+    running: Running, stage: Stage, tmp_path: Path
+) -> None:
+    # Review: the daemon's log named no instance, and the module's log one that never was.
+    with structlog.testing.capture_logs() as lines:
+        module = made(running, tmp_path)
+        stage.life.get_ready()
+        module.stop("the test")
+        await stage.life.die(0)
+    states = [(one["after"], one.get("instance")) for one in lines if "after" in one]
+    assert states == [
+        (State.STARTING, None),
+        (State.READY, "m#1"),
+        (State.STOPPING, "m#1"),
+        (State.DOWN, "m#1"),
+    ]
+    written = [one.instance for one in await module.log.last_lines(10)]
+    assert written == ["m", "m#1", "m#1", "m#1"]
+
+
+async def test_a_change_of_state_of_a_module_per_invocation_has_no_instance(
+    running: Running, tmp_path: Path
+) -> None:
+    module = await running.ready(actor(tmp_path, transport={"lifecycle": "per-invocation"}))
+    one, heard = call()
+    module.submit(one)
+    await heard.success()
+    with structlog.testing.capture_logs() as lines:
+        await running.down()
+    assert ["instance" in one for one in lines if one["event"] == "module state"] == [False] * 2
+    assert {one.instance for one in await module.log.last_lines(10)} == {"m"}

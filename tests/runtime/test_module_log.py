@@ -36,7 +36,7 @@ async def texts(log: ModuleLog, count: int = 100_000) -> list[str]:
 
 
 async def test_each_line_keeps_its_time_its_instance_and_its_stream(log: ModuleLog) -> None:
-    log.stderr_line("m#1", "oops")
+    log.stderr_lines("m#1", ["oops"])
     log.log_event("m#1", "info: hello")
     log.host_line("m#2", "ready -> down")
     log.host_line(None, "down -> starting")
@@ -70,10 +70,10 @@ def test_a_line_of_another_form_is_all_text(line: bytes) -> None:
 async def test_a_follower_gets_each_line_until_it_has_enough(log: ModuleLog) -> None:
     followed: list[LogLine] = []
     unfollow = log.follow(followed.append)
-    log.stderr_line("m#1", "one")
+    log.stderr_lines("m#1", ["one"])
     unfollow()
     unfollow()
-    log.stderr_line("m#1", "two")
+    log.stderr_lines("m#1", ["two"])
     assert [line.text for line in followed] == ["one"]
 
 
@@ -81,13 +81,13 @@ async def test_a_flood_is_cut_off_counted_and_reported(log: ModuleLog, mock_cloc
     mock_clock.jump(1000)
     lines = 3 * BURST_BYTES // 1000
     for _ in range(lines):
-        log.stderr_line("m#1", "x" * 1000)
+        log.stderr_lines("m#1", ["x" * 1000])
     left_out = log.left_out_lines
     assert lines // 2 < left_out < lines
-    log.stderr_line("m#1", "y" * 2000)
+    log.stderr_lines("m#1", ["y" * 2000])
     mock_clock.jump(1)
-    log.stderr_line("m#1", "calm again")
-    log.stderr_line("m#1", "and on")
+    log.stderr_lines("m#1", ["calm again"])
+    log.stderr_lines("m#1", ["and on"])
     assert log.left_out_lines == left_out + 1
     *before, report, calm, on = await texts(log)
     assert len(before) == lines - left_out
@@ -101,7 +101,7 @@ async def test_a_follower_is_told_even_what_the_file_leaves_out(
     followed: list[LogLine] = []
     log.follow(followed.append)
     for _ in range(BURST_BYTES // 4000 + 100):
-        log.stderr_line("m#1", "x" * 4000)
+        log.stderr_lines("m#1", ["x" * 4000])
     assert log.left_out_lines > 0
     assert len(followed) == BURST_BYTES // 4000 + 100
 

@@ -1,4 +1,4 @@
-"""A process per invocation: each verdict through a real tiny script (DESIGN 5.3)."""
+"""A process per invocation: each verdict through a real tiny script (docs/protocol.md)."""
 
 from __future__ import annotations
 

@@ -19,6 +19,12 @@ STAMPS = {
     "supervisor/runtime/file_digest.py",  # compared with the stamps of files, no timer
     "supervisor/cli/module_page.py",  # "2 minutes ago", for people
     "supervisor/cli/status_table.py",
+    "supervisor/cli/session_text.py",
+    "supervisor/cli/top/plain.py",  # the stamp of a line of figures
+    "supervisor/cli/direct.py",  # when a transcript was recorded
+    "supervisor/kernel/operations/record.py",  # the same
+    "supervisor/kernel/journal.py",  # the stamps of entries
+    "supervisor/kernel/store/retention.py",  # compared with those; it looks for jumps itself
 }
 
 

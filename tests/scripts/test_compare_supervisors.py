@@ -96,13 +96,13 @@ def test_what_is_written_replaces_what_stood_between_the_markers_and_no_more() -
 
 
 def test_the_column_of_stdiod_is_measured_alone(tmp_path: Path) -> None:
-    keys = ["grandchild", "latency", "unread", "cause"]
+    keys = ["grandchild", "escapee", "kill9", "latency", "unread", "cause"]
     done = run("compare_supervisors", *keys, "--only", "stdiod", "--rounds", "1", "--json")
     assert done.returncode == 0, done.stderr
     (found,) = documents(done.stdout)
     samples = {fault["key"]: fault["samples"]["stdiod"] for fault in found["faults"]}
     assert list(samples) == keys
-    assert samples["grandchild"] == [0]
+    assert samples["grandchild"] == samples["escapee"] == samples["kill9"] == [0]
     assert samples["cause"] == ["exit code and signal"]
     assert samples["unread"] == ["goes on"]
     assert samples["latency"][0] > 0

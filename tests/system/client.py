@@ -1,4 +1,4 @@
-"""Speak with a daemon over its control socket, as any program would: lines of JSON (DESIGN 9)."""
+"""Speak with a daemon over its control socket, as any program would: lines of JSON."""
 
 from __future__ import annotations
 

@@ -19,12 +19,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests import journals
 from tests.system import descriptors
 from tests.system.client import Answer, Client
 from tests.system.liveness import BOUND_S
 
 MARKER = "XDG_STDIOD_TEST"
-"""Names a daemon in the environment of its modules, which get all XDG_ variables (DESIGN 4)."""
+"""Names a daemon in the environment of its modules, which get all XDG_ variables."""
 
 GONE_WITHIN_S = 10.0
 """A killed process that nobody waits for takes a moment to be gone."""
@@ -87,6 +88,7 @@ class Daemon:
         finally:
             self.client.close()
         self.assert_nothing_left()
+        journals.check_all(self.data_dir)
 
     def wait_ended(self) -> None:
         """Wait for its end, which must be an orderly one."""

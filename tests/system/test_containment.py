@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import tempfile
 import time
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.runtime.survivors import LOCK_FD, LOCK_FILE
+from supervisor.runtime.survivors import LOCK_FD, LOCK_FILE, DataInUseError, claim
 from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe, gone
 from tests.system.daemon_process import DaemonProcess
 
@@ -129,11 +130,21 @@ def test_a_stopped_and_a_restarted_module_leave_nobody(start: Start, lifelines: 
 
 
 @pytest.mark.fault(7)
-def test_one_without_session_environment_and_parent_is_found_too(
-    start: Start, lifelines: Lifelines, rung: str
+def test_modules_whose_descriptors_are_removed_leave_nobody(
+    start: Start, lifelines: Lifelines, home: Path
 ) -> None:
-    if rung == "process_group":
-        pytest.skip("what has left session, environment and parent is lost on the lowest rung")
+    daemon = start()
+    in_flight(daemon, lifelines)
+    for name in ("stubborn", "busy"):
+        (home / "modules" / f"{name}.json").unlink()
+    lifelines.wait_dead()
+    assert daemon.popen.poll() is None
+
+
+@pytest.mark.fault(7)
+def test_one_without_session_environment_and_parent_is_found_too(
+    start: Start, lifelines: Lifelines
+) -> None:
     daemon = start()
     lifelines.take(*LABELS, "leader")
     daemon.ask("supervisor", "wait", modules=["stubborn", "busy"])
@@ -221,3 +232,21 @@ def test_the_guardian_of_a_former_daemon_leaves_the_next_one_alone(start: Start)
     assert select.select([watched], [], [], PATIENCE_S)[0]
     os.close(watched)
     assert [one["instances"][0]["pid"] for one in following.status()["modules"]] == pids
+
+
+def test_no_daemon_starts_beside_one_whose_data_was_deleted(
+    start: Start, lifelines: Lifelines, home: Path
+) -> None:
+    daemon = start()
+    lifelines.take(*LABELS, "leader")
+    daemon.data_dir.rename(home / "gone")
+    shutil.rmtree(home / "gone")
+    until = time.monotonic() + PATIENCE_S
+    while (problem := daemon.status()["daemon"]["data_dir_problem"]) is None:
+        assert time.monotonic() < until
+    assert "was deleted while the daemon ran" in problem
+    with pytest.raises(DataInUseError, match=f"in use by the daemon with pid {daemon.popen.pid}"):
+        claim(daemon.data_dir)
+    daemon.kill()
+    lifelines.wait_dead()
+    claim(daemon.data_dir).close()

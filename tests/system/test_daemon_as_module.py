@@ -1,4 +1,4 @@
-"""`run --stdio`: a daemon is a module like any other, of another daemon too (DESIGN 9)."""
+"""`run --stdio`: a daemon is a module like any other, of another daemon too (docs/protocol.md)."""
 
 from __future__ import annotations
 

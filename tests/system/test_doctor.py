@@ -62,8 +62,29 @@ def test_a_daemon_that_is_well_is_said_to_be(start_daemon: StartDaemon, folder: 
     assert diagnosis.only("module", "one")["message"] == "ready"
     assert diagnosis.only("descriptor", "one")["message"].startswith("runs ")
     rung = daemon.op("status")["daemon"]["containment"]
+    assert diagnosis.only("journal")["message"].endswith(f"in {daemon.data_dir / 'journal.db'}")
     assert rung in diagnosis.only("containment")["message"]
     assert f"the daemon (pid {daemon.process.pid})" in diagnosis.only("environment")["message"]
+
+
+def test_a_journal_that_was_set_aside_or_cannot_be_written_is_named(
+    start_daemon: StartDaemon, folder: Path
+) -> None:
+    path = folder / "data" / "journal.db"
+    path.parent.mkdir(mode=0o700)
+    path.write_bytes(b"not a journal")
+    daemon = start_daemon(misbehaving("one"))
+    found = Diagnosis(folder).only("journal")
+    assert found["level"] == "warn"
+    assert "it is no SQLite database" in found["message"]
+    assert "journal.db.set-aside-" in found["message"]
+    daemon.end()
+    path.unlink()
+    path.mkdir()
+    start_daemon(misbehaving("one"))
+    found = Diagnosis(folder).only("journal")
+    assert found["level"] == "bad"
+    assert str(path) in found["message"]
 
 
 def test_a_module_that_runs_without_what_it_depends_on_is_a_warning(
@@ -140,6 +161,37 @@ def test_without_a_daemon_the_descriptors_of_a_directory_are_examined(folder: Pa
         assert part in message
     assert words["hopeful"][0] == "warn"
     assert diagnosis.only("daemon")["level"] == "ok"
+
+
+def test_without_a_daemon_the_containment_that_one_would_get_is_said(
+    start_daemon: StartDaemon, folder: Path
+) -> None:
+    before = Diagnosis(folder).only("containment")
+    rung = start_daemon().op("status")["daemon"]["containment"]
+    assert before["message"].startswith(
+        f"a daemon started here would hold processes together by {rung}"
+    )
+
+
+def test_a_daemon_whose_socket_was_deleted_is_named_with_the_way_out(
+    start_daemon: StartDaemon, folder: Path
+) -> None:
+    daemon = start_daemon(misbehaving("one"))
+    (folder / "socket").unlink()
+    for _ in range(2):  # with the lock beside the socket, and without
+        found = Diagnosis(folder).about("socket")[-1]
+        assert found["level"] == "bad"
+        assert f"is missing, but its daemon (pid {daemon.process.pid}) lives" in found["message"]
+        assert f"`kill {daemon.process.pid}`" in found["hint"]
+        (folder / "socket.lock").unlink(missing_ok=True)
+
+
+def test_a_directory_that_is_gone_is_told_of_once(start_daemon: StartDaemon, folder: Path) -> None:
+    start_daemon(misbehaving("one"))
+    (folder / "modules").rename(folder / "elsewhere")
+    found = Diagnosis(folder).only("descriptor")
+    assert found["level"] == "bad"
+    assert "No such file" in found["message"]
 
 
 def test_a_directory_that_is_not_there_is_bad(folder: Path) -> None:

@@ -95,9 +95,9 @@ def test_a_module_that_cannot_be_spawned_is_told_in_words_and_tried_again(
 
 
 def _tiny_disk(folder: Path) -> str | None:
-    """Mount a disk of a few pages; returns why that cannot be done."""
+    """Mount a disk that a journal leaves little of; returns why that cannot be done."""
     folder.mkdir()
-    words = ["mount", "-t", "tmpfs", "-o", "size=64k", "stdiod-test", str(folder)]
+    words = ["mount", "-t", "tmpfs", "-o", "size=512k", "stdiod-test", str(folder)]
     try:
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -121,7 +121,7 @@ def test_a_full_disk_costs_log_lines_and_nothing_else(
     tiny_disk: Path, start_daemon: StartDaemon
 ) -> None:
     daemon = start_daemon(misbehaving("one"))
-    assert daemon.invoke("one", fault="stderr", bytes=200_000).ok
+    assert daemon.invoke("one", fault="stderr", bytes=1_000_000).ok
     # The log is read behind what was written before, so it has met the full disk by then.
     daemon.client.op("logs", module="one", lines=1)
     facts = daemon.op("status")["daemon"]
@@ -134,6 +134,10 @@ def test_a_full_disk_costs_log_lines_and_nothing_else(
     lines = daemon.client.op("logs", module="one", lines=1).events
     assert lines[-1]["message"] == "the last words"
     assert daemon.op("status")["daemon"]["log_error"] is None
+    ends_at = time.monotonic() + BOUND_S
+    while (problem := daemon.op("status")["daemon"]["journal"]["problem"]) is not None:
+        assert time.monotonic() < ends_at, problem  # it is tried again each second
+    assert daemon.op("status")["daemon"]["journal"]["dropped"] == 0
 
 
 @pytest.mark.parametrize("where", ["/dev/full", "closed pipe", "stuck pipe"])

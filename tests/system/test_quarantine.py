@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.system.conftest import StartDaemon
+from tests.system.daemon import Daemon
 from tests.system.descriptors import misbehaving, write
 
 
@@ -68,6 +70,21 @@ def test_bad_descriptors_are_quarantined_with_the_reason_while_good_ones_serve(
     assert [one["name"] for one in status["modules"]] == ["good", "inner"]
 
 
+def test_a_module_whose_descriptor_is_quarantined_is_refused_with_the_reason(
+    start_daemon: StartDaemon, folder: Path
+) -> None:
+    write(folder / "modules", misbehaving("good"))
+    (folder / "modules" / "half.json").write_text(good("half")[:60])
+    (folder / "modules" / "inner").mkdir()
+    (folder / "modules" / "inner" / "module.json").write_text("[1]")
+    daemon = start_daemon()
+    for name, words in (("half", "half.json is quarantined"), ("inner", "must be one JSON object")):
+        answer = daemon.invoke(name)
+        assert answer.verdict == "bad_request/unknown_module"
+        assert words in answer.error["message"]
+    assert "quarantined" not in daemon.invoke("modules").error["message"]
+
+
 def test_an_empty_folder_is_served_too(start_daemon: StartDaemon) -> None:
     daemon = start_daemon()
     assert daemon.op("status")["modules"] == []
@@ -92,3 +109,19 @@ def test_a_file_whose_name_is_no_text_is_quarantined_and_status_goes_on(
     assert found["descriptor"].endswith("caf\\xe9.json")
     assert "not UTF-8" in found["reason"]
     assert daemon.invoke("one").ok
+
+
+def test_a_daemon_whose_places_have_names_that_are_no_text_can_be_spoken_with(folder: Path) -> None:
+    odd = folder / os.fsdecode(b"caf\xe9")
+    odd.mkdir()
+    with Daemon(odd, misbehaving("one")) as daemon:
+        status = daemon.op("status")
+        (found,) = status["quarantined"]
+        assert found["descriptor"] == f"{folder}/caf\\xe9/modules/one.json"
+        assert "not UTF-8" in found["reason"]
+        places = [status["daemon"]["socket"], status["daemon"]["data_dir"]]
+        assert places == [f"{folder}/caf\\xe9/socket", f"{folder}/caf\\xe9/data"]
+        assert status["daemon"]["directories"] == [f"{folder}/caf\\xe9/modules"]
+        shutil.rmtree(odd / "modules")
+        (gone,) = daemon.op("reload")["quarantined"]
+        assert gone["descriptor"] == f"{folder}/caf\\xe9/modules"

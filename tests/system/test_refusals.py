@@ -1,4 +1,4 @@
-"""DESIGN 5.5: what cannot be served is refused in words, at once, and nobody else notices."""
+"""What cannot be served is refused in words, at once, and nobody else notices."""
 
 from __future__ import annotations
 

@@ -66,3 +66,28 @@ def test_a_request_that_is_never_read_has_a_deadline_and_costs_its_own_instance_
     assert daemon.usable("deaf").ok
     assert daemon.status("deaf")["instances"][0]["id"] == "deaf#2"
     assert daemon.pid("witness") == witness
+
+
+@pytest.mark.fault(15)
+def test_a_cancel_of_a_half_written_request_replaces_that_instance_and_serves_the_next(
+    start_daemon: StartDaemon, liveness: Liveness
+) -> None:
+    env = {"LIVENESS": str(liveness.path)}
+    daemon = start_daemon(
+        misbehaving("deaf", env=env, timeouts=timeouts(exit_s=SHORT_S, stop_s=SHORT_S)),
+        misbehaving("witness"),
+    )
+    client, witness = daemon.client, daemon.pid("witness")
+    (first,) = liveness.wait_for("module")
+    assert client.invoke("deaf", fault="done+hang").ok
+    half_written = client.send_invoke("deaf", big="x" * MEGABYTE)
+    waiting = client.send_invoke("deaf", word="next")
+    client.cancel(half_written)
+    assert client.answer(half_written).verdict == "cancelled/client"
+    first.wait_gone()
+    answer = client.answer(waiting)
+    # It waited for the next instance, or was told of the one that had to go.
+    assert answer.verdict == "ok" or answer.error["code"] == "unreachable"
+    assert daemon.usable("deaf").ok
+    assert daemon.pid("deaf") != first.pid
+    assert daemon.pid("witness") == witness

@@ -1,4 +1,4 @@
-"""DESIGN 5.3 for persistent modules: a fault fails its request, and the process lives on."""
+"""docs/protocol.md for persistent modules: a fault fails its request, and the process lives on."""
 
 from __future__ import annotations
 
@@ -224,6 +224,8 @@ def test_a_bad_asset_is_refused_and_the_invocation_goes_on(daemon: Daemon, modul
 
 
 def test_a_silent_process_that_still_answers_probes_keeps_its_slot(daemon: Daemon) -> None:
+    # A process of its own: one that left an id out for an earlier test is not trusted with this.
+    daemon.op("restart", module="steady")
     pid = daemon.pid("steady")
     answer = daemon.invoke("steady", timeout_s=SHORT_S, fault="silent")
     assert answer.verdict == "timeout/deadline"

@@ -1,4 +1,4 @@
-"""DESIGN 5.3, row by row, for modules that run a process per invocation."""
+"""docs/protocol.md, row by row, for modules that run a process per invocation."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 /* native NAME: a persistent module that costs next to nothing, so that what is measured is the host.
  *
- * It answers health and describe, and `stream` with args {"n":N}: N ui_event lines, then done.
+ * It answers health and describe, and with args {"n":N} `stream`: N ui_event lines, then done, and
+ * `patch`: N state_patch lines, each with another value, then done.
  * It trusts its host: a request is one line, and its fields stand where stdiod writes them. */
 #define _POSIX_C_SOURCE 200809L
 #include <stdio.h>
@@ -19,6 +20,25 @@ static void put(const char *bytes, size_t n) {
     }
 }
 
+static void done(const char *id) {
+    char line[512];
+    int length = snprintf(line, sizeof line,
+        "{\"version\":\"0\",\"type\":\"done\",\"requestId\":\"%s\",\"ok\":true}\n", id);
+    put(line, (size_t)length);
+}
+
+static void patch(const char *id, unsigned long n) {
+    char line[512];
+    for (unsigned long i = 0; i < n; i++) {
+        int length = snprintf(line, sizeof line,
+            "{\"version\":\"0\",\"type\":\"state_patch\",\"requestId\":\"%s\","
+            "\"patch\":{\"step\":%lu,\"seen\":{\"room-%lu\":true,\"room-%lu\":null}}}\n",
+            id, i, i % 100, (i + 50) % 100);
+        put(line, (size_t)length);
+    }
+    done(id);
+}
+
 static void stream(const char *id, unsigned long n) {
     char line[512];
     int length = snprintf(line, sizeof line,
@@ -31,9 +51,7 @@ static void stream(const char *id, unsigned long n) {
     for (; n >= BLOCK_LINES; n -= BLOCK_LINES) put(block, size * BLOCK_LINES);
     put(block, size * n);
     free(block);
-    length = snprintf(line, sizeof line,
-        "{\"version\":\"0\",\"type\":\"done\",\"requestId\":\"%s\",\"ok\":true}\n", id);
-    put(line, (size_t)length);
+    done(id);
 }
 
 int main(int argc, char **argv) {
@@ -51,7 +69,9 @@ int main(int argc, char **argv) {
             put(reply, (size_t)n);
         } else {
             const char *count = strstr(request, "\"n\":");
-            stream(id, count ? strtoul(count + 4, NULL, 10) : 0);
+            unsigned long n = count ? strtoul(count + 4, NULL, 10) : 0;
+            if (strstr(request, "\"op\":\"patch\"")) patch(id, n);
+            else stream(id, n);
         }
     }
     return 0;

@@ -32,7 +32,7 @@ def found_in(directories: Sequence[Path]) -> tuple[Found, list[Finding]]:
         try:
             scan([directory])
         except MissingDirectoryError as error:
-            findings.append(bad(AREA, str(error), "name a directory that holds descriptors"))
+            findings.append(bad(AREA, str(error), "make it again, or name another directory"))
         else:
             readable.append(directory)
     found = scan(readable)

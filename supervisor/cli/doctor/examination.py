@@ -8,20 +8,34 @@ from pathlib import Path
 from typing import Any
 
 from supervisor.cli.client import Client, NoAnswerError
-from supervisor.cli.doctor import descriptors, machine, places, running, surroundings
+from supervisor.cli.doctor import (
+    containment,
+    descriptors,
+    machine,
+    places,
+    running,
+    surroundings,
+)
 from supervisor.cli.doctor.finding import Finding, bad, ok
 from supervisor.cli.exit_status import NoDaemonError
+from supervisor.runtime.directory import shown
 
 STATUS_S = 10.0
 """How long a daemon may take to say how it is; one that takes longer is not well."""
 
 
 def examine(
-    directories: Sequence[Path], socket: Path, data_dir: Path, *, data_dir_chosen: bool
+    directories: Sequence[Path],
+    socket: Path,
+    data_dir: Path,
+    *,
+    data_dir_chosen: bool,
+    asked_containment: str | None = None,
 ) -> list[Finding]:
     """Return all findings; without `directories`, the daemon's own are looked at.
 
     `data_dir_chosen` says that somebody named it; else a daemon that runs knows better.
+    `asked_containment` is the rung that the configuration insists on.
     """
     status, words = _status(socket)
     one = {} if status is None else status["daemon"]
@@ -38,7 +52,7 @@ def examine(
         machine.kernel(),
         machine.open_files(count, pid),
         machine.processes(count),
-        *places.socket_place(socket, answers=status is not None),
+        *places.socket_place(socket, data_dir, answers=status is not None),
         *places.data_place(data_dir),
         surroundings.inherited(environment, whose),
         *surroundings.search_path(environment, whose),
@@ -48,9 +62,11 @@ def examine(
     if not directories:
         findings.append(ok("descriptor", "none were looked at; `stdiod doctor DIR` looks at some"))
     if status is None:
-        findings.append(words)
+        findings += [words, containment.of_a_new_daemon(asked_containment)]
     else:
         seen = {one.subject for one in findings if one.area == descriptors.AREA}
+        # A directory that is gone has been told of already.
+        seen.update(shown(one) for one in directories if not one.is_dir())
         held = [one for one in running.quarantined(status) if one.subject not in seen]
         findings += [*held, *running.daemon(status), *running.modules(status)]
     return findings
@@ -60,8 +76,8 @@ def _status(socket: Path) -> tuple[dict[str, Any] | None, Finding]:
     """Ask the daemon, if there is one; the finding says what became of that."""
     try:
         client = Client(socket)
-    except NoDaemonError as error:
-        return None, ok("daemon", error.message)
+    except NoDaemonError:
+        return None, ok("daemon", f"no daemon answers on {socket}")
     try:
         with client:
             answer = client.own("status", timeout_s=STATUS_S)

@@ -47,7 +47,7 @@ def open_files(modules: int, daemon_pid: int | None) -> Finding:
     if daemon_pid is not None:
         seen = _files_of(daemon_pid)
         if seen is not None:
-            (limit, used), whose = seen, f"of the daemon (pid {daemon_pid})"
+            (limit, used), whose = seen, f"to the daemon (pid {daemon_pid})"
     needed = FILES_OF_THE_DAEMON + FILES_PER_MODULE * modules
     words = f"{_number(limit)} open files are allowed {whose}; {modules} modules take {needed}"
     if used:

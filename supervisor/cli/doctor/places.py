@@ -8,6 +8,8 @@ import stat
 from pathlib import Path
 
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
+from supervisor.cli.lock_holder import lock_holder
+from supervisor.cli.missing_socket import deaf_daemon
 from supervisor.cli.quantities import size
 
 LITTLE_SPACE_BYTES = 64 << 20
@@ -16,13 +18,13 @@ LITTLE_SPACE_BYTES = 64 << 20
 _PRIVATE = 0o077
 
 
-def socket_place(path: Path, *, answers: bool) -> list[Finding]:
+def socket_place(path: Path, data_dir: Path, *, answers: bool) -> list[Finding]:
     """Examine where the socket is, or would be; `answers` says that a daemon listens there."""
     findings = _folder("socket", path.parent, f"the socket {path}")
     try:
         seen = path.lstat()
     except FileNotFoundError:
-        return [*findings, ok("socket", f"{path} is not there: no daemon listens")]
+        return [*findings, _missing(path, data_dir)]
     except OSError as error:
         return [*findings, _unseen("socket", path, error)]
     if not stat.S_ISSOCK(seen.st_mode):
@@ -64,31 +66,23 @@ def data_place(path: Path) -> list[Finding]:
     return findings or [ok(area, f"{path} can be written to")]
 
 
+def _missing(path: Path, data_dir: Path) -> Finding:
+    deaf = deaf_daemon(path, data_dir)
+    if deaf is None:
+        return ok("socket", f"{path} is not there: no daemon listens")
+    return bad("socket", deaf.what, deaf.way_out)
+
+
 def _silent(path: Path) -> Finding:
     """Say why nobody answers on a socket that is there."""
     lock = path.with_name(path.name + ".lock")
-    holder = _lock_holder(lock)
+    holder = lock_holder(lock)
     if holder is None:
         words = f"{path} was left behind by a daemon that is gone"
         return warn("socket", words, "nothing is to be done: the next daemon replaces it")
     words = f"{path} is held by pid {holder}, which does not answer"
     hint = f"it is stopped or stuck: look with `ps -p {holder}`; `kill -CONT {holder}` wakes it"
     return bad("socket", words, f"{hint}, `kill {holder}` ends it")
-
-
-def _lock_holder(lock: Path) -> int | None:
-    # Looked up and not tried: a lock that we held, however shortly, could turn a daemon away.
-    try:
-        inode = lock.stat().st_ino
-        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        fields = line.split()
-        # 1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF
-        if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}"):
-            return int(fields[4])
-    return None
 
 
 def _folder(area: str, path: Path, what: str) -> list[Finding]:

@@ -6,15 +6,15 @@ import datetime as dt
 from typing import Any
 
 from protocol.version import VERSION
+from supervisor.cli.doctor import containment
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
-from supervisor.cli.quantities import duration
+from supervisor.cli.quantities import duration, size
+from supervisor.cli.terminal import shell_word
 
 AREA = "module"
 
 TAIL_LINES = 5
 """How much of a dead process's stderr is shown."""
-
-LADDER = ("cgroup2", "subreaper", "process_group")
 
 _HINTS = {
     "spawn_failed": "correct what the message names, then `stdiod restart {name}`",
@@ -43,7 +43,10 @@ def daemon(status: dict[str, Any]) -> list[Finding]:
     if one["version"] != VERSION:
         words = f"the daemon is version {one['version']}, and this command is {VERSION}"
         findings.append(warn("daemon", words, "`stdiod down`, then start it again"))
-    findings.append(_containment(one))
+    findings.append(containment.in_force(one["containment"], one.get("why_not_higher")))
+    if one.get("data_dir_problem"):
+        hint = "`stdiod down`, then start it again, so that all its files are in it"
+        findings.append(bad("data directory", one["data_dir_problem"], hint))
     if one.get("log_error"):
         words = f"logs cannot be written, {one['dropped_log_bytes']} bytes so far: "
         findings.append(
@@ -52,6 +55,7 @@ def daemon(status: dict[str, Any]) -> list[Finding]:
     elif one.get("dropped_log_bytes"):
         words = f"{one['dropped_log_bytes']} bytes of logs were left out; now they are written"
         findings.append(warn("logs", words, "see whether the disk was full, or too slow"))
+    findings += _journal(one.get("journal"))
     return findings
 
 
@@ -73,19 +77,27 @@ def modules(status: dict[str, Any]) -> list[Finding]:
     return [_module(one) for one in status["modules"]]
 
 
-def _containment(one: dict[str, Any]) -> Finding:
-    rung = one["containment"]
-    # One clause for each rung above, `NAME: why not`; nothing on the highest.
-    why = one.get("why_not_higher")
-    refused = why.split("; ") if why else []
-    words = f"processes are held together by {rung}"
-    if rung == LADDER[0]:
-        return ok("containment", words)
-    if rung in LADDER:
-        stronger = ", ".join(LADDER[: LADDER.index(rung)])
-        words += f"; {stronger} would be stronger"
-    hint = "see docs/systemd.md: Delegate=yes gives the daemon a control group of its own"
-    return warn("containment", words, hint, evidence=tuple(refused))
+def _journal(journal: dict[str, Any] | None) -> list[Finding]:
+    area = "journal"
+    if journal is None:
+        return []
+    if journal["problem"] is not None:
+        words = f"what happens is not written down: {journal['problem']}"
+        hint = "make room, or correct the permissions; the daemon goes on by itself then"
+        return [bad(area, words, hint)]
+    findings = [
+        warn(
+            area,
+            f"a file that could not be used ({aside['why']}) was set aside as {aside['path']}",
+            "nothing reads it any more; remove it if you do not want to look at it",
+        )
+        for aside in journal["set_aside"]
+    ]
+    if journal["dropped"]:
+        words = f"entries that could not be written and are lost: {journal['dropped']}"
+        findings.append(warn(area, words, "see whether the disk was full, or too slow"))
+    held = f"{journal['events']} entries, {size(journal['bytes'])}, in {journal['path']}"
+    return findings or [ok(area, held)]
 
 
 def _module(one: dict[str, Any]) -> Finding:
@@ -123,8 +135,9 @@ def _death(died: dict[str, Any]) -> str:
 
 
 def _hint(name: str, died: dict[str, Any] | None) -> str:
-    look = f"`stdiod logs {name}` shows what it said"
+    word = shell_word(name)
+    look = f"`stdiod logs {word}` shows what it said"
     if died is None:
         return look
     known = _HINTS.get(died["reason"]) or _EXIT_HINTS.get(died.get("exit_code") or 0)
-    return look if known is None else f"{known.format(name=name)}; {look}"
+    return look if known is None else f"{known.format(name=word)}; {look}"

@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 
 from supervisor.cli.client import Answer, Client
-from supervisor.cli.options import with_json, with_socket
+from supervisor.cli.options import TEXT, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import one_line
 
 
 @click.command
-@click.argument("module")
+@click.argument("module", type=TEXT)
 @with_json
 @with_socket
 def health(module: str, as_json: bool, socket: Path) -> None:
@@ -26,7 +26,7 @@ def health(module: str, as_json: bool, socket: Path) -> None:
 
 
 @click.command
-@click.argument("module")
+@click.argument("module", type=TEXT)
 @with_json
 @with_socket
 def describe(module: str, as_json: bool, socket: Path) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from supervisor.cli.client import Client
-from supervisor.cli.options import with_json, with_socket
+from supervisor.cli.options import TEXT, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import one_line, state_word
 
 
 @click.command
-@click.argument("module")
+@click.argument("module", type=TEXT)
 @with_json
 @with_socket
 def start(module: str, as_json: bool, socket: Path) -> None:
@@ -23,7 +23,7 @@ def start(module: str, as_json: bool, socket: Path) -> None:
 
 
 @click.command
-@click.argument("module")
+@click.argument("module", type=TEXT)
 @with_json
 @with_socket
 def stop(module: str, as_json: bool, socket: Path) -> None:
@@ -32,7 +32,7 @@ def stop(module: str, as_json: bool, socket: Path) -> None:
 
 
 @click.command
-@click.argument("module")
+@click.argument("module", type=TEXT)
 @with_json
 @with_socket
 def restart(module: str, as_json: bool, socket: Path) -> None:

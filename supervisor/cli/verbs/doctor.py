@@ -54,8 +54,14 @@ def doctor(
     if file is not None:
         directories = directories or file.directories or ()
         data_dir = data_dir or file.data_dir
-    chosen = data_dir is not None
-    findings = examine(directories, socket, data_dir or default_data_dir(), data_dir_chosen=chosen)
+    asked = None if file is None or file.containment == "auto" else file.containment
+    findings = examine(
+        directories,
+        socket,
+        data_dir or default_data_dir(),
+        data_dir_chosen=data_dir is not None,
+        asked_containment=asked,
+    )
     well = all(finding.level != "bad" for finding in findings)
     if as_json:
         _print_json(findings, well=well)

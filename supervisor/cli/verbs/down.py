@@ -28,8 +28,10 @@ def down(socket: Path) -> None:
     """End the daemon and all its modules; returns when it is gone."""
     began_s = time.monotonic()
     with Client(socket) as client, Ticker() as ticker, _pidfd(client.daemon_pid()) as process:
-        status = client.known("status").result
-        running = [one["name"] for one in status["modules"] if one["instances"]]
+        status = client.known("status")
+        # Without one, say from a daemon of another version, the end is not shown but comes.
+        modules = status.result["modules"] if status.ok else []
+        running = [one["name"] for one in modules if one["instances"]]
         ticker.show("stopping")
         pid = _shut_down(client, ticker, running)
         if not _is_gone(process, began_s + GONE_S - time.monotonic()):

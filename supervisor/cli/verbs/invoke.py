@@ -14,7 +14,7 @@ from supervisor.cli.client import Client, NoAnswerError
 from supervisor.cli.event_text import EventPrinter, log_line
 from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError
 from supervisor.cli.failure_text import failure_text
-from supervisor.cli.options import SECONDS, with_json, with_socket
+from supervisor.cli.options import SECONDS, TEXT, with_json, with_socket
 from supervisor.cli.quantities import duration
 from supervisor.cli.results import print_json, print_laid_out
 from supervisor.cli.terminal import dim, one_line
@@ -28,13 +28,27 @@ GRACE_S = 15.0
 _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-@click.command
-@click.argument("module")
-@click.argument("op")
+class _Invoke(click.Command):
+    """The verb; args that stand where an argument would are told their place."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the command line."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "unexpected extra argument" not in error.message:
+                raise
+            words = f"{error.message}; the args of OP stand after --args, as one JSON object"
+            raise click.UsageError(words, ctx) from None
+
+
+@click.command(cls=_Invoke)
+@click.argument("module", type=TEXT)
+@click.argument("op", type=TEXT)
 @click.option(
     "--args", "given", metavar="JSON|@FILE|-", help="A JSON object, a file with one, or stdin."
 )
-@click.option("--session", "session_id", metavar="ID", help="The session it belongs to.")
+@click.option("--session", "session_id", type=TEXT, metavar="ID", help="The session it belongs to.")
 @click.option(
     "--timeout", "timeout_s", type=SECONDS, help="In the place of the module's timeouts.invoke_s."
 )
@@ -43,6 +57,12 @@ _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
     help="Run the module here, from its descriptor, without a daemon.",
+)
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="With --descriptor: keep all that is said as a transcript, for its owner alone.",
 )
 @with_json
 @with_socket
@@ -54,6 +74,7 @@ def invoke(
     session_id: str | None,
     timeout_s: float | None,
     descriptor: Path | None,
+    record: Path | None,
     as_json: bool,
     socket: Path,
 ) -> None:
@@ -62,6 +83,9 @@ def invoke(
     What the module says while it works goes to stderr, its result to stdout. With --json each event
     goes to stdout as it comes, one per line, and the response last. Ctrl-C cancels.
     """
+    if record is not None and descriptor is None:
+        words = "--record needs --descriptor; of a module of a daemon: `stdiod record MODULE`"
+        raise click.UsageError(words)
     content: dict[str, Any] = {"op": op, "args": read_args(given)}
     if session_id is not None:
         content["session_id"] = session_id
@@ -71,7 +95,7 @@ def invoke(
     if descriptor is None:
         response = _ask_daemon(socket, module, content, show.event)
     else:
-        response = _run_here(descriptor, module, content, show)
+        response = _run_here(descriptor, module, content, show, record)
     show.response(response)
     if not response.get("ok"):
         raise click.exceptions.Exit(NO)
@@ -145,7 +169,9 @@ def _ask_daemon(
             raise NoDaemonError(words) from None
 
 
-def _run_here(path: Path, module: str, content: dict[str, Any], show: Shown) -> dict[str, Any]:
+def _run_here(
+    path: Path, module: str, content: dict[str, Any], show: Shown, record: Path | None
+) -> dict[str, Any]:
     from supervisor.cli import direct
 
     descriptor = direct.load(path, module)
@@ -154,7 +180,7 @@ def _run_here(path: Path, module: str, content: dict[str, Any], show: Shown) -> 
         names = one_line(", ".join(needed))
         click.echo(f"stdiod: {module} depends on {names}, which is not started here", err=True)
     response, interrupted = direct.invoke(
-        descriptor, content, lambda line: show.event(_DECODE(line), line), show.log
+        descriptor, content, lambda line: show.event(_DECODE(line), line), show.log, record
     )
     if interrupted:
         show.response(response)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from supervisor.cli.client import Client
-from supervisor.cli.options import with_json, with_socket
+from supervisor.cli.options import TEXT, Lines, with_json, with_socket
 from supervisor.cli.quantities import time_of_day, utc_stamp
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import dim, is_terminal, one_line
@@ -19,12 +19,12 @@ MAX_LINES = 10_000
 
 
 @click.command
-@click.argument("module")
+@click.argument("module", type=TEXT)
 @click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C (status 130).")
 @click.option(
     "-n",
     "--lines",
-    type=click.IntRange(0, MAX_LINES),
+    type=Lines(MAX_LINES),
     default=50,
     show_default=True,
     metavar="N",

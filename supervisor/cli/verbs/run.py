@@ -47,6 +47,7 @@ def run(
     Ctrl-C stops all of them and ends the daemon; another Ctrl-C hurries it.
     """
     from supervisor.cli.config_file import Config
+    from supervisor.cli.journal_settings import journal_options
     from supervisor.cli.serve import ServeOptions, serve
 
     del config  # `configured` has read it
@@ -63,5 +64,8 @@ def run(
         ready_fd=ready_fd,
         containment=file.containment or "auto",
         memory_ceiling_bytes=file.memory_ceiling_bytes,
+        memory=journal_options(file),
+        copy_assets=file.assets == "copy",
+        asset_store_bytes=file.asset_store_bytes,
     )
     raise click.exceptions.Exit(serve(options))

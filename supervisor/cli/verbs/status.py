@@ -9,13 +9,13 @@ from pathlib import Path
 import click
 
 from supervisor.cli.client import Client
-from supervisor.cli.options import with_json, with_socket
+from supervisor.cli.options import TEXT, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import is_terminal
 
 
 @click.command
-@click.argument("module", required=False)
+@click.argument("module", required=False, type=TEXT)
 @with_json
 @with_socket
 def status(module: str | None, as_json: bool, socket: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -42,7 +43,8 @@ def up(
     """Supervise the modules of each DIR in the background.
 
     Returns 0 when all modules that start with the daemon are ready, and 1 as soon as each is ready
-    or has failed; the daemon stays up either way. Its log is stdiod.log in the data directory.
+    or has failed; the daemon stays up either way. A descriptor that cannot be used is named, and is
+    no failure: it is 0 without any module too. Its log is stdiod.log in the data directory.
     """
     _refuse_second(socket)
     began_s = time.monotonic()
@@ -56,7 +58,7 @@ def up(
         try:
             status = _follow(socket, ticker, timeout_s)
         except KeyboardInterrupt:
-            ticker.line(f"the daemon stays up (pid {pid}); `stdiod --socket {socket} down` ends it")
+            ticker.line(f"the daemon stays up (pid {pid}); {_way_out(socket)}")
             raise click.exceptions.Exit(INTERRUPTED) from None
     late = [one for one in status["modules"] if one["start"] == "eager" and not _serves(one)]
     if as_json:
@@ -73,10 +75,11 @@ def _refuse_second(socket: Path) -> None:
             pid = client.daemon_pid()
     except NoDaemonError:
         return  # nobody, or nobody who answers: then the new one finds the socket taken and says so
-    words = (
-        f"a daemon (pid {pid}) listens on {socket} already; `stdiod --socket {socket} down` ends it"
-    )
-    raise NoError(words)
+    raise NoError(f"a daemon (pid {pid}) listens on {socket} already; {_way_out(socket)}")
+
+
+def _way_out(socket: Path) -> str:
+    return f"`stdiod --socket {shlex.quote(str(socket))} down` ends it"
 
 
 def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, Any]:
@@ -102,7 +105,10 @@ def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, 
             if not answer.ok:
                 end_with_failure(answer, as_json=False, module="wait")
     with Client(socket) as client:
-        status: dict[str, Any] = client.known("status").result
+        answer = client.known("status")
+    if not answer.ok:
+        end_with_failure(answer, as_json=False, module="status")
+    status: dict[str, Any] = answer.result
     return status
 
 
@@ -123,8 +129,12 @@ def _report(status: dict[str, Any], late: list[dict[str, Any]], took_s: float) -
     eager = sum(one["start"] == "eager" for one in status["modules"])
     lazy = len(status["modules"]) - eager
     parts = [f"{eager - len(late)} of {count(eager, 'module')} ready in {duration(took_s)}"]
+    if not eager:
+        parts = [] if lazy else ["no modules"]
     if lazy:
         parts.append(f"{lazy} lazy")
+    if status["quarantined"]:
+        parts.append(f"{count(len(status['quarantined']), 'descriptor')} quarantined")
     daemon = status["daemon"]
     where = f"pid {daemon['pid']}, socket {daemon['socket']}"
     click.echo(f"stdiod is up ({where}): {', '.join(parts)}")

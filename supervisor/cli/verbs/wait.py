@@ -8,15 +8,15 @@ from typing import Any
 import click
 
 from supervisor.cli.client import Client, NoAnswerError
-from supervisor.cli.exit_status import NoError
-from supervisor.cli.options import SECONDS, with_json, with_socket
+from supervisor.cli.exit_status import NO, NoError
+from supervisor.cli.options import SECONDS, TEXT, with_json, with_socket
 from supervisor.cli.quantities import count
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import Ticker, one_line
 
 
 @click.command
-@click.argument("modules", metavar="MODULE...", nargs=-1, required=True)
+@click.argument("modules", metavar="MODULE...", nargs=-1, required=True, type=TEXT)
 @click.option(
     "--for",
     "goal",
@@ -54,7 +54,12 @@ def wait(
             answer = client.own("wait", {"modules": pending[:], "for": goal}, progress, timeout_s)
         except NoAnswerError:
             words = f"not {goal} after {timeout_s:g} s: {one_line(', '.join(pending))}"
-            raise NoError(words) from None
+            if not as_json:
+                raise NoError(words) from None
+            details = {"reason": "deadline", "modules": pending}
+            error = {"code": "timeout", "message": words, "details": details}
+            print_json({"ok": False, "error": error})
+            raise click.exceptions.Exit(NO) from None
     if not answer.ok:
         # The one that was told of last is the one that cannot get there.
         end_with_failure(answer, as_json=as_json, module=last)

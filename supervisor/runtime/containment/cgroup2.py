@@ -4,12 +4,13 @@
 
 A process is moved in right after its spawn (clone3 with CLONE_INTO_CGROUP has no face in Python,
 and a program that moves itself before `exec` would cost an `exec` more). So there is a window: what
-it forks before the move stays outside. Three things close it:
+it forks before the move stays outside. Four things close it:
 
 1. after the move its children are moved too, and theirs, until there is nobody new outside;
 2. who was forked in the window *and* orphaned in it is adopted by the daemon, which is a subreaper
-   on this rung as well, and is told by its session or its marker when the instance ends;
-3. when the daemon is killed, the guardian looks for marker and lock file besides the cgroup.
+   on this rung as well, and is told by brand, session or marker when the instance ends;
+3. when the daemon is killed, the guardian looks for brand, marker and lock file besides the cgroup;
+4. who shows none of these is moved to a cgroup of its own, `stray`, once it is seen.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ from supervisor.runtime.containment.subreaper import SubreaperRung, Subtree
 PREFIX = "stdiod."
 NAME_CHARS = 200
 """Folders may have names of 255 bytes; the rest is for what tells long ones apart."""
+
+STRAYS = "stray"
+"""The cgroup of orphans that nobody can tell whose they are; an instance's name has a `#`."""
 
 SWEEPS = 16
 """Rounds of looking for children forked before the move; a second one finds nobody, usually."""
@@ -57,7 +61,7 @@ class Cgroup2Rung:
             self.close()
             raise
 
-    def contain(self, instance: str, leader: Stat) -> Cgroup:
+    def contain(self, instance: str, leader: Stat, brand: int) -> Cgroup:
         """Move a process just spawned into a cgroup of its own."""
         folder = f"{self.folder}/{_folder_name(instance)}"
         os.makedirs(folder, exist_ok=True)  # noqa: PTH103
@@ -66,7 +70,23 @@ class Cgroup2Rung:
         except OSError:
             cgroup_folder.remove_tree(folder)
             raise
-        return Cgroup(instance, leader, folder, self._orphans)
+        return Cgroup(folder, Subtree(instance, leader, brand, self._orphans))
+
+    def holds(self, orphan: Stat) -> bool:
+        """Whether it is in an instance's cgroup."""
+        below = os.path.basename(self.folder)  # noqa: PTH119
+        with contextlib.suppress(OSError):
+            _, _, inside = _path_of(str(orphan.pid)).partition(f"/{below}/")
+            return inside.partition("/")[0] not in ("", STRAYS)
+        return False
+
+    def hold_stray(self, stray: Stat) -> None:
+        """Move it, and all it forked, below the folder that the guardian kills as one."""
+        folder = f"{self.folder}/{STRAYS}"
+        # The guardian is told of it as well; so a kernel that refuses loses nothing.
+        with contextlib.suppress(OSError):
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+            _move(stray.pid, folder)
 
     def close(self) -> None:
         """Remove the folder, if it is empty."""
@@ -85,13 +105,14 @@ def _folder_name(instance: str) -> str:
 class Cgroup:
     """The cgroup of one instance."""
 
-    def __init__(self, instance: str, leader: Stat, folder: str, adopted: Orphans) -> None:
-        self.instance = instance
-        self.leader = leader
+    def __init__(self, folder: str, outside: Subtree) -> None:
+        """`outside` finds what the cgroup does not hold."""
+        self.instance = outside.instance
+        self.leader = outside.leader
+        self.brand = outside.brand
         self.folder = folder
         self.counts_memory = False
-        self._orphans = adopted
-        self._tree = Subtree(instance, leader, adopted)
+        self._tree = outside
 
     def signal(self, *numbers: signal.Signals) -> None:
         """Signal each process; a process forked meanwhile may miss it."""
@@ -102,7 +123,7 @@ class Cgroup:
         # Most instances end with nobody else in there, and then one short read is all it costs.
         if cgroup_folder.pids(self.folder) or not self._is_flat():
             # A zombie is in no list and has no environment: who they were is noted before.
-            self._orphans.remember(cgroup_folder.members([self.folder]))
+            self._tree.remember(cgroup_folder.members([self.folder]))
             cgroup_folder.kill(self.folder)
         self._tree.kill()
 
@@ -166,7 +187,7 @@ def own_folder() -> str:
     Found through /proc/self/mountinfo, since on a hybrid host cgroup v2 is mounted beside the v1
     controllers, often at /sys/fs/cgroup/unified.
     """
-    path = _own_path()
+    path = _path_of("self")
     for line in procfs.read_bytes("/proc/self/mountinfo").splitlines():
         fields, _, kind = line.partition(b" - ")
         words = fields.split()
@@ -179,8 +200,8 @@ def own_folder() -> str:
     raise OSError("cgroup v2 is not mounted where this process can see it")
 
 
-def _own_path() -> str:
-    for line in procfs.read_bytes("/proc/self/cgroup").splitlines():
+def _path_of(process: str) -> str:
+    for line in procfs.read_bytes(f"/proc/{process}/cgroup").splitlines():
         if line.startswith(b"0::"):
             return os.fsdecode(line[3:])
     raise OSError("this kernel has no cgroup v2")

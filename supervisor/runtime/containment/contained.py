@@ -25,6 +25,10 @@ class Containment(Protocol):
     def instance(self) -> str:
         """The instance's id, `name#generation`."""
 
+    @property
+    def brand(self) -> int:
+        """The number its processes inherit (`brand`)."""
+
     def signal(self, *numbers: signal.Signals) -> None:
         """Signal all that is in it; a process that is just being forked may miss it."""
 
@@ -59,8 +63,14 @@ class Rung(Protocol):
     def folder(self) -> str | None:
         """The cgroup that everything is below, if there is one."""
 
-    def contain(self, instance: str, leader: Stat) -> Containment:
+    def contain(self, instance: str, leader: Stat, brand: int) -> Containment:
         """Take hold of a process just spawned; raises `OSError` if it cannot be held so."""
+
+    def holds(self, orphan: Stat) -> bool:
+        """Whether an instance's containment has it, whatever it shows."""
+
+    def hold_stray(self, stray: Stat) -> None:
+        """Have an orphan that may be any module's die with the daemon, if this rung can do that."""
 
     def close(self) -> None:
         """Undo what the rung did to this process and machine."""

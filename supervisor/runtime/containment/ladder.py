@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import NamedTuple
 
 from supervisor.runtime.containment import cgroup2
@@ -45,6 +46,17 @@ def choose(asked: str | None, daemon: str, orphans: Orphans) -> Chosen:
     raise ContainmentError(
         f"containment {asked!r} was asked for and cannot be had here: {reasons[-1]}"
     )
+
+
+def probe(asked: str | None) -> tuple[str, str | None]:
+    """Try which rung a daemon that this process became would get, and why not a higher one.
+
+    Nothing is left of it: the rung is let go of at once. Raises `ContainmentError`.
+    """
+    daemon = str(uuid.uuid4())
+    chosen = choose(asked, daemon, Orphans(daemon, whole_process=False))
+    chosen.rung.close()
+    return chosen.rung.name, chosen.why_not_higher
 
 
 def _make(name: str, daemon: str, orphans: Orphans) -> Rung:

@@ -18,9 +18,10 @@ class LedGroup(ABC):
 
     counts_memory = False
 
-    def __init__(self, instance: str, leader: Stat) -> None:
+    def __init__(self, instance: str, leader: Stat, brand: int) -> None:
         self.instance = instance
         self.leader = leader
+        self.brand = brand
 
     @abstractmethod
     def find(self) -> list[Stat]:

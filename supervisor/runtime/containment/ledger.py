@@ -2,16 +2,19 @@ r"""What has to be killed should the daemon die: written as lines, read back as 
 
 The same lines go to the guardian's pipe and to a file for the next daemon:
 
-    daemon\tUUID\tPID\tSTART\tBOOT\tMARK_FD    who writes
-    cgroup\tPATH                                all its cgroups are below this one
-    +\tPID\tSTART\tINSTANCE                     a leader of a session
+    daemon\tUUID\tPID\tSTART\tBOOT\tMARK_FD\tBRAND    who writes
+    cgroup\tPATH                                       all its cgroups are below this one
+    +\tPID\tSTART\tINSTANCE                            a leader of a session
     -\tPID
-    bye                                         an orderly end: nothing is left
+    stray\tPID\tSTART                                 an orphan of one of its modules
+    gone\tPID                                         that one has ended
+    bye                                                an orderly end: nothing is left
 
-A process is one of this daemon's if it carries `STDIOD_DAEMON=UUID` in its environment, or has the
-file `instances.UUID` open under MARK_FD, or belongs to a leader's session or group, or descends
-from one such. Both marks are of one run of a daemon: a guardian that is still at work for a former
-one must not touch the next one's processes, nor the next daemon itself.
+A process is one of this daemon's if it has a brand of the run's (`brand`), or carries
+`STDIOD_DAEMON=UUID` in its environment, or has the file `instances.UUID` open under MARK_FD, or
+belongs to a leader's session or group, or is a stray, or descends from one such. The marks are of
+one run of a daemon: a guardian that is still at work for a former one must not touch the next one's
+processes, nor the next daemon itself.
 """
 
 from __future__ import annotations
@@ -29,6 +32,17 @@ INSTANCE_VARIABLE = "STDIOD_INSTANCE"
 """Names the instance (`name#generation`) to the module and to whoever finds its processes."""
 
 
+SERIAL_BITS = 22
+"""The low bits of a brand: a serial number, which comes again after 4 million processes."""
+
+NO_BRAND = -1
+
+
+def same_run(one: int, other: int) -> bool:
+    """Whether two brands are of the same run of a daemon; `NO_BRAND` is of none."""
+    return one >= 0 and other >= 0 and one >> SERIAL_BITS == other >> SERIAL_BITS
+
+
 def mark_name(daemon: str) -> str:
     """Return the name of the file that a daemon's modules inherit open."""
     return f"instances.{daemon}"
@@ -42,6 +56,8 @@ class Author(NamedTuple):
     start: int
     boot: str
     mark_fd: int = -1
+    brand: int = NO_BRAND
+    """The brand of this run, with no serial number in it."""
 
     @property
     def mark(self) -> str:
@@ -65,6 +81,17 @@ class Leader(NamedTuple):
         return f"+\t{self.pid}\t{self.start}\t{self.instance}\n".encode(errors="replace")
 
 
+class Adopted(NamedTuple):
+    """An orphan of which nobody knows whose it is, only that it came of one of the modules."""
+
+    pid: int
+    start: int
+
+    def line(self) -> bytes:
+        """Return the line that registers it."""
+        return f"stray\t{self.pid}\t{self.start}\n".encode()
+
+
 class Ledger:
     """What the lines said so far."""
 
@@ -72,13 +99,15 @@ class Ledger:
         self.author: Author | None = None
         self.cgroups: list[str] = []
         self.leaders: dict[int, Leader] = {}
+        self.strays: dict[int, Adopted] = {}
         self.closed = False
 
     def lines(self) -> list[bytes]:
         """Return the shortest lines that say the same."""
         head = [] if self.author is None else [self.author.line()]
         cgroups = [os.fsencode(f"cgroup\t{path}\n") for path in self.cgroups]
-        return head + cgroups + [leader.line() for leader in self.leaders.values()]
+        leaders = [leader.line() for leader in self.leaders.values()]
+        return head + cgroups + leaders + [stray.line() for stray in self.strays.values()]
 
     def read(self, line: bytes) -> None:
         """Take one line; one that cannot be understood, such as a cut one, says nothing."""
@@ -97,6 +126,11 @@ class Ledger:
                     self.leaders[leader.pid] = leader
                 case "-":
                     self.leaders.pop(int(fields[0]), None)
+                case "stray":
+                    stray = Adopted(int(fields[0]), int(fields[1]))
+                    self.strays[stray.pid] = stray
+                case "gone":
+                    self.strays.pop(int(fields[0]), None)
                 case "bye":
                     self.closed = True
         except (ValueError, IndexError, TypeError):
@@ -114,6 +148,11 @@ class Ledger:
             return False
         leader = self.leaders.get(one.sid) or self.leaders.get(one.pgid)
         if leader is not None and one.start >= leader.start:
+            return True
+        stray = self.strays.get(one.pid)
+        if stray is not None and one.start == stray.start:
+            return True
+        if author.brand >= 0 and same_run(procfs.brand(one.pid), author.brand):
             return True
         if author.mark_fd >= 0 and procfs.holds_file(one.pid, author.mark_fd, author.mark):
             return True

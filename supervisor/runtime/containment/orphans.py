@@ -10,9 +10,10 @@ the daemon, and an orphan stands in the daemon's own list of children. Kernel fa
 - like any child they leave a zombie, which is reaped by its own pid. Never waitpid(-1): it would
   take the exit statuses of the processes that were spawned.
 
-An orphan is told by its session or group, which is its leader's number, or by its environment
-marker. One that left the session *and* wiped its environment is given to the only instance that can
-have started it: when all instances that were there at its start have ended but one.
+An orphan is told by its session or group, which is its leader's number, by its brand or by its
+environment marker, or because it was seen below its leader before. One that shows nothing of that
+is a stray: it is given to the only instance that can have started it, when all instances that were
+there at its start have ended but one.
 """
 
 from __future__ import annotations
@@ -21,10 +22,18 @@ import contextlib
 import ctypes
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from supervisor.runtime.containment import procfs
-from supervisor.runtime.containment.ledger import DAEMON_VARIABLE, INSTANCE_VARIABLE
+from supervisor.runtime.containment.brand import Brands
+from supervisor.runtime.containment.contained import Containment
+from supervisor.runtime.containment.ledger import (
+    DAEMON_VARIABLE,
+    INSTANCE_VARIABLE,
+    NO_BRAND,
+    same_run,
+)
 from supervisor.runtime.containment.procfs import Stat
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -51,6 +60,13 @@ def _prctl(option: int, argument: int) -> None:
         raise OSError(code, os.strerror(code))
 
 
+class Known(NamedTuple):
+    """A process that was seen to be of an instance."""
+
+    start: int
+    instance: str
+
+
 class Orphans:
     """The children of this process that it did not spawn.
 
@@ -61,13 +77,18 @@ class Orphans:
     """
 
     def __init__(self, daemon: str, *, whole_process: bool) -> None:
+        self.brands = Brands(whole_process=whole_process)
         self._daemon = f"{DAEMON_VARIABLE}={daemon}"
         self._whole_process = whole_process
+        # The first process of a container adopts the orphans of others too (`docker exec`), and one
+        # that a shell became by `exec` those of what the shell had started.
+        alone = os.getpid() != 1 and not _living_children()
+        self._adopts_modules_only = whole_process and alone
         self._lock = threading.Lock()
         self._spawning = 0
         self._spawned: dict[int, Stat] = {}
         self._leaders: dict[int, Stat] = {}
-        self._known: dict[int, Stat] = {}
+        self._known: dict[int, Known] = {}
         self.reaped_count = 0
 
     @contextlib.contextmanager
@@ -118,16 +139,37 @@ class Orphans:
         found = [one for pid in new if (one := procfs.stat(pid)) is not None]
         return [one for one in found if one.ppid == me and (one.sid != own or not one.lives)]
 
-    def of(self, instance: str, leader: Stat) -> list[Stat]:
+    def of(self, held: Containment) -> list[Stat]:
         """Return the adopted processes that came of an instance."""
-        found = [one for one in self.adopted() if self._belongs(one, instance, leader)]
-        self.remember(found)
+        found = [one for one in self.adopted() if self._belongs(one, held)]
+        self.remember(found, held.instance)
         return found
 
-    def remember(self, processes: list[Stat]) -> None:
-        """Take note that these came of a module, so that they are reaped if they are adopted."""
+    def remember(self, processes: Iterable[Stat], instance: str) -> None:
+        """Take note whose these are, so that they are told and reaped if they are adopted.
+
+        And that they are its own to the end: one that exits loses its environment (exit_mm) some
+        time before its files (exit_files), and is a zombie only then (exit_notify).
+        """
         with self._lock:
-            self._known.update((one.pid, one) for one in processes)
+            self._known.update((one.pid, Known(one.start, instance)) for one in processes)
+
+    def strays(self) -> list[Stat]:
+        """Return the living ones that show nothing of whose they are."""
+        with self._lock:
+            # A child of which nobody has told yet shows its brand, if there is one.
+            untold = self._spawning and self.brands.run == NO_BRAND
+        if untold or not self._adopts_modules_only:
+            return []
+        return [one for one in self.adopted() if one.lives and not self._shows(one)]
+
+    def ownerless(self, strays: Iterable[Stat]) -> list[Stat]:
+        """Return those of whom no living instance can be the owner: all began after they did."""
+        with self._lock:
+            if self._spawning:  # perhaps of the one that is just beginning
+                return []
+            since = min((leader.start for leader in self._leaders.values()), default=None)
+        return [one for one in strays if since is None or one.start < since]
 
     def collect(self) -> int:
         """Reap the orphans that have ended, one by one; returns how many."""
@@ -144,32 +186,53 @@ class Orphans:
 
     def _forget_the_gone(self) -> None:
         with self._lock:
-            known = tuple(self._known.values())
-        for one in known:
-            now = procfs.stat(one.pid)
+            known = tuple(self._known.items())
+        for pid, one in known:
+            now = procfs.stat(pid)
             if now is None or now.start != one.start:
                 with self._lock:
-                    self._known.pop(one.pid, None)
+                    self._known.pop(pid, None)
 
     def _may_reap(self, one: Stat) -> bool:
+        if self._owner_seen(one) is not None:
+            return True
         with self._lock:
-            known = self._known.get(one.pid)
-            if known is not None and known.start == one.start:
-                return True
             return self._whole_process and not self._spawning and one.pid not in self._spawned
 
-    def _belongs(self, one: Stat, instance: str, leader: Stat) -> bool:
+    def _owner_seen(self, one: Stat) -> str | None:
+        with self._lock:
+            known = self._known.get(one.pid)
+        return known.instance if known is not None and known.start == one.start else None
+
+    def _shows(self, one: Stat) -> bool:
+        with self._lock:
+            if not self._leaders.keys().isdisjoint((one.sid, one.pgid)):
+                return True
+        return (
+            self._owner_seen(one) is not None
+            or same_run(procfs.brand(one.pid), self.brands.run)
+            or procfs.has_variables(one.pid, self._daemon)
+        )
+
+    def _belongs(self, one: Stat, held: Containment) -> bool:
+        instance, leader = held.instance, held.leader
         if one.start < leader.start:
             return False
         if leader.pid in (one.sid, one.pgid):
             return True
+        seen = self._owner_seen(one)
+        if seen is not None:
+            return seen == instance
+        brand = procfs.brand(one.pid)
+        if same_run(brand, held.brand):
+            return brand == held.brand
         if procfs.has_variables(one.pid, self._daemon):
             return procfs.has_variables(one.pid, f"{INSTANCE_VARIABLE}={instance}")
         return one.lives and self._is_left_over(one, leader)
 
     def _is_left_over(self, one: Stat, leader: Stat) -> bool:
         with self._lock:
-            if not self._whole_process or self._spawning:
+            if not self._adopts_modules_only or self._spawning:
                 return False
             others = [
                 other
@@ -179,3 +242,8 @@ class Orphans:
             if one.pid in self._spawned or one.sid in self._spawned:
                 return False
         return not others
+
+
+def _living_children() -> list[Stat]:
+    found = [procfs.stat(pid) for pid in procfs.descendants(os.getpid())]
+    return [one for one in found if one is not None and one.lives]

@@ -1,7 +1,7 @@
 """The lowest rung: the leader's session and group, and a search of /proc for who has left them.
 
-Works everywhere. What it cannot find is a process that left the session, wiped its environment and
-lost its parent, all three.
+Works everywhere. What it cannot find is a process that left the session, wiped its environment,
+lost its parent and set its RLIMIT_LOCKS anew (`brand`), all four.
 """
 
 from __future__ import annotations
@@ -23,9 +23,16 @@ class ProcessGroupRung:
     def __init__(self, daemon: str) -> None:
         self._daemon = daemon
 
-    def contain(self, instance: str, leader: Stat) -> ProcessGroup:
+    def contain(self, instance: str, leader: Stat, brand: int) -> ProcessGroup:
         """Take note of the leader."""
-        return ProcessGroup(instance, leader, self._daemon)
+        return ProcessGroup(instance, leader, brand, self._daemon)
+
+    def holds(self, orphan: Stat) -> bool:  # noqa: ARG002 - there is nothing that could
+        """Return False: nothing holds it but what it shows."""
+        return False
+
+    def hold_stray(self, stray: Stat) -> None:
+        """Do nothing: strays are not even seen here."""
 
     def close(self) -> None:
         """Do nothing: nothing was done."""
@@ -34,15 +41,19 @@ class ProcessGroupRung:
 class ProcessGroup(LedGroup):
     """The session of one leader."""
 
-    def __init__(self, instance: str, leader: Stat, daemon: str) -> None:
-        super().__init__(instance, leader)
+    def __init__(self, instance: str, leader: Stat, brand: int, daemon: str) -> None:
+        super().__init__(instance, leader, brand)
         self._marks = (f"{DAEMON_VARIABLE}={daemon}", f"{INSTANCE_VARIABLE}={instance}")
+        self._found: frozenset[tuple[int, int]] = frozenset()
 
     def find(self) -> list[Stat]:
         """Search all of /proc."""
         everybody = [one for one in procfs.every_process() if one.pid != os.getpid()]
         chosen = [one for one in everybody if one.lives and self._names(one)]
-        return [one for one in hunt.with_descendants(chosen, everybody) if one.lives]
+        found = [one for one in hunt.with_descendants(chosen, everybody) if one.lives]
+        # One that exits has no marks any more some time before it is gone.
+        self._found = frozenset((one.pid, one.start) for one in found)
+        return found
 
     def remove(self) -> None:
         """Do nothing: a session ends with its last process."""
@@ -51,4 +62,8 @@ class ProcessGroup(LedGroup):
         leader = self.leader
         if one.start < leader.start:
             return False
-        return leader.pid in (one.sid, one.pgid) or procfs.has_variables(one.pid, *self._marks)
+        if leader.pid in (one.sid, one.pgid) or (one.pid, one.start) in self._found:
+            return True
+        if self.brand >= 0 and procfs.brand(one.pid) == self.brand:
+            return True
+        return procfs.has_variables(one.pid, *self._marks)

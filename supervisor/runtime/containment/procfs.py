@@ -13,6 +13,9 @@ from typing import NamedTuple
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
+COMMAND_CHARS = 200
+"""A command is shown to be recognized, and some are long."""
+
 ENDED = frozenset("ZXx")
 """States of a process that runs no more: a zombie, or one that is being taken apart."""
 
@@ -139,6 +142,19 @@ def holds_file(pid: int, descriptor: int, name: str) -> bool:
     except OSError:
         return False
     return found.removesuffix(" (deleted)").rpartition("/")[2] == name
+
+
+def command(pid: int) -> str:
+    """Return what a process runs, with its arguments, cut to `COMMAND_CHARS`."""
+    words = read_bytes(f"/proc/{pid}/cmdline") or read_bytes(f"/proc/{pid}/comm")
+    return words.replace(b"\0", b" ").decode(errors="replace").strip()[:COMMAND_CHARS]
+
+
+def brand(pid: int) -> int:
+    """Return the soft limit RLIMIT_LOCKS of a process, of a zombie too; -1 if it has none."""
+    _, _, rest = read_bytes(f"/proc/{pid}/limits").partition(b"\nMax file locks")
+    soft = rest.split(None, 1)[:1]
+    return int(soft[0]) if soft and soft[0].isdigit() else -1
 
 
 def rss_bytes(pid: int) -> int:

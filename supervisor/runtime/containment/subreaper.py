@@ -25,9 +25,16 @@ class SubreaperRung:
         self._was = orphans.is_subreaper()
         orphans.set_subreaper(on=True)
 
-    def contain(self, instance: str, leader: Stat) -> Subtree:
+    def contain(self, instance: str, leader: Stat, brand: int) -> Subtree:
         """Take note of the leader."""
-        return Subtree(instance, leader, self._orphans)
+        return Subtree(instance, leader, brand, self._orphans)
+
+    def holds(self, orphan: Stat) -> bool:  # noqa: ARG002 - there is nothing that could
+        """Return False: nothing holds it but what it shows."""
+        return False
+
+    def hold_stray(self, stray: Stat) -> None:
+        """Do nothing more: the guardian is told of each stray."""
 
     def close(self) -> None:
         """Leave orphans to whom they went before."""
@@ -37,20 +44,24 @@ class SubreaperRung:
 class Subtree(LedGroup):
     """What descends from one leader."""
 
-    def __init__(self, instance: str, leader: Stat, adopted: Orphans) -> None:
-        super().__init__(instance, leader)
+    def __init__(self, instance: str, leader: Stat, brand: int, adopted: Orphans) -> None:
+        super().__init__(instance, leader, brand)
         self._orphans = adopted
 
     def find(self) -> list[Stat]:
         """Walk down from the leader and from the orphans it left."""
-        roots = {one.pid: one for one in self._orphans.of(self.instance, self.leader)}
+        roots = {one.pid: one for one in self._orphans.of(self)}
         leader = procfs.stat(self.leader.pid)
         if leader is not None and leader.start == self.leader.start and leader.lives:
             roots[leader.pid] = leader
         below = [pid for root in roots for pid in procfs.descendants(root)]
         found = [one for pid in below if (one := procfs.stat(pid)) is not None]
-        self._orphans.remember(found)
+        self.remember(found)
         return [one for one in (*roots.values(), *found) if one.lives]
+
+    def remember(self, processes: list[Stat]) -> None:
+        """Take note that these are of this instance, in case they are adopted."""
+        self._orphans.remember(processes, self.instance)
 
     def remove(self) -> None:
         """Reap what it left."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import socket
 import sys
 import time
@@ -113,8 +115,17 @@ def describe(
 def gone(pid: int) -> bool:
     """Whether nothing of a process is left, no zombie either, once its parent has reaped it."""
     until = time.monotonic() + PATIENCE_S
-    while Path(f"/proc/{pid}").exists():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.005)
-    return True
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        ended, _, _ = select.select([pidfd], [], [], PATIENCE_S)
+    finally:
+        os.close(pidfd)
+    # The kernel tells nobody but the parent of what is left to do: to reap it.
+    while ended and time.monotonic() < until:
+        if not Path(f"/proc/{pid}").exists():
+            return True
+        os.sched_yield()
+    return False

@@ -6,13 +6,14 @@ Every process connects to the Unix socket LIFELINE and says `LABEL PID`; the end
 is the process's death. Vices of the leader: `ignores_term`; of the processes it starts at once,
 each of which ignores every polite signal: `child`, `setsid` (holds stdout, in its own session),
 `double` (double fork: its parent is gone), `bare` (as `double`, with an empty environment and no
-descriptor but its lifeline). Ops: `echo`, `hang` (never answers), `leave` (exits 0 at once, without
-an answer), `hog` (its child takes `bytes` of memory), `bomb` (forks for ever), `spawn` (one more
-VICE).
+descriptor but its lifeline), `hidden` (as `bare`, and with a RLIMIT_LOCKS of its own). Ops: `echo`,
+`hang` (never answers), `leave` (exits 0 at once, without an answer), `hog` (its child takes `bytes`
+of memory), `bomb` (forks for ever), `spawn` (one more VICE).
 """
 
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -42,16 +43,21 @@ def start(vice: str) -> None:
     try:
         if vice != "child":
             os.setsid()
-        if vice in ("double", "bare") and os.fork():
+        between = os.getpid()
+        if vice in ("double", "bare", "hidden") and os.fork():
             os._exit(0)
-        if vice == "bare":
+        while vice in ("bare", "hidden") and os.getppid() == between:
+            os.sched_yield()  # it shows itself as an orphan
+        if vice == "hidden":
+            resource.setrlimit(10, (1, resource.getrlimit(10)[1]))
+        if vice in ("bare", "hidden"):
             os.closerange(0, 4096)
             os.open("/dev/null", os.O_RDWR)
             os.dup(0)
             os.dup(0)
             os.execve(
                 sys.executable,
-                [sys.executable, "-I", "-S", __file__, NAME, LIFELINE, "=bare"],
+                [sys.executable, "-I", "-S", __file__, NAME, LIFELINE, f"={vice}"],
                 {},
             )
         os.close(LINE.fileno())
@@ -115,8 +121,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any] | None:
 
 
 NAME, LIFELINE, *VICES = sys.argv[1:]
-if VICES == ["=bare"]:
-    stay("bare")
+if VICES in (["=bare"], ["=hidden"]):
+    stay(VICES[0].removeprefix("="))
 if "ignores_term" in VICES:
     for polite in POLITE:
         signal.signal(polite, signal.SIG_IGN)

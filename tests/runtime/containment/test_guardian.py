@@ -11,11 +11,14 @@ import termios
 import uuid
 from pathlib import Path
 
+import pytest
 import trio
 
+from supervisor.runtime import guardianship as guardianship_module
 from supervisor.runtime.containment import procfs
+from supervisor.runtime.containment.brand import Brands
 from supervisor.runtime.containment.guardian import command
-from supervisor.runtime.containment.ledger import Author, Leader, Ledger
+from supervisor.runtime.containment.ledger import Adopted, Author, Leader, Ledger
 from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.guardianship import Guardianship
 from tests.runtime.containment.lifelines import PATIENCE_S, STUBBORN, Lifelines, gone
@@ -88,6 +91,37 @@ def test_who_carries_the_mark_dies_wherever_it_went(lifelines: Lifelines, tmp_pa
     guarded = Guarded(tmp_path)
     guarded.tell(author(daemon).line())
     guarded.daemon_dies()
+    lifelines.wait_dead()
+    end(popen)
+
+
+def test_who_carries_the_brand_of_the_run_dies_whatever_it_wiped(
+    lifelines: Lifelines, tmp_path: Path
+) -> None:
+    brands = Brands(whole_process=True)
+    with brands.forking(brands.next()):
+        popen = stubborn(lifelines, "bare")
+    lifelines.take("leader", "bare")
+    guarded = Guarded(tmp_path)
+    guarded.tell(author("d")._replace(brand=brands.run).line())
+    guarded.daemon_dies()
+    lifelines.wait_dead()
+    end(popen)
+
+
+def test_a_registered_stray_dies_and_no_other_of_that_number(
+    lifelines: Lifelines, tmp_path: Path
+) -> None:
+    popen = stubborn(lifelines, "hidden")
+    _, pid = lifelines.take("leader", "hidden")
+    stray = procfs.stat(pid)
+    assert stray is not None
+    for start in (stray.start + 1, stray.start):
+        assert not lifelines.dead_already()
+        guarded = Guarded(tmp_path)
+        guarded.tell(author("d").line(), Adopted(pid, start).line())
+        guarded.daemon_dies()
+    popen.kill()
     lifelines.wait_dead()
     end(popen)
 
@@ -173,25 +207,41 @@ async def test_a_full_pipe_never_blocks_and_nothing_is_lost(
     end(popen)
 
 
+def test_a_record_that_could_not_be_begun_is_let_go_of_without_a_word(tmp_path: Path) -> None:
+    record = tmp_path / "no folder" / "record"
+    guardianship = Guardianship(author("d"), None, record, Orphans("d", whole_process=False))
+    guardianship.register(Leader(10_000_000, 1, "a#1"))
+    guardianship.close()
+    guardianship.let_go()
+
+
 async def test_one_that_dies_is_replaced_and_its_successor_knows_everything(
-    lifelines: Lifelines, tmp_path: Path
+    lifelines: Lifelines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tell, told = trio.open_memory_channel[int](2)
+    start = guardianship_module._start
+
+    def start_and_tell(reading: int, record: str) -> subprocess.Popen[bytes]:
+        popen = start(reading, record)
+        tell.send_nowait(popen.pid)
+        return popen
+
+    monkeypatch.setattr(guardianship_module, "_start", start_and_tell)
     guardianship = Guardianship(
         author("d"), None, tmp_path / "record", Orphans("d", whole_process=False)
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(guardianship.run)
+        former = await told.receive()
         popen = stubborn(lifelines, "child")
         await lifelines.taken("leader", "child")
         leader = procfs.stat(popen.pid)
         assert leader is not None
         guardianship.register(Leader(leader.pid, leader.start, "s#1"))
-        former = guardianship.pid
-        assert former is not None
         os.kill(former, signal.SIGKILL)
         with trio.fail_after(PATIENCE_S):
-            while guardianship.pid in (former, None):  # noqa: ASYNC110 - nobody tells of it
-                await trio.sleep(0.001)
+            successor = await told.receive()
+        assert guardianship.pid == successor != former
         assert gone(former)
         nursery.cancel_scope.cancel()
     await lifelines.all_dead()
@@ -200,9 +250,15 @@ async def test_one_that_dies_is_replaced_and_its_successor_knows_everything(
 
 def test_a_ledger_reads_what_it_writes_and_ignores_what_is_cut() -> None:
     ledger = Ledger()
-    first = Author("uuid", 1, 2, "boot", 1000)
-    lines = [first.line(), b"cgroup\t/a b\n", Leader(7, 8, "na me#1").line()]
-    for line in [*lines, b"+\t9\n", b"+\tx\ty\tz\n", b"\xff\n", b"\n", b"-\t\n"]:
+    first = Author("uuid", 1, 2, "boot", 1000, 5 << 22)
+    lines = [
+        first.line(),
+        b"cgroup\t/a b\n",
+        Leader(7, 8, "na me#1").line(),
+        Adopted(9, 10).line(),
+    ]
+    gone = [Adopted(11, 12).line(), b"gone\t11\n", b"stray\t13\n", b"gone\tx\n"]
+    for line in [*lines, *gone, b"+\t9\n", b"+\tx\ty\tz\n", b"\xff\n", b"\n", b"-\t\n"]:
         ledger.read(line)
     assert ledger.author == first
     assert ledger.lines() == lines

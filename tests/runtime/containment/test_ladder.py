@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,19 @@ def test_without_cgroups_the_next_rung_is_taken_and_says_why(
     chosen.rung.close()
     with pytest.raises(ContainmentError, match="'cgroup2' was asked for and cannot be had here"):
         ladder.choose("cgroup2", "daemon", orphans())
+
+
+def test_a_probe_says_what_a_daemon_would_get_and_leaves_nothing(rung: str) -> None:
+    before = is_subreaper()
+    name, why_not_higher = ladder.probe(rung)
+    assert name == rung
+    assert (why_not_higher is None) is (rung == "cgroup2")
+    assert is_subreaper() is before
+    if rung == "cgroup2":
+        me = procfs.stat(os.getpid())
+        assert me is not None
+        parent = Path(cgroup2.own_folder())
+        assert not list(parent.glob(f"{cgroup2.PREFIX}{me.pid}.{me.start}.*"))
 
 
 def test_a_folder_that_is_no_cgroup_is_refused_and_left_clean(

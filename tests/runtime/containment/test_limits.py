@@ -1,4 +1,4 @@
-"""Limits of the whole tree, and `oom` with evidence only: FAULTS 17."""
+"""Limits of the whole tree, and `oom` with evidence only: row 17 of docs/faults.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from protocol.errors import Code, Failure, Reason
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment import cgroup_folder, procfs
 from supervisor.runtime.containment.cgroup2 import Cgroup
+from supervisor.runtime.containment.ledger import NO_BRAND
 from supervisor.runtime.containment.orphans import Orphans
+from supervisor.runtime.containment.subreaper import Subtree
 from tests.runtime.containment.in_process import ask, until
 from tests.runtime.containment.lifelines import Lifelines
 
@@ -120,7 +122,7 @@ async def test_a_limit_that_cannot_be_set_refuses_the_start_and_says_why(
         failure = (await ask(daemon, "echo").response()).outcome
         assert isinstance(failure, Failure)
         assert "the limit open_files" in failure.message
-        assert "cannot be set" in failure.message
+        assert "cannot be set: Operation not permitted" in failure.message
         assert failure.details["reason"] in (Reason.SPAWN_FAILED, Reason.NOT_READY)
 
 
@@ -131,7 +133,8 @@ def test_what_the_kernel_counted_is_evidence(tmp_path: Path, killed: int) -> Non
         (tmp_path / file).write_text("")
     me = procfs.stat(os.getpid())
     assert me is not None
-    cgroup = Cgroup("m#1", me, str(tmp_path), Orphans("d", whole_process=False))
+    orphans = Orphans("d", whole_process=False)
+    cgroup = Cgroup(str(tmp_path), Subtree("m#1", me, NO_BRAND, orphans))
     cgroup.limit_memory(1000)
     assert cgroup.counts_memory
     assert (tmp_path / "memory.max").read_text() == "1000"

@@ -1,4 +1,4 @@
-"""Nothing is left of a module, on each rung: DESIGN 1, promise 2; FAULTS 1, 6 and 7."""
+"""Nothing is left of a module, on each rung: rows 1, 6 and 7 of docs/faults.md."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from protocol.errors import Failure, Reason
@@ -34,6 +35,21 @@ async def test_a_stop_leaves_nobody(daemon_with: Make, lifelines: Lifelines) -> 
         assert lifelines.dead_already()
         await lifelines.all_dead()
         assert all(gone(pid) for pid in pids)
+
+
+async def test_one_on_its_way_out_is_found_until_it_is_gone(
+    daemon_with: Make, lifelines: Lifelines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has lost its environment then, but its files and its number are still there."""
+    async with daemon_with("double") as daemon:
+        pids = await lifelines.taken("leader", "double")
+        await until(daemon, State.READY)
+        life: Any = daemon.fleet.modules["stubborn"].slot.life
+        containment = life._incarnation.containment
+        assert {one.pid for one in containment.find()} == set(pids)
+        with monkeypatch.context() as patched:
+            patched.setattr(procfs, "has_variables", lambda *_: False)
+            assert {one.pid for one in containment.find()} == set(pids)
 
 
 async def test_a_restart_leaves_nobody_of_the_former_instance(

@@ -1,0 +1,48 @@
+"""Events as the host passes them on: those of `protocol.events`, with what the host adds.
+
+They are only written, never read: a module's own fields of these names are dropped like any that
+Spec 001 does not know.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType, structs
+
+from protocol.events import Asset, UiEvent
+
+
+class Registration(Struct, frozen=True, omit_defaults=True):
+    """What the daemon knows of a file: its own `id` for it, size, and digest once there is one."""
+
+    id: str
+    bytes: int
+    sha256: str | None = None
+    supported: bool = True
+    placeholder: str | UnsetType = UNSET
+
+
+class RegisteredAsset(Asset, tag="asset", frozen=True, kw_only=True):
+    """An asset that the daemon remembers."""
+
+    registered: Registration
+
+    def unregistered(self) -> Asset:
+        """Return the event as it was."""
+        fields = structs.asdict(self)
+        del fields["registered"]
+        return Asset(**fields)
+
+
+class PlaceholderUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
+    """A `ui_event` that nobody is known to handle, with a text to show in its place."""
+
+    placeholder: str
+
+
+class SeenUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
+    """A `ui_event` for a subscriber, with where it came from."""
+
+    origin: dict[str, Any]
+    placeholder: str | UnsetType = UNSET

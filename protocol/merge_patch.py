@@ -1,0 +1,74 @@
+"""JSON Merge Patch (RFC 7396): how a `state_patch` changes the state of a session.
+
+    a member that is null      takes the member of that name away
+    a member that is an object is merged into the member of that name
+    any other member           takes the place of the member of that name; arrays are replaced whole
+
+A null is never kept as the value of an object's member, not even inside an object that is new
+(RFC 7396 section 2 applies the patch to an empty object then). Inside of an array it is a value.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """Return what the patch makes of the target; neither is changed.
+
+    What the patch does not touch is shared with the target, and arrays are with the patch.
+    """
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        elif isinstance(value, dict):
+            result[name] = merged(result.get(name), value)
+        else:
+            result[name] = value
+    return result
+
+
+def merge_into(target: dict[str, Any], patch: dict[str, Any]) -> None:
+    """Do the same to the target itself, at a cost that follows the patch and not the target.
+
+    Objects of the patch are copied and never become part of the target; arrays do. Neither changes
+    an array, so they may be shared.
+    """
+    for name, value in patch.items():
+        if value is None:
+            target.pop(name, None)
+        elif isinstance(value, dict):
+            inner = target.get(name)
+            if not isinstance(inner, dict):
+                inner = target[name] = {}
+            merge_into(inner, value)
+        else:
+            target[name] = value
+
+
+def copied(value: dict[str, Any]) -> dict[str, Any]:
+    """Copy a state, so that a merge into one is not seen in the other."""
+    return {
+        name: copied(member) if isinstance(member, dict) else member
+        for name, member in value.items()
+    }
+
+
+def without_nulls(value: dict[str, Any]) -> dict[str, Any]:
+    """Copy an object as a merge into an empty one would: a state that begins has no nulls."""
+    state: dict[str, Any] = {}
+    merge_into(state, value)
+    return state
+
+
+def encoded_bytes(value: Any) -> int:
+    """Return the size of a value as compact JSON in UTF-8.
+
+    Merging a patch makes a state larger by no more than this figure of the patch.
+    """
+    return len(msgspec.json.encode(value))

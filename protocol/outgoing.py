@@ -1,0 +1,65 @@
+"""Lines on their way to a process: which request each is of, and how far it has got.
+
+Whoever writes takes all lines at once and writes as much as the pipe takes. Only when a request is
+to be taken back does it matter which line the bytes that are left belong to; so only then is it
+looked for (`take_back`, `withdraw`).
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from itertools import count
+
+
+class Written(Enum):
+    """How much of a request was written."""
+
+    NOTHING = auto()
+    PART = auto()
+    ALL = auto()
+
+
+class Outgoing:
+    """Lines to be written, in order."""
+
+    def __init__(self) -> None:
+        # By the request's id, or a number for a line of no request: the line or the rest of it, and
+        # whether that is only the rest. One lookup finds a line among thousands.
+        self._waiting: dict[str | int, tuple[bytes, bool]] = {}
+        self._taken: dict[str | int, tuple[bytes, bool]] = {}
+        self._numbers = count()
+
+    def add(self, line: bytes, request_id: str = "") -> None:
+        """Queue a line; one with an id, of which a request has one, can be withdrawn."""
+        self._waiting[request_id or next(self._numbers)] = (line, False)
+
+    def take(self) -> bytes:
+        """Return all that waits, to be written; what was taken before has been by now."""
+        if not self._waiting:
+            if self._taken:
+                self._taken = {}
+            return b""
+        self._taken, self._waiting = self._waiting, {}
+        return b"".join([line for line, _ in self._taken.values()])
+
+    def take_back(self, size: int) -> None:
+        """Have back the last `size` bytes of what was taken: they were not written."""
+        back: list[tuple[str | int, tuple[bytes, bool]]] = []
+        while size:
+            key, (line, begun) = self._taken.popitem()
+            if size < len(line):
+                line, begun = line[-size:], True
+            back.append((key, (line, begun)))
+            size -= len(line)
+        self._waiting = dict(reversed(back)) | self._waiting
+        self._taken = {}
+
+    def withdraw(self, request_id: str) -> Written:
+        """Return how much of a request was written, and forget its line if that is nothing."""
+        _, begun = self._waiting.get(request_id, (b"", None))
+        if begun is None:
+            return Written.ALL
+        if begun:
+            return Written.PART
+        del self._waiting[request_id]
+        return Written.NOTHING

@@ -1,0 +1,300 @@
+r"""The transcript of a module's conversation: what it is made of, and how a file of it is read.
+
+A transcript is JSON Lines: a `Header`, then one `Entry` per line that was said or thing that
+happened (`schemas/transcript.v1.json`). It holds the exact bytes both ways, so that a `\r\n`, a
+byte order mark, bytes that are no UTF-8 and a missing last newline survive. `protocol.transcriber`
+makes one; no file is touched here.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from protocol.descriptor import Descriptor, Lifecycle
+from protocol.descriptor_loading import DescriptorError, parse_descriptor
+from protocol.json_document import read_document
+from protocol.problem import printable
+from protocol.replies import Operation
+
+KEPT_LINE_BYTES = 1 << 20
+"""A longer line is kept as its beginning, with its length and digest: a transcript is a report."""
+
+EXCERPT_BYTES = 4096
+"""How much of such a line is kept."""
+
+
+class Source(StrEnum):
+    """Who or what an entry is from."""
+
+    HOST = "host"
+    MODULE = "module"
+    STDERR = "stderr"
+    PROCESS = "process"
+    RECORDER = "recorder"
+
+
+class Happened(StrEnum):
+    """What may happen to a process, and to the recording itself (the last two)."""
+
+    SPAWNED = "spawned"
+    ATTACHED = "attached"
+    STDIN_CLOSED = "stdin_closed"
+    EOF = "eof"
+    EXITED = "exited"
+    MISSING = "missing"
+    ENDED = "ended"
+
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The first line: whose conversation it is, and by which descriptor."""
+
+    transcript: Literal[1]
+    module: str
+    protocol: str
+    lifecycle: Lifecycle
+    descriptor: dict[str, Any]
+    recorded: str
+    """When the recording began, ISO 8601 in UTC."""
+    stdiod: str
+    """The version that recorded it."""
+    source: str | None = None
+    """The descriptor's file: where its relative paths start from."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    r"""Any other line; which fields there are depends on what it is (see `_faults`).
+
+    A line that was said has `line` (UTF-8) or `base64`, without its `\n`; `newline` is false if it
+    had none. With `sha256` that is only its beginning; `size` (bytes) and `sha256` are of it all.
+    """
+
+    at_s: Annotated[float, msgspec.Meta(ge=0)]
+    source: Source = msgspec.field(name="from")
+    instance: str | None = None
+    line: str | None = None
+    base64: str | None = None
+    newline: bool = True
+    size: Count | None = msgspec.field(default=None, name="bytes")
+    sha256: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{64}$")] | None = None
+    request_id: str | None = None
+    operation: Operation | None = None
+    op: str | None = None
+    outcome: dict[str, Any] | None = None
+    event: Happened | None = None
+    pid: Count | None = None
+    mid_line: bool | None = None
+    exit_code: int | None = None
+    signal: int | None = None
+    stopped_by_host: bool | None = None
+    limit: dict[str, Any] | None = None
+    lines: Count | None = None
+    missing_bytes: Count | None = None
+    why: str | None = None
+
+    @property
+    def is_line(self) -> bool:
+        """Whether it is something that was said."""
+        return self.line is not None or self.base64 is not None
+
+    @property
+    def whole(self) -> bool:
+        """Whether a line is here with all its bytes."""
+        return self.sha256 is None
+
+    def content(self) -> bytes:
+        """Return the bytes of a line, or of its beginning, without the newline."""
+        if self.line is not None:
+            return self.line.encode()
+        return base64.b64decode(self.base64 or "")
+
+
+class Transcript(msgspec.Struct, frozen=True):
+    """A transcript that was read."""
+
+    header: Header
+    entries: tuple[Entry, ...]
+    flaws: tuple[str, ...] = ()
+    """Why it is not the whole conversation, in words; empty if it is."""
+
+    def instances(self) -> dict[str, list[Entry]]:
+        """Return the entries of each process, in the order in which the processes came."""
+        found: dict[str, list[Entry]] = {}
+        for entry in self.entries:
+            if entry.instance is not None:
+                found.setdefault(entry.instance, []).append(entry)
+        return found
+
+
+class TranscriptError(Exception):
+    """A file that is no transcript; the text names file and line and says what would be right."""
+
+
+_ENTRY = msgspec.json.Decoder(Entry)
+_HEADER = msgspec.json.Decoder(Header)
+_FAULTS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+def encode_record(record: Header | Entry) -> bytes:
+    """Encode a line of a transcript, with its newline."""
+    return msgspec.json.encode(record) + b"\n"
+
+
+def read_transcript(lines: Iterable[bytes], name: str) -> Transcript:
+    """Read a transcript's lines, each with its newline; `name` is the file, for messages.
+
+    Raises `TranscriptError`. A last line that was cut off is no error but a flaw: that is what a
+    recorder leaves that was killed.
+    """
+    numbered = iter(enumerate(lines, 1))
+    _, first = next(numbered, (1, b""))
+    header = _read_header(first, name)
+    entries: list[Entry] = []
+    flaws: list[str] = []
+    for number, line in numbered:
+        try:
+            entries.append(_read_entry(line))
+        except ValueError as error:
+            if not line.endswith(b"\n"):
+                flaws.append(f"line {number}, the last one, is cut off")
+                break
+            raise TranscriptError(f"{printable(name)}: line {number}: {error}") from None
+    return Transcript(header, tuple(entries), (*flaws, *_gaps(entries)))
+
+
+def descriptor_of(header: Header, name: str) -> Descriptor:
+    """Return the descriptor in a header; raises `TranscriptError` if it is not a valid one."""
+    source = header.source or "/transcript.json"
+    try:
+        return parse_descriptor(msgspec.json.encode(header.descriptor), source)
+    except DescriptorError as error:
+        problem = error.problems[0]
+        words = f"{printable(name)}: line 1: /descriptor{problem.pointer}: {problem.message}"
+        raise TranscriptError(words) from None
+
+
+def descriptor_document(descriptor: Descriptor) -> dict[str, Any]:
+    """Return the document of a descriptor, as a file would have it, with all defaults."""
+    document = {
+        key: value
+        for key, value in msgspec.to_builtins(descriptor).items()
+        if value is not None and key not in ("source", "folder", "digest")
+    }
+    document["transport"] = {"type": "stdio", **document["transport"]}
+    document["supervision"] = _without_null(document["supervision"])
+    return document
+
+
+def _without_null(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    return {key: _without_null(inner) for key, inner in value.items() if inner is not None}
+
+
+def _read_header(line: bytes, name: str) -> Header:
+    try:
+        return _HEADER.decode(line)
+    except _FAULTS as error:
+        words = f"{printable(name)}: line 1: {_words(line, error)}"
+    should = '{"transcript":1,"module","protocol","lifecycle","descriptor","recorded","stdiod"}'
+    raise TranscriptError(f"{words}; a transcript begins with {should}")
+
+
+def _read_entry(line: bytes) -> Entry:
+    """Read an entry; raises `ValueError` with what is wrong."""
+    try:
+        entry = _ENTRY.decode(line)
+    except _FAULTS as error:
+        raise ValueError(_words(line, error)) from None
+    fault = next(_faults(entry), None)
+    if fault is not None:
+        raise ValueError(fault)
+    return entry
+
+
+def _words(line: bytes, error: Exception) -> str:
+    if isinstance(error, msgspec.ValidationError):
+        return str(error)
+    found = read_document(line)
+    if isinstance(found, list):
+        return str(found[0]).replace("line 1 ", "")
+    return str(error)
+
+
+_SPEAKERS = (Source.HOST, Source.MODULE, Source.STDERR)
+_OF_RECORDER = (Happened.MISSING, Happened.ENDED)
+
+
+def _faults(entry: Entry) -> Iterator[str]:
+    """Say what keeps the fields of an entry from being a whole."""
+    kinds = [entry.is_line, entry.outcome is not None, entry.event is not None]
+    if sum(kinds) != 1:
+        yield 'an entry is a line ("line" or "base64"), an "outcome" or an "event", one of them'
+    elif entry.source is not Source.RECORDER and entry.instance is None:
+        yield '"instance" is missing; it is the process\'s name, such as "dice#1"'
+    elif entry.is_line:
+        yield from _line_faults(entry)
+    elif entry.outcome is not None:
+        yield from _outcome_faults(entry)
+    elif entry.event is not None:
+        yield from _event_faults(entry, entry.event)
+
+
+def _line_faults(entry: Entry) -> Iterator[str]:
+    if entry.source not in _SPEAKERS:
+        yield f'a line is from "host", "module" or "stderr", not from "{entry.source}"'
+    if entry.line is not None and entry.base64 is not None:
+        yield 'a line has "line" or "base64", not both'
+    if (entry.sha256 is None) is not (entry.size is None):
+        yield '"bytes" and "sha256" stand together: the length and digest of a line that is cut'
+    try:
+        base64.b64decode(entry.base64 or "", validate=True)
+    except (binascii.Error, ValueError):
+        yield '"base64" is not valid base64'
+    # A line with a newline inside would be two.
+    if b"\n" in entry.content():
+        yield "a line holds a newline; each line is an entry of its own"
+
+
+def _outcome_faults(entry: Entry) -> Iterator[str]:
+    if entry.source is not Source.HOST:
+        yield f'an "outcome" is from "host", not from "{entry.source}"'
+    if entry.request_id is None or entry.operation is None:
+        yield 'an "outcome" needs "request_id" and "operation"'
+    if not isinstance((entry.outcome or {}).get("ok"), bool):
+        yield 'an "outcome" needs "ok", true or false'
+
+
+def _event_faults(entry: Entry, event: Happened) -> Iterator[str]:
+    wanted = Source.RECORDER if event in _OF_RECORDER else Source.PROCESS
+    if entry.source is not wanted:
+        yield f'the event "{event}" is from "{wanted}", not from "{entry.source}"'
+    if event is Happened.EXITED and (entry.exit_code is None) is (entry.signal is None):
+        yield 'the event "exited" has "exit_code" or "signal", one of them'
+    if event is Happened.MISSING and (entry.size is None or entry.lines is None):
+        yield 'the event "missing" needs "bytes" and "lines"'
+    if event is Happened.ENDED and (entry.missing_bytes is None or entry.why is None):
+        yield 'the event "ended" needs "missing_bytes" and "why"'
+
+
+def _gaps(entries: list[Entry]) -> Iterator[str]:
+    last = entries[-1] if entries else None
+    if last is None or last.event is not Happened.ENDED:
+        yield "it has no end: the recorder went away"
+    # `or 0` for the type: `_event_faults` has seen to both.
+    missing = sum(one.size or 0 for one in entries if one.event is Happened.MISSING)
+    if last is not None and last.event is Happened.ENDED:
+        missing = max(missing, last.missing_bytes or 0)
+    if missing:
+        yield f"{missing} bytes are missing: they came faster than they could be written"
+    attached = [one.instance for one in entries if one.event is Happened.ATTACHED]
+    if attached:
+        yield f"it begins in the middle of {', '.join(map(str, attached))}"

@@ -1,0 +1,73 @@
+"""Tell what a JSON line would become in memory, without making anything of it.
+
+A line of `{},{},...` becomes thirty times its own size as Python objects, and takes the better part
+of a second; a string becomes its own size. So a long line is weighed by its bytes before it is
+decoded. The figures are CPython's on a 64-bit machine. Numbers weigh nothing here: there is no
+array of them that becomes more than ten times its own size.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+LONG_BYTES = 1 << 18
+"""Shorter lines are not looked at: whatever they hold, they become a few megabytes."""
+
+OBJECT_BYTES = 72
+ARRAY_BYTES = 80
+FIELD_BYTES = 64
+STRING_BYTES = 56
+"""What an object, an array, a field of an object and a string take, beside what they hold."""
+
+_WINDOW_BYTES = 1 << 16
+
+
+def is_heavier(line: bytes, most_bytes: int) -> bool:
+    """Tell whether the objects, arrays, fields and strings of a line take more than `most_bytes`.
+
+    Linear in the line's length, and holds one more copy of it at the most. Of bytes that are no
+    JSON the answer means nothing.
+    """
+    strings = line.count(b'"') // 2
+    if _weight(line.count(b"{"), line.count(b"["), line.count(b":"), strings) <= most_bytes:
+        return False  # no more than that, even if all of these stand outside of strings
+    if b"\\" in line:
+        line = line.replace(b"\\\\", b"").replace(b'\\"', b"")  # now each quote is an end
+    objects = arrays = fields = strings = inside = 0
+    for start in range(0, len(line), _WINDOW_BYTES):
+        pieces = line[start : start + _WINDOW_BYTES].split(b'"')
+        outside = b"".join(pieces[inside::2])
+        quotes = len(pieces) - 1
+        strings += (quotes + 1 - inside) // 2
+        inside = (inside + quotes) % 2
+        objects += outside.count(b"{")
+        arrays += outside.count(b"[")
+        fields += outside.count(b":")
+        if _weight(objects, arrays, fields, strings) > most_bytes:
+            return True
+    return False
+
+
+def _weight(objects: int, arrays: int, fields: int, strings: int) -> int:
+    # A field's name is in the field's weight: short ones are shared by all the objects of a line.
+    values = max(strings - fields, 0)
+    return (
+        objects * OBJECT_BYTES + arrays * ARRAY_BYTES + fields * FIELD_BYTES + values * STRING_BYTES
+    )
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """Decode a long line within this block: a million new values are not to be looked through.
+
+    JSON cannot form a cycle, and the collector's looks take three times as long as the decoding.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -1,0 +1,82 @@
+"""Write entries of a journal as a busy daemon does, read all of them back, and print the figures.
+
+In a process of its own, so that its memory is that of the journal and of nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+
+import trio
+
+from protocol.events import Progress
+from supervisor.kernel.event_feed import EventFeed
+from supervisor.kernel.journal import Journal, remembering
+from supervisor.kernel.store.settings import JournalOptions
+
+AT_ONCE = 20_000
+"""Entries between two flushes: fewer than can wait, so that none is dropped."""
+
+
+async def main() -> None:
+    """Take the folder and the number of entries from the command line."""
+    folder, count = Path(sys.argv[1]), int(sys.argv[2])
+    async with remembering(folder, JournalOptions()) as journal:
+        await write(journal, min(count, AT_ONCE))
+        before = peak_bytes()
+        write_s = await write(journal, count)
+        read_s = await read(journal, count)
+        grown = peak_bytes() - before
+        assert journal.dropped == 0
+    size = (folder / "journal.db").stat().st_size
+    figures = {"write_s": write_s, "read_s": read_s, "grown_bytes": grown, "bytes": size}
+    print(json.dumps(figures))
+
+
+async def write(journal: Journal, count: int) -> float:
+    """Record what an invocation leaves, `count` times; returns how long it took until durable."""
+    begin = time.perf_counter()
+    for first in range(0, count, AT_ONCE):
+        for number in range(first, min(first + AT_ONCE, count)):
+            journal.record(
+                "module:invoke",
+                module="primes",
+                status="ok",
+                duration_ms=3,
+                data={"op": "echo"},
+                request_id=f"r{number}",
+                span_id=journal.new_span(),
+            )
+        durable = trio.Event()
+        journal.flush(lambda failure: durable.set() if failure is None else None)  # noqa: B023
+        await durable.wait()
+    return time.perf_counter() - begin
+
+
+async def read(journal: Journal, count: int) -> float:
+    """Read the last `count` entries as a client's `events` does; returns how long it took."""
+    feed, seen = EventFeed(journal), 0
+
+    async def emit(event: Progress | None) -> None:
+        nonlocal seen
+        del event
+        seen += 1
+
+    begin = time.perf_counter()
+    await feed.send({"since": journal.told.last_seq - count, "last": 0}, emit)
+    took_s = time.perf_counter() - begin
+    feed.close()
+    assert seen == count + 1, seen  # the heading is one
+    return took_s
+
+
+def peak_bytes() -> int:
+    """Return the most memory that this process ever had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+trio.run(main)

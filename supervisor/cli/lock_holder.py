@@ -1,0 +1,43 @@
+"""Find out who holds a lock file, without trying to lock it.
+
+A lock that we held, however shortly, could turn a daemon away.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def lock_holder(lock: Path) -> int | None:
+    """Return the pid of who holds a flock(2) on a file; None if nobody does who can be seen."""
+    try:
+        file = lock.stat()
+        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        # 1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF
+        fields = line.split()
+        if fields[1] == "FLOCK" and fields[5].endswith(f":{file.st_ino}"):
+            pid = int(fields[4])
+            if _has_open(pid, file):
+                return pid
+    return None
+
+
+def _has_open(pid: int, file: os.stat_result) -> bool:
+    # The device in /proc/locks is not the one that stat(2) gives on every file system, and another
+    # file system may have the same inode number; whoever is named here may be told to be killed.
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as entries:
+            return any(_is(entry.path, file) for entry in entries)
+    except OSError:
+        return False  # it is gone, or another user's, or in another PID namespace
+
+
+def _is(path: str, file: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), file)  # noqa: PTH116
+    except OSError:
+        return False

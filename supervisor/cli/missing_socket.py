@@ -1,0 +1,87 @@
+"""Say why there is no socket: no daemon, one on another socket, or one whose file was deleted."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from pathlib import Path
+from typing import NamedTuple
+
+from supervisor.cli.locations import default_data_dir
+from supervisor.cli.lock_holder import lock_holder
+
+
+class Deaf(NamedTuple):
+    """A daemon that lives, and that nobody can connect to: its socket file was deleted."""
+
+    pid: int
+    socket: Path
+
+    @property
+    def what(self) -> str:
+        """Say it."""
+        return f"the socket {self.socket} is missing, but its daemon (pid {self.pid}) lives"
+
+    @property
+    def way_out(self) -> str:
+        """Say what to do."""
+        return (
+            f"`kill {self.pid}` ends it and its modules in order, "
+            f"`stdiod --socket {shlex.quote(str(self.socket))} up DIR` starts another one"
+        )
+
+
+def deaf_daemon(socket: Path, data_dir: Path | None = None) -> Deaf | None:
+    """Look for the daemon of a socket that is not there.
+
+    It holds the lock beside the socket, which may be deleted too, and that of its data directory,
+    the default one if None. One that is just starting or ending has no socket yet, or no more.
+    """
+    path = _resolved(socket)
+    for pid in (lock_holder(socket.with_name(socket.name + ".lock")), daemon_of(data_dir)):
+        if pid is not None and path in map(_resolved, listens_on(pid)):
+            return Deaf(pid, socket)
+    return None
+
+
+def daemon_of(data_dir: Path | None = None) -> int | None:
+    """Return the pid of the daemon that holds a data directory, the default one if None."""
+    return lock_holder((data_dir or default_data_dir()) / "instances.lock")
+
+
+def listens_on(pid: int) -> list[Path]:
+    """Return the paths of a process's Unix sockets, those too whose files were deleted."""
+    try:
+        with os.scandir(f"/proc/{pid}/fd") as entries:
+            own = {os.readlink(entry.path) for entry in entries}  # noqa: PTH115
+        lines = Path("/proc/net/unix").read_bytes().splitlines()
+    except OSError:
+        return []
+    found: set[Path] = set()
+    for line in lines[1:]:
+        # Num RefCount Protocol Flags Type St Inode Path; clients' sockets have the same path.
+        fields = line.split(None, 7)
+        if len(fields) > 7 and f"socket:[{fields[6].decode()}]" in own:  # noqa: PLR2004
+            found.add(Path(os.fsdecode(fields[7])))
+    return sorted(found)
+
+
+def _resolved(socket: Path) -> str:
+    return os.path.realpath(socket)
+
+
+def words(socket: Path) -> str:
+    """Say in a sentence why nobody can be connected to, and what to do."""
+    deaf = deaf_daemon(socket)
+    if deaf is not None:
+        return f"{deaf.what}: {deaf.way_out}"
+    said = f"no daemon listens on {socket}"
+    start = f"`stdiod --socket {shlex.quote(str(socket))} up DIR` starts one"
+    pid = daemon_of()
+    others = [] if pid is None else listens_on(pid)
+    if not others:
+        return f"{said}; {start}"
+    return (
+        f"{said}; the daemon with pid {pid} listens on {others[0]}: "
+        f"`stdiod --socket {shlex.quote(str(others[0]))}` speaks with it"
+    )

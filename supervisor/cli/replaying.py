@@ -1,0 +1,106 @@
+"""Play a transcript to its module, run anew and contained; used by `stdiod replay --module`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+import trio
+
+from protocol.descriptor import Descriptor
+from protocol.transcript import Entry, Happened, Transcript
+from supervisor.cli.exit_status import NoError
+from supervisor.policy.transcript_compare import differences, heard, recorded_lines
+from supervisor.policy.verdict import Exit
+from supervisor.runtime.custody import holding
+from supervisor.runtime.log_files import LogFiles
+from supervisor.runtime.playback import Played, play
+from supervisor.runtime.program import SpawnError
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """What came of one process's part; `diff` is empty and `notes` too if nothing differs."""
+
+    instance: str
+    lines: int
+    diff: list[str]
+    notes: list[str]
+
+
+def replay_to_module(
+    transcript: Transcript, descriptor: Descriptor, ignored: Sequence[str], timeout_s: float
+) -> list[Compared]:
+    """Run the module once per recorded process; raises `NoError` if it cannot be started."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
+        return trio.run(_replay, transcript, descriptor, ignored, timeout_s, Path(folder))
+
+
+async def _replay(
+    transcript: Transcript,
+    descriptor: Descriptor,
+    ignored: Sequence[str],
+    timeout_s: float,
+    folder: Path,
+) -> list[Compared]:
+    compared: list[Compared] = []
+    log_files = LogFiles(folder / "logs")
+    try:
+        async with holding(folder) as custody:
+            for instance, entries in transcript.instances().items():
+                if not any(one.event in _BEGINNINGS for one in entries):
+                    continue  # it could not be started then
+                played = await play(
+                    entries, descriptor, os.environ, custody, log_files, timeout_s=timeout_s
+                )
+                compared.append(_compare(instance, entries, played, descriptor, ignored))
+    except SpawnError as error:
+        raise NoError(f"{descriptor.name} could not be started: {error}") from None
+    finally:
+        log_files.close()
+    return compared
+
+
+_BEGINNINGS = (Happened.SPAWNED, Happened.ATTACHED)
+
+
+def _compare(
+    instance: str,
+    entries: Sequence[Entry],
+    played: Played,
+    descriptor: Descriptor,
+    ignored: Sequence[str],
+) -> Compared:
+    line_bytes = descriptor.supervision.limits.line_bytes
+    recorded = recorded_lines(entries, ignored, line_bytes)
+    said = [heard(line, ignored) for line in played.lines]
+    notes: list[str] = []
+    if played.unsent:
+        notes.append(f"{played.unsent} recorded lines were not sent: no answer before them came")
+    if played.overdue:
+        notes.append("it was stopped: it had not said all that was recorded when the time was over")
+    notes += _exit_notes(entries, played.exit)
+    return Compared(instance, len(said), differences(recorded, said), notes)
+
+
+def _exit_notes(entries: Sequence[Entry], now: Exit) -> list[str]:
+    """Compare the ends; a signal by which the host ended one of them says nothing of the module."""
+    ended = next((one for one in entries if one.event is Happened.EXITED), None)
+    if ended is None:
+        return []
+    then: dict[str, Any] = {"exit_code": ended.exit_code, "signal": ended.signal}
+    if (ended.exit_code, ended.signal) == (now.exit_code, now.signal):
+        return []
+    if ended.stopped_by_host and (ended.signal is not None or now.signal is not None):
+        return []
+    return [f"it {now.words}, and {Exit(**then).words} when it was recorded"]

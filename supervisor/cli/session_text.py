@@ -1,0 +1,129 @@
+"""Lay out sessions for people: a table of many, a page for one, a line for each change."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from supervisor.cli.quantities import count, duration, time_of_day
+from supervisor.cli.terminal import dim, one_line, pad, safe
+
+STATUS_COLOURS = {
+    "idle": "green",
+    "busy": "cyan",
+    "cancelled": "yellow",
+    "error": "red",
+    "ended": "bright_black",
+}
+
+_COLUMNS = ("ID", "STATUS", "REVISION", "INVOCATIONS", "CHANGED", "TITLE")
+_RIGHT = frozenset({"REVISION", "INVOCATIONS", "CHANGED"})
+_LABEL_WIDTH = 12
+_HISTORY_SHOWN = 10
+_PATCH_CHARS = 200
+
+
+def status_word(status: str, width: int = 0) -> str:
+    """Return a status in its colour, padded to a width."""
+    return click.style(status.ljust(width), fg=STATUS_COLOURS.get(status))
+
+
+def table(sessions: list[dict[str, Any]]) -> str:
+    """Return a line for each session, under a heading."""
+    rows = [_row(session) for session in sessions]
+    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in _COLUMNS}
+    lines = [dim("  ".join(pad(n, widths[n], right=n in _RIGHT) for n in _COLUMNS).rstrip())]
+    for row in rows:
+        cells = [
+            status_word(row[name], widths[name])
+            if name == "STATUS"
+            else pad(row[name], widths[name], right=name in _RIGHT)
+            for name in _COLUMNS
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def page(session: dict[str, Any]) -> str:
+    """Return all that is known of a session."""
+    return "\n".join(_lines(session))
+
+
+def change_line(event: dict[str, Any], *, live: bool) -> str:
+    """Return a journal entry about a session's state as a line; the time is short if `live`."""
+    data = event.get("data") or {}
+    who = event.get("module") or "a client"
+    request = f" {event['request_id']}" if event.get("request_id") else ""
+    when = dim(time_of_day(event["ts"])) + " " if live else ""
+    revision = click.style(f"#{data.get('revision')}", fg="magenta")
+    return f"{when}{revision} {one_line(who + request)} {compact(data.get('patch'))}"
+
+
+def compact(value: Any) -> str:
+    """Return a value as JSON on one line, cut if it is long."""
+    text = safe(msgspec.json.encode(value).decode())
+    return text if len(text) <= _PATCH_CHARS else text[: _PATCH_CHARS - 1] + "…"
+
+
+def _row(session: dict[str, Any]) -> dict[str, str]:
+    return {
+        "ID": one_line(session["session_id"]),
+        "STATUS": session["status"],
+        "REVISION": str(session["revision"]),
+        "INVOCATIONS": str(session["invocations"]),
+        "CHANGED": _ago(session["updated"]),
+        "TITLE": one_line(session["title"] or ""),
+    }
+
+
+def _lines(session: dict[str, Any]) -> Iterator[str]:
+    name = click.style(one_line(session["session_id"]), bold=True)
+    yield f"{name}: {status_word(session['status'])}"
+    if session["title"]:
+        yield one_line(session["title"])
+    yield ""
+    for label, text in _facts(session).items():
+        if text:
+            yield dim(label.ljust(_LABEL_WIDTH)) + text
+    history = session["history"]
+    for number, past in enumerate(history[-_HISTORY_SHOWN:]):
+        yield dim(("" if number else "history").ljust(_LABEL_WIDTH)) + _past(past)
+    yield ""
+    yield dim(f"state at revision {session['revision']}")
+
+
+def _facts(session: dict[str, Any]) -> dict[str, str]:
+    parent, plan = session["parent"], session["plan"]
+    since = f"began {_ago(session['created'])}, changed {_ago(session['updated'])}"
+    return {
+        "since": since + (f", ended {_ago(session['ended'])}" if session["ended"] else ""),
+        "fork of": "" if parent is None else _parent(parent),
+        "goal": "" if plan is None else one_line(str(plan.get("goal"))),
+        "inputs": compact(plan["inputs"]) if plan and plan.get("inputs") else "",
+        "requests": (
+            f"{session['in_flight']} in flight, {count(session['invocations'], 'invocation')} ended"
+        ),
+    }
+
+
+def _parent(parent: dict[str, Any]) -> str:
+    return f"{one_line(parent['session_id'])} at revision {parent['revision']}"
+
+
+def _past(past: dict[str, Any]) -> str:
+    ended = (
+        click.style("ok", fg="green")
+        if past["ok"]
+        else click.style(one_line(str(past["code"])), fg="red")
+    )
+    what = one_line(f"{past['module']}.{past['op']}")
+    when = f"({_ago(past['ts'])}, took {duration(past['duration_ms'] / 1000)})"
+    return f"{what} {ended} {dim(when)}"
+
+
+def _ago(unix_s: float) -> str:
+    return f"{duration(max(0.0, time.time() - unix_s))} ago"

@@ -1,0 +1,140 @@
+"""Make figures of a time out of two answers to `status`: rates, quantiles, trends.
+
+The time between the two is the daemon's own (`uptime_s`), so what a slow connection adds is no
+error. Where there are not two answers of one daemon, figures of a time are None.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from supervisor.policy.latency import Reading, between, quantile_us
+
+Status = dict[str, Any]
+
+TREND_LENGTH = 60
+"""How many rates are kept of each module."""
+
+Trend = tuple[float | None, ...]
+
+
+class ModuleFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """One module: how it is now, and what it did in the time."""
+
+    name: str
+    state: str
+    invocations_per_s: float | None
+    failures_per_s: float | None
+    p50_ms: float | None
+    """None too if nothing ended in the time."""
+    p99_ms: float | None
+    rss_bytes: int | None
+    restarts: int
+    in_flight: int
+    queued: int
+
+
+class Figures(msgspec.Struct, frozen=True, kw_only=True):
+    """The daemon and its modules."""
+
+    version: str
+    pid: int
+    uptime_s: float
+    rss_bytes: int | None
+    interval_s: float | None
+    """The time that the rates are of."""
+    modules: tuple[ModuleFigures, ...]
+    quarantined: int
+    invocations_per_s: float | None
+    failures_per_s: float | None
+
+
+def figures(before: Status | None, after: Status) -> Figures:
+    """Compare two answers; `before` is None for the first."""
+    daemon = after["daemon"]
+    interval_s = None
+    earlier: dict[str, Status] = {}
+    if before is not None and before["daemon"]["pid"] == daemon["pid"]:
+        passed_s = daemon["uptime_s"] - before["daemon"]["uptime_s"]
+        if passed_s > 0:
+            interval_s = round(passed_s, 3)
+            earlier = {one["name"]: one for one in before["modules"]}
+    modules = tuple(_module(earlier.get(one["name"]), one, interval_s) for one in after["modules"])
+    return Figures(
+        version=daemon["version"],
+        pid=daemon["pid"],
+        uptime_s=daemon["uptime_s"],
+        rss_bytes=daemon["rss_bytes"],
+        interval_s=interval_s,
+        modules=modules,
+        quarantined=len(after["quarantined"]),
+        invocations_per_s=_sum(interval_s, (one.invocations_per_s for one in modules)),
+        failures_per_s=_sum(interval_s, (one.failures_per_s for one in modules)),
+    )
+
+
+def _module(before: Status | None, after: Status, interval_s: float | None) -> ModuleFigures:
+    memory = [one["rss_bytes"] for one in after["instances"] if one["rss_bytes"] is not None]
+    came = None if before is None else between(_reading(before), _reading(after))
+    longest_us = (after["latency_ms"]["max"] or 0) * 1000
+    return ModuleFigures(
+        name=after["name"],
+        state=after["state"],
+        invocations_per_s=_rate("invocations", before, after, interval_s),
+        failures_per_s=_rate("failures", before, after, interval_s),
+        p50_ms=_quantile_ms(came, 0.50, longest_us),
+        p99_ms=_quantile_ms(came, 0.99, longest_us),
+        rss_bytes=sum(memory) if memory else None,
+        restarts=after["restarts"],
+        in_flight=after["in_flight"],
+        queued=after["queued"],
+    )
+
+
+def _rate(
+    counter: str, before: Status | None, after: Status, interval_s: float | None
+) -> float | None:
+    if before is None or interval_s is None:
+        return None
+    counted = after["counters"][counter] - before["counters"][counter]
+    # Less than before: another module has come in its place.
+    return None if counted < 0 else round(counted / interval_s, 3)
+
+
+def _reading(module: Status) -> Reading:
+    return [(least_us, count) for least_us, count in module["latency_ms"]["histogram_us"]]
+
+
+def _quantile_ms(came: Reading | None, fraction: float, longest_us: float) -> float | None:
+    found_us = None if came is None else quantile_us(came, fraction)
+    return None if found_us is None else round(min(found_us, longest_us) / 1000, 3)
+
+
+def _sum(interval_s: float | None, rates: Iterable[float | None]) -> float | None:
+    if interval_s is None:
+        return None
+    return round(sum(rate for rate in rates if rate is not None), 3)
+
+
+class Trends:
+    """The last rates of each module that there is, the newest last."""
+
+    def __init__(self) -> None:
+        self._rates: dict[str, deque[float | None]] = {}
+
+    def add(self, now: Figures) -> None:
+        """Take the rates of one more time; those of modules that are gone are forgotten."""
+        before = self._rates
+        self._rates = {}
+        for one in now.modules:
+            rates = before.get(one.name) or deque(maxlen=TREND_LENGTH)
+            rates.append(one.invocations_per_s)
+            self._rates[one.name] = rates
+
+    def of(self, name: str) -> Trend:
+        """Return the rates of a module."""
+        return tuple(self._rates.get(name, ()))

@@ -1,0 +1,70 @@
+"""Print figures for scripts: a table once, or a line of JSON for each interval."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import msgspec
+
+from supervisor.cli.client import Client
+from supervisor.cli.exit_status import NoDaemonError
+from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.top.figures import Figures, Status, figures
+from supervisor.cli.top.link import ARGS
+from supervisor.cli.top.view import table
+
+
+def print_once(path: Path, interval_s: float, *, as_json: bool) -> None:
+    """Watch for one interval and print it; raises `NoDaemonError`."""
+    with Client(path) as client:
+        before = _ask(client, as_json=as_json)
+        time.sleep(interval_s)
+        now = figures(before, _ask(client, as_json=as_json))
+    if as_json:
+        _print_line(now)
+    else:
+        click.echo(table(now))
+
+
+def print_lines(path: Path, interval_s: float) -> None:
+    """Print a line of JSON per interval until Ctrl-C; waits for a daemon that went away.
+
+    Raises `NoDaemonError` if there is none to begin with.
+    """
+    before: Status | None = None
+    for after in _answers(path, interval_s):
+        if before is not None:
+            _print_line(figures(before, after))
+        before = after
+
+
+def _answers(path: Path, interval_s: float) -> Iterator[Status]:
+    client: Client | None = Client(path)
+    while True:
+        try:
+            if client is None:
+                client = Client(path)
+                click.echo("stdiod: the daemon is back", err=True)
+            yield _ask(client, as_json=True)
+        except NoDaemonError as error:
+            if client is not None:
+                client.__exit__(None, None, None)
+                client = None
+                words = f"stdiod: trying again every {interval_s:g} s: {error.message}"
+                click.echo(words, err=True)
+        time.sleep(interval_s)
+
+
+def _ask(client: Client, *, as_json: bool) -> Status:
+    answer = client.known("status", ARGS)
+    if not answer.ok:
+        end_with_failure(answer, as_json=as_json, module="status")
+    status: Status = answer.result
+    return status
+
+
+def _print_line(now: Figures) -> None:
+    print_json({"ts": round(time.time(), 3), **msgspec.structs.asdict(now)})

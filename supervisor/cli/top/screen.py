@@ -1,0 +1,180 @@
+"""Take a terminal over and give it back as it was, whatever ends the command.
+
+The other screen is shown, without a cursor, and keys come one by one (cbreak: Ctrl-C and Ctrl-Z
+are still signals). A signal that ends the command gives the terminal back in its handler, before
+anything else; SIGTSTP gives it back for as long as the command is stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import termios
+import tty
+from collections.abc import Callable, Iterator, Sequence
+from types import FrameType
+from typing import Any
+
+STDIN, STDOUT = 0, 1
+
+_ENTER = b"\x1b[?1049h\x1b[?25l\x1b[?7l"
+_LEAVE = b"\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l"
+_HOME, _CLEAR_LINE, _CLEAR_BELOW = b"\x1b[H", b"\x1b[2K", b"\x1b[J"
+
+_DEADLY = (
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGALRM,
+    signal.SIGXCPU,
+)
+_HANDLED = {signal.SIGINT, signal.SIGTSTP, *_DEADLY}
+
+PATIENCE_S = 1.0
+"""How long a terminal that takes nothing (Ctrl-S) may hold up the end of the command."""
+
+_FALLBACK_SIZE = (80, 24)
+
+
+class ClosedTerminalError(Exception):
+    """The terminal is gone."""
+
+
+class Screen:
+    """A terminal that was taken over."""
+
+    def __init__(self, wake_up: int) -> None:
+        self.wake_up = wake_up
+        """Can be read when a signal came: the size may have changed, or all has to be redrawn."""
+        self._before: list[Any] | None = None
+
+    def open(self) -> None:
+        """Take the terminal over; raises `ClosedTerminalError`."""
+        try:
+            self._before = termios.tcgetattr(STDIN)
+            tty.setcbreak(STDIN, termios.TCSANOW)
+        except termios.error as error:
+            raise ClosedTerminalError from error
+        _write(_ENTER)
+
+    def close(self) -> None:
+        """Give the terminal back; idempotent. Nothing interrupts this, and it has a bound."""
+        masked = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+        try:
+            before, self._before = self._before, None
+            if before is None:
+                return
+            # A terminal that is gone needs nothing back.
+            with contextlib.suppress(OSError, termios.error):
+                if _takes_more(PATIENCE_S):
+                    os.write(STDOUT, _LEAVE)
+            with contextlib.suppress(OSError, termios.error):
+                termios.tcsetattr(STDIN, termios.TCSANOW, before)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, masked)
+
+    def size(self) -> tuple[int, int]:
+        """Return how many columns and lines there are."""
+        try:
+            size = os.get_terminal_size(STDOUT)
+        except OSError:
+            return _FALLBACK_SIZE
+        return size.columns or _FALLBACK_SIZE[0], size.lines or _FALLBACK_SIZE[1]
+
+    def draw(self, lines: Sequence[str], encoding: str) -> bool:
+        """Show lines in the place of those before; returns False if the terminal takes nothing.
+
+        Raises `ClosedTerminalError`.
+        """
+        if not _takes_more(0):
+            return False
+        rows = [_CLEAR_LINE + line.encode(encoding, "replace") for line in lines]
+        _write(_HOME + b"\r\n".join(rows) + _CLEAR_BELOW * bool(rows))
+        return True
+
+    def typed(self) -> bytes:
+        """Return what was typed; raises `ClosedTerminalError`."""
+        try:
+            data = os.read(STDIN, 1024)
+        except OSError as error:
+            raise ClosedTerminalError from error
+        if not data:
+            raise ClosedTerminalError
+        return data
+
+
+@contextlib.contextmanager
+def taken_over() -> Iterator[Screen]:
+    """Take the terminal over for a block; Ctrl-C raises `KeyboardInterrupt` in it."""
+    with contextlib.ExitStack() as stack:
+        heard, told = os.pipe()
+        for end in (heard, told):
+            os.set_blocking(end, False)
+            stack.callback(os.close, end)
+        stack.callback(signal.set_wakeup_fd, signal.set_wakeup_fd(told, warn_on_full_buffer=False))
+        screen = Screen(heard)
+        for number, handler in _handlers(screen).items():
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as `nohup` has it
+                stack.callback(signal.signal, number, signal.signal(number, handler))
+        # Called first of all these, while the handlers are still there.
+        stack.callback(screen.close)
+        screen.open()
+        yield screen
+
+
+Handler = Callable[[int, FrameType | None], None]
+
+
+def _handlers(screen: Screen) -> dict[signal.Signals, Handler]:
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        screen.close()
+        raise KeyboardInterrupt
+
+    def end(number: int, frame: FrameType | None) -> None:
+        """End as the signal would have ended it."""
+        del frame
+        screen.close()
+        _act_on(number)
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        """Stop as the signal would have stopped it; goes on after SIGCONT."""
+        del frame
+        screen.close()
+        _act_on(number)
+        signal.signal(number, stop)
+        screen.open()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        """Do nothing: that there is a handler has the signal tell `Screen.wake_up`."""
+
+    return {
+        **dict.fromkeys(_DEADLY, end),
+        signal.SIGINT: interrupt,
+        signal.SIGTSTP: stop,
+        signal.SIGWINCH: note,
+    }
+
+
+def _act_on(number: int) -> None:
+    signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+def _takes_more(timeout_s: float) -> bool:
+    poll = select.poll()
+    poll.register(STDOUT, select.POLLOUT)
+    return bool(poll.poll(timeout_s * 1000))
+
+
+def _write(data: bytes) -> None:
+    left = memoryview(data)
+    try:
+        while left:
+            left = left[os.write(STDOUT, left) :]
+    except OSError as error:
+        raise ClosedTerminalError from error

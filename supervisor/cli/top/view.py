@@ -1,0 +1,197 @@
+"""Lay out figures: for a screen of some size, or as a plain table.
+
+On a narrow screen long names are cut, then columns are left out in the order of `_LEAVE_OUT`; the
+trend takes what room is left. No line is ever wider than the screen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+import click
+import msgspec
+
+from supervisor.cli.quantities import count, duration, latency, size
+from supervisor.cli.terminal import cells, dim, one_line, pad, state_word
+from supervisor.cli.top.figures import Figures, ModuleFigures, Trend
+from supervisor.cli.top.order import Order, in_order
+from supervisor.cli.top.sparkline import BLOCKS, sparkline
+
+_GAP = "  "
+_NONE = "-"
+_NAME, _STATE = "NAME", "STATE"
+TREND = "TREND"
+COLUMNS: dict[str, Callable[[ModuleFigures], str]] = {
+    _NAME: lambda one: one_line(one.name),
+    _STATE: lambda one: one.state,
+    "CALLS/S": lambda one: rate(one.invocations_per_s),
+    "FAIL/S": lambda one: rate(one.failures_per_s),
+    "P50": lambda one: _NONE if one.p50_ms is None else latency(one.p50_ms),
+    "P99": lambda one: _NONE if one.p99_ms is None else latency(one.p99_ms),
+    "RSS": lambda one: _NONE if one.rss_bytes is None else size(one.rss_bytes),
+    "RESTARTS": lambda one: str(one.restarts),
+    "IN-FLIGHT/QUEUED": lambda one: f"{one.in_flight}/{one.queued}",
+}
+_LEFT = frozenset({_NAME, _STATE, TREND})
+_LEAVE_OUT = (
+    "IN-FLIGHT/QUEUED", "RESTARTS", TREND, "P50", "RSS", "FAIL/S", "P99", "CALLS/S", _STATE,
+)  # fmt: skip
+_NARROW = {_STATE: 8, "CALLS/S": 7, "FAIL/S": 6, "P50": 6, "P99": 6, "RSS": 8, TREND: 6}
+"""Wide enough for usual figures, so that columns do not move about as they change."""
+_NARROW_NAME = 12
+"""A name is cut to this before a column is left out."""
+_WIDE_TREND = 60
+
+_LINES_ABOVE = 4
+_LINES_BELOW = 1
+
+
+class Look(msgspec.Struct, kw_only=True):
+    """How somebody wants to see it."""
+
+    interval_s: float
+    order: Order = Order.NAME
+    top_row: int = 0
+    """How many rows are scrolled away."""
+    message: str = ""
+    """What stands in the way of new figures."""
+    bars: str = BLOCKS
+
+
+def view(
+    now: Figures, trend: Callable[[str], Trend], look: Look, width: int, height: int
+) -> list[str]:
+    """Return the lines of a screen: `height` at the most, each of `width` cells at the most."""
+    rows = in_order(now.modules, look.order)
+    room = rows_shown(height)
+    first = first_row(look.top_row, len(rows), height)
+    shown = rows[first : first + room]
+    lines = [
+        click.style(cut(_daemon(now), width), bold=True),
+        cut(_summary(now), width),
+        click.style(cut(one_line(look.message), width), fg="yellow") if look.message else "",
+        *_screen_table(shown, rows, trend, look.bars, width),
+    ]
+    lines += [""] * (height - _LINES_BELOW - len(lines))
+    keys = f"q quit  s sort: {look.order}"
+    if len(rows) > len(shown):
+        keys += f"  up, down: {first + 1 if shown else 0}-{first + len(shown)} of {len(rows)}"
+    keys += f"  every {look.interval_s:g} s"
+    return [*lines[: max(0, height - _LINES_BELOW)], dim(cut(keys, width))][: max(0, height)]
+
+
+def rows_shown(height: int) -> int:
+    """Return how many modules a screen has room for."""
+    return max(0, height - _LINES_ABOVE - _LINES_BELOW)
+
+
+def first_row(wanted: int, rows: int, height: int) -> int:
+    """Return the first row that is shown: no further down than the last page."""
+    return max(0, min(wanted, rows - rows_shown(height)))
+
+
+def table(now: Figures) -> str:
+    """Return it for a script: the same columns always, as wide as they have to be."""
+    rows = [[cell(one) for cell in COLUMNS.values()] for one in in_order(now.modules, Order.NAME)]
+    titles = list(COLUMNS)
+    widths = [max(map(cells, column)) for column in zip(titles, *rows, strict=True)]
+    lines = [_daemon(now), _summary(now), ""]
+    for row in (titles, *rows):
+        placed = zip(COLUMNS, row, widths, strict=True)
+        lines.append(_GAP.join(pad(text, w, right=n not in _LEFT) for n, text, w in placed))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _daemon(now: Figures) -> str:
+    memory = "" if now.rss_bytes is None else f", {size(now.rss_bytes)}"
+    return f"stdiod {now.version}, pid {now.pid}, up {duration(now.uptime_s)}{memory}"
+
+
+def _summary(now: Figures) -> str:
+    states = Counter(one.state for one in now.modules)
+    parts = [f"{number} {state}" for state, number in states.most_common()]
+    if now.quarantined:
+        parts.append(f"{count(now.quarantined, 'descriptor')} quarantined")
+    text = count(len(now.modules), "module")
+    text = f"{text}: {', '.join(parts)}" if parts else text
+    if now.interval_s is None:
+        return text
+    calls, failures = rate(now.invocations_per_s), rate(now.failures_per_s)
+    return f"{text}; {calls} calls/s, {failures} not ok/s"
+
+
+def _screen_table(
+    shown: Sequence[ModuleFigures],
+    rows: Sequence[ModuleFigures],
+    trend: Callable[[str], Trend],
+    bars: str,
+    width: int,
+) -> Iterator[str]:
+    """Yield the title and the rows; widths are those of all rows, so that scrolling moves none."""
+    widths = {
+        name: max(_NARROW.get(name, 0), cells(name), *(cells(cell(one)) for one in rows), 0)
+        for name, cell in COLUMNS.items()
+    }
+    columns = _layout(widths, width)
+    titles = [pad(cut(one, widths[one]), widths[one], right=one not in _LEFT) for one in columns]
+    yield dim(cut(_GAP.join(titles).rstrip(), width))
+    for one in shown:
+        line = [
+            sparkline(trend(one.name), widths[name], bars)
+            if name == TREND
+            else _cell(name, one, widths[name])
+            for name in columns
+        ]
+        yield _GAP.join(line).rstrip()
+
+
+def _layout(widths: dict[str, int], width: int) -> list[str]:
+    """Choose the columns; sets the widths of name and trend."""
+    columns = [*COLUMNS, TREND]
+    widths[TREND] = _NARROW[TREND]
+    full = widths[_NAME]
+    for name in (None, *_LEAVE_OUT):
+        if name is not None:
+            columns.remove(name)
+        room_for_name = width - (_taken(columns, widths) - full)
+        if room_for_name >= min(full, _NARROW_NAME):
+            widths[_NAME] = min(full, room_for_name)
+            widths[TREND] = min(_WIDE_TREND, widths[TREND] + width - _taken(columns, widths))
+            return columns
+    widths[_NAME] = max(0, width)
+    return columns
+
+
+def _taken(columns: Sequence[str], widths: dict[str, int]) -> int:
+    return sum(widths[name] for name in columns) + len(_GAP) * (len(columns) - 1)
+
+
+def _cell(column: str, one: ModuleFigures, width: int) -> str:
+    text = cut(COLUMNS[column](one), width)
+    if column == _STATE:
+        return state_word(text, width)
+    padded = pad(text, width, right=column not in _LEFT)
+    if column == "FAIL/S" and one.failures_per_s:
+        return click.style(padded, fg="red")
+    return padded
+
+
+def cut(text: str, width: int) -> str:
+    """Return as much of a text as fits; what is cut off ends in two dots."""
+    if cells(text) <= width:
+        return text
+    mark = ".." if width > len("..") else ""
+    while text and cells(text) > width - len(mark):
+        text = text[:-1]
+    return text + mark
+
+
+def rate(per_s: float | None) -> str:
+    """Write a rate so that small ones are not 0: 0, 0.25, 12.3, 1234."""
+    if per_s is None:
+        return _NONE
+    for digits, below in ((2, 10), (1, 1000)):
+        if 0 < per_s < below and round(per_s, digits) < below:
+            return f"{per_s:.{digits}f}"
+    return f"{per_s:.0f}"

@@ -1,0 +1,107 @@
+"""`stdiod asset`: find the files that modules handed over, and open them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from supervisor.cli.client import SUPERVISOR, Answer, Client
+from supervisor.cli.exit_status import NoError
+from supervisor.cli.options import TEXT, with_json, with_socket
+from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.terminal import is_terminal
+
+OPENER = "xdg-open"
+
+
+@click.group
+def asset() -> None:
+    """Find the files that modules handed over, and open them.
+
+    ASSET is an id as `list` shows it, its beginning, or the module's own name for the file, of
+    which the newest is meant.
+    """
+
+
+@asset.command("list")
+@click.option("--session", "session_id", type=TEXT, metavar="ID", help="Only those of a session.")
+@click.option("--module", type=TEXT, metavar="NAME", help="Only those of a module.")
+@click.option("--request", "request_id", type=TEXT, metavar="ID", help="Only those of a request.")
+@with_json
+@with_socket
+def list_assets(*, as_json: bool, socket: Path, **wanted: str | None) -> None:
+    """List assets, the oldest first."""
+    given = {key: value for key, value in wanted.items() if value is not None}
+    answer = _ask(socket, "asset.list", given, as_json=as_json)
+    if as_json:
+        print_json(answer.result)
+        return
+    from supervisor.cli.asset_text import assets_text
+
+    click.echo(assets_text(answer.result))
+
+
+@asset.command
+@click.argument("asset", type=TEXT)
+@with_json
+@with_socket
+def show(asset: str, *, as_json: bool, socket: Path) -> None:
+    """Show all that is known of ASSET, without a look at its file."""
+    answer = _ask(socket, "asset.show", {"asset": asset}, as_json=as_json)
+    if as_json:
+        print_json(answer.result)
+        return
+    from supervisor.cli.asset_text import asset_text
+
+    click.echo(asset_text(answer.result))
+
+
+@asset.command("open")
+@click.argument("asset", type=TEXT)
+@click.option("--print", "only_print", is_flag=True, help="Print the path, also on a terminal.")
+@with_json
+@with_socket
+def open_asset(asset: str, *, only_print: bool, as_json: bool, socket: Path) -> None:
+    """Open ASSET, after a look whether it is still the same file.
+
+    On a terminal a program opens it: $STDIOD_OPENER, else xdg-open. Elsewhere, and with --print,
+    its path is printed.
+    """
+    answer = _ask(socket, "asset.read", {"asset": asset}, as_json=as_json)
+    path = str(answer.result["path"])
+    if as_json:
+        print_json(answer.result)
+    elif only_print or not is_terminal(sys.stdout):
+        click.echo(path)
+    else:
+        _open(path)
+
+
+def _ask(socket: Path, op: str, args: dict[str, Any], *, as_json: bool) -> Answer:
+    with Client(socket) as client:
+        answer = client.known(op, args)
+    if not answer.ok:
+        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op=op)
+    return answer
+
+
+def _open(path: str) -> None:
+    said = os.environ.get("STDIOD_OPENER")
+    try:
+        command = shlex.split(said) if said else [OPENER]
+    except ValueError as error:
+        raise click.UsageError(f"STDIOD_OPENER: {said!r} is no command: {error}") from None
+    if not command or shutil.which(command[0]) is None:
+        missing = command[0] if command else "a command"
+        words = f"there is no {missing} here to open it with; set STDIOD_OPENER, or use --print"
+        raise NoError(f"{path}: {words}")
+    ended = subprocess.run([*command, path], check=False)
+    if ended.returncode != 0:
+        raise NoError(f"{command[0]} ended with {ended.returncode} for {path}")

@@ -1,0 +1,200 @@
+"""`stdiod session`: begin, look at, change, fork, end and watch the daemon's sessions."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import click
+
+from supervisor.cli import session_watch
+from supervisor.cli.args_document import read_args
+from supervisor.cli.client import SUPERVISOR, Answer, Client
+from supervisor.cli.options import TEXT, with_json, with_socket
+from supervisor.cli.quantities import count
+from supervisor.cli.results import end_with_failure, print_json, print_laid_out
+from supervisor.cli.session_text import page, table
+from supervisor.cli.terminal import one_line
+
+MAX_PAGE = 1000
+"""As the daemon's own op has it."""
+
+_JSON = "JSON|@FILE|-"
+
+
+class Subverbs(click.Group):
+    """The verbs of sessions; a wrong one is told with the one that was probably meant."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names in the order in which a session is used."""
+        del ctx
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb."""
+        name = args[0]
+        if name not in self.commands and not name.startswith("-"):
+            near = get_close_matches(name, self.commands, n=1)
+            known = ", ".join(self.commands)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {known}"
+            raise click.UsageError(f"there is no verb 'session {name}'; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=Subverbs)
+def session() -> None:
+    """Begin, look at, change, fork, end and watch sessions: state that modules share and add to."""
+
+
+@session.command
+@click.option("--id", "session_id", type=TEXT, metavar="ID", help="An id of your own.")
+@click.option("--title", type=TEXT, help="What people call it.")
+@click.option("--plan", metavar=_JSON, help='What it is for: {"goal": TEXT, "inputs": OBJECT}.')
+@click.option("--state", metavar=_JSON, help="The state it begins with, an object.")
+@with_json
+@with_socket
+def new(
+    *,
+    session_id: str | None,
+    title: str | None,
+    plan: str | None,
+    state: str | None,
+    as_json: bool,
+    socket: Path,
+) -> None:
+    """Begin a session and print its id."""
+    args = _given(session_id=session_id, title=title)
+    for name, given in (("plan", plan), ("state", state)):
+        if given is not None:
+            args[name] = read_args(given, f"--{name}")
+    answer = _ask(socket, "session.new", args, as_json=as_json)
+    _print(answer, answer.result["session_id"], as_json=as_json)
+
+
+@session.command("list")
+@click.option("-a", "--all", "ended", is_flag=True, help="Those too that have ended.")
+@click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=100, show_default=True)
+@click.option("--after", type=TEXT, metavar="ID", help="Go on after this one.")
+@with_json
+@with_socket
+def list_(*, ended: bool, limit: int, after: str | None, as_json: bool, socket: Path) -> None:
+    """List the sessions, the newest first."""
+    args = {"ended": ended, "limit": limit, **_given(after=after)}
+    answer = _ask(socket, "session.list", args, as_json=as_json)
+    found = answer.result
+    if as_json:
+        print_json(found)
+        return
+    if found["sessions"]:
+        click.echo(table(found["sessions"]))
+    else:
+        click.echo("no sessions" if ended or not found["ended"] else "no sessions but ended ones")
+    if found["next"] is not None:
+        click.echo(f"there are more: --after {one_line(found['next'])}", err=True)
+
+
+@session.command
+@click.argument("session_id", type=TEXT, metavar="ID")
+@with_json
+@with_socket
+def show(*, session_id: str, as_json: bool, socket: Path) -> None:
+    """Show a session: plan, history and state."""
+    answer = _ask(socket, "session.show", {"session_id": session_id}, as_json=as_json)
+    if as_json:
+        print_json(answer.result)
+    else:
+        click.echo(page(answer.result))
+        print_laid_out(answer.result["state"])
+
+
+@session.command
+@click.argument("session_id", type=TEXT, metavar="ID")
+@click.option("--id", "new_id", type=TEXT, metavar="ID", help="An id of your own for the new one.")
+@click.option("--title", type=TEXT, help="What people call the new one.")
+@with_json
+@with_socket
+def fork(
+    *, session_id: str, new_id: str | None, title: str | None, as_json: bool, socket: Path
+) -> None:
+    """Begin a session with the state and the plan of another, and print its id."""
+    args = {"session_id": session_id, **_given(new_id=new_id, title=title)}
+    answer = _ask(socket, "session.fork", args, as_json=as_json)
+    _print(answer, answer.result["session_id"], as_json=as_json)
+
+
+@session.command
+@click.argument("session_id", type=TEXT, metavar="ID")
+@with_json
+@with_socket
+def end(*, session_id: str, as_json: bool, socket: Path) -> None:
+    """End a session; what is in flight for it is cancelled."""
+    answer = _ask(socket, "session.end", {"session_id": session_id}, as_json=as_json)
+    cancelled = answer.result["cancelled"]
+    others = f"; {count(cancelled, 'invocation')} cancelled" if cancelled else ""
+    _print(answer, f"{one_line(session_id)} has ended{others}", as_json=as_json)
+
+
+@session.command
+@click.argument("session_id", type=TEXT, metavar="ID")
+@click.argument("given", metavar="PATCH")
+@click.option(
+    "--if-revision",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Only if the state has this revision still.",
+)
+@with_json
+@with_socket
+def patch(
+    *, session_id: str, given: str, if_revision: int | None, as_json: bool, socket: Path
+) -> None:
+    """Change the state by PATCH: a JSON Merge Patch, @FILE, or - for stdin.
+
+    A null takes a member away; arrays are replaced whole.
+    """
+    args = {
+        "session_id": session_id,
+        "patch": read_args(given, "the patch"),
+        **_given(if_revision=if_revision),
+    }
+    answer = _ask(socket, "session.patch", args, as_json=as_json)
+    revision = answer.result["revision"]
+    _print(answer, f"{one_line(session_id)} has revision {revision}", as_json=as_json)
+
+
+@session.command
+@click.argument("session_id", type=TEXT, metavar="ID")
+@with_json
+@with_socket
+def watch(*, session_id: str, as_json: bool, socket: Path) -> None:
+    """Print each patch as it is merged: revision, module and request, patch.
+
+    Returns when the session ends; Ctrl-C leaves it (status 130). With --json each line is the entry
+    of the journal.
+    """
+    with Client(socket) as client:
+        failed = session_watch.watch(client, session_id, as_json=as_json)
+    if failed is not None:
+        end_with_failure(failed, as_json=as_json, module=SUPERVISOR, op="events")
+
+
+def _given(**args: Any) -> dict[str, Any]:
+    return {name: value for name, value in args.items() if value is not None}
+
+
+def _ask(socket: Path, op: str, args: dict[str, Any], *, as_json: bool) -> Answer:
+    with Client(socket) as client:
+        answer = client.known(op, args)
+    if not answer.ok:
+        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op=op)
+    return answer
+
+
+def _print(answer: Answer, words: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(answer.result)
+    else:
+        click.echo(words)

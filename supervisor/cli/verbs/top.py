@@ -1,0 +1,74 @@
+"""`stdiod top`: watch the modules: their states, rates, latencies and memory."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from supervisor.cli.client import Client
+from supervisor.cli.exit_status import BROKEN_PIPE
+from supervisor.cli.options import SECONDS, with_json, with_socket
+from supervisor.cli.results import end_with_failure
+from supervisor.cli.terminal import is_terminal
+from supervisor.cli.top.link import ARGS
+
+MAX_INTERVAL_S = 3600.0
+
+
+@click.command
+@click.option("--once", is_flag=True, help="Watch for one interval, print it as a table, and end.")
+@click.option(
+    "--interval",
+    "interval_s",
+    type=SECONDS,
+    default=1.0,
+    show_default=True,
+    help="How long each set of figures is measured.",
+)
+@with_json
+@with_socket
+def top(once: bool, interval_s: float, as_json: bool, socket: Path) -> None:
+    """Watch what the modules do, on a terminal.
+
+    CALLS/S are requests that were answered, FAIL/S those of them that were not ok; P50 and P99 are
+    the times from acceptance to answer in the last interval. Keys: q quits, s changes the order,
+    arrows scroll. With --json it prints a line per interval.
+    """
+    if interval_s > MAX_INTERVAL_S:
+        raise click.UsageError(f"--interval can be {MAX_INTERVAL_S:g} s at the most")
+    if once or as_json:
+        from supervisor.cli.top.plain import print_lines, print_once
+
+        if once:
+            print_once(socket, interval_s, as_json=as_json)
+        else:
+            print_lines(socket, interval_s)
+        return
+    if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)) or os.environ.get("TERM") == "dumb":
+        words = "this is no terminal to draw on; --once prints a table, --json lines for programs"
+        raise click.UsageError(words)
+    _watch(socket, interval_s)
+
+
+def _watch(socket: Path, interval_s: float) -> None:
+    from supervisor.cli.top.link import Link
+    from supervisor.cli.top.live import Live
+    from supervisor.cli.top.screen import ClosedTerminalError, taken_over
+
+    # Whoever cannot be asked once is not worth a screen.
+    with Client(socket) as client:
+        first = client.known("status", ARGS)
+    if not first.ok:
+        end_with_failure(first, as_json=False, module="status")
+    colour = not os.environ.get("NO_COLOR")
+    try:
+        with taken_over() as screen:
+            live = Live(
+                screen, Link(socket), interval_s, colour=colour, encoding=sys.stdout.encoding
+            )
+            live.run(first.result)
+    except ClosedTerminalError:
+        raise click.exceptions.Exit(BROKEN_PIPE) from None

@@ -1,0 +1,62 @@
+"""`stdiod ui`: watch the `ui_event`s of all invocations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from supervisor.cli.client import SUPERVISOR, Client
+from supervisor.cli.event_text import event_line
+from supervisor.cli.options import TEXT, with_json, with_socket
+from supervisor.cli.results import end_with_failure
+from supervisor.cli.terminal import dim, one_line
+
+
+@click.command
+@click.option(
+    "--event", "events", type=TEXT, multiple=True, metavar="GLOB", help="Only names that fit."
+)
+@click.option("--session", type=TEXT, metavar="ID", help="Only those of a session.")
+@click.option("--module", type=TEXT, metavar="NAME", help="Only those of a module.")
+@with_json
+@with_socket
+def ui(
+    *,
+    events: tuple[str, ...],
+    session: str | None,
+    module: str | None,
+    as_json: bool,
+    socket: Path,
+) -> None:
+    """Show each `ui_event` as it comes, with where it comes from, until Ctrl-C (status 130).
+
+    While somebody watches for an event, it has no placeholder for the client that invoked. With
+    --json each event is a line.
+    """
+
+    def show(event: dict[str, Any], line: bytes) -> None:
+        if event.get("type") != "ui_event":  # a word from the daemon itself
+            click.echo(f"stdiod: {one_line(str(event.get('message')))}", err=True)
+        elif as_json:
+            click.echo(line)
+        else:
+            click.echo(f"{dim(_origin(event))} {event_line(event)}")
+
+    given: dict[str, Any] = {
+        "session_id": session,
+        "module": module,
+        "events": list(events) or None,
+    }
+    args = {key: value for key, value in given.items() if value is not None}
+    with Client(socket) as client:
+        answer = client.own("ui.subscribe", args, show)
+    if not answer.ok:
+        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="ui.subscribe")
+
+
+def _origin(event: dict[str, Any]) -> str:
+    origin = event.get("origin") or {}
+    session = f" {origin['session_id']}" if "session_id" in origin else ""
+    return one_line(f"{origin.get('module')}.{origin.get('op')}{session}")

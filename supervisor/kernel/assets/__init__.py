@@ -1,0 +1,1 @@
+"""Assets: files that modules hand over, looked at, registered, copied and read again."""

@@ -1,0 +1,166 @@
+"""Have the files of assets looked at in worker threads, each within a bound.
+
+A file system that does not answer keeps a thread, not the daemon: whoever waits is told after
+`ASSET_CHECK_S`, and since each module has threads of its own, only its own later assets lack them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+import structlog
+import trio
+
+from supervisor.kernel.assets.files import (
+    ChangedError,
+    KeepOn,
+    OpenFile,
+    UnreadableError,
+    digest,
+    opened,
+)
+from supervisor.kernel.assets.store import AssetStore, NotCopiedError
+
+ASSET_CHECK_S = 5.0
+"""The longest an invocation waits for the check of one of its files."""
+
+DIGEST_S = 3.0
+"""A digest that takes longer is made after the response; less than the above, so that it is."""
+
+DIGEST_BYTES = 64 << 20
+"""A larger file is read after the response."""
+
+CHECKS_AT_ONCE = 4
+READS_AT_ONCE = 2
+"""Threads a module's assets may take: for checks, and for what somebody asks to read."""
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """What was found out about a file; without `sha256` it has not been read, or not to its end."""
+
+    path: str
+    real_path: str
+    size: int
+    mtime_ns: int
+    sha256: str | None = None
+    copied: bool = False
+    changed: bool = False
+    """It changed while it was read, so that no digest is that of the file."""
+
+
+class RefusedAssetError(Exception):
+    """The asset is not taken: `reason` is that of the warning, the text says why."""
+
+    def __init__(self, reason: str, words: str) -> None:
+        super().__init__(words)
+        self.reason = reason
+
+
+class _Lanes:
+    """The threads that one module's assets may take."""
+
+    def __init__(self) -> None:
+        self.checks = trio.CapacityLimiter(CHECKS_AT_ONCE)
+        self.digests = trio.CapacityLimiter(1)
+        self.reads = trio.CapacityLimiter(READS_AT_ONCE)
+
+
+class AssetChecks:
+    """The looks at files of one daemon."""
+
+    def __init__(self, store: AssetStore, *, copy: bool = False) -> None:
+        """With `copy`, what is read is copied to the store; in it may be copies of before."""
+        self.store = store
+        self._copy_to = store if copy else None
+        self._lanes: defaultdict[str, _Lanes] = defaultdict(_Lanes)
+        self._ending = threading.Event()
+
+    def end(self) -> None:
+        """Have threads that read stop at their next chunk."""
+        self._ending.set()
+
+    async def look(self, module: str, path: str, folder: str) -> Looked:
+        """Check a file, and read it if that does not take long; raises `RefusedAssetError`."""
+        until = time.monotonic() + DIGEST_S
+        keep_on = self._keep_on(lambda: time.monotonic() < until)
+        given_up = threading.Event()
+
+        def work() -> Looked:
+            looked = _look(path, folder, self._copy_to, keep_on)
+            if given_up.is_set():  # nobody will use the copy
+                self.release(looked)
+            return looked
+
+        try:
+            with trio.move_on_after(ASSET_CHECK_S):
+                return await self._run(self._lanes[module].checks, work)
+        finally:
+            given_up.set()
+        words = f"{path!r:.200} could not be looked at within {ASSET_CHECK_S:g} s"
+        raise RefusedAssetError("unreadable_path", words)
+
+    async def read(self, module: str, path: str) -> Looked:
+        """Read all of a file, however long it takes; raises `RefusedAssetError`."""
+        keep_on = self._keep_on(lambda: True)
+        return await self._run(
+            self._lanes[module].digests,
+            lambda: _look(path, "/", self._copy_to, keep_on, limit_bytes=None),
+        )
+
+    def release(self, looked: Looked) -> None:
+        """Let go of the copy of a file whose asset was not taken; does file work."""
+        if looked.copied and looked.sha256 is not None:
+            self.store.release(looked.sha256)
+
+    async def in_thread(self, module: str, bound_s: float, work: Callable[[KeepOn], T]) -> T | None:
+        """Return what `work` returns in a thread for reads, or None if it takes too long."""
+        until = time.monotonic() + bound_s
+        keep_on = self._keep_on(lambda: time.monotonic() < until)
+        with trio.move_on_after(bound_s):
+            return await self._run(self._lanes[module].reads, lambda: work(keep_on))
+        return None
+
+    async def _run(self, lane: trio.CapacityLimiter, work: Callable[[], T]) -> T:
+        return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=lane)
+
+    def _keep_on(self, condition: KeepOn) -> KeepOn:
+        return lambda: condition() and not self._ending.is_set()
+
+
+def _look(
+    path: str,
+    folder: str,
+    store: AssetStore | None,
+    keep_on: KeepOn,
+    *,
+    limit_bytes: int | None = DIGEST_BYTES,
+) -> Looked:
+    try:
+        with opened(path, folder) as file:
+            looked = Looked(file.path, file.real_path, file.size, file.mtime_ns)
+            if limit_bytes is None or file.size <= limit_bytes:
+                return _read(file, looked, store, keep_on)
+            if store is not None:
+                store.check_room(file.size)
+            return looked
+    except UnreadableError as error:
+        raise RefusedAssetError("unreadable_path", str(error)) from None
+    except NotCopiedError as error:
+        raise RefusedAssetError("asset_not_copied", f"{path!r:.200}: {error}") from None
+
+
+def _read(file: OpenFile, looked: Looked, store: AssetStore | None, keep_on: KeepOn) -> Looked:
+    try:
+        sha256 = digest(file, keep_on) if store is None else store.add(file, keep_on)
+    except ChangedError:
+        return msgspec.structs.replace(looked, changed=True)
+    copied = store is not None and sha256 is not None
+    return msgspec.structs.replace(looked, sha256=sha256, copied=copied)

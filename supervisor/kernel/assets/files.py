@@ -1,0 +1,109 @@
+"""Look at the file of an asset: is it there, regular, readable; how large; what is its SHA-256.
+
+All of this is for worker threads: a file system may take its time, or never answer. What is opened
+is what was looked at, so that a path that changes in between cannot show another file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+CHUNK_BYTES = 1 << 20
+"""One read: large enough for hashing to run without Python's lock, small enough to stop soon."""
+
+SHOWN_CHARS = 200
+
+KeepOn = Callable[[], bool]
+"""Asked before each chunk; False stops the reading."""
+
+
+class UnreadableError(Exception):
+    """The file cannot be handed over; the text says why, beginning with its path."""
+
+
+class ChangedError(Exception):
+    """The file changed while it was read."""
+
+
+class OpenFile(msgspec.Struct, frozen=True):
+    """A regular file, open for reading."""
+
+    descriptor: int
+    path: str
+    """Absolute, as the module named it."""
+    real_path: str
+    """Where it is, all links followed."""
+    size: int
+    mtime_ns: int
+
+
+@contextlib.contextmanager
+def opened(path: str, folder: str) -> Iterator[OpenFile]:
+    """Open a file for the block; a relative path starts from `folder`. Raises `UnreadableError`."""
+    # Opened for the check and for the digest only: to render it is deferred until somebody asks
+    # (Spec 001 4.3).
+    absolute = os.path.join(folder, path)  # noqa: PTH118 - `Path` would raise here for some
+    descriptor = -1
+    try:
+        absolute.encode()
+        real_path = os.path.realpath(absolute, strict=True)
+        real_path.encode()
+        # Looked at first, since to open a device may do something.
+        _check_regular(os.stat(real_path), path)  # noqa: PTH116
+        descriptor = os.open(real_path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        found = os.fstat(descriptor)
+        _check_regular(found, path)
+        shown = str(Path(absolute))
+        yield OpenFile(descriptor, shown, real_path, found.st_size, found.st_mtime_ns)
+    except UnicodeEncodeError:
+        raise UnreadableError(f"{path!r:.{SHOWN_CHARS}}: its full path is not UTF-8") from None
+    except PermissionError:
+        words = f"{path!r:.{SHOWN_CHARS}} may not be read by the daemon"
+        raise UnreadableError(words) from None
+    except (OSError, ValueError) as error:
+        words = os.strerror(error.errno or 0) if isinstance(error, OSError) else str(error)
+        raise UnreadableError(f"{path!r:.{SHOWN_CHARS}} cannot be read: {words}") from None
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def chunks(file: OpenFile, keep_on: KeepOn) -> Iterator[bytes]:
+    """Yield all of a file; raises `ChangedError` if it is not the same from beginning to end.
+
+    Ends early, without a word, when `keep_on` says so: whoever counts the bytes finds out.
+    """
+    read = 0
+    while keep_on():
+        chunk = os.pread(file.descriptor, CHUNK_BYTES, read)
+        read += len(chunk)
+        if read > file.size:  # it grows, or it is one of those in /proc, whose size is said to be 0
+            raise ChangedError
+        if not chunk:
+            break
+        yield chunk
+    now = os.fstat(file.descriptor)
+    if (now.st_size, now.st_mtime_ns) != (file.size, file.mtime_ns):
+        raise ChangedError
+
+
+def digest(file: OpenFile, keep_on: KeepOn) -> str | None:
+    """Return the SHA-256 in hexadecimal, or None if it was stopped; raises `ChangedError`."""
+    summed = hashlib.sha256()
+    read = 0
+    for chunk in chunks(file, keep_on):
+        summed.update(chunk)
+        read += len(chunk)
+    return summed.hexdigest() if read == file.size else None
+
+
+def _check_regular(found: os.stat_result, path: str) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise UnreadableError(f"{path!r:.{SHOWN_CHARS}} is no regular file")

@@ -1,0 +1,312 @@
+"""The registry of assets: each file that a module handed over, found again by an id of ours.
+
+    event -> check in a thread (checks) -> registered, kept, `artifact:write`
+                                        -> or a warning of the response
+
+The id is eight hexadecimal digits, unique in the registry. It is bounded in number and in bytes:
+beyond that the oldest assets are forgotten. The files themselves are nobody's to delete.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import msgspec
+import structlog
+import trio
+
+from protocol.connection import Notice
+from protocol.errors import Failure, Reason
+from protocol.events import Asset
+from protocol.host_events import RegisteredAsset
+from supervisor.kernel.assets.checks import AssetChecks, Looked, RefusedAssetError
+from supervisor.kernel.assets.record import AssetRecord, is_supported
+from supervisor.kernel.origin import Origin
+from supervisor.kernel.recorder import Recorder
+from supervisor.kernel.refusal import RefusedError
+
+ASSETS_KEPT = 10_000
+"""How many are remembered; the oldest are forgotten beyond it."""
+
+RECORD_BYTES = 32 << 20
+"""What the records of all may take together, with the same consequence."""
+
+METADATA_BYTES = 64 << 10
+"""The longest metadata of an asset, as JSON."""
+
+KIND = "asset"
+"""Of the recorder's documents."""
+
+SHORTEST_PREFIX = 4
+CHANGED_WORDS = "it changed while it was read, so it has no digest"
+
+log = structlog.get_logger()
+
+Checked = Callable[[Looked | Notice], None]
+_ENCODE = msgspec.json.Encoder().encode
+_DECODE = msgspec.json.Decoder(AssetRecord).decode
+
+
+class Assets:
+    """The assets of one daemon."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        nursery: trio.Nursery,
+        checks: AssetChecks,
+        wall_clock: Callable[[], float],
+    ) -> None:
+        """Run checks in `nursery`; `wall_clock` gives Unix time (s)."""
+        self.checks = checks
+        self.forgotten = 0
+        self._recorder = recorder
+        self._nursery = nursery
+        self._wall_clock = wall_clock
+        self._records: dict[str, AssetRecord] = {}
+        self._sizes: dict[str, int] = {}
+        self._newest: dict[str, str] = {}
+        self._bytes = 0
+
+    # What invocations ask.
+
+    def check(self, asset: Asset, module: str, folder: str, done: Checked) -> None:
+        """Look at the file of an asset and call `done`, later and within a bound."""
+        self._nursery.start_soon(self._check, asset, module, folder, done)
+
+    def register(
+        self, asset: Asset, looked: Looked, origin: Origin
+    ) -> tuple[Asset, AssetRecord | None, list[Notice]]:
+        """Remember an asset; returns it as it is passed on, its record, and what to warn of."""
+        asset = msgspec.structs.replace(asset, path=looked.path)
+        unavailable = self._recorder.unavailable()
+        if unavailable is not None:
+            self.discard(looked)
+            return asset, None, [_notice("not_registered", asset, unavailable.message)]
+        metadata, notices = _bounded_metadata(asset)
+        if looked.changed:
+            notices.append(_notice("asset_changed", asset, CHANGED_WORDS))
+        record = self._record(asset, looked, origin, metadata)
+        self._add(record)
+        self._recorder.record(
+            "artifact:write",
+            module=record.module,
+            data=_facts(record),
+            session_id=record.session_id,
+            request_id=record.request_id,
+            span_id=record.span_id,
+        )
+        if record.sha256 is None and record.problem is None:
+            self._nursery.start_soon(self._read, record)
+        content = msgspec.structs.asdict(asset)
+        content["metadata"] = msgspec.UNSET if metadata is None else metadata
+        passed_on = RegisteredAsset(**content, registered=record.registration())
+        return passed_on, record, notices
+
+    def discard(self, looked: Looked) -> None:
+        """Let go of what was looked at for an asset that is not taken."""
+        if looked.copied:
+            self._nursery.start_soon(trio.to_thread.run_sync, self.checks.release, looked)
+
+    # What those ask who look for one.
+
+    def status(self) -> dict[str, Any]:
+        """Return what `status` shows of them."""
+        return {
+            "known": len(self._records),
+            "forgotten": self.forgotten,
+            "copied_bytes": self.checks.store.total_bytes,
+        }
+
+    def find(self, named: str) -> AssetRecord:
+        """Return an asset by its id, the module's own id of it (the newest), or an id's beginning.
+
+        Raises `RefusedError` (`unknown_asset`).
+        """
+        exact = self._records.get(named) or self._records.get(self._newest.get(named, ""))
+        if exact is not None:
+            return exact
+        if len(named) >= SHORTEST_PREFIX:
+            begin = [one for one in self._records if one.startswith(named)]
+            if len(begin) == 1:
+                return self._records[begin[0]]
+        forgotten = f"; {self.forgotten} older ones are forgotten" if self.forgotten else ""
+        words = f"there is no asset {named!r:.80}{forgotten}; `stdiod asset list` shows them"
+        raise RefusedError(Failure.because(Reason.UNKNOWN_ASSET, words))
+
+    def select(
+        self,
+        session_id: str | None = None,
+        module: str | None = None,
+        request_id: str | None = None,
+    ) -> list[AssetRecord]:
+        """Return the assets of a session, a module, a request; the oldest first."""
+        wanted = {"session_id": session_id, "module": module, "request_id": request_id}
+        asked = [(name, value) for name, value in wanted.items() if value is not None]
+        return [
+            one
+            for one in self._records.values()
+            if all(getattr(one, name) == value for name, value in asked)
+        ]
+
+    def note_read(self, record: AssetRecord, failure: Failure | None) -> None:
+        """Write down that somebody asked for the file, and whether it was there."""
+        error = None if failure is None else {"code": failure.code, "message": failure.message}
+        self._recorder.record(
+            "artifact:read",
+            module=record.module,
+            status="ok" if failure is None else "error",
+            data=_facts(record),
+            error=error,
+            session_id=record.session_id,
+            request_id=record.request_id,
+            span_id=record.span_id,
+        )
+
+    # Its life.
+
+    async def restore(self, documents: Iterable[bytes], *, complete: bool = True) -> None:
+        """Take the documents that an earlier daemon kept, and open the store with their copies.
+
+        If they are not `complete`, copies that none of them names are not removed: a journal that
+        was set aside may be looked at yet.
+        """
+        records = []
+        for document in documents:
+            try:
+                records.append(_DECODE(document))
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                log.warning("an asset could not be restored", words=str(error))
+        for record in sorted(records, key=lambda one: one.ts):
+            self._insert(record, _ENCODE(record))
+        kept = list(self._records.values())
+        copies = [one.sha256 for one in kept if one.copied and one.sha256]
+        try:
+            await trio.to_thread.run_sync(partial(self.checks.store.open, copies, collect=complete))
+        except OSError as error:
+            log.warning("the copies of assets could not be looked at", words=str(error))
+        for record in kept:
+            if record.sha256 is None and record.problem is None:
+                self._nursery.start_soon(self._read, record)
+
+    def _record(
+        self, asset: Asset, looked: Looked, origin: Origin, metadata: dict[str, Any] | None
+    ) -> AssetRecord:
+        return AssetRecord(
+            asset=self._new_id(),
+            asset_id=asset.asset_id,
+            module=origin.module,
+            op=origin.op,
+            request_id=origin.request_id,
+            session_id=origin.session_id,
+            span_id=origin.span_id,
+            kind=asset.kind,
+            media_type=asset.media_type,
+            supported=is_supported(asset.media_type),
+            path=looked.path,
+            real_path=looked.real_path,
+            size=looked.size,
+            mtime_ns=looked.mtime_ns,
+            sha256=looked.sha256,
+            copied=looked.copied,
+            problem=CHANGED_WORDS if looked.changed else None,
+            metadata=metadata,
+            ts=round(self._wall_clock(), 3),
+        )
+
+    def _new_id(self) -> str:
+        while (found := secrets.token_hex(4)) in self._records:
+            pass
+        return found
+
+    def _add(self, record: AssetRecord) -> None:
+        document = _ENCODE(record)
+        self._recorder.keep(KIND, record.asset, document)
+        self._insert(record, document)
+
+    def keep_all(self) -> None:
+        """Keep every record anew: what was kept is lost."""
+        for record in self._records.values():
+            self._recorder.keep(KIND, record.asset, _ENCODE(record))
+
+    def _insert(self, record: AssetRecord, document: bytes) -> None:
+        self._bytes += len(document) - self._sizes.get(record.asset, 0)
+        self._sizes[record.asset] = len(document)
+        self._records[record.asset] = record
+        self._newest[record.asset_id] = record.asset
+        while len(self._records) > ASSETS_KEPT or self._bytes > RECORD_BYTES:
+            self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        oldest = self._records.pop(next(iter(self._records)))
+        self._bytes -= self._sizes.pop(oldest.asset)
+        if self._newest.get(oldest.asset_id) == oldest.asset:
+            del self._newest[oldest.asset_id]
+        self._recorder.keep(KIND, oldest.asset, None)
+        if oldest.copied:
+            self.discard(Looked(oldest.path, oldest.real_path, 0, 0, oldest.sha256, copied=True))
+        if not self.forgotten:
+            log.warning("assets are forgotten from now on, the oldest first", kept=ASSETS_KEPT)
+        self.forgotten += 1
+
+    async def _check(self, asset: Asset, module: str, folder: str, done: Checked) -> None:
+        found: Looked | Notice = _notice("unreadable_path", asset, "the daemon is ending")
+        try:
+            found = await self.checks.look(module, asset.path, folder)
+        except RefusedAssetError as error:
+            found = _notice(error.reason, asset, str(error))
+        finally:  # cancelled, it is still waited for
+            done(found)
+
+    async def _read(self, record: AssetRecord) -> None:
+        """Read a file that was too large, or too slow, to be read before the response."""
+        try:
+            looked = await self.checks.read(record.module, record.path)
+        except RefusedAssetError as error:
+            self._change(record, problem=str(error))
+            return
+        same = (record.real_path, record.size, record.mtime_ns)
+        if (looked.real_path, looked.size, looked.mtime_ns) != same or looked.changed:
+            self.discard(looked)
+            self._change(record, problem="it changed before it was read, so it has no digest")
+        elif looked.sha256 is None:
+            return  # the daemon is ending; the next one reads it
+        elif not self._change(record, sha256=looked.sha256, copied=looked.copied):
+            self.discard(looked)
+
+    def _change(self, record: AssetRecord, **changes: Any) -> bool:
+        known = record.asset in self._records
+        if known:
+            self._add(msgspec.structs.replace(record, **changes))
+        return known
+
+
+def _bounded_metadata(asset: Asset) -> tuple[dict[str, Any] | None, list[Notice]]:
+    if asset.metadata is msgspec.UNSET:
+        return None, []
+    try:
+        size = len(_ENCODE(asset.metadata))
+    except (RecursionError, ValueError, TypeError, OverflowError) as error:
+        words = f"its metadata cannot be kept and is left out: {type(error).__name__}"
+        return None, [_notice("metadata_too_large", asset, words)]
+    if size > METADATA_BYTES:
+        words = f"its metadata has {size} bytes, {METADATA_BYTES} are allowed; it is left out"
+        return None, [_notice("metadata_too_large", asset, words)]
+    return asset.metadata, []
+
+
+def _facts(record: AssetRecord) -> dict[str, Any]:
+    return {
+        "uri": record.uri,
+        "bytes": record.size,
+        "sha256": record.sha256,
+        "asset": record.asset,
+        "media_type": record.media_type,
+    }
+
+
+def _notice(reason: str, asset: Asset, words: str) -> Notice:
+    return Notice(reason, f"asset {asset.asset_id!r:.80}: {words}")

@@ -1,0 +1,92 @@
+"""Tell when what was recorded is safe, within a bound, whatever the disk does."""
+
+from __future__ import annotations
+
+import msgspec
+import trio
+
+from protocol.connection import Notice
+from protocol.errors import Failure, Reason, Success
+from protocol.response import Response
+from supervisor.kernel.recorder import Kept, Recorder
+from supervisor.kernel.refusal import RefusedError
+from supervisor.runtime.deadlines import Deadlines, Timer
+
+FLUSH_S = 5.0
+"""How long an answer waits for the disk; a commit takes some milliseconds."""
+
+
+class Durability:
+    """Answers that wait until what they acknowledge outlives the daemon."""
+
+    def __init__(self, recorder: Recorder, deadlines: Deadlines) -> None:
+        self.waiting = 0
+        self._recorder = recorder
+        self._deadlines = deadlines
+        self._none_waits = trio.lowlevel.ParkingLot()
+
+    def confirm(self, done: Kept) -> None:
+        """Call `done` once, perhaps at once: with None, or with why nothing was stored."""
+        timer: Timer | None = None
+        told = False
+
+        def tell(failure: Failure | None) -> None:
+            nonlocal told
+            if told:
+                return
+            told = True
+            if timer is not None:
+                timer.cancel()
+            self.waiting -= 1
+            if not self.waiting:
+                self._none_waits.unpark_all()
+            done(failure)
+
+        self.waiting += 1
+        self._recorder.flush(tell)
+        if not told:
+            timer = self._deadlines.after(FLUSH_S, lambda: tell(_too_slow()))
+
+    async def confirmed(self) -> None:
+        """Return when all that was recorded so far is safe; raises `RefusedError`."""
+        answered = trio.Event()
+        found: list[Failure] = []
+
+        def done(failure: Failure | None) -> None:
+            if failure is not None:
+                found.append(failure)
+            answered.set()
+
+        self.confirm(done)
+        await answered.wait()
+        if found:
+            raise RefusedError(_unstored("it is done, but could not be stored", found[0]))
+
+    async def wait_told(self) -> None:
+        """Return when no answer waits any more; that is bounded by `FLUSH_S`."""
+        while self.waiting:
+            await self._none_waits.park()
+
+
+def _too_slow() -> Failure:
+    words = f"the disk took longer than {FLUSH_S:g} s to store what changed"
+    return Failure.because(Reason.STORAGE, words)
+
+
+def acknowledged(response: Response, failure: Failure | None) -> Response:
+    """Return the response, or what takes its place if what it acknowledges was not stored."""
+    if failure is None:
+        return response
+    what = f"what {response.module}.{response.op} changed could not be stored"
+    if isinstance(response.outcome, Success):
+        unstored = _unstored(f"{response.module} answered, but {what}", failure)
+        return msgspec.structs.replace(response, outcome=unstored)
+    # A failure acknowledges nothing, and why it failed is worth more.
+    notices = (*response.notices, Notice(str(Reason.STORAGE), f"{what}: {failure.message}"))
+    return msgspec.structs.replace(response, notices=notices)
+
+
+def _unstored(what: str, failure: Failure) -> Failure:
+    """Say that something was done, which a refusal for the same cause does not say."""
+    evidence = {key: value for key, value in failure.details.items() if key != "reason"}
+    return Failure.because(Reason.STORAGE, f"{what}: {failure.message}", **evidence)

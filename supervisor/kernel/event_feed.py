@@ -1,0 +1,166 @@
+"""The op `events`: entries of the journal in the order of `seq`, from where a client left off.
+
+Only committed entries are sent, read in pages: a commit merely wakes who follows. So a client that
+names the last `seq` it has seen gets each later entry once, whether it was away for a moment or
+the daemon was started again in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from fnmatch import fnmatchcase
+from typing import Any, Literal, TypeVar
+
+import msgspec
+import trio
+
+from protocol.errors import Failure, Reason
+from protocol.events import Log, Progress
+from protocol.journal_event import REGISTRY
+from supervisor.kernel.journal import Journal
+from supervisor.kernel.journal_text import entry_text
+from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.store.faults import FAILURES, in_words, is_damage
+from supervisor.kernel.store.reader import Filter, Reader
+
+T = TypeVar("T")
+Emit = Callable[[Progress | None], Awaitable[None]]
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class EventFeed:
+    """Sends entries to clients; all of them share a connection to the file, one page at a time."""
+
+    def __init__(self, journal: Journal) -> None:
+        """Read the file of `journal`."""
+        self._journal = journal
+        self._reader = Reader(journal.path)
+        self._one_at_a_time = trio.Lock()
+
+    async def send(self, args: dict[str, Any], emit: Emit) -> dict[str, Any]:
+        """Send what `args` ask for (those of the op); with `follow`, until it is cancelled.
+
+        The first event names the journal and its bounds; those with a `seq` in their fields are
+        entries. Raises `RefusedError`.
+        """
+        journal = self._journal
+        told = journal.told
+        wanted = Filter(
+            events=_names(args.get("event")),
+            module=args.get("module"),
+            session_id=args.get("session_id"),
+        )
+        first = await self._read(lambda reader: reader.first_seq())
+        cursor = args.get("since")
+        if args.get("journal") not in (None, told.journal):
+            cursor = 0  # numbers of another journal: all of this one is new to the client
+        if cursor is None:
+            cursor = await self._begin_of_last(wanted, args["last"], told.last_seq)
+        await emit(_heading(told.journal, first, told.last_seq, int(cursor)))
+        cursor = await self._send_up_to(told.last_seq, wanted, int(cursor), emit)
+        while args.get("follow"):
+            await journal.wait_beyond(cursor)
+            if journal.told.journal != told.journal:
+                # It was begun anew; its numbers go on, so the cursor stays what it is.
+                told = journal.told
+                await emit(_heading(told.journal, cursor + 1, told.last_seq, cursor))
+            cursor = await self._send_up_to(journal.told.last_seq, wanted, cursor, emit)
+        return {"journal": told.journal, "last_seq": told.last_seq}
+
+    def close(self) -> None:
+        """Close the file."""
+        self._reader.close()
+
+    async def _send_up_to(self, last: int, wanted: Filter, cursor: int, emit: Emit) -> int:
+        while cursor < last:
+            cursor, all_sent = await self._send_page(last, wanted, cursor, emit)
+            if not all_sent:
+                await emit(None)
+        return cursor
+
+    async def _send_page(
+        self, last: int, wanted: Filter, cursor: int, emit: Emit
+    ) -> tuple[int, bool]:
+        """Send what there is room for of a page; returns the new cursor, and if that was all.
+
+        The rest is read again later: a client that does not read must not cost a page for each of
+        its requests.
+        """
+
+        def read(reader: Reader) -> tuple[list[tuple[int, Log]], int]:
+            page = reader.page(wanted, cursor, last)
+            return [(seq, _event(seq, body)) for seq, body in page.entries], page.cursor
+
+        events, end = await self._read(read)
+        sent = cursor
+        with trio.CancelScope() as at_once:
+            at_once.cancel()  # felt only by what waits for room
+            for seq, event in events:
+                await emit(event)
+                sent = seq
+        return (sent, False) if at_once.cancelled_caught else (end, True)
+
+    async def _begin_of_last(self, wanted: Filter, count: int, last: int) -> int:
+        before = last
+        while count > 0 and before > 0:
+            end = before
+            found, before = await self._read(
+                lambda reader: reader.begin_of_last(wanted, count, end)  # noqa: B023 - as above
+            )
+            count -= found
+        return before
+
+    async def _read(self, read: Callable[[Reader], T]) -> T:
+        reader = self._reader
+        async with self._one_at_a_time:
+            if self._shown != self._journal.told.journal:
+                # Another file has that name now.
+                self._shown = self._journal.told.journal
+                reader.close()
+            try:
+                return await trio.to_thread.run_sync(read, reader)
+            except FAILURES as error:
+                reader.close()
+                if is_damage(error):
+                    self._journal.suspect()
+                words = f"the journal cannot be read: {in_words(error)}"
+                raise RefusedError(Failure.because(Reason.STORAGE, words)) from None
+
+    _shown = ""
+    """The journal that the connection was opened for."""
+
+
+def _names(pattern: str | None) -> tuple[str, ...] | None:
+    """Return the events that fit a pattern: it is held against a few names, not each entry."""
+    if pattern is None:
+        return None
+    names = tuple(name for name in REGISTRY if fnmatchcase(name, pattern))
+    if not names:
+        words = f"there is no event {pattern!r:.80}; there are {', '.join(REGISTRY)}"
+        raise RefusedError(Failure.because(Reason.INVALID_ARGS, words, pointer="/event"))
+    return names
+
+
+def _heading(journal: str, first: int | None, last: int, since: int) -> Log:
+    fields = {"journal": journal, "first_seq": first, "last_seq": last, "since": since}
+    level: Literal["info", "warn"] = "info"
+    if since > last:
+        level = "warn"
+        words = f"the journal ends at {last}: there is nothing after {since} yet"
+    elif first is not None and since < first - 1 and since > 0:
+        level = "warn"
+        words = f"entries up to {first - 1} were removed for their age or the journal's size"
+    else:
+        words = f"the journal holds entries up to {last}"
+    return Log(version="0", level=level, message=words, fields=fields)
+
+
+def _event(seq: int, body: bytes) -> Log:
+    try:
+        document = _decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # What SQLite found no fault with: a file that somebody has changed.
+        return Log(version="0", level="warn", message=f"the entry {seq} cannot be read")
+    fields = {"seq": seq, **document}
+    return Log(version="0", level="info", message=entry_text(document), fields=fields)

@@ -1,0 +1,283 @@
+"""One accepted request, from acceptance to response.
+
+No task is started for it: the reader of the module's output calls `event` and `settled` directly,
+and those call the client.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+import structlog
+import trio
+
+from protocol.connection import Notice, Request
+from protocol.errors import Failure, Outcome, Reason
+from protocol.events import Asset, Progress, StatePatch, StatePatched, UiEvent
+from protocol.response import Response
+from supervisor.kernel.assets.intake import AssetIntake
+from supervisor.kernel.durability import acknowledged
+from supervisor.kernel.effects import Effects
+from supervisor.kernel.invoke_record import Span
+from supervisor.kernel.origin import Origin
+from supervisor.kernel.sessions.session import Session
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime.call import Call
+from supervisor.runtime.deadlines import Timer
+from supervisor.runtime.host import Host
+from supervisor.runtime.module import Module
+from supervisor.runtime.program import module_folder
+
+log = structlog.get_logger()
+
+
+class Client(Protocol):
+    """Whoever asked; none of its methods may block."""
+
+    def event(self, event: Progress) -> None:
+        """Take an event of the invocation."""
+
+    def finished(self, response: Response) -> None:
+        """Take the response; called once, and last."""
+
+    def congested(self) -> bool:
+        """Whether events should not come faster for now."""
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What all invocations of a daemon share."""
+
+    host: Host
+    effects: Effects
+
+
+class Invocation:
+    """A request on its way through a module, and what comes of it on its way to the client."""
+
+    __slots__ = (
+        "_accepted_at",
+        "_call",
+        "_client",
+        "_deadline",
+        "_effects",
+        "_host",
+        "_intake",
+        "_module",
+        "_session",
+        "_silence",
+        "_span",
+        "_timeout_s",
+    )
+
+    def __init__(
+        self,
+        request: Request,
+        module: Module,
+        client: Client,
+        session: Session | None,
+        setting: Setting,
+    ) -> None:
+        """Accept a request; `session` is the one that it names."""
+        self._module = module
+        self._client = client
+        self._session = session
+        self._host = setting.host
+        self._effects = setting.effects
+        self._intake: AssetIntake | None = None
+        self._accepted_at = trio.current_time()
+        self._deadline: Timer | None = None
+        self._silence: Timer | None = None
+        self._timeout_s = 0.0
+        self._span = Span(setting.effects.recorder, module.name, request, setting.host.wall_clock())
+        self._call = Call(request, self)
+
+    @property
+    def request_id(self) -> str:
+        """The daemon's own id of the request."""
+        return self._call.request.request_id
+
+    def begin(self, timeout_s: float, silence_s: float | None) -> None:
+        """Set the bounds, then hand the call to the module."""
+        if self._session is not None:
+            self._effects.sessions.began(self._session, self.request_id, self)
+        self._timeout_s = timeout_s
+        self._deadline = self._host.deadlines.after(timeout_s, self._expired)
+        if silence_s is not None:
+            self._call.heard_at = self._accepted_at
+            self._watch_silence(silence_s, silence_s)
+        self._module.submit(self._call)
+
+    def give_up(self, stopped: Stopped) -> None:
+        """End it for a reason of the host's or the client's own; idempotent."""
+        self._module.give_up(self._call, stopped)
+        if self._intake is not None:
+            self._intake.hurry()
+
+    def resume(self) -> None:
+        """Tell the module's side that the client may have room again."""
+        self._call.resume()
+
+    # What the module's side tells (call.Listener).
+
+    def event(self, event: Progress, call: Call) -> None:
+        """Pass an event on; from the first asset on, `_InTurn` takes them in the place of this."""
+        kind = type(event)  # streams pass here; `isinstance` is slow to say no
+        if kind is UiEvent or kind is StatePatch:
+            self._pass_on(event)
+        elif kind is Asset:
+            self._intake = self._begin_intake()
+            call.listener = _InTurn(self, self._intake)
+            self._intake.put(event)
+        else:
+            self._client.event(event)
+
+    def settled(self, outcome: Outcome, call: Call) -> None:
+        """Respond, after the assets that came before."""
+        if self._silence is not None:
+            self._silence.cancel()
+        if self._intake is None:
+            self._respond(outcome, call)
+            return
+        self._intake.finish(lambda: self._respond(outcome, call))
+        if self._host.shutting_down:
+            self._intake.hurry()
+
+    def congested(self) -> bool:
+        """Whether the client cannot keep up."""
+        return self._client.congested()
+
+    def _pass_on(self, event: Progress) -> None:
+        """Have an event take effect, then pass it on."""
+        match event:
+            case UiEvent():
+                ui = self._effects.ui
+                if not ui.is_plain(event):
+                    event = ui.pass_on(event, self._origin)
+            case StatePatch():
+                patched = self._patched(event)
+                if patched is None:
+                    return
+                event = patched
+        self._client.event(event)
+
+    def _patched(self, event: StatePatch) -> StatePatch | StatePatched | None:
+        """Merge a patch into the session's state; None if it is refused."""
+        session = self._session
+        if session is None:
+            return event
+        refusal = self._effects.sessions.patch(session, event.patch, self._origin)
+        if refusal is not None:
+            self._call.warn(Notice("patch_refused", refusal.message))
+            return None
+        return StatePatched(
+            version=event.version,
+            timestamp=event.timestamp,
+            patch=event.patch,
+            revision=session.kept.revision,
+        )
+
+    def _respond(self, outcome: Outcome, call: Call) -> None:
+        # Not before: also an answer that waits for assets is wanted by the deadline.
+        if self._deadline is not None:
+            self._deadline.cancel()
+        request, effects = call.request, self._effects
+        duration_s = trio.current_time() - self._accepted_at
+        self._module.counters.invocations += 1
+        self._module.latency.add(int(duration_s * 1_000_000))
+        response = Response(
+            outcome,
+            request.request_id,
+            self._module.name,
+            request.op,
+            round(duration_s * 1000),
+            request.session_id,
+            tuple(call.all_notices()),
+        )
+        if isinstance(outcome, Failure):
+            self._module.counters.failures += 1
+            log_failure(response, outcome)
+        self._span.end(response)
+        if self._session is not None:
+            effects.sessions.answered(self._session, response)
+        elif self._intake is None or not self._intake.registered:
+            self._client.finished(response)  # it acknowledges nothing that is kept
+            return
+        effects.durability.confirm(
+            lambda failure: self._client.finished(acknowledged(response, failure))
+        )
+
+    def _begin_intake(self) -> AssetIntake:
+        return AssetIntake(
+            self._effects.assets,
+            self._origin,
+            module_folder(self._module.descriptor),
+            pass_on=self._pass_on,
+            warn=self._call.warn,
+            resume=self._call.resume,
+        )
+
+    @property
+    def _origin(self) -> Origin:
+        request = self._call.request
+        return Origin(
+            self._module.name, request.op, request.request_id, request.session_id, self._span.id
+        )
+
+    @property
+    def _what(self) -> str:
+        return f"{self._module.name}.{self._call.request.op}"
+
+    def _expired(self) -> None:
+        words = f"{self._what} gave no answer in {self._timeout_s:g} s"
+        self.give_up(Stopped(Reason.DEADLINE, words))
+
+    def _watch_silence(self, delay_s: float, silence_s: float) -> None:
+        def look() -> None:
+            silent_s = trio.current_time() - self._call.heard_at
+            # Waiting for its turn is not the module's silence.
+            if self._call.server is None:
+                silent_s = 0.0
+            if silent_s < silence_s:
+                self._watch_silence(silence_s - silent_s, silence_s)
+            else:
+                words = f"{self._what} said nothing for {silence_s:g} s"
+                self.give_up(Stopped(Reason.SILENCE, words))
+
+        self._silence = self._host.deadlines.after(delay_s, look)
+
+
+class _InTurn:
+    """The listener of a call that has assets: its events wait for those."""
+
+    def __init__(self, invocation: Invocation, intake: AssetIntake) -> None:
+        self._invocation = invocation
+        self._intake = intake
+
+    def event(self, event: Progress, call: Call) -> None:
+        """Pass an event on in its turn."""
+        del call
+        self._intake.put(event)
+
+    def settled(self, outcome: Outcome, call: Call) -> None:
+        """Have the invocation respond in its turn."""
+        self._invocation.settled(outcome, call)
+
+    def congested(self) -> bool:
+        """Whether too much waits, here or for the client."""
+        return self._intake.congested or self._invocation.congested()
+
+
+def log_failure(response: Response, failure: Failure) -> None:
+    """Write to the daemon's log that a request failed, and why."""
+    log.warning(
+        "invocation failed",
+        module=response.module,
+        op=response.op,
+        request=response.request_id,
+        instance=failure.details.get("instance"),
+        code=failure.code,
+        reason=failure.details.get("reason"),
+        words=failure.message,
+        duration_ms=response.duration_ms,
+    )

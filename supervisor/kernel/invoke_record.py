@@ -1,0 +1,103 @@
+"""What the journal says of an invocation: that it is in flight, and how it ended.
+
+What a client or a module chose is cut to a length here, so that no entry is as long as a line of
+the wire may be; the response itself has it all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from protocol.connection import Request
+from protocol.errors import Failure
+from protocol.response import Response
+from supervisor.kernel.recorder import DocumentKey, Recorder
+from supervisor.kernel.store.settings import IN_FLIGHT, InFlight
+
+NAME_CHARS = 200
+"""Of a module, an op or a session."""
+
+MESSAGE_CHARS = 2000
+DETAILS_BYTES = 8192
+"""Of an error; evidence fits, the 20 lines of a `stderr_tail` included, unless they are long."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Span:
+    """An accepted invocation, in the journal."""
+
+    __slots__ = ("_recorder", "id")
+
+    def __init__(self, recorder: Recorder, module: str, request: Request, ts: float) -> None:
+        """Keep that it is in flight; `ts` is Unix time (s)."""
+        self._recorder = recorder
+        self.id = recorder.new_span()
+        session_id = request.session_id
+        entry = InFlight(
+            ts,
+            module[:NAME_CHARS],
+            request.op[:NAME_CHARS],
+            request.request_id,
+            None if session_id is None else session_id[:NAME_CHARS],
+        )
+        recorder.keep(IN_FLIGHT, self.id, _encode(entry))
+
+    def end(self, response: Response) -> None:
+        """Record how it ended: at any moment the disk says that, or that it is in flight."""
+        _record(self._recorder, response, self.id, (IN_FLIGHT, self.id))
+
+
+def record_refusal(recorder: Recorder, response: Response) -> None:
+    """Record a request that was answered without being accepted."""
+    _record(recorder, response, recorder.new_span())
+
+
+def _record(
+    recorder: Recorder,
+    response: Response,
+    span_id: str,
+    in_place_of: DocumentKey | None = None,
+) -> None:
+    outcome = response.outcome
+    failed = isinstance(outcome, Failure)
+    session_id = response.session_id
+    data: dict[str, Any] = {"op": response.op[:NAME_CHARS]}
+    if response.notices:
+        data["warnings"] = len(response.notices)
+    recorder.record(
+        "module:invoke",
+        module=response.module[:NAME_CHARS],
+        status="error" if failed else "ok",
+        duration_ms=response.duration_ms,
+        data=data,
+        error=bounded_error(outcome) if isinstance(outcome, Failure) else None,
+        session_id=None if session_id is None else session_id[:NAME_CHARS],
+        request_id=response.request_id,
+        span_id=span_id,
+        in_place_of=in_place_of,
+    )
+
+
+def bounded_error(failure: Failure) -> dict[str, Any]:
+    """Return an error as Error Schema v1, cut to a bounded size."""
+    details: dict[str, Any] = failure.details
+    try:
+        fits = len(_encode(details)) <= DETAILS_BYTES
+    except (RecursionError, UnicodeError, TypeError, ValueError, OverflowError):
+        fits = False  # a module's own, as deep as its line was
+    if not fits:
+        short = {
+            key: value
+            for key, value in details.items()
+            if isinstance(value, int | float)
+            or (isinstance(value, str) and len(value) < NAME_CHARS)
+        }
+        details = {**dict(list(short.items())[:20]), "cut": True}
+    return {
+        "code": failure.code[:NAME_CHARS],
+        "message": failure.message[:MESSAGE_CHARS],
+        "details": details,
+    }

@@ -1,0 +1,369 @@
+"""The daemon's memory: entries and documents on their way to disk, and what came back from it.
+
+    record, keep -> store.writer (a thread) -> committed -> followers, and who waits for a flush
+
+Everything here runs in the event loop and returns at once; the disk is the writer's. While it does
+not serve, entries wait, up to a bound; beyond it they are counted, and `journal:dropped` says how
+many once there is room again. What was kept by documents is then asked for again (`on_loss`), since
+an entry may have been what a document relied on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import structlog
+import trio
+
+from protocol.errors import Failure, Reason
+from protocol.journal_event import JournalEvent
+from supervisor.kernel.durability import FLUSH_S
+from supervisor.kernel.recorder import DocumentKey, Kept
+from supervisor.kernel.store.batch import Entry
+from supervisor.kernel.store.restored import Restored
+from supervisor.kernel.store.retention import Clocks
+from supervisor.kernel.store.settings import IN_FLIGHT, JournalOptions
+from supervisor.kernel.store.writer import Told, Writer, WriterOptions
+from supervisor.runtime.directory import shown
+
+FILE = "journal.db"
+
+OPEN_S = 30.0
+"""How long the start waits for the file; a daemon whose disk hangs serves without memory."""
+
+CLOSE_S = 5.0
+"""How long the end waits for what is still to be written."""
+
+DEPTH = 32
+"""Values that cannot be encoded are copied this deep, with what is wrong replaced."""
+
+log = structlog.get_logger()
+
+
+class Journal:
+    """The recorder of a daemon (kernel.recorder); made by `remembering`."""
+
+    def __init__(
+        self, data_dir: Path, options: JournalOptions, wall_clock: Callable[[], float]
+    ) -> None:
+        self.path = data_dir / FILE
+        self.life = uuid.uuid4().hex[:8]
+        self.dropped = 0
+        self.told = Told()
+        self._restored = Restored()
+        self._wall_clock = wall_clock
+        self._numbers = itertools.count(1)
+        self._in_flight: dict[str, bytes] = {}
+        self._unreported = 0
+        self._lost = False
+        self._late = False
+        self._over = False
+        self._flushes: dict[int, tuple[float, Kept]] = {}
+        self._flush_asked = trio.Event()
+        self._on_loss: list[Callable[[], None]] = [self._keep_in_flight]
+        self._commits = trio.lowlevel.ParkingLot()
+        self._opened = trio.Event()
+        self._closed = trio.Event()
+        self._writer = Writer(
+            WriterOptions(
+                path=self.path,
+                life=self.life,
+                power=options.power,
+                limits=options.limits,
+                clocks=Clocks(wall_clock, time.monotonic),
+            ),
+            _Relay(self, trio.lowlevel.current_trio_token()),
+        )
+
+    # The recorder.
+
+    def new_span(self) -> str:
+        """Return an id that nothing else has, in this life of the daemon or another."""
+        return f"{self.life}-{next(self._numbers):x}"
+
+    def record(
+        self,
+        event: str,
+        *,
+        module: str | None = None,
+        status: str | None = None,
+        duration_ms: int | None = None,
+        data: Mapping[str, Any] | None = None,
+        error: Mapping[str, Any] | None = None,
+        session_id: str | None = None,
+        request_id: str | None = None,
+        span_id: str | None = None,
+        in_place_of: DocumentKey | None = None,
+    ) -> None:
+        """Add an entry; the document `in_place_of` is deleted with it."""
+        ts = self._wall_clock()
+        entry = JournalEvent(
+            id=self.new_span(),
+            ts=ts,
+            event=event,
+            component="supervisor",
+            module=module,
+            status=status,
+            duration_ms=duration_ms,
+            data=data,
+            error=error,
+            session_id=session_id,
+            request_id=request_id,
+            span_id=span_id,
+        )
+        revision = None if event != "session:patch" or data is None else data.get("revision")
+        if in_place_of is not None and in_place_of[0] == IN_FLIGHT:
+            self._in_flight.pop(in_place_of[1], None)
+        self._add(_entry(entry, revision), in_place_of)
+
+    def keep(self, kind: str, name: str, document: bytes | None, revision: int = 0) -> None:
+        """Store a document in place of the one of that kind and name; None deletes it."""
+        if kind == IN_FLIGHT:
+            if document is None:
+                self._in_flight.pop(name, None)
+            else:
+                self._in_flight[name] = document
+        self._writer.keep((kind, name), revision, document)
+
+    def flush(self, done: Kept) -> None:
+        """Call `done` when all that was written before is durable, or cannot be made so."""
+        refusal = self.unavailable()
+        if refusal is not None:
+            done(refusal)
+            return
+        ticket = self._writer.ask()
+        self._flushes[ticket] = (trio.current_time(), done)
+        self._flush_asked.set()
+
+    def unavailable(self) -> Failure | None:
+        """Return why nothing can be kept at the moment."""
+        problem = self.problem
+        if problem is None:
+            return None
+        return Failure.because(Reason.STORAGE, f"the daemon cannot store anything now: {problem}")
+
+    # What else is known of it.
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing can be kept at the moment, in words."""
+        if self._over:
+            return f"{shown(self.path)}: the daemon has ended"
+        if self.told.problem is not None:
+            return self.told.problem
+        if self._late:
+            return f"{shown(self.path)}: the disk did not answer in {FLUSH_S:g} s"
+        if self._lost:
+            return f"{shown(self.path)}: the disk does not keep up with what is to be written"
+        return None
+
+    def status(self) -> dict[str, Any]:
+        """Return what `status` shows of it."""
+        return {
+            "path": shown(self.path),
+            "id": self.told.journal,
+            "events": self.told.events,
+            "bytes": self.told.used_bytes,
+            "last_seq": self.told.last_seq,
+            "dropped": self.dropped,
+            "problem": self.problem,
+            "set_aside": [msgspec.to_builtins(one) for one in self.told.asides],
+        }
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all that was ever kept is there: nothing was set aside, nothing is amiss."""
+        return self.problem is None and not self.told.asides
+
+    def take_restored(self) -> Restored:
+        """Return what was found at the start, once: it may have much, and is not kept here."""
+        restored, self._restored = self._restored, Restored()
+        return restored
+
+    def on_loss(self, again: Callable[[], None]) -> None:
+        """Call `again` when something kept was lost: it then keeps all its documents anew."""
+        self._on_loss.append(again)
+
+    async def wait_beyond(self, seq: int) -> None:
+        """Return when an entry after `seq` is committed."""
+        while self.told.last_seq <= seq:
+            await self._commits.park()
+
+    def suspect(self) -> None:
+        """Have the file set aside: what was read from it is damaged."""
+        self._writer.suspect()
+
+    # What the writer tells, in the event loop.
+
+    def take_opened(self, restored: Restored) -> None:
+        """Take what was found at the start."""
+        if not self._opened.is_set():  # later it is too late: others have begun without it
+            self._restored = restored
+        self._opened.set()
+
+    def take_told(self, told: Told, *, renewed: bool) -> None:
+        """Take how the journal is."""
+        self.told = told
+        if told.problem is not None:
+            self._opened.set()
+            self._end_flushes(self.unavailable(), lambda _ticket, _asked_at: True)
+        else:
+            self._late = False
+            self._end_flushes(None, lambda ticket, _asked_at: ticket <= told.ticket)
+            self._report_drops()
+        if renewed:
+            self._tell_of_loss()
+        self._commits.unpark_all()
+
+    def take_closed(self) -> None:
+        """Take note that nothing is written any more."""
+        self._over = True
+        self._opened.set()
+        self._closed.set()
+        self._end_flushes(self.unavailable(), lambda _ticket, _asked_at: True)
+
+    # Life.
+
+    async def begin(self) -> None:
+        """Open the file, within a bound."""
+        self._writer.start()
+        with trio.move_on_after(OPEN_S) as scope:
+            await self._opened.wait()
+        if scope.cancelled_caught:
+            self._opened.set()
+            self._late = True
+            log.warning("the journal did not open in time", path=shown(self.path))
+
+    async def end(self) -> None:
+        """Write what waits, within a bound."""
+        self._writer.close()
+        with trio.move_on_after(CLOSE_S, shield=True) as scope:
+            await self._closed.wait()
+        if scope.cancelled_caught:
+            log.warning("the journal was not written to its end", path=shown(self.path))
+
+    async def expire_flushes(self) -> None:
+        """Answer those who have waited too long for the disk, until cancelled."""
+        while True:
+            await self._flush_asked.wait()
+            while self._flushes:
+                asked_at, _ = next(iter(self._flushes.values()))
+                await trio.sleep_until(asked_at + FLUSH_S)
+                before = trio.current_time() - FLUSH_S
+                if any(asked_at <= before for asked_at, _ in self._flushes.values()):
+                    self._late = True
+                    self._end_flushes(self.unavailable(), lambda _, at: at <= before)  # noqa: B023
+            self._flush_asked = trio.Event()
+
+    def _end_flushes(self, failure: Failure | None, ended: Callable[[int, float], bool]) -> None:
+        over = [one for one, (asked_at, _) in self._flushes.items() if ended(one, asked_at)]
+        for done in [self._flushes.pop(ticket)[1] for ticket in over]:
+            done(failure)
+
+    def _add(self, entry: Entry, in_place_of: DocumentKey | None) -> None:
+        # One is dropped, so those after it are too, until there is room: the gap is one.
+        if self._unreported and in_place_of is not None:
+            self._writer.keep(in_place_of, 0, None)
+        if self._unreported or not self._writer.add(entry, in_place_of):
+            self.dropped += 1
+            self._unreported += 1
+            self._lost = True
+
+    def _report_drops(self) -> None:
+        if not self._unreported:
+            return
+        count = self._unreported
+        event = JournalEvent(
+            id=self.new_span(),
+            ts=self._wall_clock(),
+            event="journal:dropped",
+            component="supervisor",
+            data={"count": count},
+        )
+        if self._writer.add(_entry(event, None)):
+            self._unreported = 0
+            log.warning("entries of the journal were dropped", count=count)
+            self._tell_of_loss()
+            self._lost = False
+
+    def _tell_of_loss(self) -> None:
+        for again in self._on_loss:
+            again()
+
+    def _keep_in_flight(self) -> None:
+        for name, document in self._in_flight.items():
+            self._writer.keep((IN_FLIGHT, name), 0, document)
+
+
+class _Relay:
+    """Takes what the writer tells into the event loop (store.writer.Listener)."""
+
+    def __init__(self, journal: Journal, token: trio.lowlevel.TrioToken) -> None:
+        self._journal = journal
+        self._token = token
+
+    def opened(self, restored: Restored) -> None:
+        self._soon(self._journal.take_opened, restored)
+
+    def told(self, told: Told, *, renewed: bool) -> None:
+        self._soon(lambda: self._journal.take_told(told, renewed=renewed))
+
+    def closed(self) -> None:
+        self._soon(self._journal.take_closed)
+
+    def _soon(self, function: Callable[..., None], *args: object) -> None:
+        with contextlib.suppress(trio.RunFinishedError):  # nobody is there to be told
+            self._token.run_sync_soon(function, *args)
+
+
+@asynccontextmanager
+async def remembering(
+    data_dir: Path, options: JournalOptions, wall_clock: Callable[[], float] = time.time
+) -> AsyncIterator[Journal]:
+    """Keep the journal in `data_dir` around the block; never fails for want of a disk."""
+    journal = Journal(data_dir, options, wall_clock)
+    await journal.begin()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(journal.expire_flushes)
+        try:
+            yield journal
+        finally:
+            await journal.end()
+            nursery.cancel_scope.cancel()
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _entry(event: JournalEvent, revision: int | None) -> Entry:
+    try:
+        body = _encode(event)
+    except (RecursionError, UnicodeError, TypeError, ValueError, OverflowError):
+        # A name on disk that is no UTF-8, say: an entry with a mark in it is better than none.
+        event = msgspec.convert(_encodable(msgspec.structs.asdict(event)), JournalEvent)
+        body = _encode(event)
+    return Entry(event.ts, event.event, event.module, event.session_id, revision, body)
+
+
+def _encodable(value: Any, depth: int = DEPTH) -> Any:
+    match value:
+        case str():
+            return value.encode(errors="replace").decode()
+        case bool() | int() | float() | None:
+            return value
+        case Mapping() if depth:
+            return {
+                str(_encodable(str(key))): _encodable(one, depth - 1) for key, one in value.items()
+            }
+        case list() | tuple() if depth:
+            return [_encodable(one, depth - 1) for one in value]
+        case _:
+            return "\N{REPLACEMENT CHARACTER}"

@@ -1,0 +1,100 @@
+"""The daemon's own ops: what `supervisor` answers on any face (docs/protocol.md).
+
+The daemon is itself a module: it has `health`, `describe` and `invoke`, and each op of the groups
+below is one it lists in `describe`, with the schema that its args are held to. A new group of ops
+is a file of its own and one line in `GROUPS`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protocol.args_schema import ArgsValidator
+from protocol.errors import Failure, Reason
+from protocol.replies import Operation
+from protocol.version import VERSION
+from supervisor.kernel.operations.assets import AssetOps
+from supervisor.kernel.operations.daemon import DaemonOps
+from supervisor.kernel.operations.events import EventOps
+from supervisor.kernel.operations.modules import ModuleOps
+from supervisor.kernel.operations.op import MODULE, Begun, Emit, Op, OpGroup, Parts, args_schema
+from supervisor.kernel.operations.record import RecordOps
+from supervisor.kernel.operations.sessions import SessionOps
+from supervisor.kernel.operations.ui import UiOps
+from supervisor.kernel.refusal import RefusedError
+
+GROUPS: tuple[type[OpGroup], ...] = (
+    DaemonOps,
+    ModuleOps,
+    RecordOps,
+    EventOps,
+    SessionOps,
+    AssetOps,
+    UiOps,
+)
+
+# Served by the face itself, straight from the pipeline: it streams and is cancelled like any
+# other invocation. Here so that a daemon inside another one can be asked for its modules' ops.
+_INVOKE = args_schema(
+    ("module", "op"),
+    module=MODULE,
+    op={"type": "string"},
+    args={"type": "object", "default": {}},
+    session_id={"type": "string"},
+    timeout_s={"type": "number", "exclusiveMinimum": 0},
+)
+
+INPUTS: dict[str, Any] = {
+    **{op: schema for group in GROUPS for op, schema in group.INPUTS.items()},
+    "invoke": _INVOKE,
+}
+"""The schema of the args of each op."""
+
+
+class Operations:
+    """The ops of one daemon."""
+
+    def __init__(self, parts: Parts) -> None:
+        """Serve all groups."""
+        self._parts = parts
+        self._validator = ArgsValidator(INPUTS)
+        self._ops: dict[str, Op] = {}
+        for group in GROUPS:
+            self._ops.update(group(parts).ops())
+
+    def refusal(self, op: str, args: Any) -> Failure | None:
+        """Say why an op cannot be run with these args, or None if it can."""
+        if not self._validator.knows(op):
+            words = f"the daemon has no op {op!r:.80}; it has {', '.join(INPUTS)}"
+            return Failure.because(Reason.UNKNOWN_OP, words, ops=list(INPUTS))
+        problem = self._validator.problem(op, args)
+        if problem is None:
+            return None
+        words = f"the args of {op} are not valid: {problem}"
+        return Failure.because(Reason.INVALID_ARGS, words, pointer=problem.pointer)
+
+    def begin(self, op: str, args: dict[str, Any], emit: Emit) -> Begun:
+        """Begin an op that `refusal` lets through; returns its result, or what to await for it.
+
+        Both may raise `RefusedError`.
+        """
+        return self._ops[op](args, emit)
+
+    def describe(self, name: str) -> dict[str, Any]:
+        """Describe the daemon as a module."""
+        return {
+            "name": name,
+            "version": VERSION,
+            "kind": "tool",
+            "capabilities": [],
+            "inputs": INPUTS,
+            "outputs": {},
+            "features": ["cancel"],
+        }
+
+    async def ask(self, tool: str, operation: Operation) -> Any:
+        """Ask a module for `health` or `describe`; raises `RefusedError`."""
+        outcome = await self._parts.module(tool).ask(operation)
+        if isinstance(outcome, Failure):
+            raise RefusedError(outcome)
+        return outcome.result

@@ -1,0 +1,62 @@
+"""The ops about assets: `asset.list`, `asset.show`, `asset.read`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from supervisor.kernel.assets.reading import read_asset
+from supervisor.kernel.operations.op import MODULE, Emit, Op, Parts, args_schema
+from supervisor.kernel.refusal import RefusedError
+
+LISTED = 1000
+"""How many are listed at the most, the newest ones."""
+
+_ASSET = {
+    "type": "string",
+    "description": "an asset's id, its beginning, or the module's own assetId (the newest of it)",
+}
+_STRING = {"type": "string"}
+
+
+class AssetOps:
+    """Ops about assets."""
+
+    INPUTS: ClassVar[Mapping[str, Any]] = {
+        "asset.list": args_schema(session_id=_STRING, module=MODULE, request_id=_STRING),
+        "asset.show": args_schema(("asset",), asset=_ASSET),
+        "asset.read": args_schema(("asset",), asset=_ASSET),
+    }
+
+    def __init__(self, parts: Parts) -> None:
+        """Prepare to serve."""
+        self._assets = parts.effects.assets
+
+    def ops(self) -> Mapping[str, Op]:
+        """Return the ops."""
+        return {"asset.list": self._list, "asset.show": self._show, "asset.read": self._read}
+
+    async def _list(self, args: dict[str, Any], emit: Emit) -> Any:
+        del emit
+        found = self._assets.select(**args)
+        shown = found[-LISTED:]
+        return {
+            "assets": [one.shown(whole=False) for one in shown],
+            "left_out": len(found) - len(shown),
+            "forgotten": self._assets.forgotten,
+        }
+
+    async def _show(self, args: dict[str, Any], emit: Emit) -> Any:
+        del emit
+        return self._assets.find(args["asset"]).shown(whole=True)
+
+    async def _read(self, args: dict[str, Any], emit: Emit) -> Any:
+        del emit
+        record = self._assets.find(args["asset"])
+        try:
+            result = await read_asset(record, self._assets.checks)
+        except RefusedError as error:
+            self._assets.note_read(record, error.failure)
+            raise
+        self._assets.note_read(record, None)
+        return result

@@ -1,0 +1,58 @@
+"""The op about the journal: `events`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from protocol.errors import Failure, Reason
+from supervisor.kernel.operations.op import MODULE, Emit, Op, Parts, args_schema
+from supervisor.kernel.refusal import RefusedError
+
+EVENTS = 50
+MAX_EVENTS = 10_000
+"""How many of the last entries of the journal are sent to who names no number."""
+
+PATTERN_CHARS = 200
+"""The longest event has 20; a pattern that matches slowly is not to be a long one too."""
+
+
+class EventOps:
+    """Ops about the journal."""
+
+    INPUTS: ClassVar[Mapping[str, Any]] = {
+        "events": args_schema(
+            since={
+                "type": "integer",
+                "minimum": 0,
+                "description": "entries after the one with this seq; the last ones if left out",
+            },
+            last={"type": "integer", "minimum": 0, "maximum": MAX_EVENTS, "default": EVENTS},
+            follow={"type": "boolean", "default": False},
+            event={
+                "type": "string",
+                "maxLength": PATTERN_CHARS,
+                "description": "a pattern for the name: *, ? and [...]",
+            },
+            module=MODULE,
+            session_id={"type": "string"},
+            journal={
+                "type": "string",
+                "description": "whose seq `since` is; from the first event of a former answer",
+            },
+        ),
+    }
+
+    def __init__(self, parts: Parts) -> None:
+        """Prepare to serve."""
+        self._feed = parts.feed
+
+    def ops(self) -> Mapping[str, Op]:
+        """Return the op."""
+        return {"events": self._events}
+
+    async def _events(self, args: dict[str, Any], emit: Emit) -> Any:
+        if self._feed is None:
+            words = "this daemon keeps no journal"
+            raise RefusedError(Failure.because(Reason.STORAGE, words))
+        return await self._feed.send({"last": EVENTS, **args}, emit)

@@ -1,0 +1,169 @@
+"""The ops about modules: `start`, `stop`, `restart`, `wait`, `logs`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import Any, ClassVar
+
+import trio
+
+from protocol.errors import Failure
+from protocol.events import Log
+from supervisor.kernel.operations.op import MODULE, Emit, Op, Parts, args_schema
+from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.status import module_status
+from supervisor.policy.lifecycle import State
+from supervisor.runtime.module import Module
+from supervisor.runtime.module_log import LogLine
+
+LOG_LINES = 50
+MAX_LOG_LINES = 10_000
+FOLLOWED_LINES = 1000
+"""Lines kept for a follower that reads slowly; beyond it, they are counted and left out."""
+
+
+class ModuleOps:
+    """Ops about modules."""
+
+    INPUTS: ClassVar[Mapping[str, Any]] = {
+        "start": args_schema(("module",), module=MODULE),
+        "stop": args_schema(("module",), module=MODULE),
+        "restart": args_schema(("module",), module=MODULE),
+        "wait": args_schema(
+            modules={"type": "array", "items": MODULE, "description": "all eager ones if left out"},
+            for_={"enum": ["ready", "down", "verdict"], "default": "ready"},
+        ),
+        "logs": args_schema(
+            ("module",),
+            module=MODULE,
+            lines={"type": "integer", "minimum": 0, "maximum": MAX_LOG_LINES, "default": LOG_LINES},
+            follow={"type": "boolean", "default": False},
+        ),
+    }
+
+    def __init__(self, parts: Parts) -> None:
+        """Prepare to serve."""
+        self._module = parts.module
+        self._fleet = parts.fleet
+
+    def ops(self) -> Mapping[str, Op]:
+        """Return the ops."""
+        return {
+            "start": self._start,
+            "stop": self._stop,
+            "restart": self._restart,
+            "wait": self._wait,
+            "logs": self._logs,
+        }
+
+    def _start(self, args: dict[str, Any], emit: Emit) -> Awaitable[Any]:
+        del emit
+        module = self._module(args["module"])
+        module.start("a command")
+        return self._until_ready(module)
+
+    def _restart(self, args: dict[str, Any], emit: Emit) -> Awaitable[Any]:
+        del emit
+        module = self._module(args["module"])
+        module.restart("a command")
+        return self._until_ready(module)
+
+    def _stop(self, args: dict[str, Any], emit: Emit) -> Awaitable[Any]:
+        del emit
+        module = self._module(args["module"])
+        module.stop("a command")
+        return self._until_down(module)
+
+    async def _until_down(self, module: Module) -> Any:
+        # Another client may want it up again meanwhile; then it may never be seen down.
+        await self._fleet.wait_until(
+            lambda: module.state is State.DOWN or module.slot.wanted or None
+        )
+        return module_status(module, self._fleet.quarantine_reasons())
+
+    async def _wait(self, args: dict[str, Any], emit: Emit) -> Any:
+        names = args.get("modules")
+        modules = self._fleet.eager() if names is None else [self._module(one) for one in names]
+        goal = args.get("for", "ready")
+        pending = {module.name: module for module in modules}
+        verdicts: dict[str, str] = {}
+        while pending:
+            settled = await self._fleet.wait_until(lambda: self._settled(pending, goal) or None)
+            for module, well in settled:
+                del pending[module.name]
+                verdicts[module.name] = str(module.state)
+                await emit(_progress(module, len(verdicts), len(modules), well=well))
+                if not well and goal != "verdict":
+                    raise RefusedError(self._fleet.verdict(module) or module.unavailable())
+        return {"modules": verdicts}
+
+    async def _logs(self, args: dict[str, Any], emit: Emit) -> Any:
+        module = self._module(args["module"])
+        count = args.get("lines", LOG_LINES)
+        send, receive = trio.open_memory_channel[LogLine](FOLLOWED_LINES)
+        left_out = 0
+
+        def keep(line: LogLine) -> None:
+            nonlocal left_out
+            try:
+                send.send_nowait(line)
+            except trio.WouldBlock:
+                left_out += 1
+
+        # Followed before the tail is asked for, so that nothing is missed between the two; what
+        # was queued for the disk before is in the tail, what comes after is not.
+        unfollow = module.log.follow(keep) if args.get("follow") else None
+        try:
+            for line in await module.log.last_lines(count) if count else []:
+                await emit(_log_event(line))
+            while unfollow is not None:
+                await emit(_log_event(await receive.receive()))
+                if left_out:
+                    words = f"{left_out} lines were left out: the reader was too slow"
+                    left_out = 0
+                    await emit(Log(version="0", level="warn", message=words))
+        finally:
+            if unfollow is not None:
+                unfollow()
+        return {"module": module.name}
+
+    async def _until_ready(self, module: Module) -> Any:
+        verdict = await self._fleet.wait_until(lambda: self._start_verdict(module))
+        if isinstance(verdict, Failure):
+            raise RefusedError(verdict)
+        return module_status(module, self._fleet.quarantine_reasons())
+
+    def _start_verdict(self, module: Module) -> Failure | bool | None:
+        return True if module.is_ready() else self._fleet.verdict(module)
+
+    def _settled(self, pending: dict[str, Module], goal: str) -> list[tuple[Module, bool]]:
+        settled: list[tuple[Module, bool]] = []
+        for module in pending.values():
+            if goal == "down":
+                if module.state is State.DOWN:
+                    settled.append((module, True))
+            elif module.is_ready():
+                settled.append((module, True))
+            elif self._fleet.verdict(module, final=goal == "ready") is not None:
+                settled.append((module, False))
+        return settled
+
+
+def _progress(module: Module, number: int, of: int, *, well: bool) -> Log:
+    died = module.slot.last_exit
+    cause = f": {died.message}" if not well and died is not None else ""
+    return Log(
+        version="0",
+        level="info" if well else "warn",
+        message=f"{module.name} is {module.state}{cause}",
+        fields={"module": module.name, "state": str(module.state), "number": number, "of": of},
+    )
+
+
+def _log_event(line: LogLine) -> Log:
+    return Log(
+        version="0",
+        level="info",
+        message=line.text,
+        fields={"ts": line.ts, "instance": line.instance, "stream": line.stream},
+    )

@@ -1,0 +1,55 @@
+"""The op about `ui_event`s: `ui.subscribe`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from protocol.events import Log
+from supervisor.kernel.operations.op import MODULE, Emit, Op, Parts, args_schema
+from supervisor.kernel.ui_events import NAME_CHARS, Subscription
+
+PATTERNS = 32
+"""How many globs a subscriber may have."""
+
+WATCHING = "watching for ui events"
+
+
+class UiOps:
+    """Ops about `ui_event`s."""
+
+    INPUTS: ClassVar[Mapping[str, Any]] = {
+        "ui.subscribe": args_schema(
+            events={
+                "type": "array",
+                "items": {"type": "string", "maxLength": NAME_CHARS},
+                "minItems": 1,
+                "maxItems": PATTERNS,
+                "default": ["*"],
+                "description": "globs; the name of an event fits one of them",
+            },
+            session_id={"type": "string"},
+            module=MODULE,
+        ),
+    }
+
+    def __init__(self, parts: Parts) -> None:
+        """Prepare to serve."""
+        self._ui = parts.effects.ui
+
+    def ops(self) -> Mapping[str, Op]:
+        """Return the ops."""
+        return {"ui.subscribe": self._subscribe}
+
+    async def _subscribe(self, args: dict[str, Any], emit: Emit) -> Any:
+        subscription = Subscription(
+            args.get("events", ["*"]), args.get("session_id"), args.get("module")
+        )
+        unsubscribe = self._ui.subscribe(subscription)
+        try:
+            # So that a client knows from when on it misses nothing.
+            await emit(Log(version="0", level="info", message=WATCHING))
+            while True:  # until it is cancelled
+                await emit(await subscription.next())
+        finally:
+            unsubscribe()

@@ -1,0 +1,138 @@
+"""What the rest of the kernel sees of the daemon's memory: a place to record and to keep things.
+
+    record   an entry of the journal: what happened
+    keep     the newest form of a document: what there is now, such as a session
+    flush    be told when all that was recorded and kept so far outlives the process
+
+All three return at once. `kernel.journal` writes to disk; `Forgetful` is for a daemon that lives
+for one invocation and has nothing to remember.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from protocol.errors import Failure
+
+DocumentKey = tuple[str, str]
+"""The kind and the name of a document."""
+
+Kept = Callable[[Failure | None], None]
+"""Called once, in the event loop: with None, or with why what was recorded could not be kept."""
+
+
+class Recorder(Protocol):
+    """Where the kernel's parts write what happens."""
+
+    def record(
+        self,
+        event: str,
+        *,
+        module: str | None = None,
+        status: str | None = None,
+        duration_ms: int | None = None,
+        data: Mapping[str, Any] | None = None,
+        error: Mapping[str, Any] | None = None,
+        session_id: str | None = None,
+        request_id: str | None = None,
+        span_id: str | None = None,
+        in_place_of: DocumentKey | None = None,
+    ) -> None:
+        """Add an entry; `event` is one of `protocol.journal_event.REGISTRY`.
+
+        `data` and `error` are encoded at once, so they may change later. The document
+        `in_place_of` is deleted when the entry is written: after a crash one of both is there.
+        """
+
+    def keep(self, kind: str, name: str, document: bytes | None, revision: int = 0) -> None:
+        """Store a document in place of the one of that kind and name; None deletes it."""
+
+    def flush(self, done: Kept) -> None:
+        """Call `done` when all that was written before is durable, or cannot be made so."""
+
+    def unavailable(self) -> Failure | None:
+        """Return why nothing can be kept at the moment, for requests that would need it."""
+
+    def new_span(self) -> str:
+        """Return an id for something that begins and ends; nothing else has it, ever."""
+
+
+class KeptDocument(Protocol):
+    """A document as it was kept last."""
+
+    @property
+    def name(self) -> str:
+        """Its name among those of its kind."""
+
+    @property
+    def body(self) -> bytes:
+        """What was given to `keep`."""
+
+
+class NewerPatch(Protocol):
+    """A `session:patch` with a higher revision than the session's document has."""
+
+    @property
+    def session_id(self) -> str:
+        """Whose state it changed."""
+
+    @property
+    def revision(self) -> int:
+        """What it led to."""
+
+    @property
+    def event(self) -> bytes:
+        """Its entry in the journal (`schemas/event.v1.json`)."""
+
+
+class CutShort(msgspec.Struct, frozen=True):
+    """An invocation that was in flight when the daemon before this one ended."""
+
+    session_id: str
+    request_id: str
+    module: str
+    op: str
+    duration_ms: int
+    ts: float
+    """When it was accepted (Unix time, s)."""
+
+
+class Restored(Protocol):
+    """What a daemon finds when it starts, of what one before it kept."""
+
+    def documents(self, kind: str) -> Sequence[KeptDocument]:
+        """Return each document of a kind."""
+
+    @property
+    def patches(self) -> Sequence[NewerPatch]:
+        """The patches that no document has yet, in the order in which they were made."""
+
+    @property
+    def cut_short(self) -> Sequence[CutShort]:
+        """What the daemon before this one left unanswered, as the journal says by now."""
+
+
+class Forgetful:
+    """A recorder that keeps nothing."""
+
+    def record(self, event: str, **fields: Any) -> None:
+        """Forget it."""
+
+    def keep(self, kind: str, name: str, document: bytes | None, revision: int = 0) -> None:
+        """Forget it."""
+
+    def flush(self, done: Kept) -> None:
+        """Call `done`: nothing is waited for."""
+        done(None)
+
+    def unavailable(self) -> Failure | None:
+        """Return None: nothing is promised that could not be kept."""
+        return None
+
+    def new_span(self) -> str:
+        """Return an id that nothing else has."""
+        return uuid.uuid4().hex

@@ -1,0 +1,1 @@
+"""Sessions: state that merges and survives, and what was done in it."""

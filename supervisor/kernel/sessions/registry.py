@@ -1,0 +1,328 @@
+"""The sessions of a daemon: what there is of them in memory is what counts, the disk follows.
+
+Each patch that is merged is one `session:patch` entry of the journal. The whole session is kept as
+a document when it begins, when it ends, and whenever enough patches have come since; a small one
+after each invocation too. So after a restart it is the document, and the patches with a higher
+revision merged into it in their order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from protocol.errors import Code, Failure, Reason
+from protocol.merge_patch import copied, encoded_bytes, without_nulls
+from protocol.problem import nearest
+from protocol.response import Response
+from supervisor.kernel.origin import Origin
+from supervisor.kernel.recorder import CutShort, Recorder, Restored
+from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.sessions.history import KIND as PAST
+from supervisor.kernel.sessions.history import Past
+from supervisor.kernel.sessions.live_bytes import LiveBytes
+from supervisor.kernel.sessions.restored import KIND, documents, not_restored, pasts, patches
+from supervisor.kernel.sessions.session import (
+    Document,
+    InFlight,
+    Parent,
+    Session,
+)
+from supervisor.policy.session import (
+    BOUNDS,
+    Bounds,
+    Status,
+    count_problem,
+    id_problem,
+    patch_size,
+    plan_problem,
+    revision_problem,
+    room_problem,
+    state_problem,
+    title_problem,
+)
+from supervisor.policy.verdict import Stopped
+
+COMPARED = 200
+"""Sessions looked through for the one that was probably meant: to compare names takes its time."""
+
+T = TypeVar("T")
+
+
+class Sessions:
+    """All sessions that are known, in the order in which they began."""
+
+    def __init__(
+        self, recorder: Recorder, wall_clock: Callable[[], float], bounds: Bounds = BOUNDS
+    ) -> None:
+        """`wall_clock` gives Unix time (s)."""
+        self._recorder = recorder
+        self._wall_clock = wall_clock
+        self._bounds = bounds
+        self._all: dict[str, Session] = {}
+        self._ended: dict[str, int] = {}
+        """Their sizes, in the order in which they ended."""
+        self._ended_bytes = 0
+        self._live_bytes = LiveBytes(bounds)
+
+    # To look at.
+
+    def find(self, session_id: object) -> Session | Failure:
+        """Return the session of that id, ended or not, or say why there is none."""
+        problem = id_problem(session_id, self._bounds)
+        if problem is not None:
+            return Failure.because(Reason.MALFORMED_REQUEST, problem)
+        session = self._all.get(str(session_id))
+        return self._unknown(str(session_id)) if session is None else session
+
+    def find_live(self, session_id: object) -> Session | Failure:
+        """Return a session that something can be done with now, or say why it cannot."""
+        session = self.find(session_id)
+        if isinstance(session, Failure):
+            return session
+        if session.kept.ended is not None:
+            return self._has_ended(session)
+        return self._recorder.unavailable() or session
+
+    def page(
+        self, limit: int, after: str | None = None, *, ended: bool = False
+    ) -> tuple[list[Session], str | None]:
+        """Return the newest ones first, those that began before `after`, and where to go on."""
+        found = reversed(self._all.values())
+        if after is not None:
+            last = _or_refused(self.find(after))
+            found = itertools.dropwhile(lambda one: one is not last, found)
+            next(found)
+        wanted = (one for one in found if ended or one.kept.ended is None)
+        page = list(itertools.islice(wanted, limit + 1))
+        more = len(page) > limit
+        return page[:limit], page[limit - 1].id if more else None
+
+    def counts(self) -> dict[str, int]:
+        """Return how many there are."""
+        busy = sum(1 for one in self._all.values() if one.in_flight)
+        return {"live": len(self._all) - len(self._ended), "busy": busy, "ended": len(self._ended)}
+
+    # To change; each raises `RefusedError` and has then changed nothing.
+
+    def new(
+        self,
+        session_id: str | None = None,
+        *,
+        title: str | None = None,
+        plan: dict[str, Any] | None = None,
+        state: dict[str, Any] | None = None,
+    ) -> Session:
+        """Begin a session; without an id it gets one."""
+        if title is not None:
+            _check(title_problem(title, self._bounds))
+        if plan is not None:
+            _check(plan_problem(plan, self._bounds))
+        _or_refused(patch_size(state or {}, self._bounds))
+        clean = without_nulls(state or {})
+        _check(state_problem(encoded_bytes(clean), self._bounds))
+        data = {"plan": plan, **({"title": title} if title is not None else {})}
+        if clean:
+            data["state"] = clean
+        own_id = self._free_id(session_id, "session_id")
+        kept = self._document(own_id, title=title, plan=plan, state=clean)
+        return self._begin("session:start", kept, data)
+
+    def fork(
+        self, session_id: str, new_id: str | None = None, *, title: str | None = None
+    ) -> Session:
+        """Begin a session with the state and the plan of another, which may have ended."""
+        origin = _or_refused(self.find(session_id))
+        if title is not None:
+            _check(title_problem(title, self._bounds))
+        kept = origin.kept
+        parent = Parent(kept.session_id, kept.revision)
+        data = {"parent": parent.session_id, "revision": parent.revision, "plan": kept.plan}
+        state = copied(kept.state)
+        name = kept.title if title is None else title
+        own_id = self._free_id(new_id, "new_id")
+        forked = self._document(own_id, title=name, plan=kept.plan, parent=parent, state=state)
+        return self._begin("session:fork", forked, data)
+
+    def end(self, session_id: str) -> tuple[Session, int]:
+        """End a session and cancel what is in flight for it; returns how many that were."""
+        session = _or_refused(self.find_live(session_id))
+        open_now = list(session.in_flight.values())
+        for invocation in open_now:
+            invocation.give_up(Stopped(Reason.CLIENT, f"the session {session.id!r} was ended"))
+        now = self._wall_clock()
+        session.kept.ended = session.kept.updated = now
+        data = {"revision": session.kept.revision, "cancelled": len(open_now)}
+        self._recorder.record("session:end", session_id=session.id, data=data)
+        self._save(session)
+        self._keep_ended(session)
+        return session, len(open_now)
+
+    def patch_from_client(
+        self, session_id: str, patch: dict[str, Any], if_revision: int | None = None
+    ) -> Session:
+        """Merge a patch, if the state has that revision still."""
+        session = _or_refused(self.find_live(session_id))
+        _check(revision_problem(session.kept.revision, if_revision))
+        _check(self.patch(session, patch, None))
+        return session
+
+    def patch(
+        self, session: Session, patch: dict[str, Any], origin: Origin | None
+    ) -> Failure | None:
+        """Merge a patch into a session, or say why not; one without an origin is a client's."""
+        if session.kept.ended is not None:
+            return self._has_ended(session)
+        refusal = session.apply(patch, self._wall_clock(), self._live_bytes.room())
+        if refusal is not None:
+            return refusal
+        self._recorder.record(
+            "session:patch",
+            session_id=session.id,
+            module=None if origin is None else origin.module,
+            request_id=None if origin is None else origin.request_id,
+            span_id=None if origin is None else origin.span_id,
+            data={"revision": session.kept.revision, "patch": patch},
+        )
+        self._live_bytes.weigh(session)
+        if session.is_worth_saving():
+            self._save(session)
+        return None
+
+    # What the pipeline tells.
+
+    def began(self, session: Session, request_id: str, invocation: InFlight) -> None:
+        """Note that an invocation is in flight."""
+        session.in_flight[request_id] = invocation
+
+    def answered(self, session: Session, response: Response) -> None:
+        """Note how an invocation ended, one too that was refused and never was in flight."""
+        session.in_flight.pop(response.request_id, None)
+        name, document = session.remember(response, self._wall_clock())
+        # One that has ended may be forgotten by now, and is not to come back.
+        if self._all.get(session.id) is session:
+            self._recorder.keep(PAST, name, document)
+
+    # Start and end of the daemon, and of what is kept.
+
+    def restore(self, restored: Restored) -> None:
+        """Take over what was kept; what cannot be read is named in the log and left where it is."""
+        for document in documents(restored):
+            self._all[document.session_id] = Session(document, self._bounds)
+        for patch in patches(restored):
+            session = self._all.get(patch.session_id)
+            if session is None or patch.revision != session.kept.revision + 1:
+                not_restored(patch.session_id, patch.revision, "what it changed is not there")
+            elif (refusal := session.apply(patch.patch, patch.ts)) is not None:
+                not_restored(patch.session_id, patch.revision, refusal.message)
+        for one in pasts(restored):
+            known = self._all.get(one.session_id)
+            if known is not None:
+                known.history.restore(one)
+        for cut in restored.cut_short:
+            self._note_cut_short(cut)
+        for session in self._all.values():
+            self._live_bytes.weigh(session)
+        ended = [one for one in self._all.values() if one.kept.ended is not None]
+        for session in sorted(ended, key=lambda one: one.kept.ended or 0.0):
+            self._keep_ended(session)
+
+    def _note_cut_short(self, cut: CutShort) -> None:
+        session = self._all.get(cut.session_id)
+        if session is None:
+            return
+        name, document = session.note(
+            Past(
+                request_id=cut.request_id,
+                module=cut.module,
+                op=cut.op,
+                ok=False,
+                code=Code.UNREACHABLE,
+                duration_ms=cut.duration_ms,
+                ts=cut.ts,
+            ),
+            Status.ERROR,
+        )
+        self._recorder.keep(PAST, name, document)
+
+    def keep_all(self) -> None:
+        """Keep every session anew: entries or documents were lost, such as with a full disk."""
+        for session in self._all.values():
+            self._save(session)
+
+    def save(self) -> None:
+        """Keep what only the memory has, such as histories: the daemon is about to end."""
+        for session in self._all.values():
+            if session.changed:
+                self._save(session)
+
+    def _document(self, session_id: str, **fields: Any) -> Document:
+        now = self._wall_clock()
+        return Document(session_id=session_id, created=now, updated=now, **fields)
+
+    def _begin(self, event: str, kept: Document, data: dict[str, Any]) -> Session:
+        _check(self._recorder.unavailable())
+        _check(count_problem(len(self._all) - len(self._ended), self._bounds))
+        session = Session(kept, self._bounds)
+        _check(room_problem(session.most_bytes, self._live_bytes.room(), self._bounds))
+        self._all[kept.session_id] = session
+        self._recorder.record(event, session_id=session.id, data=data)
+        self._save(session)
+        return session
+
+    def _free_id(self, wanted: str | None, field: str) -> str:
+        if wanted is None:
+            made = (f"s-{secrets.token_hex(4)}" for _ in itertools.count())
+            return next(one for one in made if one not in self._all)
+        problem = id_problem(wanted, self._bounds, field)
+        if problem is not None:
+            raise RefusedError(Failure.because(Reason.MALFORMED_REQUEST, problem))
+        if wanted in self._all:
+            words = f"there is a session {wanted!r} already"
+            raise RefusedError(Failure.because(Reason.INVALID_ARGS, words, pointer=f"/{field}"))
+        return wanted
+
+    def _unknown(self, session_id: str) -> Failure:
+        newest = itertools.islice(reversed(self._all), COMPARED)
+        near = nearest(session_id, newest)
+        hint = "" if near is None else f"; did you mean {near!r}?"
+        words = f"there is no session {session_id!r}{hint}"
+        return Failure.because(Reason.UNKNOWN_SESSION, words, session_id=session_id)
+
+    def _has_ended(self, session: Session) -> Failure:
+        words = f"the session {session.id!r} has ended; fork it to go on from where it was"
+        return Failure.because(Reason.SESSION_ENDED, words, session_id=session.id)
+
+    def _save(self, session: Session) -> None:
+        self._live_bytes.weigh(session)
+        self._recorder.keep(KIND, session.id, session.document(), session.kept.revision)
+        self._drop_pasts(session)
+
+    def _drop_pasts(self, session: Session) -> None:
+        for name in session.history.take_names():
+            self._recorder.keep(PAST, name, None)
+
+    def _keep_ended(self, session: Session) -> None:
+        bounds = self._bounds
+        self._ended[session.id] = session.saved_bytes
+        self._ended_bytes += session.saved_bytes
+        while len(self._ended) > 1 and (
+            len(self._ended) > bounds.ended or self._ended_bytes > bounds.ended_bytes
+        ):
+            oldest = next(iter(self._ended))
+            self._ended_bytes -= self._ended.pop(oldest)
+            self._drop_pasts(self._all.pop(oldest))
+            self._recorder.keep(KIND, oldest, None)
+
+
+def _check(refusal: Failure | None) -> None:
+    if refusal is not None:
+        raise RefusedError(refusal)
+
+
+def _or_refused(found: T | Failure) -> T:
+    if isinstance(found, Failure):
+        raise RefusedError(found)
+    return found

@@ -1,0 +1,88 @@
+"""Read what was kept of sessions; what cannot be read is named in the log and left where it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import msgspec
+import structlog
+
+from protocol.problem import printable
+from supervisor.kernel.recorder import Restored
+from supervisor.kernel.sessions.history import KIND as PAST
+from supervisor.kernel.sessions.history import KeptPast
+from supervisor.kernel.sessions.session import Document
+
+KIND = "session"
+"""Of the documents."""
+
+T = TypeVar("T")
+
+log = structlog.get_logger()
+
+
+class Patch(msgspec.Struct, frozen=True):
+    """A patch to be merged again; `ts` is when it was first (Unix time, s)."""
+
+    session_id: str
+    revision: int
+    ts: float
+    patch: dict[str, Any]
+
+
+class _Data(msgspec.Struct):
+    patch: dict[str, Any]
+
+
+class _Entry(msgspec.Struct):
+    ts: float
+    data: _Data
+
+
+def documents(restored: Restored) -> list[Document]:
+    """Return the sessions as they were kept, in the order in which they began."""
+    found: list[Document] = []
+    for one in restored.documents(KIND):
+        document = _decode(one.body, Document)
+        if isinstance(document, Document) and document.session_id != one.name:
+            document = "it has another id inside"
+        if isinstance(document, str):
+            log.error("session not restored", session=printable(one.name), words=document)
+        else:
+            found.append(document)
+    return sorted(found, key=lambda one: (one.created, one.session_id))
+
+
+def patches(restored: Restored) -> Iterator[Patch]:
+    """Return the patches that came after the documents, in the order in which they were made."""
+    for one in restored.patches:
+        entry = _decode(one.event, _Entry)
+        if isinstance(entry, str):
+            not_restored(one.session_id, one.revision, entry)
+        else:
+            yield Patch(one.session_id, one.revision, entry.ts, entry.data.patch)
+
+
+def pasts(restored: Restored) -> list[KeptPast]:
+    """Return the invocations that ended after the documents, in their order."""
+    found: list[KeptPast] = []
+    for one in restored.documents(PAST):
+        kept = _decode(one.body, KeptPast)
+        if isinstance(kept, str):
+            log.error("invocation of a session not restored", name=printable(one.name), words=kept)
+        else:
+            found.append(kept)
+    return sorted(found, key=lambda one: one.number)
+
+
+def not_restored(session_id: str, revision: int, why: str) -> None:
+    """Name in the log a patch that is lost."""
+    log.error("patch not restored", session=printable(session_id), revision=revision, words=why)
+
+
+def _decode(data: bytes, kind: type[T]) -> T | str:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return str(error)

@@ -1,0 +1,203 @@
+"""One session: its state with a revision, what is in flight for it, and what was."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from protocol.errors import Failure
+from protocol.merge_patch import encoded_bytes, merge_into, merged
+from protocol.response import Response
+from supervisor.kernel.sessions.history import History, Past
+from supervisor.policy.session import (
+    Bounds,
+    Status,
+    patch_size,
+    room_problem,
+    state_problem,
+    status_after,
+    status_of,
+)
+from supervisor.policy.verdict import Stopped
+
+SNAPSHOT_BYTES = 64 << 10
+"""Patches of so many bytes, or of as many as the state has, make a new document worth its cost:
+so what is written stays in proportion to what came, and a restart reads no more than twice that."""
+
+NAME_CHARS = 128
+"""What is kept of the names that a refused request had; they may be anything."""
+
+
+class InFlight(Protocol):
+    """An invocation of a session."""
+
+    def give_up(self, stopped: Stopped) -> None:
+        """End it."""
+
+
+class Parent(msgspec.Struct, frozen=True):
+    """What a session was forked from."""
+
+    session_id: str
+    revision: int
+
+
+class Document(msgspec.Struct, kw_only=True):
+    """A session as it is kept on disk; times are Unix time (s)."""
+
+    session_id: str
+    title: str | None = None
+    plan: dict[str, Any] | None = None
+    parent: Parent | None = None
+    created: float
+    updated: float
+    ended: float | None = None
+    revision: int = 0
+    last: Status = Status.IDLE
+    invocations: int = 0
+    history: list[Past] = []
+    state: dict[str, Any] = {}
+
+
+class Session:
+    """A session, live or ended."""
+
+    __slots__ = (
+        "_bounds",
+        "_most_bytes",
+        "_plan_bytes",
+        "_unsaved_bytes",
+        "changed",
+        "history",
+        "in_flight",
+        "kept",
+        "saved_bytes",
+    )
+
+    def __init__(self, kept: Document, bounds: Bounds) -> None:
+        """Take over a document, whose `history` and `revision` go on from here."""
+        self.kept = kept
+        self.in_flight: dict[str, InFlight] = {}
+        self.changed = False
+        """Whether there is something that neither the last document nor a patch tells."""
+        self._bounds = bounds
+        self.history = History(
+            kept.session_id, kept.history, kept.invocations, kept.last, places=bounds.history
+        )
+        self._most_bytes = encoded_bytes(kept.state)
+        """The size of the state, or more: replaced values are not taken off."""
+        self._plan_bytes = encoded_bytes(kept.plan)
+        self.saved_bytes = self._most_bytes
+        """The size of its last document."""
+        self._unsaved_bytes = 0
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.kept.session_id
+
+    @property
+    def status(self) -> Status:
+        """What it is doing."""
+        return status_of(
+            ended=self.kept.ended is not None, in_flight=len(self.in_flight), last=self.history.last
+        )
+
+    @property
+    def most_bytes(self) -> int:
+        """The size of its state and its plan as JSON, or more."""
+        return self._most_bytes + self._plan_bytes
+
+    def measure(self) -> None:
+        """Have `most_bytes` be no more than it is."""
+        self._most_bytes = encoded_bytes(self.kept.state)
+
+    def apply(self, patch: dict[str, Any], now: float, room: int | None = None) -> Failure | None:
+        """Merge a patch into the state; a refused one leaves it as it was.
+
+        The state may grow by `room` bytes, as far as its own bound lets it.
+        """
+        size = patch_size(patch, self._bounds)
+        if isinstance(size, Failure):
+            return size
+        kept = self.kept
+        room = self._bounds.state_bytes if room is None else room
+        if self._most_bytes + size > self._bounds.state_bytes or size > room:
+            # It may be too much, or values were only replaced: now the cost of measuring is due.
+            state = merged(kept.state, patch)
+            exact = encoded_bytes(state)
+            refusal = state_problem(exact, self._bounds) or room_problem(
+                exact - self._most_bytes, room, self._bounds
+            )
+            if refusal is not None:
+                return refusal
+            kept.state, self._most_bytes = state, exact
+        else:
+            merge_into(kept.state, patch)
+            self._most_bytes += size
+        kept.revision += 1
+        kept.updated = now
+        self._unsaved_bytes += size
+        return None
+
+    def is_worth_saving(self) -> bool:
+        """Tell whether so much came since the last document that it is time for another."""
+        return self._unsaved_bytes > max(SNAPSHOT_BYTES, self.saved_bytes)
+
+    def document(self) -> bytes:
+        """Return what is to be kept; from then on nothing is unsaved."""
+        self._unsaved_bytes = 0
+        self.changed = False
+        self.kept.history = self.history.newest
+        self.kept.invocations, self.kept.last = self.history.count, self.history.last
+        document = msgspec.json.encode(self.kept)
+        self.saved_bytes = len(document)
+        self._most_bytes = min(self._most_bytes, len(document))
+        return document
+
+    def remember(self, response: Response, now: float) -> tuple[str, bytes]:
+        """Note how an invocation ended; returns the document to keep of it, and its name."""
+        failure = response.outcome if isinstance(response.outcome, Failure) else None
+        return self.note(
+            Past(
+                request_id=response.request_id,
+                module=response.module[:NAME_CHARS],
+                op=response.op[:NAME_CHARS],
+                ok=failure is None,
+                code=None if failure is None else failure.code,
+                duration_ms=response.duration_ms,
+                ts=now,
+            ),
+            status_after(response.outcome),
+        )
+
+    def note(self, past: Past, last: Status) -> tuple[str, bytes]:
+        """Add an entry to the history, as `remember`; `last` is what it left the session in."""
+        self.changed = True
+        return self.history.add(past, last)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what a list shows of it."""
+        kept = self.kept
+        return {
+            "session_id": kept.session_id,
+            "title": kept.title,
+            "status": str(self.status),
+            "revision": kept.revision,
+            "created": kept.created,
+            "updated": kept.updated,
+            "ended": kept.ended,
+            "parent": msgspec.to_builtins(kept.parent),
+            "in_flight": len(self.in_flight),
+            "invocations": self.history.count,
+        }
+
+    def shown(self) -> dict[str, Any]:
+        """Return all there is to it; the state is the one that lives on, to be encoded at once."""
+        return {
+            **self.summary(),
+            "plan": self.kept.plan,
+            "state": self.kept.state,
+            "history": [msgspec.to_builtins(one) for one in self.history.newest],
+        }

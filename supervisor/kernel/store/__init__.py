@@ -1,0 +1,1 @@
+"""The daemon's memory on disk: one SQLite file, one thread that writes it, pages for readers."""

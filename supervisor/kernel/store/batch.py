@@ -1,0 +1,102 @@
+"""A group of entries and documents on its way to the disk, written as one transaction.
+
+Python hands the interpreter over at each statement, and may wait for it up to 5 ms when the event
+loop is busy. So a group costs few statements: rows go in chunks, the largest that fit first.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from supervisor.kernel.recorder import DocumentKey
+
+CHUNKS = (2048, 256, 32, 4, 1)
+"""Rows per statement; seven values each stay below SQLite's 32,766 variables."""
+
+
+class Entry(NamedTuple):
+    """A row of `events` without its `seq`; `body` is the Event v1 document as JSON."""
+
+    ts: float
+    event: str
+    module: str | None
+    session_id: str | None
+    revision: int | None
+    body: bytes
+
+
+class Batch(msgspec.Struct):
+    """What is written at once; of each document, the newest form (None: it is deleted)."""
+
+    entries: list[Entry] = msgspec.field(default_factory=list)
+    documents: dict[DocumentKey, tuple[int, bytes | None]] = msgspec.field(default_factory=dict)
+    size_bytes: int = 0
+    """Of the entries."""
+    ticket: int = 0
+    """The newest request to be told when it is durable."""
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self.entries or self.documents)
+
+
+def insert_entries(connection: sqlite3.Connection, entries: Sequence[Entry], last_seq: int) -> None:
+    """Add rows after `last_seq`."""
+    numbered = [(seq, *entry) for seq, entry in enumerate(entries, last_seq + 1)]
+    for chunk in _chunks(numbered):
+        rows = ",".join(["(?,?,?,?,?,?,?)"] * len(chunk))
+        connection.execute(
+            f"INSERT INTO events VALUES {rows}",  # noqa: S608 - nothing but question marks
+            list(itertools.chain.from_iterable(chunk)),
+        )
+
+
+def store_documents(
+    connection: sqlite3.Connection,
+    documents: dict[DocumentKey, tuple[int, bytes | None]],
+    stored: set[DocumentKey],
+) -> None:
+    """Write or delete documents; `stored` names those that have a row, and is kept so.
+
+    What came and went since the last group, as most invocations do, costs nothing.
+    """
+    kept = [
+        (*key, revision, body) for key, (revision, body) in documents.items() if body is not None
+    ]
+    gone = [key for key, (_, body) in documents.items() if body is None and key in stored]
+    for chunk in _chunks(kept):
+        rows = ",".join(["(?,?,?,?)"] * len(chunk))
+        connection.execute(
+            f"INSERT OR REPLACE INTO documents VALUES {rows}",  # noqa: S608 - as above
+            list(itertools.chain.from_iterable(chunk)),
+        )
+    for names in _chunks(gone):
+        rows = ",".join(["(?,?)"] * len(names))
+        connection.execute(
+            f"DELETE FROM documents WHERE (kind, name) IN (VALUES {rows})",  # noqa: S608 - as above
+            list(itertools.chain.from_iterable(names)),
+        )
+
+
+def remember_stored(
+    documents: dict[DocumentKey, tuple[int, bytes | None]], stored: set[DocumentKey]
+) -> None:
+    """Take note of what `store_documents` did, once that is committed."""
+    for key, (_, body) in documents.items():
+        if body is None:
+            stored.discard(key)
+        else:
+            stored.add(key)
+
+
+def _chunks(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    at = 0
+    for size in CHUNKS:
+        while len(rows) - at >= size:
+            yield rows[at : at + size]
+            at += size

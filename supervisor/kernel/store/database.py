@@ -1,0 +1,243 @@
+"""Open the journal's file: make it, migrate it, or set aside what is not ours and begin anew.
+
+    events      what happened, in the order of `seq`, which has no gaps but for what was removed
+    documents   the newest form of what there is, such as a session; (kind, name) names one
+    facts       the journal's own id, and how many entries there were at some `seq`
+
+`user_version` is the number of the schema, `application_id` says whose file it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import sqlite3
+import stat
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from supervisor.kernel.store.faults import UnusableError, in_words, is_damage
+from supervisor.runtime.directory import shown
+
+APPLICATION_ID = 0x7374646A
+"""`stdj`; how `file` and a later stdiod know whose database it is (sqlite.org/pragma.html)."""
+
+BUSY_S = 1.0
+"""How long another program, such as somebody's `sqlite3`, may hold the file locked."""
+
+WAL_BYTES = 16 << 20
+"""What a flood leaves of the write-ahead log is cut back to this."""
+
+CHECKPOINT_PAGES = WAL_BYTES // 4096
+"""How much is collected there: moving it into the file syncs both, and a disk may take a while."""
+
+MAGIC = b"SQLite format 3\0"
+
+FORMATS = frozenset({1, 2})
+"""Of the header's bytes 18 and 19 (sqlite.org/fileformat.html); others SQLite calls read-only."""
+
+MOST = 1 << 62
+"""No number of ours comes near to it; beyond twice that SQLite has none."""
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE events (
+            seq INTEGER PRIMARY KEY, ts REAL NOT NULL, event TEXT NOT NULL,
+            module TEXT, session_id TEXT, revision INTEGER, body BLOB NOT NULL)""",
+        """CREATE INDEX events_of_sessions ON events (session_id, seq)
+            WHERE session_id IS NOT NULL""",
+        """CREATE INDEX patches ON events (session_id, revision)
+            WHERE event = 'session:patch'""",
+        """CREATE TABLE documents (
+            kind TEXT NOT NULL, name TEXT NOT NULL, revision INTEGER NOT NULL, body BLOB NOT NULL,
+            PRIMARY KEY (kind, name))""",
+        "CREATE TABLE facts (name TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID",
+        "INSERT INTO facts VALUES ('journal', ''), ('counted_at', 0), ('counted', 0)",
+    ),
+)
+"""What leads from each schema to the next one; the last schema is this version's."""
+
+
+class Aside(msgspec.Struct, frozen=True):
+    """A file that was set aside, and why."""
+
+    path: str
+    why: str
+
+
+class Database(msgspec.Struct, kw_only=True):
+    """The open file; `last_seq` is that of the newest entry, or of the one before the first."""
+
+    connection: sqlite3.Connection
+    journal: str
+    """The id of this journal: another one has other entries under the same numbers."""
+    last_seq: int
+    counted_at: int
+    counted: int
+    path: Path
+    inode: tuple[int, int]
+    aside: Aside | None = None
+
+    @property
+    def events(self) -> int:
+        """How many entries there are; `seq` has no gaps since they were last counted."""
+        return self.counted + self.last_seq - self.counted_at
+
+    def is_in_place(self) -> bool:
+        """Whether the file is still the one of that name: SQLite would write to a removed one."""
+        try:
+            return _inode(self.path) == self.inode
+        except FileNotFoundError:
+            return False
+
+
+def open_database(path: Path, *, power: bool, now: float, after_seq: int = 0) -> Database:
+    """Open or make the journal; with `power`, each commit is synced to the disk.
+
+    What is no journal of ours, is damaged, or is newer than this version is set aside; the new one
+    begins after `after_seq`. `now` is Unix time (s). Raises `OSError` and `sqlite3.Error` if the
+    place does not serve.
+    """
+    try:
+        return _open(path, power=power, after_seq=after_seq)
+    except (UnusableError, UnicodeDecodeError, sqlite3.Error) as error:
+        if not is_damage(error):
+            raise
+        why = in_words(error)
+    aside = Aside(shown(set_aside(path, now)), why)
+    database = _open(path, power=power, after_seq=after_seq)
+    database.aside = aside
+    return database
+
+
+def set_aside(path: Path, now: float) -> Path:
+    """Rename the file, with what belongs to it, so that nothing is overwritten; returns where."""
+    stamp = dt.datetime.fromtimestamp(now, dt.UTC).strftime("%Y%m%dT%H%M%SZ")
+    number, aside = 1, path.with_name(f"{path.name}.set-aside-{stamp}")
+    while os.path.lexists(aside):
+        number += 1
+        aside = path.with_name(f"{path.name}.set-aside-{stamp}-{number}")
+    path.rename(aside)
+    for ending in ("-wal", "-shm"):
+        with contextlib.suppress(FileNotFoundError):
+            path.with_name(path.name + ending).rename(aside.with_name(aside.name + ending))
+    return aside
+
+
+def _open(path: Path, *, power: bool, after_seq: int) -> Database:
+    _check_file(path)
+    connection = sqlite3.connect(
+        path, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+    )
+    # One letter that is damaged in a name or a text is to cost no more than that.
+    connection.text_factory = readable
+    try:
+        _migrate(connection, after_seq)
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if power else 'NORMAL'}")
+        return _read_facts(connection, path)
+    # Whatever it is goes on to the caller; only the connection is ours to see to.
+    except BaseException:
+        connection.close()
+        raise
+
+
+def _check_file(path: Path) -> None:
+    # Before SQLite looks: a FIFO would be waited for, and the mode is to be ours alone.
+    with contextlib.suppress(FileNotFoundError):
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise OSError("it is no file")
+    with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb") as file:
+        head = file.read(len(MAGIC) + 4)
+    if head and not head.startswith(MAGIC):
+        raise UnusableError("it is no SQLite database")
+    if not FORMATS.issuperset(head[18:20]):
+        raise UnusableError("its header is damaged")
+
+
+def _migrate(connection: sqlite3.Connection, after_seq: int) -> None:
+    owner, version = _pragma(connection, "application_id"), _pragma(connection, "user_version")
+    (objects,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    fresh = not (owner or version or objects)
+    if not fresh and owner != APPLICATION_ID:
+        raise UnusableError("it is the database of another program")
+    if version > len(MIGRATIONS):
+        raise UnusableError(
+            f"a newer stdiod wrote it: its schema is {version}, this version's {len(MIGRATIONS)}"
+        )
+    if version == len(MIGRATIONS):
+        return
+    if fresh:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    with transaction(connection):
+        for statements in MIGRATIONS[version:]:
+            for statement in statements:
+                connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        if fresh:
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            facts = {"journal": uuid.uuid4().hex, "counted_at": after_seq}
+            for name, value in facts.items():
+                connection.execute("UPDATE facts SET value = ? WHERE name = ?", (value, name))
+
+
+@contextlib.contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Do all of the block, or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    # Whatever it is goes on to the caller; half of a group must not stay open behind it.
+    except BaseException:
+        with contextlib.suppress(sqlite3.Error):  # a full disk may have rolled it back already
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _read_facts(connection: sqlite3.Connection, path: Path) -> Database:
+    facts = dict(connection.execute("SELECT name, value FROM facts"))
+    # All columns once: what the statements to come rely on is to fail now if it is not there.
+    connection.execute(
+        "SELECT seq, ts, event, module, session_id, revision, body FROM events "
+        "ORDER BY seq DESC LIMIT 1"
+    ).fetchone()
+    connection.execute("SELECT kind, name, revision, body FROM documents LIMIT 1").fetchone()
+    (last_seq,) = connection.execute("SELECT max(seq) FROM events").fetchone()
+    try:
+        counted_at, counted = int(facts["counted_at"]), int(facts["counted"])
+        journal = str(facts["journal"])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise UnusableError("it lacks the facts that every journal has") from None
+    if not all(0 <= one < MOST for one in (last_seq or 0, counted_at, counted)):
+        raise UnusableError("no journal of ours has such numbers")
+    return Database(
+        connection=connection,
+        journal=journal,
+        last_seq=counted_at if last_seq is None else last_seq,
+        counted_at=counted_at,
+        counted=counted,
+        path=path,
+        inode=_inode(path),
+    )
+
+
+def readable(text: bytes) -> str:
+    """Return a text of the file, also one that is no UTF-8 any more."""
+    return text.decode(errors="replace")
+
+
+def _inode(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_dev, found.st_ino
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    (value,) = connection.execute(f"PRAGMA {name}").fetchone()
+    return int(value)

@@ -1,0 +1,54 @@
+"""What a failure of SQLite means: the file is damaged, or the place where it is does not serve.
+
+Damage never heals, so a damaged file is set aside; everything else (a full disk, a read-only file
+system, a lock that somebody holds) may be over the next time, so what waits is kept and retried.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+
+_PRIMARY = 0xFF
+"""Extended result codes carry the primary one in their lowest byte (sqlite.org/rescode.html)."""
+
+_DAMAGE = frozenset(
+    {
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_FORMAT,
+        # Our statements are fixed and fit our schema: what they cannot find was taken away.
+        sqlite3.SQLITE_ERROR,
+        sqlite3.SQLITE_MISMATCH,
+    }
+)
+
+
+FAILURES = (sqlite3.Error, OSError, UnicodeDecodeError)
+"""What comes of using the file; the last one if SQLite's own words quote a damaged schema."""
+
+
+class UnusableError(Exception):
+    """A file is not our journal, or not one that this version can read; the message says why."""
+
+
+def is_damage(error: Exception) -> bool:
+    """Tell whether a failure says that the file's content is not what we wrote."""
+    if isinstance(error, UnusableError | UnicodeDecodeError):
+        return True
+    code = getattr(error, "sqlite_errorcode", None)
+    return isinstance(error, sqlite3.Error) and code is not None and code & _PRIMARY in _DAMAGE
+
+
+def in_words(error: Exception) -> str:
+    """Say what a failure was, in a few words."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return os.strerror(error.errno)
+    if isinstance(error, UnicodeDecodeError):
+        return error.object.decode(errors="replace")
+    words = str(error) or type(error).__name__
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None and code & _PRIMARY == sqlite3.SQLITE_IOERR:
+        # "disk I/O error" is all that SQLite says; the name tells at least what it was doing.
+        words += f" ({getattr(error, 'sqlite_errorname', code)})"
+    return words

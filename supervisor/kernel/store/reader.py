@@ -1,0 +1,123 @@
+"""Read the journal in pages, beside the writer: what is committed, in the order of `seq`.
+
+A page is bounded in entries, in bytes and in what is looked at for it, so that no reader holds the
+write-ahead log for long, and a filter that nothing fits costs the others nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+PAGE_ENTRIES = 256
+PAGE_BYTES = 1 << 20
+"""A page ends with the entry that passes this."""
+
+PAGE_SPAN = 20_000
+"""How many entries a filter is held against for one page; some 20 ms."""
+
+
+BODY = "coalesce(CAST(body AS BLOB), x'')"
+"""Bytes, also where damage has made something else of them."""
+
+
+class Filter(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked for; None asks for all."""
+
+    events: tuple[str, ...] | None = None
+    module: str | None = None
+    session_id: str | None = None
+
+
+class Page(NamedTuple):
+    """Entries as (seq, Event v1 as JSON); those up to `cursor` have been looked at."""
+
+    entries: list[tuple[int, bytes]]
+    cursor: int
+
+
+class Reader:
+    """A read-only connection, opened at the first page; for one thread at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+
+    def page(self, wanted: Filter, after: int, last: int) -> Page:
+        """Return the entries with `after` < seq <= `last` that fit, or the first of them.
+
+        Raises `sqlite3.Error`.
+        """
+        connection = self._open()
+        (first,) = connection.execute(
+            "SELECT min(seq) FROM events WHERE seq > ?", [after]
+        ).fetchone()
+        if first is None or first > last:
+            return Page([], last)
+        upto = min(last, first + PAGE_SPAN - 1)
+        where, values = _conditions(wanted)
+        found: list[tuple[int, bytes]] = []
+        size = 0
+        rows = connection.execute(
+            f"SELECT seq, {BODY} FROM events WHERE seq BETWEEN ? AND ?{where} ORDER BY seq",  # noqa: S608 - fixed words
+            [first, upto, *values],
+        )
+        with contextlib.closing(rows):
+            for seq, body in rows:
+                found.append((seq, body))
+                size += len(body)
+                if len(found) >= PAGE_ENTRIES or size >= PAGE_BYTES:
+                    return Page(found, seq)
+        return Page(found, upto)
+
+    def begin_of_last(self, wanted: Filter, count: int, before: int) -> tuple[int, int]:
+        """Return how many of `count` are found in the span that ends at `before`, and its begin.
+
+        The second figure is the cursor (a seq to read after) from which the found ones follow.
+        """
+        begin = max(0, before - PAGE_SPAN)
+        where, values = _conditions(wanted)
+        rows = self._open().execute(
+            f"SELECT seq FROM events WHERE seq BETWEEN ? AND ?{where} "  # noqa: S608 - fixed words
+            "ORDER BY seq DESC LIMIT ?",
+            [begin + 1, before, *values, count],
+        )
+        found = [seq for (seq,) in rows]
+        return len(found), found[-1] - 1 if len(found) == count and found else begin
+
+    def first_seq(self) -> int | None:
+        """Return the oldest entry's number, None if there is no entry."""
+        (first,) = self._open().execute("SELECT min(seq) FROM events").fetchone()
+        return None if first is None else int(first)
+
+    def close(self) -> None:
+        """Close the connection; it is opened again when it is used again."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            # Never made here: who has no journal is to hear so.
+            uri = f"{self._path.absolute().as_uri()}?mode=ro"
+            self._connection = sqlite3.connect(
+                uri, uri=True, isolation_level=None, check_same_thread=False, timeout=1.0
+            )
+        return self._connection
+
+
+def _conditions(wanted: Filter) -> tuple[str, list[str]]:
+    words = ""
+    values: list[str] = []
+    if wanted.events is not None:
+        words += f" AND event IN ({','.join('?' * len(wanted.events))})"
+        values += wanted.events
+    for column, value in (("module", wanted.module), ("session_id", wanted.session_id)):
+        if value is not None:
+            words += f" AND {column} = ?"
+            values.append(value)
+    return words, values

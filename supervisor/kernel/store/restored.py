@@ -1,0 +1,141 @@
+"""What a daemon finds when it starts: documents, and the patches that came after them.
+
+Invocations that were in flight when the former daemon ended get their entry here: the one place
+that knows that nobody answered them.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from protocol.errors import Failure, Reason
+from protocol.journal_event import JournalEvent
+from supervisor.kernel.recorder import CutShort, DocumentKey
+from supervisor.kernel.store.batch import Entry, insert_entries
+from supervisor.kernel.store.database import Database, transaction
+from supervisor.kernel.store.settings import IN_FLIGHT, InFlight
+
+
+class Document(msgspec.Struct, frozen=True):
+    """A document as it was kept last."""
+
+    name: str
+    revision: int
+    body: bytes
+
+
+class Patch(msgspec.Struct, frozen=True):
+    """A `session:patch` that is newer than its session's document; `event` is its entry."""
+
+    session_id: str
+    revision: int
+    event: bytes
+
+
+class Restored(msgspec.Struct):
+    """What there was at the start; patches are in the order in which they were made."""
+
+    kinds: dict[str, list[Document]] = msgspec.field(default_factory=dict)
+    patches: list[Patch] = msgspec.field(default_factory=list)
+    cut_short: list[CutShort] = msgspec.field(default_factory=list)
+    """What the daemon before left unanswered in a session; the journal says so by now."""
+
+    def documents(self, kind: str) -> list[Document]:
+        """Return the documents of a kind, by name."""
+        return self.kinds.get(kind, [])
+
+
+def restore(database: Database, life: str, now: float) -> tuple[Restored, set[DocumentKey]]:
+    """Close what was in flight before `life`, read what there is; returns the keys of it too."""
+    found = Restored()
+    stored: set[DocumentKey] = set()
+    leftovers: list[Document] = []
+    for kind, name, revision, body in database.connection.execute(_DOCUMENTS):
+        document = Document(name, revision, body)
+        if kind != IN_FLIGHT:
+            found.kinds.setdefault(kind, []).append(document)
+            stored.add((kind, name))
+        elif name.startswith(f"{life}-"):
+            stored.add((kind, name))
+        else:
+            leftovers.append(document)
+    if leftovers:
+        found.cut_short = _close(database, leftovers, life, now)
+    found.patches = [
+        Patch(session_id, revision, body)
+        for session_id, revision, body in database.connection.execute(_NEWER_PATCHES)
+    ]
+    return found, stored
+
+
+_DOCUMENTS = """
+SELECT coalesce(CAST(kind AS TEXT), ''), coalesce(CAST(name AS TEXT), ''),
+    coalesce(CAST(revision AS INTEGER), 0), coalesce(CAST(body AS BLOB), x'')
+FROM documents ORDER BY kind, name
+"""
+"""As what they should be: SQLite finds no fault with a type that damage has changed."""
+
+_NEWER_PATCHES = """
+SELECT CAST(events.session_id AS TEXT), coalesce(CAST(events.revision AS INTEGER), 0),
+    coalesce(CAST(events.body AS BLOB), x'')
+FROM documents CROSS JOIN events ON events.session_id = documents.name
+WHERE documents.kind = 'session' AND events.event = 'session:patch'
+    AND events.revision > documents.revision
+ORDER BY events.seq
+"""
+"""CROSS JOIN keeps SQLite from walking all entries: the index `patches` finds these."""
+
+
+def _close(database: Database, leftovers: list[Document], life: str, now: float) -> list[CutShort]:
+    open_ones = [(one.name, _in_flight(one, now)) for one in leftovers]
+    entries = [
+        _closing(span_id, was, f"{life}-c{n:x}", now)
+        for n, (span_id, was) in enumerate(open_ones, 1)
+    ]
+    with transaction(database.connection):
+        insert_entries(database.connection, entries, database.last_seq)
+        database.connection.execute(
+            "DELETE FROM documents WHERE kind = ? AND name NOT LIKE ?", (IN_FLIGHT, f"{life}-%")
+        )
+    database.last_seq += len(entries)
+    return [
+        CutShort(was.session_id, was.request_id, was.module, was.op, _duration_ms(was, now), was.ts)
+        for _, was in open_ones
+        if was.session_id is not None
+    ]
+
+
+def _in_flight(leftover: Document, now: float) -> InFlight:
+    try:
+        return msgspec.json.decode(leftover.body, type=InFlight)
+    except msgspec.DecodeError:  # of another version: that it ended is known all the same
+        return InFlight(now, "unknown", "unknown", "unknown")
+
+
+def _duration_ms(was: InFlight, now: float) -> int:
+    # The clock may have been set back since.
+    return max(0, round((now - was.ts) * 1000))
+
+
+def _closing(span_id: str, was: InFlight, entry_id: str, now: float) -> Entry:
+    words = f"the daemon ended while {was.module}.{was.op} was in flight"
+    failure = Failure.because(Reason.DAEMON_RESTART, words)
+    data = {"op": was.op}
+    if was.parent_span_id is not None:
+        data["parent_span_id"] = was.parent_span_id
+    event = JournalEvent(
+        id=entry_id,
+        ts=now,
+        event="module:invoke",
+        component="supervisor",
+        module=was.module,
+        status="error",
+        duration_ms=_duration_ms(was, now),
+        data=data,
+        error={"code": failure.code, "message": failure.message, "details": failure.details},
+        session_id=was.session_id,
+        request_id=was.request_id,
+        span_id=span_id,
+    )
+    body = msgspec.json.encode(event)
+    return Entry(now, event.event, was.module, was.session_id, None, body)

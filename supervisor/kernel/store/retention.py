@@ -1,0 +1,145 @@
+"""Keep the journal within its age and size: the oldest entries go first, a few at a time.
+
+A step is one short transaction, so whoever waits for a flush waits for no more than that. What a
+session would need to be restored stays, however old it is: the patches that are newer than its
+document. The newest entry stays too, since `seq` goes on from there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from supervisor.kernel.store.database import Database, transaction
+from supervisor.kernel.store.settings import Limits
+
+STEP_ROWS = 4096
+"""How many entries are looked at in a step; some 20 ms."""
+
+VACUUM_PAGES = 1024
+"""How many free pages are given back to the file system in a step."""
+
+SLACK = 0.05
+"""How far below its limit the journal is brought, so that not each group has to make room."""
+
+FREE_BYTES = 16 << 20
+FREE_SHARE = 0.25
+"""Free pages are used again; only above both of these they are given back."""
+
+DAY_S = 86400.0
+
+JUMP_S = 60.0
+"""A wall clock that is that far from where it should be was set."""
+
+
+class Clocks(msgspec.Struct, frozen=True):
+    """Unix time and monotonic time (s)."""
+
+    wall: Callable[[], float] = time.time
+    steady: Callable[[], float] = time.monotonic
+
+
+class Retention:
+    """The removal of what is too old or too much; `step` is called until it returns False."""
+
+    def __init__(self, limits: Limits, clocks: Clocks) -> None:
+        self.used_bytes = 0
+        self._limits = limits
+        self._clocks = clocks
+        self._from = 0
+        self._wall = clocks.wall()
+        self._steady = self._last_jump = clocks.steady()
+        self._jumped = False
+
+    def begin(self) -> None:
+        """Look at all entries again, from the oldest one."""
+        self._from = 0
+        self._look_at_clocks()
+
+    def step(self, database: Database) -> bool:
+        """Do a bounded part of what is to be done; returns whether there may be more."""
+        used, free, page = self._measure(database)
+        if used > self._limits.size_bytes:
+            share = 1 - (1 - SLACK) * self._limits.size_bytes / used
+            wanted = max(1, min(STEP_ROWS, round(share * database.events)))
+            if self._remove(database, wanted, None):
+                self._measure(database)
+                return True
+        elif not self._jumped and self._remove(
+            database, STEP_ROWS, self._wall - self._limits.days * DAY_S
+        ):
+            return True
+        if free * page > max(FREE_BYTES, FREE_SHARE * used):
+            # Each page is a step of the statement, and `execute` stops after the first one.
+            database.connection.executescript(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
+            return True
+        return False
+
+    def _remove(self, database: Database, rows: int, before: float | None) -> bool:
+        """Remove what may go of the next oldest entries; returns whether any of them could."""
+        looked_at = database.connection.execute(
+            _OLDEST, {"after": self._from, "last": database.last_seq, "rows": rows}
+        ).fetchall()
+        gone = [
+            seq for seq, ts, needed in looked_at if not needed and (before is None or ts < before)
+        ]
+        if not gone:
+            if not looked_at or not all(needed for _, _, needed in looked_at):
+                return False
+            self._from = looked_at[-1][0]  # look further
+            return True
+        counted = database.events - len(gone)
+        with transaction(database.connection):
+            for first, last in _runs(gone):
+                database.connection.execute(
+                    "DELETE FROM events WHERE seq BETWEEN ? AND ?", (first, last)
+                )
+            database.connection.execute(_COUNT, (database.last_seq, counted))
+        database.counted_at, database.counted = database.last_seq, counted
+        self._from = gone[-1]
+        return True
+
+    def _measure(self, database: Database) -> tuple[int, int, int]:
+        """Return the bytes in use, the free pages and the size of a page."""
+        (pages,) = database.connection.execute("PRAGMA page_count").fetchone()
+        (free,) = database.connection.execute("PRAGMA freelist_count").fetchone()
+        (page,) = database.connection.execute("PRAGMA page_size").fetchone()
+        self.used_bytes = (pages - free) * page
+        return self.used_bytes, free, page
+
+    def _look_at_clocks(self) -> None:
+        """Take the time; after a jump of the wall clock, no entry's age is known for a day."""
+        wall, steady = self._clocks.wall(), self._clocks.steady()
+        off = wall - self._wall - (steady - self._steady)
+        self._wall, self._steady = wall, steady
+        if abs(off) > JUMP_S:
+            self._jumped, self._last_jump = True, steady
+        elif steady - self._last_jump > DAY_S:
+            self._jumped = False
+
+
+def _runs(numbers: list[int]) -> list[tuple[int, int]]:
+    """Return ascending numbers as ranges without gaps."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs
+
+
+_OLDEST = """
+SELECT seq, iif(typeof(ts) = 'real', ts, 1e300), event = 'session:patch' AND revision > coalesce((
+    SELECT revision FROM documents WHERE kind = 'session' AND name = session_id), revision)
+FROM events WHERE seq > :after AND seq < :last ORDER BY seq LIMIT :rows
+"""
+"""A time that damage has made something else is that of no old entry."""
+
+_COUNT = """
+INSERT OR REPLACE INTO facts
+SELECT 'counted_at', column1 FROM (VALUES (?)) UNION ALL
+SELECT 'counted', column1 FROM (VALUES (?))
+"""

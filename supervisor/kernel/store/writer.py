@@ -1,0 +1,362 @@
+"""The one thread that writes the journal: it collects what comes for a moment, and commits it.
+
+    waiting -> (GROUP_S, or at once if somebody waits for it) -> a transaction -> told
+                                                   fails -> kept, and tried again after RETRY_S
+
+What waits for the disk is bounded in bytes; an entry beyond that is refused (`add` returns False)
+and the caller counts it. Documents are never refused: there is one of each. A file that turns out
+to be damaged is set aside, and what waits goes into the new one, numbered on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from supervisor.kernel.recorder import DocumentKey
+from supervisor.kernel.store.batch import (
+    Batch,
+    Entry,
+    insert_entries,
+    remember_stored,
+    store_documents,
+)
+from supervisor.kernel.store.database import (
+    Aside,
+    Database,
+    open_database,
+    set_aside,
+    transaction,
+)
+from supervisor.kernel.store.faults import FAILURES, in_words, is_damage
+from supervisor.kernel.store.restored import Restored, restore
+from supervisor.kernel.store.retention import Clocks, Retention
+from supervisor.kernel.store.settings import Limits
+from supervisor.runtime.directory import shown
+
+QUEUE_BYTES = 32 << 20
+"""How much may wait for the disk: a second of a daemon that does nothing but answer."""
+
+ENTRY_BYTES = 120
+"""What an entry takes beside its body while it waits."""
+
+GROUP_S = 0.01
+"""How long a group is collected while nobody waits for it."""
+
+RETRY_S = 1.0
+"""After a failure of the disk, while something waits."""
+
+TEND_S = 600.0
+"""How often an idle daemon looks for entries that are too old."""
+
+TEND_BYTES = 4 << 20
+"""How much is written between two looks at the size."""
+
+log = structlog.get_logger()
+
+
+class Told(msgspec.Struct, frozen=True):
+    """How the journal is, after each change."""
+
+    ticket: int = 0
+    """All that was asked to be made durable up to this number is."""
+    journal: str = ""
+    last_seq: int = 0
+    events: int = 0
+    used_bytes: int = 0
+    problem: str | None = None
+    """Why nothing can be written at the moment."""
+    asides: tuple[Aside, ...] = ()
+
+
+class Listener(Protocol):
+    """Who is told, in the writing thread."""
+
+    def opened(self, restored: Restored) -> None:
+        """Take what was found; called once, when the file could be opened."""
+
+    def told(self, told: Told, *, renewed: bool) -> None:
+        """Take how things are; `renewed` says that a new file was begun while the daemon ran."""
+
+    def closed(self) -> None:
+        """Take note that the thread has ended."""
+
+
+class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Where and how to write."""
+
+    path: Path
+    life: str
+    """The beginning of the ids that this run of the daemon gives."""
+    power: bool = False
+    limits: Limits = Limits()
+    clocks: Clocks = Clocks()
+    retry_s: float = RETRY_S
+
+
+class Writer:
+    """The thread, and what waits for it; `add`, `keep`, `ask` and `close` never block."""
+
+    def __init__(self, options: WriterOptions, listener: Listener) -> None:
+        self._options = options
+        self._listener = listener
+        self._pending = Batch()
+        self._waiting_bytes = 0
+        self._asked = 0
+        self._suspected = False
+        self._closing = False
+        # Taken as it is, not through the condition: that is twice as slow, and each entry pays.
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        # What follows is the thread's own.
+        self._database: Database | None = None
+        self._stored: set[DocumentKey] = set()
+        self._restored = False
+        self._batch = Batch()
+        self._retention = Retention(options.limits, options.clocks)
+        self._untended_bytes = 0
+        self._told = Told()
+        # A daemon thread: a disk that hangs for good must not keep the process from ending.
+        self._thread = threading.Thread(target=self._run, name="journal", daemon=True)
+
+    # For the event loop.
+
+    def start(self) -> None:
+        """Open the file, and begin to write."""
+        self._thread.start()
+
+    def add(self, entry: Entry, in_place_of: DocumentKey | None = None) -> bool:
+        """Queue an entry, and the deletion of a document with it.
+
+        Returns False if there is no room for the entry; the document is deleted all the same.
+        """
+        size = len(entry.body) + ENTRY_BYTES
+        with self._lock:
+            pending = self._pending
+            if in_place_of is not None:
+                pending.documents[in_place_of] = (0, None)
+            if self._waiting_bytes + size > QUEUE_BYTES:
+                return False
+            self._waiting_bytes += size
+            pending.size_bytes += size
+            pending.entries.append(entry)
+            if len(pending.entries) == 1:
+                self._changed.notify()
+        return True
+
+    def keep(self, key: DocumentKey, revision: int, body: bytes | None) -> None:
+        """Queue the newest form of a document, in place of the one that waits."""
+        with self._lock:
+            if body is None and self._is_unwritten(key):
+                # Nothing to delete: or what came and went while the disk is full would pile up.
+                self._pending.documents.pop(key, None)
+                return
+            self._pending.documents[key] = (revision, body)
+            if len(self._pending.documents) == 1:
+                self._changed.notify()
+
+    def ask(self) -> int:
+        """Have all that was queued made durable soon; returns the ticket that `told` will show."""
+        with self._lock:
+            self._asked += 1
+            self._pending.ticket = self._asked
+            self._changed.notify()
+            return self._asked
+
+    def suspect(self) -> None:
+        """Have the file set aside: a reader found it damaged."""
+        with self._lock:
+            self._suspected = True
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Write what waits, if the disk takes it, and end; `closed` is told then."""
+        with self._lock:
+            self._closing = True
+            self._changed.notify()
+
+    # In the thread.
+
+    def _run(self) -> None:
+        try:
+            self._try(self._tend)
+            while self._work():
+                pass
+            if self._database is not None:
+                self._database.connection.close()
+        except Exception:  # whatever it is: the daemon goes on, and has to know that this does not
+            log.exception("the journal's thread ended")
+            self._tell(problem="a mistake in stdiod ended the journal's thread; its log has more")
+        finally:
+            self._listener.closed()
+
+    def _work(self) -> bool:
+        """Wait for something to do and do it; returns False at the end."""
+        failing = self._told.problem is not None
+        self._collect(failing=failing)
+        if self._suspected:
+            self._suspected = False
+            well = self._try(lambda: self._begin_anew("a reader found it damaged"))
+        elif self._batch or self._batch.ticket or failing:
+            well = self._try(self._write)
+        else:
+            self._untended_bytes = TEND_BYTES
+            well = True
+        if well and self._untended_bytes >= TEND_BYTES and not self._closing:
+            well = self._try(self._tend)
+        # At the end a disk that fails is not waited for; one that does not gets all there is.
+        return not self._closing or (well and bool(self._pending))
+
+    def _collect(self, *, failing: bool) -> None:
+        """Wait for a group and take it into `_batch`; one that failed is to be written first."""
+        with self._lock:
+            if failing:
+                self._changed.wait_for(lambda: self._closing, self._options.retry_s)
+            elif not self._batch and self._changed.wait_for(self._is_due, TEND_S):
+                self._changed.wait_for(self._is_urgent, GROUP_S)
+            if not self._batch:
+                self._batch, self._pending = self._pending, Batch()
+
+    def _is_unwritten(self, key: DocumentKey) -> bool:
+        # In this order: what was in the batch is in `_stored` before the batch is let go of.
+        return key not in self._batch.documents and key not in self._stored
+
+    def _is_due(self) -> bool:
+        return bool(self._pending) or self._is_urgent()
+
+    def _is_urgent(self) -> bool:
+        return self._closing or self._suspected or self._pending.ticket > 0
+
+    def _try(self, work: Callable[[], None]) -> bool:
+        """Do it; a failure is told, and what waits is kept. Returns whether it was done."""
+        try:
+            work()
+        except FAILURES as error:
+            if is_damage(error) and self._database is not None:
+                why = in_words(error)
+                return self._try(lambda: self._begin_anew(why))
+            self._fail(error)
+            return False
+        return True
+
+    def _fail(self, error: Exception) -> None:
+        # Opened again at the next try: whatever became of the file, `seq` goes on from what it has.
+        if self._database is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._database.connection.close()
+            self._database = None
+        problem = f"{self._options.path}: {in_words(error)}"
+        if problem != self._told.problem:
+            log.warning("the journal cannot be written", problem=problem)
+        self._tell(problem=problem)
+
+    def _open(self) -> Database:
+        if self._database is not None:
+            return self._database
+        try:
+            database, restored, stored = self._open_and_restore()
+        except (sqlite3.Error, UnicodeDecodeError) as error:
+            if not is_damage(error):
+                raise
+            aside = self._set_aside(in_words(error))
+            database, restored, stored = self._open_and_restore()
+            database.aside = aside
+        self._use(database, stored)
+        if not self._restored:
+            self._restored = True
+            self._listener.opened(restored)
+        return database
+
+    def _open_and_restore(self) -> tuple[Database, Restored, set[DocumentKey]]:
+        options, now = self._options, self._options.clocks.wall()
+        database = open_database(
+            options.path, power=options.power, now=now, after_seq=self._told.last_seq
+        )
+        try:
+            return database, *restore(database, options.life, now)
+        # Whatever it is goes on to the caller; only the connection is ours to see to.
+        except BaseException:
+            database.connection.close()
+            raise
+
+    def _set_aside(self, why: str) -> Aside:
+        now = self._options.clocks.wall()
+        return Aside(shown(set_aside(self._options.path, now)), why)
+
+    def _use(self, database: Database, stored: set[DocumentKey]) -> None:
+        renewed = self._told.journal not in ("", database.journal)
+        self._database, self._stored = database, stored
+        if database.aside is not None:
+            log.warning(
+                "the journal was set aside", path=database.aside.path, why=database.aside.why
+            )
+        asides = self._told.asides + ((database.aside,) if database.aside else ())
+        # That it could be opened does not say that it can be written: what failed is tried first.
+        self._tell(problem=self._told.problem, asides=asides, renewed=renewed)
+
+    def _begin_anew(self, why: str) -> None:
+        """Put the damaged file aside and go on in a new one."""
+        if self._database is not None:
+            with contextlib.suppress(sqlite3.Error):
+                self._database.connection.close()
+            self._database = None
+        aside = self._set_aside(why)
+        database, _, stored = self._open_and_restore()
+        database.aside = aside
+        self._use(database, stored)
+
+    def _write(self) -> None:
+        database, batch = self._open(), self._batch
+        if not database.is_in_place():
+            raise OSError("it was removed or replaced")
+        if batch:
+            with transaction(database.connection):
+                insert_entries(database.connection, batch.entries, database.last_seq)
+                store_documents(database.connection, batch.documents, self._stored)
+            database.last_seq += len(batch.entries)
+            remember_stored(batch.documents, self._stored)
+        self._batch = Batch()
+        self._untended_bytes += batch.size_bytes
+        with self._lock:
+            self._waiting_bytes -= batch.size_bytes
+        self._tell(ticket=batch.ticket)
+
+    def _tend(self) -> None:
+        """Remove what is too old or too much, giving way to what waits after each step."""
+        database = self._open()
+        self._untended_bytes = 0
+        self._retention.begin()
+        while self._retention.step(database):
+            with self._lock:
+                due = self._is_due()
+            if due:
+                self._untended_bytes = TEND_BYTES  # go on after the next group
+                break
+        self._tell()
+
+    def _tell(
+        self,
+        *,
+        ticket: int = 0,
+        problem: str | None = None,
+        asides: tuple[Aside, ...] | None = None,
+        renewed: bool = False,
+    ) -> None:
+        database, before = self._database, self._told
+        self._told = Told(
+            ticket=max(ticket, before.ticket),
+            journal=before.journal if database is None else database.journal,
+            last_seq=before.last_seq if database is None else database.last_seq,
+            events=before.events if database is None else database.events,
+            used_bytes=self._retention.used_bytes,
+            problem=problem,
+            asides=before.asides if asides is None else asides,
+        )
+        self._listener.told(self._told, renewed=renewed)

@@ -1,0 +1,174 @@
+"""Who handles `ui_event`: the agreed names, and the subscribers of this daemon (Spec 001 4.4).
+
+The invoking client always gets its events. Of an event that has neither an agreed name, with the
+payload that goes with it, nor a subscriber, it also gets a placeholder: a text to show instead.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+import trio
+
+from protocol.events import Log, UiEvent
+from protocol.host_events import PlaceholderUiEvent, SeenUiEvent
+from supervisor.kernel.origin import Origin
+
+WAITING_EVENTS = 1000
+WAITING_BYTES = 4 << 20
+"""What a subscriber that reads slowly may have waiting; the oldest are lost beyond either."""
+
+NAME_CHARS = 200
+"""A longer name is matched, and shown, by its beginning."""
+
+Rule = Callable[[Mapping[str, Any]], str | None]
+"""Returns what is wrong with a payload, or None."""
+
+_ENCODE = msgspec.json.Encoder().encode
+
+
+def _content(payload: Mapping[str, Any]) -> str | None:
+    return None if type(payload.get("content")) is str else '"content" must be a string'
+
+
+def _tool_name(payload: Mapping[str, Any]) -> str | None:
+    return None if type(payload.get("tool_name")) is str else '"tool_name" must be a string'
+
+
+def _tool_or_call(payload: Mapping[str, Any]) -> str | None:
+    if type(payload.get("tool_name")) is str or type(payload.get("tool_call_id")) is str:
+        return None
+    return '"tool_name" or "tool_call_id" must be a string'
+
+
+KNOWN: dict[str, Rule] = {
+    "message.chunk": _content,
+    "agent.thinking": _content,
+    "tool.call_start": _tool_name,
+    "tool.call_complete": _tool_or_call,
+}
+"""The agreed names, each with the rule for its payload."""
+
+
+_RUNNING_TEXT = frozenset({"message.chunk", "agent.thinking"})
+
+
+class Subscription:
+    """What one subscriber wants, and what waits for it."""
+
+    def __init__(
+        self,
+        patterns: Iterable[str] = ("*",),
+        session_id: str | None = None,
+        module: str | None = None,
+    ) -> None:
+        """Want events whose name fits one of the glob patterns, of a session and a module."""
+        self.lost = 0
+        self._names = re.compile("|".join(fnmatch.translate(one) for one in patterns))
+        self._session_id = session_id
+        self._module = module
+        self._waiting: deque[tuple[SeenUiEvent, int]] = deque()
+        self._bytes = 0
+        self._some = trio.Event()
+
+    def wants(self, event: UiEvent, origin: Origin) -> bool:
+        """Tell whether an event is one of those it wants."""
+        return (
+            self._session_id in (None, origin.session_id)
+            and self._module in (None, origin.module)
+            and self._names.match(event.event[:NAME_CHARS]) is not None
+        )
+
+    def put(self, event: SeenUiEvent, size: int) -> None:
+        """Add an event; the oldest are lost where there is no room."""
+        self._waiting.append((event, size))
+        self._bytes += size
+        while len(self._waiting) > WAITING_EVENTS or self._bytes > WAITING_BYTES:
+            if len(self._waiting) == 1:
+                break  # one that is larger than the bound by itself
+            self._bytes -= self._waiting.popleft()[1]
+            self.lost += 1
+        self._some.set()
+
+    async def next(self) -> SeenUiEvent | Log:
+        """Wait for the next event, or for the word that some were lost before it."""
+        while not self._waiting:
+            self._some = trio.Event()
+            await self._some.wait()
+        if self.lost:
+            words = f"{self.lost} events were left out: the subscriber was too slow"
+            self.lost = 0
+            return Log(version="0", level="warn", message=words)
+        event, size = self._waiting.popleft()
+        self._bytes -= size
+        return event
+
+
+class UiEvents:
+    """The `ui_event`s of one daemon."""
+
+    def __init__(self) -> None:
+        self._placeholders = 0
+        self._subscriptions: list[Subscription] = []
+
+    def status(self) -> dict[str, int]:
+        """Return what `status` shows of them."""
+        return {"subscribers": len(self._subscriptions), "placeholders": self._placeholders}
+
+    def subscribe(self, subscription: Subscription) -> Callable[[], None]:
+        """Add a subscriber; call what is returned to take it away."""
+        self._subscriptions.append(subscription)
+        return lambda: self._subscriptions.remove(subscription)
+
+    def is_plain(self, event: UiEvent) -> bool:
+        """Tell whether it is running text as agreed, and nobody subscribes; streams ask this."""
+        return (
+            event.event in _RUNNING_TEXT
+            and not self._subscriptions
+            and event.payload is not msgspec.UNSET
+            and type(event.payload.get("content")) is str
+        )
+
+    def pass_on(self, event: UiEvent, origin: Origin) -> UiEvent:
+        """Tell the subscribers; returns the event for the client that invoked."""
+        problem = _problem(event)
+        wanted = [one for one in self._subscriptions if one.wants(event, origin)]
+        placeholder = None
+        if problem is not None and not (wanted and event.event not in KNOWN):
+            self._placeholders += 1
+            placeholder = f"[{event.event[:NAME_CHARS]!r} cannot be shown: {problem}]"
+        _tell(wanted, event, origin, placeholder)
+        if placeholder is None:
+            return event
+        return PlaceholderUiEvent(**msgspec.structs.asdict(event), placeholder=placeholder)
+
+
+def _problem(event: UiEvent) -> str | None:
+    rule = KNOWN.get(event.event)
+    if rule is None:
+        return "nothing here knows this event"
+    wrong = rule({} if event.payload is msgspec.UNSET else event.payload)
+    return None if wrong is None else f"its payload is wrong, {wrong}"
+
+
+def _tell(
+    wanted: list[Subscription], event: UiEvent, origin: Origin, placeholder: str | None
+) -> None:
+    if not wanted:
+        return
+    seen = SeenUiEvent(
+        **msgspec.structs.asdict(event),
+        origin={key: value for key, value in msgspec.structs.asdict(origin).items() if value},
+        placeholder=msgspec.UNSET if placeholder is None else placeholder,
+    )
+    try:
+        size = len(_ENCODE(seen))
+    except (RecursionError, ValueError, TypeError, OverflowError):
+        size = 0  # it is replaced by a word when it is written
+    for one in wanted:
+        one.put(seen, size)

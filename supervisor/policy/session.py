@@ -1,0 +1,174 @@
+"""A session as a value: what it may be called, how large it may get, what it is doing.
+
+    busy       an invocation is in flight, or several
+    idle       the last one ended well, or there was none
+    cancelled  the last one was cancelled
+    error      the last one failed
+    ended      nothing can be done with it any more but to look at it, or to fork it
+
+The first that applies counts, `ended` before all others. An invocation that was refused before it
+reached a module is one that failed.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from protocol.errors import Code, Failure, Outcome, Reason
+from protocol.merge_patch import encoded_bytes
+from protocol.nesting import is_deeper
+from protocol.plan import plan_problems
+
+_UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
+"""Control characters, halves of surrogate pairs, and what breaks lines."""
+
+
+class Status(StrEnum):
+    """What a session is doing."""
+
+    IDLE = "idle"
+    BUSY = "busy"
+    CANCELLED = "cancelled"
+    ERROR = "error"
+    ENDED = "ended"
+
+
+class Bounds(msgspec.Struct, frozen=True, kw_only=True):
+    """What a daemon lets sessions take; all that they hold is in its memory."""
+
+    state_bytes: int = 1 << 20
+    """As compact JSON. In memory it takes several times as much."""
+    patch_bytes: int = 1 << 20
+    """A patch may be larger than the state it leads to, and the journal keeps each whole."""
+    depth: int = 64
+    """Of a patch, and so of a state: half of what a request may have, which carries patches."""
+    live: int = 10_000
+    live_bytes: int = 64 << 20
+    """Of all live ones together, states and plans as compact JSON."""
+    ended: int = 1_000
+    """Ended ones that can still be looked at; the one that ended first is forgotten first."""
+    ended_bytes: int = 64 << 20
+    """Of all ended ones together, as they are kept on disk; the last one stays however large."""
+    id_chars: int = 128
+    title_chars: int = 200
+    plan_bytes: int = 64 << 10
+    history: int = 100
+    """Invocations remembered of each session; the journal has them all."""
+
+
+BOUNDS = Bounds()
+
+
+def status_of(*, ended: bool, in_flight: int, last: Status) -> Status:
+    """Return what a session is doing; `last` is what its last invocation led to."""
+    if ended:
+        return Status.ENDED
+    return Status.BUSY if in_flight else last
+
+
+def status_after(outcome: Outcome) -> Status:
+    """Return what an outcome leads to when nothing else is in flight."""
+    if not isinstance(outcome, Failure):
+        return Status.IDLE
+    return Status.CANCELLED if outcome.code == Code.CANCELLED else Status.ERROR
+
+
+def id_problem(
+    session_id: object, bounds: Bounds = BOUNDS, field: str = "session_id"
+) -> str | None:
+    """Say what keeps a value from being a session's id, or None."""
+    if not isinstance(session_id, str):
+        return f'"{field}" must be a string'
+    if not session_id:
+        return f'"{field}" is empty, must have 1 character at least'
+    if len(session_id) > bounds.id_chars:
+        length = len(session_id)
+        return f'"{field}" has {length} characters, may have {bounds.id_chars} at most'
+    if _has_unprintable(session_id):
+        return f'"{field}" has a control character: {session_id!a}'
+    return None
+
+
+def title_problem(title: str, bounds: Bounds = BOUNDS) -> Failure | None:
+    """Refuse a title that is too long, or no single line."""
+    if len(title) > bounds.title_chars:
+        words = f"the title has {len(title)} characters, may have {bounds.title_chars} at most"
+        return _too_much(words, bounds.title_chars)
+    if _has_unprintable(title):
+        words = "the title has a control character, must be one line of text"
+        return Failure.because(Reason.INVALID_ARGS, words, pointer="/title")
+    return None
+
+
+def plan_problem(plan: Any, bounds: Bounds = BOUNDS) -> Failure | None:
+    """Refuse what is no plan, or too large a one."""
+    problems = plan_problems(plan, "/plan")
+    if problems:
+        words = "the plan is none: " + "; ".join(map(str, problems))
+        return Failure.because(Reason.INVALID_ARGS, words, pointer=problems[0].pointer)
+    if is_deeper(plan, bounds.depth):
+        return _too_much(f"the plan is nested more than {bounds.depth} levels deep", bounds.depth)
+    size = encoded_bytes(plan)
+    if size > bounds.plan_bytes:
+        words = f"the plan has {size} bytes, may have {bounds.plan_bytes} at most"
+        return _too_much(words, bounds.plan_bytes)
+    return None
+
+
+def patch_size(patch: dict[str, Any], bounds: Bounds = BOUNDS) -> int | Failure:
+    """Return the bytes of a patch, or refuse one that is too deep or too large by itself."""
+    # The depth comes first: of what is too deep the size cannot be told without an end.
+    if is_deeper(patch, bounds.depth):
+        return _too_much(f"the patch is nested more than {bounds.depth} levels deep", bounds.depth)
+    size = encoded_bytes(patch)
+    if size > bounds.patch_bytes:
+        words = f"the patch has {size} bytes, may have {bounds.patch_bytes} at most"
+        return _too_much(words, bounds.patch_bytes)
+    return size
+
+
+def state_problem(size: int, bounds: Bounds = BOUNDS) -> Failure | None:
+    """Refuse a state of so many bytes, if it is too large."""
+    if size <= bounds.state_bytes:
+        return None
+    words = f"the state would have {size} bytes, may have {bounds.state_bytes} at most"
+    return _too_much(words, bounds.state_bytes)
+
+
+def room_problem(growth: int, room: int, bounds: Bounds = BOUNDS) -> Failure | None:
+    """Refuse what makes the live sessions together larger by more than there is room for."""
+    if growth <= max(room, 0):
+        return None
+    total = bounds.live_bytes - room + growth
+    words = f"all sessions together would have {total} bytes, may have {bounds.live_bytes} at most"
+    return _too_much(f"{words}; end some first", bounds.live_bytes)
+
+
+def count_problem(live: int, bounds: Bounds = BOUNDS) -> Failure | None:
+    """Refuse one more session beside so many live ones."""
+    if live < bounds.live:
+        return None
+    words = f"there are {live} sessions that have not ended, {bounds.live} may be; end some first"
+    return _too_much(words, bounds.live)
+
+
+def revision_problem(revision: int, expected: int | None) -> Failure | None:
+    """Refuse a patch that was made for another revision of the state."""
+    if expected is None or expected == revision:
+        return None
+    words = f"the state has revision {revision}, the patch was made for {expected}"
+    return Failure.because(Reason.REVISION_CONFLICT, words, revision=revision, expected=expected)
+
+
+def _too_much(words: str, most: int) -> Failure:
+    return Failure.because(Reason.LIMIT_REACHED, words, most=most)
+
+
+def _has_unprintable(text: str) -> bool:
+    if text.isprintable():
+        return False
+    return any(unicodedata.category(char) in _UNPRINTABLE for char in text)

@@ -1,0 +1,141 @@
+"""Compare what a module says with what a transcript says it said: line by line, as JSON."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+from typing import Any
+
+import msgspec
+
+from protocol.framing import EXCERPT_BYTES, UNWEIGHED, Line, LineSplitter, Overlong
+from protocol.json_line import Fault, excerpt, read_object
+from protocol.transcript import KEPT_LINE_BYTES, Entry, Source
+
+ALWAYS_IGNORED = ("/requestId", "/timestamp")
+"""Members that differ from run to run by their nature."""
+
+SHOWN_SAME = 3
+"""How many equal lines are shown around a difference."""
+
+DIFFED_LINES = 2000
+"""Longer conversations are compared position by position: a diff takes quadratic time."""
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """A line of a module: what is compared, what is shown, and the request it names."""
+
+    compared: bytes
+    shown: str
+    request_id: str | None
+
+
+def heard(line: Line, ignored: Sequence[str]) -> Heard:
+    """Prepare a line (without its newline) to be compared; `ignored` are JSON pointers."""
+    if isinstance(line, Overlong):
+        return _overlong(line.excerpt, line.limit_bytes)
+    if len(line) > KEPT_LINE_BYTES:
+        return _by_digest(len(line), hashlib.sha256(line).hexdigest())
+    document = read_object(line)
+    if isinstance(document, Fault):
+        return Heard(line, excerpt(line), None)
+    named = document.get("requestId")
+    for pointer in (*ALWAYS_IGNORED, *ignored):
+        _remove(document, pointer)
+    compared = msgspec.json.encode(document, order="sorted")
+    return Heard(compared, compared.decode(), named if isinstance(named, str) else None)
+
+
+def recorded_lines(
+    entries: Sequence[Entry], ignored: Sequence[str], line_bytes: int
+) -> list[Heard]:
+    """Return the lines of the module among a process's entries, as a dialect would see them."""
+    splitter = LineSplitter(line_bytes, UNWEIGHED)
+    lines: list[Heard] = []
+    for entry in entries:
+        if entry.source is not Source.MODULE or not entry.is_line:
+            continue
+        size = entry.size or 0
+        if entry.whole:
+            lines += [heard(one, ignored) for one in splitter.feed(entry.content() + b"\n")]
+        elif size > line_bytes:
+            lines.append(_overlong(entry.content()[:EXCERPT_BYTES], line_bytes))
+        else:
+            lines.append(_by_digest(size, entry.sha256 or ""))
+    return lines
+
+
+def _overlong(beginning: bytes, limit_bytes: int) -> Heard:
+    shown = f"{excerpt(beginning)} (more than {limit_bytes} bytes)"
+    return Heard(shown.encode(), shown, None)
+
+
+def _by_digest(size: int, sha256: str) -> Heard:
+    shown = f"{size} bytes with the SHA-256 {sha256}"
+    return Heard(shown.encode(), shown, None)
+
+
+def differences(recorded: Sequence[Heard], said: Sequence[Heard]) -> list[str]:
+    """Return a diff: lines that begin with `-` were recorded, with `+` are new; empty if equal.
+
+    Requests may be answered in another order when several are open; so lines that name one are
+    compared request by request.
+    """
+    old, new = _by_request(recorded, recorded), _by_request(said, recorded)
+    if [one.compared for one in old] == [one.compared for one in new]:
+        return []
+    if max(len(old), len(new)) > DIFFED_LINES:
+        return _by_position(old, new)
+    matcher = SequenceMatcher(
+        None, [one.compared for one in old], [one.compared for one in new], autojunk=False
+    )
+    lines: list[str] = []
+    for group in matcher.get_grouped_opcodes(SHOWN_SAME):
+        for kind, old_from, old_to, new_from, new_to in group:
+            if kind == "equal":
+                lines += [f"  {one.shown}" for one in old[old_from:old_to]]
+            else:
+                lines += [f"- {one.shown}" for one in old[old_from:old_to]]
+                lines += [f"+ {one.shown}" for one in new[new_from:new_to]]
+    return lines
+
+
+def _by_position(old: Sequence[Heard], new: Sequence[Heard]) -> list[str]:
+    lines: list[str] = []
+    for at in range(max(len(old), len(new))):
+        before, after = old[at : at + 1], new[at : at + 1]
+        if [one.compared for one in before] != [one.compared for one in after]:
+            lines += [f"- {one.shown}" for one in before]
+            lines += [f"+ {one.shown}" for one in after]
+    return lines
+
+
+def _by_request(lines: Sequence[Heard], recorded: Sequence[Heard]) -> list[Heard]:
+    order: dict[str | None, int] = {}
+    for one in recorded:
+        order.setdefault(one.request_id, len(order))
+    return sorted(lines, key=lambda one: order.get(one.request_id, len(order)))
+
+
+def _remove(document: Any, pointer: str) -> None:
+    *above, last = [_unescaped(step) for step in pointer.split("/")[1:]]
+    value = document
+    for step in above:
+        value = _member(value, step)
+    if isinstance(value, dict):
+        value.pop(last, None)
+    elif isinstance(value, list) and last.isdecimal() and int(last) < len(value):
+        value[int(last)] = None  # removing it would move the others
+
+
+def _member(value: Any, step: str) -> Any:
+    if isinstance(value, dict):
+        return value.get(step)
+    if isinstance(value, list) and step.isdecimal() and int(step) < len(value):
+        return value[int(step)]
+    return None
+
+
+def _unescaped(step: str) -> str:
+    return step.replace("~1", "/").replace("~0", "~")

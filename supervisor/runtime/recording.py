@@ -1,0 +1,161 @@
+"""Keep what a tap hears until somebody writes it down; bounded, and never blocking the module.
+
+A recording is filled by the event loop and emptied by whoever writes: a thread (`TranscriptFile`),
+or the op that streams it to a client. What does not fit is dropped and counted; where it is
+missing, the transcript says how many bytes it was.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import trio
+
+from protocol.descriptor import Descriptor
+from protocol.errors import Outcome
+from protocol.transcriber import Gap, Heard, Piece, Transcriber, outcome_document
+from protocol.transcript import Entry, Happened, Header, Source, descriptor_document
+from protocol.version import VERSION
+from supervisor.runtime.call import Call
+
+WAITING_BYTES = 8 << 20
+"""How much may wait to be written; a pipe holds 64 KiB, so it takes a slow writer to fill it."""
+
+ENTRY_BYTES = 512
+"""What anything that waits counts for beside its bytes: so a flood of small things is bounded."""
+
+
+def header_of(descriptor: Descriptor, recorded: str) -> Header:
+    """Return the header of a transcript; `recorded` is the time of its beginning, ISO 8601."""
+    return Header(
+        transcript=1,
+        module=descriptor.name,
+        protocol=descriptor.transport.protocol,
+        lifecycle=descriptor.transport.lifecycle,
+        descriptor=descriptor_document(descriptor),
+        recorded=recorded,
+        stdiod=VERSION,
+        source=descriptor.source,
+    )
+
+
+class Recording:
+    """What was heard of a module and not written yet; a `Tap`."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        """Call `wake`, in the event loop, whenever there is something to write."""
+        self.started_at = trio.current_time()
+        self._wake = wake
+        self._lock = threading.Lock()
+        self._heard: list[tuple[Heard, int]] = []
+        self._waiting = 0
+        self._gaps: dict[tuple[str, Source], Gap] = {}
+        self._transcriber = Transcriber()
+        self.saw_an_end = False
+        """Whether a process has ended, and all that was asked of it has its outcome."""
+        self._open: Counter[str] = Counter()
+        self._exited: set[str] = set()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since it began."""
+        return round(trio.current_time() - self.started_at, 6)
+
+    @property
+    def missing_bytes(self) -> int:
+        """How many bytes the entries that were taken say are missing."""
+        return self._transcriber.missing_bytes
+
+    # What the tap hears.
+
+    def said(self, instance: str, source: Source, data: bytes) -> None:
+        """Keep bytes that passed through a pipe."""
+        self._put(Piece(self.elapsed_s, instance, source, data), ENTRY_BYTES + len(data))
+
+    def happened(self, instance: str, event: Happened, **facts: Any) -> None:
+        """Keep what became of a process."""
+        if event is Happened.EXITED and self._open[instance]:
+            self._exited.add(instance)
+        elif event is Happened.EXITED:
+            self.saw_an_end = True
+            del self._open[instance]
+        entry = Entry(
+            at_s=self.elapsed_s, instance=instance, source=Source.PROCESS, event=event, **facts
+        )
+        self._put(entry, ENTRY_BYTES)
+
+    def asked(self, instance: str) -> None:
+        """Take note that a request has been handed to a process."""
+        self._open[instance] += 1
+
+    def answered(self, instance: str, call: Call, outcome: Outcome) -> None:
+        """Keep the outcome of a request."""
+        self._close(instance)
+        document = outcome_document(outcome)
+        request = call.request
+        entry = Entry(
+            at_s=self.elapsed_s,
+            instance=instance,
+            source=Source.HOST,
+            request_id=request.request_id,
+            operation=request.operation,
+            op=request.op or None,
+            outcome=document,
+        )
+        self._put(entry, ENTRY_BYTES + len(msgspec.json.encode(document)))
+
+    def _close(self, instance: str) -> None:
+        self._open[instance] -= 1
+        if not self._open[instance] and instance in self._exited:
+            self.saw_an_end = True
+            self._exited.discard(instance)
+            del self._open[instance]
+
+    # What the writer does.
+
+    def take(self) -> Iterator[Entry]:
+        """Yield the entries that what was heard since the last call makes; from one thread."""
+        with self._lock:
+            # The gaps here and not when there is room again: nothing more may ever be said.
+            heard, self._heard = [*self._heard, *self._take_gaps()], []
+        for one, size in heard:
+            yield from self._transcriber.take(one)
+            with self._lock:
+                self._waiting -= size
+
+    def end(self, at_s: float, why: str) -> list[Entry]:
+        """Return the last entries; nothing may be taken after them."""
+        return self._transcriber.end(at_s, why)
+
+    def _put(self, heard: Piece | Entry, size: int) -> None:
+        with self._lock:
+            if self._waiting + size <= WAITING_BYTES:
+                self._heard += [*self._take_gaps(), (heard, size)]
+                self._waiting += size
+            else:
+                self._drop(heard, size)
+        self._wake()
+
+    def _take_gaps(self) -> list[tuple[Heard, int]]:
+        gaps: list[tuple[Heard, int]] = [(gap, 0) for gap in self._gaps.values()]
+        self._gaps.clear()
+        return gaps
+
+    def _drop(self, heard: Piece | Entry, size: int) -> None:
+        instance = heard.instance or ""
+        lines, mid_line = 1, False
+        if isinstance(heard, Piece):
+            size, lines = len(heard.data), heard.data.count(b"\n")
+            mid_line = not heard.data.endswith(b"\n")
+        # What is no piece is an entry that is lost as a whole; no line is broken by that.
+        source = heard.source if isinstance(heard, Piece) else Source.PROCESS
+        before = self._gaps.get((instance, source))
+        if before is not None:
+            size, lines = size + before.size, lines + before.lines
+        self._gaps[instance, source] = Gap(
+            heard.at_s, instance, source, size, lines, mid_line=mid_line
+        )

@@ -1,0 +1,199 @@
+"""One process that serves one call, from spawn to gone.
+
+The verdict waits for the process's exit (Spec 001 5.3), except where the host has put an end to it:
+then the caller is answered at once, and the process is seen to its end afterwards.
+"""
+
+from __future__ import annotations
+
+from typing import Any, assert_never
+
+import trio
+
+from protocol.connection import (
+    Answered,
+    EventReceived,
+    ModuleLog,
+    Notice,
+    Quarantined,
+    Received,
+    Stray,
+    Violated,
+    Warned,
+)
+from protocol.dialects import DIALECTS
+from protocol.errors import Failure, Outcome, Reason
+from protocol.json_line import Fault
+from supervisor.policy.verdict import Exit, Said, Stopped, on_invocation
+from supervisor.runtime.call import Call
+from supervisor.runtime.deadlines import Timer
+from supervisor.runtime.incarnation import Incarnation, Rung
+from supervisor.runtime.life import Ended, Instance, Setting
+from supervisor.runtime.program import SpawnError
+from supervisor.runtime.spawning import incarnate
+
+
+class Run:
+    """One process serving one call."""
+
+    def __init__(self, setting: Setting, call: Call) -> None:
+        self.id = setting.next_instance()
+        self.call = call
+        self._setting = setting
+        self._timeouts = setting.descriptor.supervision.timeouts
+        self._what = f"{setting.descriptor.name}.{call.request.op or call.request.operation}"
+        self._answer: Outcome | None = None
+        self._fault: Fault | None = None
+        self._incarnation: Incarnation | None = None
+        self._stopped: Stopped | None = None
+        self._stop_at: Rung | None = None
+        self._exit_timer: Timer | None = None
+
+    async def run(self) -> Ended | None:
+        """Spawn, speak, judge; whatever happens, the call is settled then.
+
+        Returns the process's end if that was a bad one, and its own: not that the host stopped it.
+        """
+        try:
+            exit_ = await self._run()
+        finally:
+            # The daemon itself is ending without waiting, or there was a mistake of ours.
+            self.call.settle(self._setting.host.stopping(self.id, self.evidence()))
+        if exit_ is None or not exit_.abnormal:
+            return None
+        if exit_.stopped_by_host and exit_.breach is None:
+            return None
+        return Ended(str(exit_.reason), exit_.words, exit_)
+
+    async def _run(self) -> Exit | None:
+        setting = self._setting
+        if self.call.settled:
+            return None
+        connection = DIALECTS[setting.descriptor.transport.protocol].connect(setting.descriptor)
+        try:
+            incarnation = await incarnate(setting, self.id, connection)
+        except SpawnError as error:
+            words = f"{self._what} could not be started: {error}"
+            self.call.settle(Failure.because(Reason.SPAWN_FAILED, words, instance=self.id))
+            return None
+        self._incarnation = incarnation
+        if self._stop_at is None:
+            connection.send_request(self.call.request)
+        else:
+            incarnation.stop(self._stop_at)
+        try:
+            with setting.host.sampler.watching(incarnation, setting.descriptor.supervision.limits):
+                exit_ = await incarnation.run(self)
+        finally:
+            if self._exit_timer is not None:
+                self._exit_timer.cancel()
+        said = Said(self._answer, self._fault)
+        self.call.settle(on_invocation(said, exit_, self._stopped, self._what))
+        return exit_
+
+    def stop(self, rung: Rung) -> None:
+        """Stop the process; before it exists, as soon as it does."""
+        if self._incarnation is None:
+            self._stop_at = rung
+        else:
+            self._incarnation.stop(rung)
+
+    def instance(self) -> Instance | None:
+        """Return the process as `status` shows it, once there is one."""
+        incarnation = self._incarnation
+        if incarnation is None:
+            return None
+        return Instance(self.id, incarnation.pid, incarnation.uptime_s, 1)
+
+    # What the process says (incarnation.Receiver).
+
+    def receive(self, received: list[Received]) -> None:
+        """Take what was read; all of it is this call's."""
+        call = self.call
+        call.heard_at = trio.current_time()
+        for item in received:
+            match item:
+                case EventReceived():
+                    if not call.settled:
+                        call.listener.event(item.event, call)
+                case Answered():
+                    self._answer = item.outcome
+                    self._expect_exit()
+                    if item.fault is not None:
+                        self._violated(item.fault)
+                case Warned():
+                    call.warn(item.notice)
+                case Violated():
+                    self._violated(item.fault)
+                case Stray() | Quarantined() | ModuleLog():
+                    self._setting.keep(self.id, item)
+                    self._warn_of(item)
+                case _:
+                    assert_never(item)
+
+    def congested(self) -> bool:
+        """Whether the listener cannot keep up; nobody listens to a settled call."""
+        return not self.call.settled and self.call.listener.congested()
+
+    def stdout_closed(self) -> None:
+        """Its exit is what is left to wait for."""
+        self._expect_exit()
+
+    def stdin_broken(self) -> None:
+        """Do nothing: a tool need not read its input (Spec 001 section 6)."""
+
+    # What becomes of the call (call.Server).
+
+    def give_up(self, call: Call, stopped: Stopped) -> None:
+        """Stop the process of a call that the host has settled itself."""
+        del call
+        self._stopped = stopped
+        self.stop(Rung.TERMINATE)
+        self.nudge()
+
+    def evidence(self) -> dict[str, Any]:
+        """Return what is known about the process, for `details`."""
+        incarnation = self._incarnation
+        return {"instance": self.id} if incarnation is None else incarnation.evidence()
+
+    def nudge(self) -> None:
+        """Have a paused reader look again."""
+        if self._incarnation is not None:
+            self._incarnation.nudge()
+
+    def _violated(self, fault: Fault) -> None:
+        self._fault = fault
+        # A line that the end of the output cut off: the process is ending as it is.
+        if fault.reason is not Reason.TRUNCATED_LINE:
+            self._expect_exit()
+            self.stop(Rung.TERMINATE)
+
+    def _warn_of(self, item: Stray | Quarantined | ModuleLog) -> None:
+        match item:
+            case Stray():
+                words = "a line after the answer was not accepted"
+                self.call.warn(Notice("after_done", words, item.excerpt))
+            case Quarantined():
+                self.call.warn(Notice.of(item.fault))
+            case ModuleLog():
+                pass
+
+    def _expect_exit(self) -> None:
+        if self._exit_timer is None:
+            deadlines = self._setting.host.deadlines
+            self._exit_timer = deadlines.after(self._timeouts.exit_s, self._exit_overdue)
+
+    def _exit_overdue(self) -> None:
+        if self._fault is not None:
+            outcome: Outcome = self._fault.failure(**self.evidence())
+        elif self._answer is None:
+            words = f"{self._what}: its process closed its stdout without `done` and kept running"
+            outcome = Failure.because(Reason.MISSING_DONE, words, **self.evidence())
+        else:
+            words = (
+                f"{self._what}: its process still ran {self._timeouts.exit_s:g} s after its answer"
+            )
+            outcome = Failure.because(Reason.EXIT_DEADLINE, words, **self.evidence())
+        self.call.settle(outcome)
+        self.stop(Rung.TERMINATE)
+        self.nudge()

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supervisor.cli.quantities import latency
+from supervisor.cli.terminal import cells
+from supervisor.cli.top.figures import Figures, Trend, figures
+from supervisor.cli.top.order import Order
+from supervisor.cli.top.sparkline import BLOCKS, PLAIN, sparkline
+from supervisor.cli.top.view import Look, first_row, rate, table, view
+from tests.cli.top.statuses import module, status
+
+NAMES = ["blobs", "a-module-with-quite-a-long-name-of-its-own", "\u6f22\u5b57", "kv"]
+
+
+def fleet(*names: str) -> Figures:
+    before = status(*map(module, names), uptime_s=1.0)
+    after = status(
+        *(
+            module(
+                name,
+                invocations=number * 100,
+                failures=number,
+                histogram=[(64 << number, number)] if number else [],
+                restarts=9 - number,
+                state="failed" if number == 1 else "ready",
+                instances=[{"rss_bytes": number << 20}],
+            )
+            for number, name in enumerate(names)
+        ),
+        uptime_s=3.0,
+    )
+    return figures(before, after)
+
+
+def rising(name: str) -> Trend:
+    return tuple(map(float, range(60)))
+
+
+def shown(now: Figures, width: int = 120, height: int = 20, **look: Any) -> list[str]:
+    lines = view(now, rising, Look(interval_s=1.0, **look), width, height)
+    return [click.unstyle(line) for line in lines]
+
+
+@given(
+    width=st.integers(0, 200),
+    height=st.integers(0, 60),
+    names=st.lists(st.sampled_from(NAMES), unique=True),
+    order=st.sampled_from(Order),
+    top_row=st.integers(0, 9),
+    message=st.sampled_from(["", "gone " * 30]),
+)
+def test_no_line_is_wider_and_no_page_higher_than_the_screen(
+    *, width: int, height: int, names: list[str], order: Order, top_row: int, message: str
+) -> None:
+    lines = shown(fleet(*names), width, height, order=order, top_row=top_row, message=message)
+    assert len(lines) == height
+    assert all(cells(line) <= width for line in lines)
+
+
+def test_a_wide_screen_has_everything() -> None:
+    lines = shown(fleet("dice", "kv"))
+    assert lines[0] == "stdiod 0.1.0, pid 99, up 3.0s, 1 B"
+    assert lines[1] == "2 modules: 1 ready, 1 failed; 50.0 calls/s, 0.50 not ok/s"
+    assert lines[3].split() == [
+        "NAME", "STATE", "CALLS/S", "FAIL/S", "P50", "P99", "RSS", "RESTARTS", "IN-FLIGHT/QUEUED",
+        "TREND",
+    ]  # fmt: skip
+    *figures_of_kv, trend = lines[5].split()
+    assert figures_of_kv == [
+        "kv", "failed", "50.0", "0.50", "0.14ms", "0.14ms", "1.0", "MiB", "8", "0/0",
+    ]  # fmt: skip
+    assert trend.endswith("▇█████")
+    assert lines[-1].startswith("q quit  s sort: name")
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (80, "NAME STATE CALLS/S FAIL/S P50 P99 RSS RESTARTS TREND"),
+        (60, "NAME STATE CALLS/S FAIL/S P50 P99 RSS"),
+        (40, "NAME STATE CALLS/S FAIL/S P99"),
+        (24, "NAME STATE CALLS/S"),
+        (12, "NAME"),
+    ],
+)
+def test_a_narrow_screen_leaves_columns_out(width: int, columns: str) -> None:
+    assert " ".join(shown(fleet("dice"), width)[3].split()) == columns
+
+
+def test_a_long_name_is_cut_before_a_column_is_left_out() -> None:
+    lines = shown(fleet("a-module-with-quite-a-long-name-of-its-own"), 76)
+    assert lines[4].startswith("a-module-")
+    assert ".. " in lines[4]
+    assert "P99" in lines[3]
+
+
+def test_modules_that_have_no_room_are_scrolled_to() -> None:
+    names = [f"m{number:02}" for number in range(30)]
+    first = shown(fleet(*names), 120, 15)
+    assert [line.split()[0] for line in first[4:-1]] == names[:10]
+    assert "1-10 of 30" in first[-1]
+    last = shown(fleet(*names), 120, 15, top_row=99)
+    assert [line.split()[0] for line in last[4:-1]] == names[-10:]
+    assert "21-30 of 30" in last[-1]
+    assert first_row(-5, 30, 15) == first_row(7, 3, 15) == 0
+
+
+@pytest.mark.parametrize(
+    ("order", "first"),
+    [
+        (Order.NAME, "a"),
+        (Order.STATE, "b"),
+        (Order.RATE, "c"),
+        (Order.FAILURES, "c"),
+        (Order.P99, "c"),
+        (Order.MEMORY, "c"),
+        (Order.RESTARTS, "a"),
+    ],
+)
+def test_the_order_puts_what_asks_for_attention_first(order: Order, first: str) -> None:
+    assert shown(fleet("a", "b", "c"), order=order)[4].split()[0] == first
+
+
+def test_the_orders_come_round() -> None:
+    order, seen = Order.NAME, []
+    for _ in Order:
+        seen.append(order)
+        order = order.following
+    assert order is Order.NAME
+    assert seen == list(Order)
+
+
+def test_a_message_stands_above_the_last_figures() -> None:
+    lines = shown(fleet("dice"), message="no daemon\nlistens")
+    assert lines[2] == "no daemon listens"
+    assert lines[4].startswith("dice")
+
+
+def test_text_of_a_module_cannot_steer_the_screen() -> None:
+    nasty = fleet("a\x1b[2Jb\r\n")
+    for page in ("".join(shown(nasty)), table(nasty).replace("\n", "")):
+        assert not set(page) & set("\x1b\r\n")
+
+
+def test_what_is_not_known_is_a_dash() -> None:
+    now = figures(None, status(module(instances=[])))
+    assert shown(now)[1] == "1 module: 1 ready"
+    assert shown(now)[4].split()[:9] == ["dice", "ready", "-", "-", "-", "-", "-", "0", "0/0"]
+
+
+def test_the_table_for_scripts_has_the_same_columns_always() -> None:
+    lines = table(fleet("dice")).splitlines()
+    assert len(lines[3].split()) == len(lines[4].split()) - 1 == 9  # "0 B" has a space
+    empty = table(fleet()).splitlines()
+    assert empty[3].split() == lines[3].split()
+
+
+@pytest.mark.parametrize(
+    ("values", "width", "drawn"),
+    [
+        ((), 3, "   "),
+        ((0.0, 0.0), 3, " ▁▁"),
+        ((None, 0.0, 7.0), 3, " ▁█"),
+        ((9.0, 0.001, 1.0, 4.0, 7.0), 4, "▂▂▅█"),
+        ((1.0,), 0, ""),
+    ],
+)
+def test_a_sparkline_shows_the_newest_at_its_right_end(
+    values: Trend, width: int, drawn: str
+) -> None:
+    assert sparkline(values, width) == drawn
+    plain = drawn.translate(str.maketrans(BLOCKS, PLAIN))
+    assert sparkline(values, width, PLAIN) == plain
+
+
+@pytest.mark.parametrize(
+    ("per_s", "text"),
+    [(None, "-"), (0, "0"), (0.25, "0.25"), (9.999, "10.0"), (123.44, "123.4"), (999.96, "1000")],
+)
+def test_small_rates_are_not_0(per_s: float | None, text: str) -> None:
+    assert rate(per_s) == text
+
+
+@pytest.mark.parametrize(
+    ("value_ms", "text"),
+    [(0.214, "0.21ms"), (0.999, "1.0ms"), (99.97, "100ms"), (3210.0, "3.2s")],
+)
+def test_latencies_are_in_the_unit_that_fits(value_ms: float, text: str) -> None:
+    assert latency(value_ms) == text

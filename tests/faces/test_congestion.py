@@ -1,0 +1,118 @@
+"""A client that does not read its answers: its requests wait, its cancels do not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from supervisor.faces.inbox import HELD_BYTES
+from supervisor.faces.outbox import HIGH_BYTES
+from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.operations import daemon as daemon_ops
+from tests.faces.conftest import congested, connected, noisy_calls, request
+from tests.factories import actor
+from tests.kernel.conftest import daemon_with
+
+
+def cancel(request_id: str) -> dict[str, Any]:
+    return {"requestId": request_id, "operation": "cancel"}
+
+
+def served(daemon: Daemon) -> int:
+    return daemon.fleet.modules["quiet"].counters.invocations
+
+
+async def test_a_client_that_does_not_read_can_cancel_what_it_does_not_read(
+    tmp_path: Path,
+) -> None:
+    async with congested(tmp_path) as (daemon, client):
+        await client.send(request("behind", "quiet", op="echo"), cancel("flood"))
+        while noisy_calls(daemon):
+            await trio.testing.wait_all_tasks_blocked(0.001)
+        assert served(daemon) == 0  # a request waits all the same
+        flood, behind = await client.done(), await client.done()
+        assert (flood["requestId"], flood["error"]["code"]) == ("flood", "cancelled")
+        assert (behind["requestId"], behind["ok"]) == ("behind", True)
+
+
+async def test_requests_that_waited_are_served_in_the_order_they_were_written(
+    tmp_path: Path,
+) -> None:
+    async with congested(tmp_path) as (_, client):
+        await client.send(
+            request("early", "quiet", op="echo"),
+            b"no json\n",
+            request("stop", "supervisor", "stop", module="quiet"),
+            request("late", "quiet", op="echo"),
+            cancel("flood"),
+        )
+        await client.stream.send_eof()
+        dones = [line for line in await client.rest() if line["type"] == "done"]
+        assert [done.get("requestId") for done in dones[:2]] == ["flood", None]
+        ok = {done.get("requestId"): done["ok"] for done in dones}
+        assert len(dones) == len(ok)
+        assert ok == {"flood": False, None: False, "early": True, "stop": True, "late": False}
+
+
+async def test_a_request_that_waits_can_be_cancelled_too(tmp_path: Path) -> None:
+    async with congested(tmp_path) as (daemon, client):
+        await client.send(request("a", "quiet", op="hang"), cancel("a"), cancel("flood"))
+        while noisy_calls(daemon):
+            await trio.testing.wait_all_tasks_blocked(0.001)
+        dones = [await client.done() for _ in range(2)]
+        assert [done["requestId"] for done in dones] == ["flood", "a"]
+        assert {done["error"]["details"]["reason"] for done in dones} == {"client"}
+
+
+async def test_requests_of_a_client_that_does_not_read_are_not_read_for_ever(
+    tmp_path: Path,
+) -> None:
+    async with congested(tmp_path) as (daemon, client), trio.open_nursery() as nursery:
+        written = 0
+        line = json.dumps(request(None, "quiet", op="echo")).encode() + b"\n"
+
+        async def pour() -> None:
+            nonlocal written
+            while True:
+                await client.send(line * 100)
+                written += 100 * len(line)
+
+        nursery.start_soon(pour)
+        before = -1
+        while written != before:
+            before = written
+            await trio.testing.wait_all_tasks_blocked(0.005)
+        assert written < HELD_BYTES + HIGH_BYTES
+        assert served(daemon) == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_answers_that_are_not_read_are_not_made_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, made = 100, 0
+
+    def big(*_: object, **__: object) -> dict[str, Any]:
+        nonlocal made
+        made += 1
+        return {"status": "x" * (HIGH_BYTES // 4)}
+
+    monkeypatch.setattr(daemon_ops, "module_status", big)
+    async with (
+        daemon_with(tmp_path, actor(tmp_path)) as daemon,
+        connected(daemon) as client,
+    ):
+        # All in one chunk, and no task between a request and its answer.
+        asked = [request(str(n), "supervisor", "status", module="m") for n in range(count)]
+        await client.send(*asked)
+        await client.stream.send_eof()
+        while not made:
+            await trio.testing.wait_all_tasks_blocked()
+        assert made < 10
+        lines = await client.rest()
+        assert [int(line["requestId"]) for line in lines] == list(range(count))

@@ -1,0 +1,71 @@
+"""The daemon ends: its clients get what is owed to them, if they take it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import structlog
+import trio
+import trio.testing
+
+from supervisor.faces import byte_stream
+from supervisor.faces.control_socket import listening, serve
+from tests.faces.conftest import Client, congested, connected, request
+from tests.factories import GENEROUS_S, actor
+from tests.kernel.conftest import daemon_with
+
+
+async def test_a_client_that_reads_late_gets_its_last_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(byte_stream, "FLUSH_S", GENEROUS_S)
+    async with congested(tmp_path) as (daemon, client):
+        await client.send(request("held", "quiet", op="echo"))
+        await daemon.stop_fleet()
+        await trio.testing.wait_all_tasks_blocked()
+        dones = [line for line in await client.rest() if line["type"] == "done"]
+        ends = {done["requestId"]: done["error"]["details"]["reason"] for done in dones}
+        assert ends == {"flood": "shutdown", "held": "shutdown"}
+
+
+async def test_a_client_that_never_reads_delays_the_end_by_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(byte_stream, "FLUSH_S", 0.01)
+    words = "answers dropped: not read"
+    async with congested(tmp_path) as (daemon, _):
+        with structlog.testing.capture_logs() as logged:
+            await daemon.stop_fleet()
+            while not (dropped := [one for one in logged if one["event"] == words]):
+                await trio.testing.wait_all_tasks_blocked(0.001)
+        assert [one["bytes"] > 0 for one in dropped] == [True]
+
+
+async def test_ops_of_the_daemon_that_wait_are_answered_at_its_end(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        follow = {"module": "m", "lines": 0, "follow": True}
+        await client.send(
+            request("logs", "supervisor", "logs", **follow),
+            {**request("reloaded", "supervisor", "reloaded"), "input": {"number": 99}},
+        )
+        await trio.testing.wait_all_tasks_blocked()
+        await daemon.stop_fleet()
+        dones = [line for line in await client.rest() if line["type"] == "done"]
+        assert {done["requestId"] for done in dones} == {"logs", "reloaded"}
+        assert {done["error"]["details"]["reason"] for done in dones} == {"shutdown"}
+
+
+async def test_the_socket_is_served_until_all_clients_have_parted(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        with listening(path) as listener:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(serve, daemon, listener)
+                async with await trio.open_unix_socket(path) as stream:
+                    client = Client(stream)
+                    await client.send(request("h", "supervisor", "health"))
+                    assert (await client.done())["ok"] is True
+                    await daemon.stop_fleet()
+                    assert await client.rest() == []
+                # `serve` has returned, or the nursery would not end.

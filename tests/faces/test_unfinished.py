@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from supervisor.faces import conversation
+from supervisor.faces.conversation import Conversation
+from supervisor.faces.unfinished import UnfinishedLines
+from tests.faces.conftest import connected, request
+from tests.faces.test_conversation import error
+from tests.factories import actor
+from tests.kernel.conftest import daemon_with
+
+
+class Line:
+    def __init__(self) -> None:
+        self.dropped = 0
+
+    def drop_unfinished(self) -> None:
+        self.dropped += 1
+
+
+def test_the_longest_is_dropped_and_no_more_than_it_takes() -> None:
+    lines = UnfinishedLines(100)
+    short, long, longest = Line(), Line(), Line()
+    lines.hold(longest, 50)
+    lines.hold(long, 40)
+    lines.hold(short, 10)
+    assert lines.held_bytes == 100
+    lines.hold(short, 11)
+    assert [one.dropped for one in (short, long, longest)] == [0, 0, 1]
+    assert lines.held_bytes == 51
+
+
+def test_what_is_held_is_what_was_said_last() -> None:
+    lines = UnfinishedLines(100)
+    one = Line()
+    for size in (10, 90, 20, 0, 100):
+        lines.hold(one, size)
+        assert lines.held_bytes == size
+    assert one.dropped == 0
+
+
+async def test_clients_that_end_no_line_hold_no_more_than_the_bound(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
+        lines = UnfinishedLines(1 << 20)
+        clients = [Conversation(daemon, nursery, unfinished=lines) for _ in range(8)]
+        for _ in range(16):
+            for client in clients:
+                client.receive_data(b"[" * 65536)
+                assert lines.held_bytes <= 1 << 20
+        for client in clients:
+            client.forget_unfinished()
+        assert lines.held_bytes == 0
+
+
+async def test_who_loses_a_line_is_told_and_is_served_after_it(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
+        lines = UnfinishedLines(1000)
+        greedy, modest = (Conversation(daemon, nursery, unfinished=lines) for _ in range(2))
+        greedy.receive_data(b'{"requestId":"' + b"x" * 900)
+        modest.receive_data(b'{"requestId":"b","tool":"supervisor",' + b" " * 200)
+        answer = await greedy.outbox.take()
+        assert b"this was the longest; send it again" in answer
+        assert b'{\\"requestId\\":\\"xxx' in answer
+        assert lines.held_bytes < 1000
+        greedy.receive_data(
+            b'still it"}\n{"requestId":"a","tool":"supervisor","operation":"health"}\n'
+        )
+        assert b'"requestId":"a"' in await greedy.outbox.take()
+        modest.receive_data(b'"operation":"health"}\n')
+        assert b'"requestId":"b"' in await modest.outbox.take()
+
+
+async def test_who_leaves_holds_nothing(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
+        lines = UnfinishedLines(1000)
+        client = Conversation(daemon, nursery, unfinished=lines)
+        client.receive_data(b"x" * 900)
+        client.receive_eof()
+        assert lines.held_bytes == 0
+
+
+async def test_a_request_of_too_many_values_is_refused_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversation, "REQUEST_DECODED_BYTES", 1 << 20)
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        dense = b'{"requestId":"a","tool":"m","operation":"invoke","input":{"op":"echo","args":['
+        await client.send(dense + b"[]," * (1 << 17) + b"0]}}\n")
+        refused = await client.done()
+        assert error(refused) == ("bad_request", "malformed_request")
+        assert "holds too many values" in refused["error"]["message"]
+        await client.send(request("b", "m", op="echo", args={"n": [1] * (1 << 17)}))
+        assert (await client.done())["ok"]

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from protocol.connection import Request
+from protocol.errors import Failure, Reason, Success
+from protocol.replies import Operation
+from protocol.response import Response
+from supervisor.kernel.invoke_record import (
+    DETAILS_BYTES,
+    MESSAGE_CHARS,
+    NAME_CHARS,
+    Span,
+    bounded_error,
+)
+from supervisor.kernel.recorder import Forgetful
+from supervisor.kernel.store.settings import InFlight
+
+
+class Noted(Forgetful):
+    """A recorder that a test looks into."""
+
+    def __init__(self) -> None:
+        self.entries: list[dict[str, Any]] = []
+        self.kept: dict[str, bytes | None] = {}
+
+    def record(self, event: str, **fields: Any) -> None:
+        ended = fields.pop("in_place_of")
+        self.entries.append({"event": event, **fields})
+        if ended is not None:
+            self.kept[ended[1]] = None
+
+    def keep(self, kind: str, name: str, document: bytes | None, revision: int = 0) -> None:
+        self.kept[name] = document
+
+
+def test_an_invocation_is_in_flight_until_it_has_its_entry() -> None:
+    noted = Noted()
+    request = Request("r1", Operation.INVOKE, "roll", {}, "s1")
+    span = Span(noted, "dice", request, 5.0)
+    ((name, document),) = noted.kept.items()
+    assert document is not None
+    assert msgspec.json.decode(document, type=InFlight) == InFlight(5.0, "dice", "roll", "r1", "s1")
+    span.end(Response(Success(1), "r1", "dice", "roll", 7, "s1"))
+    assert noted.kept == {name: None}
+    (entry,) = noted.entries
+    assert entry["span_id"] == name == span.id
+    assert (entry["status"], entry["duration_ms"], entry["error"]) == ("ok", 7, None)
+    assert (entry["session_id"], entry["request_id"]) == ("s1", "r1")
+
+
+def test_what_a_client_chose_is_cut() -> None:
+    noted = Noted()
+    long = "x" * (NAME_CHARS + 1)
+    span = Span(noted, long, Request("r1", Operation.INVOKE, long, {}, long), 5.0)
+    span.end(Response(Success(1), "r1", long, long, 7, long))
+    (entry,) = noted.entries
+    assert len(entry["module"]) == len(entry["data"]["op"]) == NAME_CHARS
+    assert len(entry["session_id"]) == NAME_CHARS
+
+
+def test_an_error_is_kept_whole_if_it_is_short() -> None:
+    failure = Failure.because(Reason.EXITED, "it exited", exit_code=3, stderr_tail=["words"])
+    assert bounded_error(failure) == {
+        "code": "unreachable",
+        "message": "it exited",
+        "details": {"reason": "exited", "exit_code": 3, "stderr_tail": ["words"]},
+    }
+
+
+def deep() -> Any:
+    value: Any = 1
+    for _ in range(5000):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize("much", [["x" * DETAILS_BYTES], deep(), "\ud800"], ids=type)
+def test_details_that_are_long_deep_or_no_text_are_left_out(much: Any) -> None:
+    failure = Failure("c" * 999, "m" * 9999, {"reason": "exited", "pid": 5, "much": [much]})
+    error = bounded_error(failure)
+    assert error["details"] == {"reason": "exited", "pid": 5, "cut": True}
+    assert (len(error["code"]), len(error["message"])) == (NAME_CHARS, MESSAGE_CHARS)

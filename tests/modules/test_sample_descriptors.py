@@ -1,0 +1,33 @@
+"""What is said of every sample: its files, its descriptor, its examples."""
+
+import json
+import re
+
+import jsonschema
+import pytest
+
+from tests.modules.samples import DESCRIPTORS, MODULES
+
+
+@pytest.mark.parametrize("name", DESCRIPTORS)
+def test_a_sample_is_a_descriptor_and_one_source_file(name: str) -> None:
+    files = sorted(path.name for path in (MODULES / name).iterdir())
+    source = DESCRIPTORS[name]["transport"]["command"][-1]
+    assert files == sorted(["module.json", source])
+
+
+@pytest.mark.parametrize("name", DESCRIPTORS)
+def test_a_descriptor_names_its_folder_and_has_valid_schemas(name: str) -> None:
+    descriptor = DESCRIPTORS[name]
+    assert descriptor["name"] == name
+    assert {"kind", "version", "description", "capabilities", "inputs"} <= descriptor.keys()
+    for schema in [*descriptor["inputs"].values(), *descriptor["outputs"].values()]:
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_every_example_in_the_readme_is_a_valid_request() -> None:
+    text = (MODULES / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^    stdiod invoke (\w+) (\w+)(?: --args '(.*?)')?", text, re.MULTILINE)
+    for name, op, args in shown:
+        jsonschema.validate(json.loads(args or "{}"), DESCRIPTORS[name]["inputs"][op])
+    assert {name for name, _, _ in shown} == DESCRIPTORS.keys()

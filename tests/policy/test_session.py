@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import CODE_OF, Code, Failure, Reason, Success
+from supervisor.policy.session import (
+    Bounds,
+    Status,
+    count_problem,
+    id_problem,
+    patch_size,
+    plan_problem,
+    revision_problem,
+    state_problem,
+    status_after,
+    status_of,
+    title_problem,
+)
+
+TIGHT = Bounds(
+    state_bytes=100, patch_bytes=100, depth=3, live=2, id_chars=8, title_chars=8, plan_bytes=60
+)
+
+
+@given(st.booleans(), st.integers(0, 3), st.sampled_from(list(Status)))
+def test_the_status_is_the_first_that_applies(ended: bool, in_flight: int, last: Status) -> None:
+    status = status_of(ended=ended, in_flight=in_flight, last=last)
+    if ended:
+        assert status is Status.ENDED
+    elif in_flight:
+        assert status is Status.BUSY
+    else:
+        assert status is last
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_what_the_last_outcome_was_is_what_a_session_is_when_idle(reason: Reason) -> None:
+    cancelled = CODE_OF[reason] is Code.CANCELLED
+    expected = Status.CANCELLED if cancelled else Status.ERROR
+    assert status_after(Failure.because(reason, "x")) is expected
+    assert status_after(Success(1)) is Status.IDLE
+    assert status_after(Failure("of_its_own", "x")) is Status.ERROR
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"])))
+def test_an_id_is_any_printable_text_of_the_right_length(text: str) -> None:
+    assert (id_problem(text) is None) == (1 <= len(text) <= 128)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (5, "must be a string"),
+        (None, "must be a string"),
+        ("", "is empty"),
+        ("x" * 129, "has 129 characters, may have 128 at most"),
+        ("a\nb", r"has a control character: 'a\nb'"),
+        ("a\x00", "has a control character"),
+        ("a\x1b[2J", "has a control character"),
+        ("a\u2028b", "has a control character"),
+        ("\ud800", "has a control character"),
+    ],
+)
+def test_a_malformed_id_is_told_why(value: Any, words: str) -> None:
+    problem = id_problem(value)
+    assert problem is not None
+    assert words in problem
+
+
+@given(st.integers(0, 10**9), st.none() | st.integers(0, 10**9))
+def test_a_patch_for_another_revision_is_refused_with_the_one_there_is(
+    revision: int, expected: int | None
+) -> None:
+    refusal = revision_problem(revision, expected)
+    if expected in (None, revision):
+        assert refusal is None
+    else:
+        assert refusal is not None
+        assert refusal.details == {
+            "reason": "revision_conflict",
+            "revision": revision,
+            "expected": expected,
+        }
+
+
+def _refused(found: int | Failure) -> Failure | None:
+    return found if isinstance(found, Failure) else None
+
+
+def long(size: int) -> dict[str, Any]:
+    return {"a": "x" * (size - len('{"a":""}'))}
+
+
+def nested(levels: int) -> dict[str, Any]:
+    value: Any = 1
+    for _ in range(levels):
+        value = {"a": value}
+    assert isinstance(value, dict)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("refusal", "most", "words"),
+    [
+        (_refused(patch_size(nested(4), TIGHT)), 3, "nested more than 3 levels deep"),
+        (_refused(patch_size(long(101), TIGHT)), 100, "the patch has 101 bytes, may have 100"),
+        (state_problem(101, TIGHT), 100, "the state would have 101 bytes, may have 100"),
+        (count_problem(2, TIGHT), 2, "there are 2 sessions that have not ended, 2 may be"),
+        (title_problem("123456789", TIGHT), 8, "the title has 9 characters, may have 8"),
+        (plan_problem({"goal": "x" * 99, "inputs": {}}, TIGHT), 60, "bytes, may have 60 at most"),
+        (plan_problem({"goal": "x", "inputs": nested(3)}, TIGHT), 3, "3 levels deep"),
+    ],
+)
+def test_what_is_too_much_is_refused_with_the_limit(
+    refusal: Failure | None, most: int, words: str
+) -> None:
+    assert refusal is not None
+    assert (refusal.code, refusal.details["reason"]) == ("bad_request", "limit_reached")
+    assert refusal.details["most"] == most
+    assert words in refusal.message
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        state_problem(100, TIGHT),
+        count_problem(1, TIGHT),
+        title_problem("12345678", TIGHT),
+        plan_problem({"goal": "x", "inputs": nested(2)}, TIGHT),
+        _refused(patch_size(nested(3), TIGHT)),
+        _refused(patch_size(long(100), TIGHT)),
+    ],
+)
+def test_what_is_just_at_a_limit_is_not(refusal: Failure | None) -> None:
+    assert refusal is None
+
+
+def test_a_title_is_one_line_and_a_plan_is_a_plan() -> None:
+    title, plan = title_problem("a\nb"), plan_problem({"goal": 1, "inputs": {}})
+    assert title is not None
+    assert plan is not None
+    assert (title.details["reason"], title.details["pointer"]) == ("invalid_args", "/title")
+    assert (plan.details["reason"], plan.details["pointer"]) == ("invalid_args", "/plan/goal")
+    assert "the plan is none: /plan/goal: is a number" in plan.message
+
+
+def test_a_patch_far_too_deep_is_refused_all_the_same() -> None:
+    refusal = _refused(patch_size(nested(900)))
+    assert refusal is not None
+    assert "nested more than 64 levels deep" in refusal.message
+    assert patch_size({"a": 1}) == len('{"a":1}')

@@ -1,0 +1,202 @@
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from protocol.descriptor import Lifecycle
+from protocol.descriptor_loading import parse_descriptor
+from protocol.transcript import (
+    Header,
+    TranscriptError,
+    descriptor_document,
+    descriptor_of,
+    read_transcript,
+)
+from tests.schemas.local_registry import validator
+
+DESCRIPTOR = {
+    "name": "dice",
+    "kind": "tool",
+    "capabilities": [],
+    "transport": {"type": "stdio", "command": ["dice"]},
+}
+HEADER: dict[str, Any] = {
+    "transcript": 1, "module": "dice", "protocol": "module", "lifecycle": "persistent",
+    "descriptor": DESCRIPTOR, "recorded": "2026-11-20T20:13:28.000Z", "stdiod": "0.1.0",
+}  # fmt: skip
+AT: dict[str, Any] = {"at_s": 0.5, "instance": "dice#1"}
+LINE = {**AT, "from": "module", "line": "{}"}
+OUTCOME = {**AT, "from": "host", "request_id": "r1", "operation": "invoke", "outcome": {"ok": True}}
+ENDED = {"at_s": 1, "from": "recorder", "event": "ended", "missing_bytes": 0, "why": "Ctrl-C"}
+MISSING = {**AT, "from": "recorder", "event": "missing", "bytes": 3, "lines": 0}
+EXITED = {**AT, "from": "process", "event": "exited"}
+DIGEST = "0" * 64
+
+GOOD = [
+    LINE,
+    {**LINE, "from": "stderr", "newline": False},
+    {**LINE, "from": "host", "later": 1},
+    {**AT, "from": "module", "base64": base64.b64encode(b"\xff").decode()},
+    {**LINE, "bytes": 2 << 20, "sha256": DIGEST},
+    OUTCOME,
+    {**OUTCOME, "op": "roll", "outcome": {"ok": False, "error": {"code": "c", "message": "m"}}},
+    {**AT, "from": "process", "event": "spawned", "pid": 7},
+    {**AT, "from": "process", "event": "attached", "pid": 7, "mid_line": True},
+    {**AT, "from": "process", "event": "stdin_closed"},
+    {**AT, "from": "process", "event": "eof"},
+    {**EXITED, "exit_code": 0},
+    {**EXITED, "signal": 9, "stopped_by_host": True, "limit": {"limit": "memory_bytes"}},
+    MISSING,
+    ENDED,
+]
+
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({"from": "module", "line": "x"}, "at_s"),
+    ({**LINE, "at_s": -1}, "at_s"),
+    ({**LINE, "at_s": "now"}, "at_s"),
+    ({**LINE, "from": "guest"}, "from"),
+    ({**LINE, "line": 3}, "line"),
+    ({**LINE, "line": "a\nb"}, "newline"),
+    ({**LINE, "newline": 1}, "newline"),
+    ({**LINE, "base64": "AA=="}, "not both"),
+    ({**LINE, "bytes": 3}, '"bytes" and "sha256" stand together'),
+    ({**LINE, "sha256": DIGEST}, '"bytes" and "sha256" stand together'),
+    ({**LINE, "bytes": 3, "sha256": "short"}, "sha256"),
+    ({**LINE, "from": "process"}, 'from "host", "module" or "stderr"'),
+    ({**LINE, "event": "eof"}, "one of them"),
+    (AT | {"from": "module"}, "one of them"),
+    ({"at_s": 0, "from": "module", "line": "x"}, "instance"),
+    ({**OUTCOME, "outcome": {}}, '"ok"'),
+    ({**OUTCOME, "outcome": {"ok": 1}}, '"ok"'),
+    ({**OUTCOME, "from": "module"}, 'from "host"'),
+    ({**OUTCOME, "operation": "roll"}, "operation"),
+    ({key: value for key, value in OUTCOME.items() if key != "request_id"}, "request_id"),
+    (EXITED, '"exit_code" or "signal"'),
+    ({**EXITED, "exit_code": 0, "signal": 9}, '"exit_code" or "signal"'),
+    ({**EXITED, "exit_code": 0, "from": "recorder"}, 'is from "process"'),
+    ({**AT, "from": "process", "event": "reborn"}, "event"),
+    ({**AT, "from": "process", "event": "spawned", "pid": -1}, "pid"),
+    ({**MISSING, "from": "process"}, 'is from "recorder"'),
+    ({key: value for key, value in MISSING.items() if key != "lines"}, '"bytes" and "lines"'),
+    ({key: value for key, value in ENDED.items() if key != "why"}, '"missing_bytes" and "why"'),
+]
+
+BAD_HEADERS: list[tuple[dict[str, Any], str]] = [
+    *(({k: v for k, v in HEADER.items() if k != missing}, missing) for missing in HEADER
+      if missing != "transcript"),
+    ({**HEADER, "transcript": 2}, "transcript"),
+    ({**HEADER, "lifecycle": "eternal"}, "lifecycle"),
+    ({**HEADER, "descriptor": []}, "descriptor"),
+]  # fmt: skip
+
+
+def lines(*documents: Any) -> list[bytes]:
+    return [json.dumps(one).encode() + b"\n" for one in documents]
+
+
+@pytest.mark.parametrize("document", [HEADER, {**HEADER, "source": "/m/dice.json"}, *GOOD])
+def test_reader_and_schema_accept_the_same_good_lines(document: dict[str, Any]) -> None:
+    validator("transcript.v1").validate(document)
+    given = [document] if "transcript" in document else [HEADER, document]
+    read_transcript(lines(*given), "t.jsonl")
+
+
+@pytest.mark.parametrize(("document", "named"), BAD)
+def test_reader_and_schema_refuse_the_same_bad_entries(
+    document: dict[str, Any], named: str
+) -> None:
+    assert not validator("transcript.v1").is_valid(document)
+    with pytest.raises(TranscriptError) as caught:
+        read_transcript(lines(HEADER, LINE, document), "t.jsonl")
+    assert str(caught.value).startswith("t.jsonl: line 3: ")
+    assert named in str(caught.value)
+
+
+@pytest.mark.parametrize(("document", "named"), BAD_HEADERS)
+def test_reader_and_schema_refuse_the_same_bad_headers(
+    document: dict[str, Any], named: str
+) -> None:
+    assert not validator("transcript.v1").is_valid(document)
+    with pytest.raises(TranscriptError) as caught:
+        read_transcript(lines(document), "t.jsonl")
+    assert str(caught.value).startswith("t.jsonl: line 1: ")
+    assert named in str(caught.value)
+
+
+def test_what_is_written_of_a_line_that_is_read_is_the_same_line() -> None:
+    for entry, document in zip(
+        read_transcript(lines(HEADER, *GOOD), "t").entries, GOOD, strict=True
+    ):
+        written = json.loads(msgspec.json.encode(entry))
+        assert written == {key: value for key, value in document.items() if key != "later"}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (b'{"at_s":1,\n', "the JSON ends in the middle"),
+        (b"\xff\n", "is not UTF-8"),
+        (b"hello\n", "is not JSON"),
+        (b"[]\n", "Expected `object`"),
+    ],
+)
+def test_a_line_that_is_no_json_is_named_with_its_number(line: bytes, words: str) -> None:
+    with pytest.raises(TranscriptError, match=f"^t.jsonl: line 2: .*{words}"):
+        read_transcript([*lines(HEADER), line, *lines(ENDED)], "t.jsonl")
+
+
+def test_base64_that_is_none_is_refused() -> None:
+    bad = {**AT, "from": "module", "base64": "=?"}
+    with pytest.raises(TranscriptError, match=r"line 2: .base64. is not valid base64"):
+        read_transcript(lines(HEADER, bad), "t.jsonl")
+
+
+def test_an_empty_file_is_told_how_a_transcript_begins() -> None:
+    with pytest.raises(TranscriptError, match=r"a transcript begins with \{.transcript.:1"):
+        read_transcript([], "t.jsonl")
+
+
+def test_a_whole_transcript_has_no_flaw() -> None:
+    assert read_transcript(lines(HEADER, LINE, ENDED), "t").flaws == ()
+
+
+def test_what_is_not_whole_says_why() -> None:
+    cut = read_transcript([*lines(HEADER, LINE), b'{"at_s":0.7,"fr'], "t")
+    assert cut.flaws == (
+        "line 3, the last one, is cut off",
+        "it has no end: the recorder went away",
+    )
+    assert len(cut.entries) == 1
+    attached = {**AT, "from": "process", "event": "attached"}
+    lossy = read_transcript(lines(HEADER, attached, MISSING, {**ENDED, "missing_bytes": 5}), "t")
+    assert [flaw.split(":")[0] for flaw in lossy.flaws] == [
+        "5 bytes are missing",
+        "it begins in the middle of dice#1",
+    ]
+
+
+def test_a_descriptor_survives_the_header() -> None:
+    document = {
+        **DESCRIPTOR,
+        "inputs": {"roll": {"type": "object", "default": None}},
+        "transport": {"type": "stdio", "command": ["dice"], "protocol": "narratoria"},
+        "supervision": {"restart_on": [3, "SIGSEGV"], "timeouts": {"silence_s": None}},
+    }
+    before = parse_descriptor(json.dumps(document).encode(), "/modules/dice.json")
+    header = Header(
+        transcript=1, module="dice", protocol="narratoria", lifecycle=Lifecycle.PER_INVOCATION,
+        descriptor=descriptor_document(before), recorded="", stdiod="", source=before.source,
+    )  # fmt: skip
+    after = descriptor_of(header, "t.jsonl")
+    assert msgspec.structs.replace(after, digest=before.digest) == before
+
+
+def test_a_bad_descriptor_is_named_by_its_place() -> None:
+    bad = {**HEADER, "descriptor": {**DESCRIPTOR, "kind": "toll"}}
+    header = read_transcript(lines(bad), "t.jsonl").header
+    with pytest.raises(TranscriptError, match=r"^t.jsonl: line 1: /descriptor/kind: "):
+        descriptor_of(header, "t.jsonl")

@@ -1,0 +1,103 @@
+"""Which files are read, how often, and which paths lead to them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from protocol.descriptor_loading import DescriptorError
+from supervisor.runtime import directory, file_digest
+from supervisor.runtime.directory import DescriptorFiles, read_bytes
+from supervisor.runtime.watched_paths import Interests, steps
+from tests.runtime.watching import document
+
+
+def test_a_path_is_walked_as_the_kernel_does(tmp_path: Path) -> None:
+    root = tmp_path.resolve()
+    (root / "real").mkdir()
+    (root / "link").symlink_to("real")
+    (root / "loop").symlink_to("loop")
+    walked = list(steps(f"{root}/link/../real/missing/file"))
+    assert walked[-4:] == [
+        (str(root), "link"),
+        (str(root), "real"),
+        (str(root), "real"),
+        (f"{root}/real", "missing"),
+    ]
+    assert len(list(steps(f"{root}/loop/x"))) < 100
+
+
+def test_interests_of_a_directory_are_one(tmp_path: Path) -> None:
+    interests = Interests()
+    interests.add_folder(str(tmp_path))
+    interests.add_file(str(tmp_path), "x")
+    interest = interests.by_directory[str(tmp_path)]
+    assert interest.descriptors
+    assert interest.content
+    assert interest.names == {"x"}
+
+
+class Counted:
+    """How often a file's bytes are read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.paths: list[str] = []
+        read_bytes = directory.read_bytes
+
+        def counted(path: Path) -> bytes:
+            self.paths.append(path.name)
+            return read_bytes(path)
+
+        monkeypatch.setattr(directory, "read_bytes", counted)
+
+    def since(self) -> list[str]:
+        paths, self.paths = self.paths, []
+        return paths
+
+
+HOUR_NS = 3600 * 10**9
+
+
+def test_a_file_whose_signature_is_the_same_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = Counted(monkeypatch)
+    for name in "ab":
+        (tmp_path / f"{name}.json").write_text(document(name))
+    files = DescriptorFiles([tmp_path])
+    first = files.read({})
+    assert counted.since() == ["a.json", "b.json"]
+    files.read({})
+    assert counted.since() == ["a.json", "b.json"]  # written too short a time ago to be trusted
+    monkeypatch.setattr(file_digest, "SETTLED_NS", -HOUR_NS)
+    files.read({})
+    counted.since()
+    assert files.read({}).descriptors == first.descriptors
+    assert counted.since() == []
+    os.utime(tmp_path / "a.json")
+    second = files.read({})
+    assert counted.since() == ["a.json"]
+    assert second.descriptors[0] is first.descriptors[0]  # equal bytes are not parsed again
+
+
+def test_a_file_that_makes_its_readers_wait_is_bad(monkeypatch: pytest.MonkeyPatch) -> None:
+    # /proc/kmsg is a regular file, and has nothing for a second reader.
+    reading, writing = os.pipe2(os.O_NONBLOCK)
+    regular = os.stat(__file__)  # noqa: PTH116
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", lambda *_: reading)
+        patched.setattr(os, "fstat", lambda _: regular)
+        with pytest.raises(DescriptorError, match="it has nothing to read now"):
+            read_bytes(Path("kmsg.json"))
+    os.close(writing)
+
+
+def test_a_pipe_or_a_loop_in_the_directory_is_bad_and_holds_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.json")
+    (tmp_path / "b.json").symlink_to("b.json")
+    (tmp_path / "c.json").symlink_to("nowhere")
+    (tmp_path / "d").mkdir()
+    reading = DescriptorFiles([tmp_path]).read({})
+    assert [Path(one.descriptor).name for one in reading.bad] == ["a.json", "b.json", "c.json"]

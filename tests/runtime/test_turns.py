@@ -1,0 +1,25 @@
+"""A chunk is cut so that no turn has many lines, and nothing is lost by that."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supervisor.runtime.turns import LINES_A_TURN, turns
+
+RUNS = st.lists(
+    st.tuples(st.sampled_from([b"\n", b"x", b"{}\r\n", b"\0"]), st.integers(0, 5000)), max_size=6
+)
+
+
+@given(RUNS)
+def test_the_pieces_are_the_chunk_and_each_has_few_lines(runs: list[tuple[bytes, int]]) -> None:
+    chunk = b"".join(piece * times for piece, times in runs)
+    pieces = turns(chunk)
+    assert b"".join(pieces) == chunk
+    assert all(piece.count(b"\n") <= LINES_A_TURN for piece in pieces)
+
+
+def test_a_chunk_of_events_is_one_piece() -> None:
+    chunk = b"x" * 65_535 + b"\n"
+    assert turns(chunk)[0] is chunk

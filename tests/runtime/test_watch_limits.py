@@ -1,0 +1,70 @@
+"""The watch where the kernel gives less: no watches, no queue, a queue that is full."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from supervisor.runtime import watch as watch_module
+from supervisor.runtime.inotify import Inotify, Mask
+from tests.runtime.watching import document, wait_for, watching
+
+
+class Unwilling(Inotify):
+    """A kernel whose limit of watches is reached."""
+
+    def add(self, directory: str, mask: Mask) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), directory)
+
+
+def no_queue() -> Inotify:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+@pytest.mark.parametrize("open_queue", [Unwilling, no_queue])
+async def test_without_watches_the_files_are_polled_and_that_is_said(
+    tmp_path: Path, open_queue: Callable[[], Inotify], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "POLL_S", 0.01)
+    (tmp_path / "b.json").write_text(document("b", watch=True))
+    async with watching(tmp_path, open_queue=open_queue) as watched:
+        assert watched.state.mode == "polling"
+        assert "the kernel gives no watch" in str(watched.state.reason)
+        (tmp_path / "a.json").write_text(document("a"))
+        await wait_for(watched, "a", "b")
+        (tmp_path / "run.sh").write_text("1")
+        await watched.until(lambda one: len(one.programs["b"]) == 1)
+        (tmp_path / "a.json").unlink()
+        await wait_for(watched, "b")
+
+
+def open_files() -> list[str]:
+    return sorted(path.name for path in Path("/proc/self/fd").iterdir())
+
+
+async def test_a_watch_gives_back_its_descriptor(tmp_path: Path) -> None:
+    async with watching(tmp_path):
+        pass
+    before = open_files()
+    async with watching(tmp_path):
+        pass
+    assert open_files() == before
+
+
+def queue_limit() -> int:
+    return int(Path("/proc/sys/fs/inotify/max_queued_events").read_text())
+
+
+async def test_an_overflowed_queue_counts_as_a_change(tmp_path: Path) -> None:
+    limit = queue_limit()
+    if limit > 100_000:
+        pytest.skip("the queue is too long to be filled")
+    async with watching(tmp_path) as watched:
+        for _ in range(limit):  # two events each, none of which matters
+            (tmp_path / "x").touch()
+            (tmp_path / "x").unlink()
+        await watched.next()

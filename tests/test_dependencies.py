@@ -1,0 +1,34 @@
+"""Whoever installs stdiod gets what it imports, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SHIPPED = ("supervisor", "protocol", "schemas")
+CAME_WITH = {"referencing": "jsonschema"}
+"""Imported by name, and a part of the other's interface."""
+FOR_TYPES = {"_typeshed"}
+"""Known to the type checker only."""
+
+
+def imported() -> Iterator[str]:
+    for folder in SHIPPED:
+        for path in (ROOT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Import):
+                    yield from (alias.name.partition(".")[0] for alias in node.names)
+                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                    yield node.module.partition(".")[0]
+
+
+def test_the_dependencies_are_what_the_shipped_packages_import() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    declared = {re.split(r"[<>=~! ]", line, maxsplit=1)[0] for line in project["dependencies"]}
+    foreign = set(imported()) - sys.stdlib_module_names - {*SHIPPED, *FOR_TYPES}
+    assert {CAME_WITH.get(name, name) for name in foreign} == declared
