@@ -183,6 +183,12 @@ class Custody:
                 self._orphans.collect()
                 self.notice_strays()
                 await trio.sleep(COLLECT_S)
+                # Once more: who was passed over, in a spawn or by the kernel's list, is told of by
+                # no further signal.
+                self._orphans.collect()
+                while self._orphans.put_off:
+                    await trio.sleep(COLLECT_S)
+                    self._orphans.collect()
 
     def _last_sweep(self, author: Author) -> list[int]:
         ledger = Ledger()

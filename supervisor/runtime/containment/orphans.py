@@ -89,6 +89,8 @@ class Orphans:
         self._spawned: dict[int, Stat] = {}
         self._leaders: dict[int, Stat] = {}
         self._known: dict[int, Known] = {}
+        self.put_off = False
+        """Whether the last `collect` left a zombie for later: it must be called again."""
         self.reaped_count = 0
 
     @contextlib.contextmanager
@@ -172,10 +174,18 @@ class Orphans:
         return [one for one in strays if since is None or one.start < since]
 
     def collect(self) -> int:
-        """Reap the orphans that have ended, one by one; returns how many."""
+        """Reap the orphans that have ended, one by one; returns how many.
+
+        During a spawn, one that shows no evidence may be the child nobody has told of yet: it is
+        put off, and there will be no further signal for it.
+        """
         reaped = 0
+        self.put_off = False
         for one in self.adopted():
-            if one.lives or not self._may_reap(one):
+            if one.lives:
+                continue
+            if not self._may_reap(one):
+                self.put_off = self.put_off or self._whole_process
                 continue
             with contextlib.suppress(OSError):
                 os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOHANG)
