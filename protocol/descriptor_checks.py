@@ -33,6 +33,7 @@ def problems(document: dict[str, Any]) -> list[Problem]:
         found += _dependencies(document.get("name"), supervision.get("depends_on"))
         found += _restart_rules(supervision)
         found += _instances(supervision.get("instances"))
+        found += _warm(transport, supervision.get("warm"))
     for field in ("inputs", "outputs"):
         if isinstance(document.get(field), dict):
             found += ops_problems(document[field], f"/{field}")
@@ -102,6 +103,19 @@ def _restart_rules(supervision: dict[str, Any]) -> Iterator[Problem]:
                 f"is {described(end)}, which /supervision/restart_on/{places[end]} is too: "
                 "such an end is either restarted or never",
             )
+
+
+def _warm(transport: Any, warm: Any) -> Iterator[Problem]:
+    if type(warm) not in {int, float} or warm < 1 or not isinstance(transport, dict):
+        return
+    protocol = transport.get("protocol", DEFAULT_PROTOCOL)
+    dialect = DIALECTS.get(protocol) if isinstance(protocol, str) else None
+    default = None if dialect is None else dialect.lifecycles[0]
+    if transport.get("lifecycle", default) == Lifecycle.PERSISTENT:
+        yield Problem(
+            "/supervision/warm",
+            f"is {warm}, must be 0: only a module with a process per invocation keeps some waiting",
+        )
 
 
 def _instances(instances: Any) -> Iterator[Problem]:

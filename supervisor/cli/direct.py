@@ -77,8 +77,10 @@ def invoke(
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-    # Alone it depends on nobody, and it starts because it is invoked.
-    supervision = msgspec.structs.replace(descriptor.supervision, depends_on=(), start=Start.EAGER)
+    # Alone it depends on nobody, and it starts because it is invoked; there is no second request.
+    supervision = msgspec.structs.replace(
+        descriptor.supervision, depends_on=(), start=Start.EAGER, warm=0
+    )
     alone = msgspec.structs.replace(descriptor, supervision=supervision)
     with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
         asker = _Asker(on_line)

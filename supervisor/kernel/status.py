@@ -103,7 +103,7 @@ def module_status(
             {
                 "id": one.id,
                 "pid": one.pid,
-                "state": str(slot.state),
+                "state": one.state or str(slot.state),
                 "uptime_s": round(one.uptime_s, 3),
                 "rss_bytes": _rss_bytes(one.pid),
                 "in_flight": one.in_flight,

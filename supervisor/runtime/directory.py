@@ -136,8 +136,6 @@ def unsupported(descriptor: Descriptor) -> str | None:
         for name in ("idle_stop_s", "max_requests", "max_age_s")
         if getattr(instances, name) is not None
     ]
-    if supervision.warm:
-        asked.append("warm")
     if not asked:
         return None
     return f"supervision: this version cannot keep {', '.join(asked)}; remove it to run without"

@@ -191,17 +191,20 @@ class Incarnation:
         self._breach = self._breach or breach
         self.stop(Rung.KILL)
 
-    async def run(self, receiver: Receiver) -> Exit:
-        """Speak with the process until it has ended; the last lines are received before that."""
-        with self._taps.of_process(self):
-            return await self._run(receiver)
+    async def run(self, receiver: Receiver, asked: trio.Event | None = None) -> Exit:
+        """Speak with the process until it has ended; the last lines are received before that.
 
-    async def _run(self, receiver: Receiver) -> Exit:
+        With `asked`, stdout is left in the pipe until that is set, or the process has ended.
+        """
+        with self._taps.of_process(self):
+            return await self._run(receiver, asked)
+
+    async def _run(self, receiver: Receiver, asked: trio.Event | None) -> Exit:
         ended = False
         exit_ = Exit()
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._read_stdout, receiver)
+                nursery.start_soon(self._read_stdout, receiver, asked)
                 nursery.start_soon(self._read_stderr)
                 nursery.start_soon(self._write_stdin, receiver)
                 nursery.start_soon(self._climb_down)
@@ -263,7 +266,9 @@ class Incarnation:
             self._tell(source, chunk)
             yield from turns(chunk)
 
-    async def _read_stdout(self, receiver: Receiver) -> None:
+    async def _read_stdout(self, receiver: Receiver, asked: trio.Event | None) -> None:
+        if asked is not None:
+            await asked.wait()
         while data := await read(self._process.stdout):
             self._tell(Source.MODULE, data)
             self._said += turns(data)

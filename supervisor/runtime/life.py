@@ -94,6 +94,8 @@ class Instance(msgspec.Struct, frozen=True):
     pid: int
     uptime_s: float
     in_flight: int
+    state: str | None = None
+    """What it does, where that is not what its module does."""
 
 
 class Counters(msgspec.Struct):

@@ -1,4 +1,8 @@
-"""A process per invocation: readiness means that the command could be run."""
+"""A process per invocation: readiness means that the command could be run.
+
+With `warm`, some processes wait for their request beforehand. The end of one that waits ends the
+life, as a crash: no more calls are taken, those in flight keep their own deadlines.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,7 @@ from supervisor.runtime.life import Ended, Instance, Owner, Setting
 from supervisor.runtime.process import check_program
 from supervisor.runtime.program import SpawnError
 from supervisor.runtime.run import Run
+from supervisor.runtime.warm_processes import WarmProcesses
 
 
 class PerInvocationLife:
@@ -25,7 +30,12 @@ class PerInvocationLife:
         self._setting = setting
         self._owner = owner
         self._runs: set[Run] = set()
-        self._ending = trio.Event()
+        self._warm: WarmProcesses | None = None
+        if setting.descriptor.supervision.warm:
+            self._warm = WarmProcesses(setting, self._crash)
+        self._crashed: Ended | None = None
+        self._closed = False
+        self._retiring = trio.Event()
         self._abrupt = trio.Event()
         self._drained = trio.Event()
         self._nursery: trio.Nursery | None = None
@@ -37,41 +47,41 @@ class PerInvocationLife:
             return Ended("spawn_failed", outcome.message)
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
+            if self._warm is not None:
+                nursery.start_soon(self._warm.run)
             try:
                 self._owner.started(self)
-                await self._ending.wait()
+                await self._retiring.wait()
                 await self._retire()
             finally:
-                self._ending.set()  # cancelled, it takes no more calls either
+                self._closed = True  # cancelled, it takes no more calls either
             # The nursery stays open until each run has seen its process to the end.
-        return Ended("stopped", "was stopped", Exit(exit_code=0))
+        return self._crashed or Ended("stopped", "was stopped", Exit(exit_code=0))
 
     def is_alive(self) -> bool:
-        """Return True: readiness has no process that could have died."""
-        return True
+        """Whether no process has died that nothing was asked of."""
+        return self._crashed is None
 
     def can_take(self) -> bool:
         """Whether one more process may run."""
         concurrency = self._setting.descriptor.supervision.concurrency
-        return (
-            self._nursery is not None
-            and not self._ending.is_set()
-            and len(self._runs) < concurrency
-        )
+        return self._nursery is not None and not self._closed and len(self._runs) < concurrency
 
     def take(self, call: Call) -> None:
         """Run a process for a call."""
         assert self._nursery is not None  # noqa: S101 - can_take said so
-        run = Run(self._setting, call)
+        run = Run(self._setting, call, self._warm)
         self._runs.add(run)
         call.server = run
-        self._setting.taps.overhear(run.id, call)
+        if self._warm is None:
+            self._setting.taps.overhear(run.id, call)
         call.heard_at = trio.current_time()
         self._nursery.start_soon(self._serve, run)
 
     def end(self, *, abrupt: bool) -> None:
         """Take no more calls; see `Life`."""
-        self._ending.set()
+        self._close()
+        self._retiring.set()
         if abrupt:
             self._abrupt.set()
         if abrupt or not self._runs:
@@ -80,6 +90,8 @@ class PerInvocationLife:
     def hurry(self) -> None:
         """Kill all processes."""
         self.end(abrupt=True)
+        if self._warm is not None:
+            self._warm.kill()
         for run in tuple(self._runs):
             run.call.settle(self._setting.host.stopping(run.id, run.evidence()))
             run.stop(Rung.KILL)
@@ -106,8 +118,9 @@ class PerInvocationLife:
         )
 
     def instances(self) -> list[Instance]:
-        """Return the processes that run now."""
-        return [shown for run in self._runs if (shown := run.instance()) is not None]
+        """Return the processes that run now, those that wait for a request last."""
+        running = [shown for run in self._runs if (shown := run.instance()) is not None]
+        return running if self._warm is None else [*running, *self._warm.instances()]
 
     async def _check(self) -> Outcome:
         host = self._setting.host
@@ -123,7 +136,7 @@ class PerInvocationLife:
     async def _ask_process(self, operation: Operation, timeout_s: float) -> Outcome:
         awaited = Awaited()
         call = Call(Request(self._setting.host.next_request_id(), operation), awaited)
-        if self._nursery is None or self._ending.is_set():
+        if self._nursery is None or self._closed:
             return self._setting.host.stopping(self.id, {})
         self.take(call)
         words = f"{self.id} gave no answer to {operation} in {timeout_s:g} s"
@@ -144,9 +157,25 @@ class PerInvocationLife:
                 self._owner.run_failed(self, ended)
         finally:
             self._runs.discard(run)
-            if not self._runs and self._ending.is_set():
+            if not self._runs and self._closed:
                 self._drained.set()
+                self._retiring.set()
         self._owner.capacity_freed(self)
+
+    def _close(self) -> None:
+        self._closed = True
+        if self._warm is not None:
+            self._warm.close()
+
+    def _crash(self, ended: Ended) -> None:
+        if self._closed:
+            return
+        self._crashed = ended
+        self._close()
+        self._owner.run_failed(self, ended)
+        if not self._runs:
+            self._retiring.set()
+            self._drained.set()
 
     async def _retire(self) -> None:
         if not self._abrupt.is_set():

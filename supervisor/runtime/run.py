@@ -31,15 +31,18 @@ from supervisor.runtime.incarnation import Incarnation, Rung
 from supervisor.runtime.life import Ended, Instance, Setting
 from supervisor.runtime.program import SpawnError
 from supervisor.runtime.spawning import incarnate
+from supervisor.runtime.warm_processes import WarmProcess, WarmProcesses
 
 
 class Run:
     """One process serving one call."""
 
-    def __init__(self, setting: Setting, call: Call) -> None:
-        self.id = setting.next_instance()
+    def __init__(self, setting: Setting, call: Call, warm: WarmProcesses | None = None) -> None:
+        """Serve a call with one of the `warm` processes if there is one, else with a new one."""
+        self.id = setting.next_instance() if warm is None else setting.descriptor.name
         self.call = call
         self._setting = setting
+        self._warm = warm
         self._timeouts = setting.descriptor.supervision.timeouts
         self._what = f"{setting.descriptor.name}.{call.request.op or call.request.operation}"
         self._answer: Outcome | None = None
@@ -57,6 +60,8 @@ class Run:
         try:
             exit_ = await self._run()
         finally:
+            if self._exit_timer is not None:
+                self._exit_timer.cancel()
             # The daemon itself is ending without waiting, or there was a mistake of ours.
             self.call.settle(self._setting.host.stopping(self.id, self.evidence()))
         if exit_ is None or not exit_.abnormal:
@@ -66,9 +71,25 @@ class Run:
         return Ended(str(exit_.reason), exit_.words, exit_)
 
     async def _run(self) -> Exit | None:
-        setting = self._setting
+        if self._warm is not None and not self.call.settled:
+            await self._warm.refresh()
         if self.call.settled:
             return None
+        process = None if self._warm is None else self._warm.take()
+        if process is not None:
+            return await self._run_warm(process)
+        return await self._run_cold()
+
+    async def _run_warm(self, process: WarmProcess) -> Exit:
+        self._name(process.id)
+        self._incarnation = process.incarnation
+        exit_ = await process.serve(self.call.request, self)
+        return self._judge(exit_)
+
+    async def _run_cold(self) -> Exit | None:
+        setting = self._setting
+        if self._warm is not None:
+            self._name(setting.next_instance())
         connection = DIALECTS[setting.descriptor.transport.protocol].connect(setting.descriptor)
         try:
             incarnation = await incarnate(setting, self.id, connection)
@@ -81,12 +102,14 @@ class Run:
             connection.send_request(self.call.request)
         else:
             incarnation.stop(self._stop_at)
-        try:
-            with setting.host.sampler.watching(incarnation, setting.descriptor.supervision.limits):
-                exit_ = await incarnation.run(self)
-        finally:
-            if self._exit_timer is not None:
-                self._exit_timer.cancel()
+        with setting.host.sampler.watching(incarnation, setting.descriptor.supervision.limits):
+            return self._judge(await incarnation.run(self))
+
+    def _name(self, instance: str) -> None:
+        self.id = instance
+        self._setting.taps.overhear(instance, self.call)
+
+    def _judge(self, exit_: Exit) -> Exit:
         said = Said(self._answer, self._fault)
         self.call.settle(on_invocation(said, exit_, self._stopped, self._what))
         return exit_
@@ -154,7 +177,9 @@ class Run:
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""
         incarnation = self._incarnation
-        return {"instance": self.id} if incarnation is None else incarnation.evidence()
+        if incarnation is not None:
+            return incarnation.evidence()
+        return {} if self.id == self._setting.descriptor.name else {"instance": self.id}
 
     def nudge(self) -> None:
         """Have a paused reader look again."""

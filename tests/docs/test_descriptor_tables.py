@@ -31,7 +31,6 @@ UNSUPPORTED: dict[str, Any] = {
     "instances.idle_stop_s": 60,
     "instances.max_requests": 100,
     "instances.max_age_s": 60,
-    "warm": 1,
 }
 
 

@@ -109,6 +109,7 @@ BAD_VALUES: list[tuple[str, Any, str, str]] = [
     ("/supervision/instances", {"max": 0}, "/supervision/instances/max",
      "must be an integer of at least 1"),
     ("/supervision/warm", -1, "", "must be an integer of at least 0"),
+    ("/supervision/warm", 1, "", "is 1, must be 0: only a module with a process per invocation"),
 ]  # fmt: skip
 
 

@@ -39,6 +39,7 @@ class Running:
         self._nursery = nursery
         self._change = trio.Event()
         self.states: list[State] = []
+        self.warm = False
         self.module: Module
 
     def __call__(self, descriptor: Descriptor) -> Module:

@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+import trio
 
 from protocol.errors import Success
 from tests.factories import (
+    PYTHON,
     Heard,
     call,
     children,
@@ -39,9 +42,34 @@ def say(line: str) -> str:
     return f"echo '{line}'\n"
 
 
+ONCE_ASKED = """
+import os, select, sys
+select.select([0], [], [])
+os.execvp("sh", ["sh", "-c", sys.argv[1]])
+"""
+"""Waits for the request without reading it."""
+
+
+@pytest.fixture(params=[False, True], ids=["cold", "warm"], autouse=True)
+def warm(request: pytest.FixtureRequest, running: Running) -> None:
+    """Give each request of the tests a process of its own, or one that waited for it."""
+    running.warm = request.param
+
+
 async def serve(running: Running, folder: Path, body: str, **fields: Any) -> tuple[Heard, Any]:
     """Run a script for one call; return what was heard, and the call."""
-    module = await running.ready(script(folder, body, **fields))
+    made = script(folder, body, **fields)
+    if running.warm:
+        made = msgspec.structs.replace(
+            made,
+            transport=msgspec.structs.replace(
+                made.transport, command=(*PYTHON, "-c", ONCE_ASKED, body)
+            ),
+            supervision=msgspec.structs.replace(made.supervision, warm=1),
+        )
+    module = await running.ready(made)
+    while running.warm and not (module.slot.life and module.slot.life.instances()):
+        await trio.lowlevel.checkpoint()
     one, heard = call("draw", sides=6)
     module.submit(one)
     await heard.outcome()

@@ -15,12 +15,16 @@ SHORT_S = 0.3
 """A bound that is meant to run out."""
 
 
-def modules() -> list[dict[str, object]]:
-    """Return the descriptors."""
+def modules(warm: int = 0) -> list[dict[str, object]]:
+    """Return the descriptors; `warm` is for those that start a process per invocation.
+
+    Not for one that does not wait for its input.
+    """
     hasty = timeouts(health_s=SHORT_S, stop_s=SHORT_S)
+    quiet = {**timeouts(stop_s=SHORT_S), "silence_s": SHORT_S}
     strict = misbehaving("strict")
     strict["transport"]["stdout"] = "strict"
-    tolerant = narratoria("tolerant")
+    tolerant = narratoria("tolerant", warm=warm)
     tolerant["transport"]["stdout"] = "tolerant"
     return [
         misbehaving("witness"),
@@ -28,13 +32,13 @@ def modules() -> list[dict[str, object]]:
         misbehaving("hasty", health={"interval_s": 3600}, timeouts=hasty),
         misbehaving("nameless", "ids=no", timeouts=timeouts(exit_s=SHORT_S, stop_s=SHORT_S)),
         strict,
-        per_invocation("once", concurrency=4),
-        narratoria("tool", concurrency=4),
+        per_invocation("once", concurrency=4, warm=warm),
+        narratoria("tool", concurrency=4, warm=warm),
         tolerant,
-        narratoria("hasty_tool", timeouts=timeouts(exit_s=SHORT_S, stop_s=SHORT_S)),
+        narratoria("hasty_tool", timeouts=timeouts(exit_s=SHORT_S, stop_s=SHORT_S), warm=warm),
         narratoria("heedless", "start=no_newline+exit"),
-        narratoria("quiet_tool", timeouts={**timeouts(stop_s=SHORT_S), "silence_s": SHORT_S}),
-        misbehaving("quiet", timeouts={**timeouts(stop_s=SHORT_S), "silence_s": SHORT_S}),
+        narratoria("quiet_tool", timeouts=quiet, warm=warm),
+        misbehaving("quiet", timeouts=quiet),
     ]
 
 

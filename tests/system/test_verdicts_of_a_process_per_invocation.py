@@ -1,4 +1,4 @@
-"""docs/protocol.md, row by row, for modules that run a process per invocation."""
+"""docs/protocol.md, row by row, for modules that run a process per invocation, warm ones too."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.system.fleet import SHORT_S, assert_undisturbed, module_of, modules
 EITHER = ("tool", "once")
 
 
-@pytest.fixture(scope="module")
-def daemon() -> Iterator[Daemon]:
-    with shared(*modules()) as running:
+@pytest.fixture(scope="module", params=[0, 3], ids=["cold", "warm"])
+def daemon(request: pytest.FixtureRequest) -> Iterator[Daemon]:
+    with shared(*modules(request.param)) as running:
         yield running
 
 

@@ -1,0 +1,216 @@
+r"""Processes of a per-invocation module that are started before their request (`warm`).
+
+    spawned --> waiting --take--> serving --> gone
+                   \--discard, or its own end--> gone
+
+A waiting process has a stdin to which nothing was written, and its stdout is left in the pipe: what
+it prints is read once it has a request, so it is judged as a process that was started for that
+request. Its stderr is read from the start. Each serves once. One that ends while it waits, and one
+that cannot be started, are a crash of the module: `crashed` is told, and no other is started here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import trio
+
+from protocol.connection import Answered, Connection, EventReceived, Received, Request
+from protocol.dialects import DIALECTS
+from supervisor.policy.verdict import Exit
+from supervisor.runtime.file_digest import FileDigests
+from supervisor.runtime.incarnation import Incarnation, Receiver, Rung
+from supervisor.runtime.life import Ended, Instance, Setting
+from supervisor.runtime.loaded_program import LoadedProgram, find_loaded
+from supervisor.runtime.program import SpawnError
+from supervisor.runtime.spawning import incarnate
+
+STATE = "warm"
+"""What `status` calls an instance that waits."""
+
+
+class WarmProcess:
+    """A process that waits for its request; the receiver of what it says until it has one."""
+
+    def __init__(
+        self,
+        incarnation: Incarnation,
+        connection: Connection,
+        loaded: LoadedProgram | None,
+        setting: Setting,
+    ) -> None:
+        self.id = incarnation.instance
+        self.incarnation = incarnation
+        self.loaded = loaded
+        self._connection = connection
+        self._setting = setting
+        self._receiver: Receiver | None = None
+        self._asked = trio.Event()
+        self._gone = trio.Event()
+        self._exit = Exit()
+
+    @property
+    def served(self) -> bool:
+        """Whether it was given a request."""
+        return self._receiver is not None
+
+    async def run(self) -> Exit:
+        """See it from the spawn to its end."""
+        limits = self._setting.descriptor.supervision.limits
+        with self._setting.host.sampler.watching(self.incarnation, limits):
+            self._exit = await self.incarnation.run(self, self._asked)
+        self._gone.set()
+        return self._exit
+
+    async def serve(self, request: Request, receiver: Receiver) -> Exit:
+        """Write the request; all that was and will be said goes to `receiver`. Return its end."""
+        self._receiver = receiver
+        self._connection.send_request(request)
+        self.incarnation.flush()
+        self._asked.set()
+        await self._gone.wait()
+        return self._exit
+
+    def discard(self) -> None:
+        """End it unused. Its stdin stays open: an end of input might be taken for a request."""
+        self.incarnation.stop(Rung.TERMINATE)
+
+    def instance(self) -> Instance:
+        """Return it as `status` shows it."""
+        return Instance(self.id, self.incarnation.pid, self.incarnation.uptime_s, 0, STATE)
+
+    # What the process says (incarnation.Receiver).
+
+    def receive(self, received: list[Received]) -> None:
+        """Pass it on; what came from a process that was never asked is kept in the log."""
+        if self._receiver is not None:
+            self._receiver.receive(received)
+            return
+        for item in received:
+            if not isinstance(item, EventReceived | Answered):
+                self._setting.keep(self.id, item)
+
+    def congested(self) -> bool:
+        """Whether the listener cannot keep up."""
+        return self._receiver is not None and self._receiver.congested()
+
+    def stdout_closed(self) -> None:
+        """Pass it on; nobody reads stdout before the request."""
+        if self._receiver is not None:
+            self._receiver.stdout_closed()
+
+    def stdin_broken(self) -> None:
+        """Pass it on; nobody writes to stdin before the request."""
+        if self._receiver is not None:
+            self._receiver.stdin_broken()
+
+
+class WarmProcesses:
+    """The processes that one life of a module keeps waiting."""
+
+    def __init__(self, setting: Setting, crashed: Callable[[Ended], None]) -> None:
+        """Keep as many as the descriptor says; tell `crashed` of the end of one nobody asked for.
+
+        May be told several times.
+        """
+        self._setting = setting
+        self._crashed = crashed
+        self._count = setting.descriptor.supervision.warm
+        self._waiting: deque[WarmProcess] = deque()
+        self._ending: set[WarmProcess] = set()
+        self._digests = FileDigests()
+        self._closing = trio.Event()
+        self._look_again = trio.Event()
+
+    async def run(self) -> None:
+        """Keep them until `close`; returns when each has been seen to its end, used or not."""
+        async with trio.open_nursery() as nursery:
+            while not self._closing.is_set():
+                self._look_again = trio.Event()
+                if len(self._waiting) < self._count:
+                    await self._add(nursery)
+                else:
+                    await self._look_again.wait()
+
+    def close(self) -> None:
+        """Discard those that wait and start no more."""
+        self._closing.set()
+        self._look_again.set()
+        for process in tuple(self._waiting):
+            self._discard(process)
+
+    def kill(self) -> None:
+        """Close, and kill those that were discarded."""
+        self.close()
+        for process in self._ending:
+            process.incarnation.stop(Rung.KILL)
+
+    async def refresh(self) -> None:
+        """Discard those that have loaded what is not the module's program any more."""
+        if not self._waiting:
+            return
+        now = await self._look()
+        for process in tuple(self._waiting):
+            if now is None or process.loaded != now:
+                self._discard(process)
+
+    def take(self) -> WarmProcess | None:
+        """Return the one that has waited longest, to be asked at once; None if there is none."""
+        while self._waiting:
+            process = self._waiting.popleft()
+            self._look_again.set()
+            if not process.incarnation.exited:
+                return process
+            self._ending.add(process)  # its end is about to be noticed, and counted
+        return None
+
+    def instances(self) -> list[Instance]:
+        """Return those that were started and not used, the discarded ones too."""
+        return [process.instance() for process in (*self._waiting, *self._ending)]
+
+    async def _add(self, nursery: trio.Nursery) -> None:
+        setting = self._setting
+        instance = setting.next_instance()
+        connection = DIALECTS[setting.descriptor.transport.protocol].connect(setting.descriptor)
+        # Looked at before the spawn: what changes meanwhile makes it outdated, never up to date.
+        loaded = await self._look()
+        if self._closing.is_set():
+            return
+        try:
+            incarnation = await incarnate(setting, instance, connection)
+        except SpawnError as error:
+            self._crashed(Ended("spawn_failed", f"could not be started: {error}"))
+            return
+        process = WarmProcess(incarnation, connection, loaded, setting)
+        self._waiting.append(process)
+        nursery.start_soon(self._see_to_its_end, process)
+        if self._closing.is_set():
+            self._discard(process)
+
+    async def _see_to_its_end(self, process: WarmProcess) -> None:
+        try:
+            end = await process.run()
+        finally:
+            self._ending.discard(process)
+            if process in self._waiting:
+                self._waiting.remove(process)
+        if process.served or (end.stopped_by_host and end.breach is None):
+            return
+        self._crashed(Ended(str(end.reason), f"{process.id} {end.words} {WHILE_WAITING}", end))
+
+    def _discard(self, process: WarmProcess) -> None:
+        self._waiting.remove(process)
+        self._ending.add(process)
+        self._look_again.set()
+        process.discard()
+
+    async def _look(self) -> LoadedProgram | None:
+        host, descriptor = self._setting.host, self._setting.descriptor
+        return await trio.to_thread.run_sync(
+            find_loaded, descriptor, host.environment, self._digests
+        )
+
+
+WHILE_WAITING = "while it waited for a request (supervision.warm)"
+"""What the end of a process that nobody had asked anything of is told with."""
