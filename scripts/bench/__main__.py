@@ -18,7 +18,7 @@ from pathlib import Path
 import structlog
 import trio
 
-from scripts.bench import command_line, in_process, memory, over_socket, patches
+from scripts.bench import command_line, in_process, memory, over_socket, patches, warm
 from scripts.bench.report import print_json, print_table
 from scripts.bench.rows import Sample, results
 from scripts.bench.sizes import FULL, QUICK, Sizes
@@ -32,6 +32,7 @@ SCENES: dict[str, Scene] = {
     "invoke": in_process.invoke,
     "socket": over_socket.invoke,
     "tool": in_process.tool,
+    "warm": warm.warm,
     "crash": in_process.crash,
     "fleet": command_line.fleet,
     "command": command_line.command,

@@ -17,6 +17,7 @@ OURS = "stdiod"
 RAW = "raw pipe + orjson.loads"
 C = "C"
 NODE = "Node"
+COLD = "cold"
 
 
 class Sample(NamedTuple):
@@ -136,6 +137,12 @@ TOOL = Row(
     (Target(1.5, at_least=False, peer=C),),
     ("trio.run_process", "Node spawn"),
 )
+WARM = Row(
+    "per-invocation Python tool, warm",
+    "ms",
+    (Target(0.1, at_least=False, peer=COLD),),
+)
+WARM_SHUTDOWN = Row("the same, the interpreter's shutdown included", "ms")
 CRASH = Row(
     "crash (SIGKILL) to ready again",
     "ms",
@@ -171,6 +178,8 @@ ROWS = (
     SOCKET_ONE,
     SOCKET_MANY,
     TOOL,
+    WARM,
+    WARM_SHUTDOWN,
     CRASH,
     FLEET_START,
     FLEET_IDLE,

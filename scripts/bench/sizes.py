@@ -15,6 +15,7 @@ class Sizes:
     sequential: int
     concurrent: int
     spawns: int
+    warm_calls: int
     crashes: int
     idle_s: float
     commands: int
@@ -28,6 +29,7 @@ FULL = Sizes(
     sequential=20_000,
     concurrent=100_000,
     spawns=300,
+    warm_calls=20,
     crashes=20,
     idle_s=10.0,
     commands=10,
@@ -40,6 +42,7 @@ QUICK = Sizes(
     sequential=500,
     concurrent=2_000,
     spawns=10,
+    warm_calls=2,
     crashes=2,
     idle_s=0.5,
     commands=1,

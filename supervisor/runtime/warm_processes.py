@@ -26,6 +26,10 @@ from supervisor.runtime.loaded_program import LoadedProgram, find_loaded
 from supervisor.runtime.program import SpawnError
 from supervisor.runtime.spawning import incarnate
 
+REPLACE_AFTER_S = 0.1
+"""A process that was taken is replaced when it has ended, or after this long: the start of another
+would compete with the request for the processor, and most requests are short."""
+
 STATE = "warm"
 """What `status` calls an instance that waits."""
 
@@ -136,7 +140,7 @@ class WarmProcesses:
     def close(self) -> None:
         """Discard those that wait and start no more."""
         self._closing.set()
-        self._look_again.set()
+        self._wake()
         for process in tuple(self._waiting):
             self._discard(process)
 
@@ -159,8 +163,8 @@ class WarmProcesses:
         """Return the one that has waited longest, to be asked at once; None if there is none."""
         while self._waiting:
             process = self._waiting.popleft()
-            self._look_again.set()
             if not process.incarnation.exited:
+                self._setting.host.deadlines.after(REPLACE_AFTER_S, self._wake)
                 return process
             self._ending.add(process)  # its end is about to be noticed, and counted
         return None
@@ -195,6 +199,7 @@ class WarmProcesses:
             self._ending.discard(process)
             if process in self._waiting:
                 self._waiting.remove(process)
+            self._wake()
         if process.served or (end.stopped_by_host and end.breach is None):
             return
         self._crashed(Ended(str(end.reason), f"{process.id} {end.words} {WHILE_WAITING}", end))
@@ -202,8 +207,11 @@ class WarmProcesses:
     def _discard(self, process: WarmProcess) -> None:
         self._waiting.remove(process)
         self._ending.add(process)
-        self._look_again.set()
+        self._wake()
         process.discard()
+
+    def _wake(self) -> None:
+        self._look_again.set()
 
     async def _look(self) -> LoadedProgram | None:
         host, descriptor = self._setting.host, self._setting.descriptor
