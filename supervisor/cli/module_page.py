@@ -91,7 +91,7 @@ def _instance(instance: dict[str, Any]) -> str:
         f"{one_line(instance['id'])}, pid {instance['pid']}",
         f"up {duration(instance['uptime_s'])}",
         "" if memory is None else size(memory),
-        f"{instance['in_flight']} in flight",
+        "warm" if instance["state"] == "warm" else f"{instance['in_flight']} in flight",
     ]
     return ", ".join(filter(None, parts))
 

@@ -226,6 +226,18 @@ def test_with_a_descriptor_the_json_is_that_of_a_daemon(run: Run, descriptor: Pa
     assert response["module"] == "echo"
 
 
+def test_without_a_daemon_nothing_is_kept_warm(run: Run, descriptor: Path) -> None:
+    program = descriptor.parent / "echo.py"
+    program.write_text(f"print(file=open('starts', 'a'))\n{program.read_text()}")
+    document = json.loads(descriptor.read_text())
+    document["transport"]["lifecycle"] = "per-invocation"
+    document["supervision"] = {"warm": 3}
+    descriptor.write_text(json.dumps(document))
+    ended = run("invoke", "echo", "say", "--descriptor", str(descriptor))
+    assert ended.exit_code == 0
+    assert len((descriptor.parent / "starts").read_text()) == 1
+
+
 def test_a_descriptor_is_invoked_by_its_own_name(run: Run, descriptor: Path) -> None:
     ended = run("invoke", "dice", "roll", "--descriptor", str(descriptor))
     assert ended.exit_code == 2

@@ -147,6 +147,12 @@ def test_the_page_of_a_module_shows_its_instances_and_what_the_last_one_died_of(
     assert "half within 0.90ms, 99 % within 4.5ms, the longest 4.6ms" in page
 
 
+def test_an_instance_that_waits_for_its_request_is_called_warm() -> None:
+    waits = {"id": "dice#2", "pid": 4712, "state": "warm", "uptime_s": 3.0, "rss_bytes": None}
+    page = module_text(module(instances=[{**waits, "in_flight": 0}]))
+    assert "dice#2, pid 4712, up 3.0s, warm" in page
+
+
 OVER: dict[str, Any] = {
     "limit": "memory_bytes",
     "allowed": 256 << 20,

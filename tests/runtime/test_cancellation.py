@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from pathlib import Path
@@ -91,14 +92,10 @@ def server(tmp_path: Path) -> Descriptor:
     return factories.descriptor(tmp_path, ["sh", "-c", SERVER], supervision=SHORT)
 
 
-@pytest.fixture
-def tool(tmp_path: Path) -> Descriptor:
-    return factories.script(tmp_path, TOOL, supervision=SHORT)
-
-
 def setting(descriptor: Descriptor, host: Host) -> Setting:
     log = ModuleLog("m", host.log_files, host.wall_clock)
-    return Setting(descriptor, host, log, lambda: "m#1", lambda _: None, Counters())
+    names = (f"m#{number}" for number in itertools.count(1))
+    return Setting(descriptor, host, log, lambda: next(names), lambda _: None, Counters())
 
 
 async def test_a_spawn_can_be_cancelled_anywhere(server: Descriptor, host: Host) -> None:
@@ -176,11 +173,13 @@ async def test_a_probe_that_others_wait_for_ends_with_a_cancelled_life(
         scope.cancel()
 
 
+@pytest.mark.parametrize("warm", [0, 1])
 @pytest.mark.parametrize("end", ["end", "hurry", "stay"])
 async def test_a_per_invocation_life_can_be_cancelled_anywhere(
-    tool: Descriptor, host: Host, end: str
+    tmp_path: Path, host: Host, end: str, warm: int
 ) -> None:
     calls = Calls()
+    tool = factories.script(tmp_path, TOOL, supervision={**SHORT, "warm": warm})
 
     async def subject() -> None:
         owner = Listening()

@@ -13,6 +13,7 @@ import trio
 from protocol.descriptor import Descriptor
 from protocol.errors import Reason, Success
 from protocol.replies import Operation
+from protocol.transcript import Happened, Source
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.module import Module
@@ -28,6 +29,7 @@ from tests.factories import (
     script,
 )
 from tests.runtime.conftest import Running
+from tests.runtime.test_recording import Kept, events, outcomes, said
 from tests.runtime.test_verdicts import DONE, LOG
 
 TELL_PID = """printf '{"version":"0","type":"done","ok":true,"result":{"pid":%d}}\\n' $$\n"""
@@ -326,3 +328,24 @@ async def test_a_probe_of_a_module_that_can_be_asked_takes_a_waiting_process(
     assert await module.ask(Operation.HEALTH) == Success({"status": "ok"})
     await until_warm(module, 1)
     assert (await submit(module, "whoami").success()).result["instance"] == "m#2"
+
+
+async def test_a_recording_tells_which_process_was_asked_and_all_that_was_said(
+    running: Running, tmp_path: Path
+) -> None:
+    body = "echo prepared >&2\n" + LOG + ONCE_ASKED + DONE
+    module = running(warm_script(tmp_path, body))
+    kept = Kept()
+    module.taps.attach(kept.recording)
+    module.start("the test")
+    await running.until(lambda: module.state is State.READY)
+    await until_warm(module)
+    await submit(module).success()
+    entries = [one for one in kept.entries() if one.instance == "m#1"]
+    # An end of stdout that comes with the exit is not seen by itself.
+    happened = [event for event in events(entries) if event is not Happened.EOF]
+    assert happened == [Happened.SPAWNED, Happened.STDIN_CLOSED, Happened.EXITED]
+    assert outcomes(entries) == ["echo"]
+    assert len(said(entries, Source.HOST)) == 1
+    assert len(said(entries, Source.MODULE)) == 2
+    assert said(entries, Source.STDERR) == [b"prepared"]
