@@ -24,7 +24,6 @@ ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
 _PROGRAM = """
 import fcntl, signal, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
 from supervisor.cli.main import main
 main()
 """
