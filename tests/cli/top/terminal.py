@@ -22,7 +22,7 @@ ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
 """Show the other screen; show the one that was there before."""
 
 _PROGRAM = """
-import fcntl, signal, termios
+import fcntl, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 from supervisor.cli.main import main
 main()
