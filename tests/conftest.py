@@ -5,6 +5,7 @@ The markers tie a test to a clause or a fault.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -13,8 +14,16 @@ import structlog
 
 from tests import journals
 
+IGNORED_BY_LAUNCHERS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
+"""What `nohup`, and a shell that starts something in the background, have their child ignore."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
+    # An ignored signal is inherited by every process that a test starts.
+    for number in IGNORED_BY_LAUNCHERS:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, default)
     config.addinivalue_line(
         "markers", "clause(id): the test holds this clause of tests/conformance/clauses.py"
     )

@@ -23,6 +23,7 @@ import msgspec
 _INTEGER = r"\d{3,}"
 _VARIES = (
     r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|\+00:00)",
+    r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d+)?",
     r"\d\d:\d\d:\d\d(?:\.\d+)?",
     r"\d+(?:\.\d+)? (?:B|KiB|MiB|GiB)\b",
     r"(?:\d+[dhm])?\d+(?:\.\d+)?(?:ms|s|m|h)\b",

@@ -22,9 +22,8 @@ ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"
 """Show the other screen; show the one that was there before."""
 
 _PROGRAM = """
-import fcntl, signal, termios
+import fcntl, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests may run under nohup
 from supervisor.cli.main import main
 main()
 """
