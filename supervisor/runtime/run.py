@@ -179,7 +179,8 @@ class Run:
         incarnation = self._incarnation
         if incarnation is not None:
             return incarnation.evidence()
-        return {} if self.id == self._setting.descriptor.name else {"instance": self.id}
+        known = self.id != self._setting.descriptor.name  # which of the warm ones it will be
+        return {"instance": self.id} if known else {}
 
     def nudge(self) -> None:
         """Have a paused reader look again."""

@@ -76,9 +76,9 @@ class WarmProcess:
         await self._gone.wait()
         return self._exit
 
-    def discard(self) -> None:
+    def discard(self, rung: Rung) -> None:
         """End it unused. Its stdin stays open: an end of input might be taken for a request."""
-        self.incarnation.stop(Rung.TERMINATE)
+        self.incarnation.stop(rung)
 
     def instance(self) -> Instance:
         """Return it as `status` shows it."""
@@ -123,6 +123,7 @@ class WarmProcesses:
         self._count = setting.descriptor.supervision.warm
         self._waiting: deque[WarmProcess] = deque()
         self._ending: set[WarmProcess] = set()
+        self._rung = Rung.TERMINATE
         self._digests = FileDigests()
         self._closing = trio.Event()
         self._look_again = trio.Event()
@@ -145,10 +146,11 @@ class WarmProcesses:
             self._discard(process)
 
     def kill(self) -> None:
-        """Close, and kill those that were discarded."""
+        """Close, and kill those that are discarded, before or after."""
+        self._rung = Rung.KILL
         self.close()
         for process in self._ending:
-            process.incarnation.stop(Rung.KILL)
+            process.discard(Rung.KILL)
 
     async def refresh(self) -> None:
         """Discard those that have loaded what is not the module's program any more."""
@@ -208,7 +210,7 @@ class WarmProcesses:
         self._waiting.remove(process)
         self._ending.add(process)
         self._wake()
-        process.discard()
+        process.discard(self._rung)
 
     def _wake(self) -> None:
         self._look_again.set()
