@@ -17,27 +17,33 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import psutil
 
-CHILD = Path(__file__).with_name("child.py")
+from scripts.peers import environments
+
 ROOT = Path(__file__).parents[2]
 WITHIN_S = 60.0
 """No command of any of them takes so long; one that does is counted as not ending."""
 
 
-class Program(NamedTuple):
+class Program(Protocol):
     """Something to run."""
 
-    name: str
-    vice: str
-    whole_group: bool = False
-    """Whether a stop is to reach the whole process group, with those who can be told so."""
+    @property
+    def name(self) -> str:
+        """Return what it is called."""
+        ...
+
+    @property
+    def whole_group(self) -> bool:
+        """Return whether a stop is to reach its whole process group."""
+        ...
 
     def command(self, births: Path) -> list[str]:
         """Return its command; `births` is the socket it connects to."""
-        return [sys.executable, "-I", "-S", str(CHILD), str(births), self.vice, self.name]
+        ...
 
 
 class Death(NamedTuple):
@@ -187,23 +193,16 @@ class Packaged(Supervisor):
     """One that is installed from PyPI into an environment of its own."""
 
     package: ClassVar[str]
-    environment_bin: ClassVar[Path] = Path()
+    environments: ClassVar[Path] = environments.FOLDER
 
     @classmethod
     def version(cls) -> str | None:
-        """Ask the environment's Python."""
-        python = cls.environment_bin / "python"
-        if not python.exists():
-            return None
-        words = f"import importlib.metadata as m; print(m.version({cls.package!r}))"
-        done = subprocess.run(
-            [str(python), "-c", words], capture_output=True, text=True, check=False
-        )
-        return done.stdout.strip() or None
+        """Look into its environment."""
+        return environments.version(cls.package, cls.environments)
 
     def tool(self, name: str) -> str:
         """Return the path of one of its commands."""
-        return str(self.environment_bin / name)
+        return str(environments.program(self.package, name, self.environments))
 
 
 class Supervisord(Packaged):
