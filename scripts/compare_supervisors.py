@@ -29,7 +29,8 @@ from scripts.compare.report import (
     written_into,
 )
 from scripts.peers import environments, install
-from scripts.peers.supervisors import PEERS, Packaged, Supervisor
+from scripts.peers.supervisor import Supervisor
+from scripts.peers.supervisors import PEERS, Packaged
 
 PAGE = Path(__file__).parents[1] / "docs" / "faults.md"
 

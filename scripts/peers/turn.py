@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from scripts.peers.births import Births
-from scripts.peers.supervisors import Program, Supervisor
+from scripts.peers.supervisor import Program, Supervisor
 
 BORN_WITHIN_S = 30.0
 SETTLED_AFTER_S = 2.0
