@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from scripts.bench.findings import Findings, Party, to_json
 from scripts.bench.growth import Curve, curves
 from scripts.bench.plot import svg
@@ -44,7 +46,7 @@ def write(findings: Findings, docs: Path = DOCS) -> list[Path]:
 
 def files(findings: Findings) -> dict[str, str]:
     """Return the texts of all files, by name."""
-    texts = {PAGE: page(findings), DATA: to_json(findings) + "\n"}
+    texts = {PAGE: page(findings), DATA: msgspec.json.format(to_json(findings), indent=1) + "\n"}
     drawn = curves(findings.points)
     return texts | {PLOT: svg(drawn)} if drawn else texts
 

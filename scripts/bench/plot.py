@@ -13,7 +13,8 @@ from scripts.bench.wording import figure
 PANEL_WIDTH: Final = 300
 PANEL_HEIGHT: Final = 200
 COLUMNS: Final = 3
-LEFT, RIGHT, TOP, BOTTOM = 52, 14, 40, 34
+LEFT, RIGHT, TOP, BOTTOM = 52, 14, 44, 34
+MARGIN: Final = 10
 HEADING: Final = 30
 STYLE: Final = (
     "text{font:11px sans-serif;fill:#333}.h{font-size:14px;font-weight:bold}"
@@ -32,7 +33,7 @@ def svg(curves: Sequence[Curve]) -> str:
     top = 0
     for family in families:
         panels = [curve for curve in curves if curve.family == family]
-        parts.append(_text(10, top + 20, "h", family))
+        parts.append(_text(MARGIN, top + 20, "h", family))
         for number, curve in enumerate(panels):
             left = number % COLUMNS * PANEL_WIDTH
             down = top + HEADING + number // COLUMNS * PANEL_HEIGHT
@@ -52,26 +53,27 @@ def svg(curves: Sequence[Curve]) -> str:
 
 def _panel(curve: Curve) -> Iterator[str]:
     sizes = [size for size, _ in curve.points]
-    # Nothing that can be drawn on a logarithmic axis is smaller than its smallest positive value.
-    positive = [value for _, value in curve.points if value > 0]
-    if not positive:
-        yield _text(LEFT, 24, "t", f"{curve.measure}: 0 {curve.unit}")
-        return
-    values = [max(value, min(positive)) for _, value in curve.points]
-    across = _Axis(sizes, LEFT, PANEL_WIDTH - RIGHT)
-    up = _Axis(_decades(values), PANEL_HEIGHT - BOTTOM, TOP)
+    drawn = [(size, value) for size, value in curve.points if value > 0]
     k = curve.exponent
-    grows = "" if k is None else f", ~ n^{k:.2f}"
-    yield _text(LEFT, 24, "t", f"{curve.measure} [{curve.unit}]{grows}")
-    for tick in _decades(values):
+    words = [curve.unit, *([] if k is None else [f"~ n^{k:.2f}"])]
+    # A logarithmic axis has no place for it.
+    words += [f"0 at {size:,}" for size, value in curve.points if value <= 0]
+    yield _text(MARGIN, 18, "t", curve.measure)
+    yield _text(MARGIN, 32, "t", ", ".join(words))
+    if not drawn:
+        return
+    ticks = _decades([value for _, value in drawn])
+    across = _Axis(sizes, LEFT, PANEL_WIDTH - RIGHT)
+    up = _Axis(ticks, PANEL_HEIGHT - BOTTOM, TOP)
+    for tick in ticks:
         yield _line(LEFT, up.at(tick), PANEL_WIDTH - RIGHT, up.at(tick))
         yield _text(LEFT - 6, up.at(tick) + 4, "y", figure(tick))
     for size in sizes:
         yield _line(across.at(size), TOP, across.at(size), PANEL_HEIGHT - BOTTOM)
         yield _text(across.at(size), PANEL_HEIGHT - BOTTOM + 16, "x", f"{size:,}")
-    dots = [(across.at(size), up.at(value)) for size, value in zip(sizes, values, strict=True)]
+    dots = [(across.at(size), up.at(value)) for size, value in drawn]
     yield f'<polyline points="{" ".join(f"{x:.1f},{y:.1f}" for x, y in dots)}"/>'
-    for (x, y), (size, value) in zip(dots, curve.points, strict=True):
+    for (x, y), (size, value) in zip(dots, drawn, strict=True):
         label = f"<title>{size:,}: {figure(value)} {curve.unit}</title>"
         yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5">{label}</circle>'
 

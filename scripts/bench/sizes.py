@@ -22,6 +22,7 @@ class Sizes:
     """How long a program ran before it is killed; supervisord's `startsecs` is 1."""
     fleet: int
     idle_s: float
+    """As long as the default interval of health checks, and twice circus' of its own."""
     commands: int
     entries: int
     running: tuple[int, ...]
@@ -43,7 +44,7 @@ FULL = Sizes(
     peer_crashes=2,
     ran_s=1.5,
     fleet=200,
-    idle_s=3.0,
+    idle_s=10.0,
     commands=10,
     entries=100_000,
     running=(250, 500, 1_000),

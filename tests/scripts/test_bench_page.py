@@ -91,8 +91,14 @@ def test_the_plot_has_a_point_per_figure_within_its_drawing() -> None:
     assert all(0 < float(circle.attrib["cy"]) < height for circle in circles)
     assert [title.text for title in root.iter(f"{space}title")][:2] == ["10: 0.05 s", "100: 0.5 s"]
     words = [text.text for text in root.iter(f"{space}text")]
-    assert "start (stdiod up) [s], ~ n^1.00" in words
-    assert f"{IDLE}: 0 %" in words
+    assert "s, ~ n^1.00" in words
+    assert words[words.index(IDLE) + 1] == "%, 0 at 10, 0 at 100"
+
+
+def test_a_figure_of_nought_is_named_and_not_drawn() -> None:
+    drawn = svg(curves([Point(RUNNING, IDLE, 10, 0.4), Point(RUNNING, IDLE, 100, 0.0)]))
+    assert drawn.count("<circle") == 1
+    assert "%, 0 at 100" in drawn
 
 
 def test_there_is_no_plot_of_nothing() -> None:
