@@ -13,7 +13,7 @@ from scripts.bench.wording import figure
 PANEL_WIDTH: Final = 300
 PANEL_HEIGHT: Final = 200
 COLUMNS: Final = 3
-LEFT, RIGHT, TOP, BOTTOM = 52, 14, 44, 34
+LEFT, RIGHT, TOP, BOTTOM = 52, 24, 44, 34
 MARGIN: Final = 10
 HEADING: Final = 30
 STYLE: Final = (
