@@ -87,7 +87,12 @@ run: $(READY) ## run the daemon on the sample modules, in the foreground
 	@$(BIN)/stdiod run modules
 
 .PHONY: bench
-bench: $(READY) ## measure; BENCH_ARGS is passed on
+bench: $(READY) ## measure, beside the peers that are there; BENCH_ARGS is passed on
+	@$(BIN)/python -m scripts.bench $(BENCH_ARGS)
+
+.PHONY: bench-peers
+bench-peers: $(READY) ## install the peers into .venv-peers, then measure beside them
+	@$(BIN)/python -m scripts.peers.install
 	@$(BIN)/python -m scripts.bench $(BENCH_ARGS)
 
 .PHONY: soak
@@ -96,5 +101,5 @@ soak: $(READY) ## kill, stop, flood and reload at random for MINUTES, and count 
 
 .PHONY: clean
 clean: ## remove all that was made here, .venv too
-	rm -rf $(VENV) build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .venv-peers build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

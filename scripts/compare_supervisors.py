@@ -2,8 +2,8 @@
 
 The same small programs run under each, round by round and one right after the other, so that
 whatever else the machine does meets all of them alike. supervisord and circus are installed from
-PyPI into an environment of their own; s6 is Debian's package, if it is there. Nothing is left
-running, and no network is used but to install.
+PyPI into environments of their own, as for `make bench-peers`; s6 is Debian's package, if it is
+there. Nothing is left running, and no network is used but to install.
 """
 
 from __future__ import annotations
@@ -15,15 +15,11 @@ import os
 import platform
 import subprocess
 import sys
-import venv
 from pathlib import Path
-
-import platformdirs
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from scripts.compare.faults import FAULTS, Fault, Value
-from scripts.compare.peers import PEERS, Packaged, Supervisor
 from scripts.compare.report import (
     Machine,
     Samples,
@@ -32,6 +28,9 @@ from scripts.compare.report import (
     words,
     written_into,
 )
+from scripts.peers import environments, install
+from scripts.peers.supervisor import Supervisor
+from scripts.peers.supervisors import PEERS, Packaged
 
 PAGE = Path(__file__).parents[1] / "docs" / "faults.md"
 
@@ -53,7 +52,8 @@ def main() -> None:
 def _compared(options: argparse.Namespace) -> tuple[Samples, Machine]:
     chosen = [peer for peer in PEERS if not options.only or peer.name in options.only]
     if any(issubclass(peer, Packaged) for peer in chosen):
-        Packaged.environment_bin = _environment(options.environment) / "bin"
+        Packaged.environments = options.environments
+        _install(chosen)
     versions = {peer.name: version for peer in chosen if (version := peer.version())}
     peers = [peer for peer in chosen if peer.name in versions]
     faults = [fault for fault in FAULTS if not options.faults or fault.key in options.faults]
@@ -88,15 +88,15 @@ def _measured(
     return samples
 
 
-def _environment(folder: Path) -> Path:
-    """Make the environment of the packaged peers, unless it is there; none is a must."""
-    if not (folder / "bin" / "python").exists():
-        venv.create(folder, with_pip=True)
-        packages = [peer.package for peer in PEERS if issubclass(peer, Packaged)]
-        pip = [str(folder / "bin" / "python"), "-m", "pip", "--quiet", "install"]
-        for package in packages:
-            subprocess.run([*pip, package], check=False)
-    return folder
+def _install(chosen: list[type[Supervisor]]) -> None:
+    """Install the packaged peers that are not there; none is a must."""
+    for peer in chosen:
+        if issubclass(peer, Packaged):
+            install.from_pypi(peer.package, _say, Packaged.environments)
+
+
+def _say(what: str) -> None:
+    print(what, file=sys.stderr, flush=True)
 
 
 def _options() -> argparse.Namespace:
@@ -108,9 +108,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--read", type=Path, help="measure nothing; take what --json printed")
     parser.add_argument("--write", action="store_true", help="put the result into docs/faults.md")
     parser.add_argument(
-        "--environment",
+        "--environments",
         type=Path,
-        default=Path(platformdirs.user_cache_dir("stdiod-compare")),
+        default=environments.FOLDER,
         help="where supervisord and circus are, or will be, installed",
     )
     return parser.parse_args()

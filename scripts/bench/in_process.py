@@ -13,7 +13,9 @@ import trio
 
 from protocol.events import Progress
 from protocol.response import Response
+from scripts.bench.peer_programs import each_ms, rate, with_sdk
 from scripts.bench.rows import (
+    ASYNCIO,
     CRASH,
     INVOKE_MANY,
     INVOKE_ONE,
@@ -22,11 +24,12 @@ from scripts.bench.rows import (
     RAW,
     STREAM,
     TOOL,
+    TRIO,
     C,
     Sample,
 )
 from scripts.bench.sizes import Sizes
-from scripts.bench.workshop import PROGRAMS, Workshop, daemon, seconds
+from scripts.bench.workshop import PROGRAMS, Workshop, daemon
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.lifecycle import SERVES
 from supervisor.runtime.module import Module
@@ -52,10 +55,18 @@ class Counting:
 
 
 async def stream(workshop: Workshop, sizes: Sizes) -> list[Sample]:
-    """Let a module say as much as it can, here and to the raw loop."""
-    raw = [sys.executable, str(PROGRAMS / "raw_stream.py"), str(sizes.events)]
+    """Let a module say as much as it can, here and to the peers."""
+    arguments = [str(sizes.events), workshop.program("native"), "native"]
     async with daemon(workshop, workshop.native()) as one:
-        raw_s = await seconds([*raw, workshop.program("native"), "native"])
+        commands = {
+            RAW: [sys.executable, str(PROGRAMS / "raw_stream.py"), *arguments],
+            ASYNCIO: [sys.executable, str(PROGRAMS / "asyncio_stream.py"), *arguments],
+        }
+        if workshop.node is not None:
+            commands[NODE] = [workshop.node, str(PROGRAMS / "stream.js"), *arguments]
+        samples = [
+            await rate(STREAM, name, sizes.events, command) for name, command in commands.items()
+        ]
         ended = trio.Event()
         answers: list[Response] = []
 
@@ -72,10 +83,7 @@ async def stream(workshop: Workshop, sizes: Sizes) -> list[Sample]:
         ours_s = time.perf_counter() - begin
         assert answers[0].ok, answers[0]
         assert client.events == sizes.events, client.events
-    return [
-        Sample(STREAM.title, RAW, sizes.events / raw_s),
-        Sample(STREAM.title, OURS, sizes.events / ours_s),
-    ]
+    return [*samples, Sample(STREAM.title, OURS, sizes.events / ours_s)]
 
 
 async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
@@ -87,29 +95,39 @@ async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
             (INVOKE_MANY, WINDOW, sizes.concurrent),
         ):
             arguments = [str(count), str(window), workshop.program("primes")]
-            peers = {C: [workshop.program("pingpong"), *arguments]}
+            commands = {
+                C: [workshop.program("pingpong"), *arguments],
+                ASYNCIO: [sys.executable, str(PROGRAMS / "asyncio_pingpong.py"), *arguments],
+            }
             if workshop.node is not None:
-                peers[NODE] = [workshop.node, str(PROGRAMS / "pingpong.js"), *arguments]
-            for name, command in peers.items():
-                samples.append(Sample(row.title, name, count / await seconds(command)))
+                commands[NODE] = [workshop.node, str(PROGRAMS / "pingpong.js"), *arguments]
+            for name, command in commands.items():
+                samples.append(await rate(row, name, count, command))
             ours_s = await ask(one, "primes", "echo", count, window)
             samples.append(Sample(row.title, OURS, count / ours_s))
+            samples += await with_sdk(workshop, row, count, window)
+            samples += await with_sdk(workshop, row, count, window, both_ends=True)
     return samples
 
 
 async def tool(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Run a native tool again and again, one process per invocation."""
-    command = [workshop.program("spawn_loop"), str(sizes.spawns), workshop.program("done")]
+    arguments = [str(sizes.spawns), workshop.program("done")]
+    commands = {
+        C: [workshop.program("spawn_loop"), *arguments],
+        TRIO: [sys.executable, str(PROGRAMS / "trio_spawn_loop.py"), *arguments],
+    }
+    if workshop.node is not None:
+        commands[NODE] = [workshop.node, str(PROGRAMS / "spawn_loop.js"), *arguments]
     async with daemon(workshop, workshop.tool()) as one:
-        c_s = await seconds(command)
+        samples = [
+            await each_ms(TOOL, name, sizes.spawns, command) for name, command in commands.items()
+        ]
         ours_s = await ask(one, "done", "run", sizes.spawns, 1)
-    return [
-        Sample(TOOL.title, C, c_s / sizes.spawns * 1000),
-        Sample(TOOL.title, OURS, ours_s / sizes.spawns * 1000),
-    ]
+    return [*samples, Sample(TOOL.title, OURS, ours_s / sizes.spawns * 1000)]
 
 
-async def crash(workshop: Workshop, sizes: Sizes) -> list[Sample]:
+async def crash(workshop: Workshop, sizes: Sizes) -> Sample:
     """Kill modules, each one once, as its first crash; a second one would be held back."""
     names = [f"victim-{number}" for number in range(sizes.crashes)]
     latencies: list[float] = []
@@ -121,7 +139,7 @@ async def crash(workshop: Workshop, sizes: Sizes) -> list[Sample]:
             os.kill(victim, signal.SIGKILL)
             await one.fleet.wait_until(lambda: _replaced(module, victim) or None)  # noqa: B023
             latencies.append(time.perf_counter() - begin)
-    return [Sample(CRASH.title, OURS, median(latencies) * 1000)]
+    return Sample(CRASH.title, OURS, median(latencies) * 1000)
 
 
 async def ask(one: Daemon, module: str, op: str, count: int, window: int) -> float:

@@ -33,6 +33,6 @@ async def journal(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     return [
         Sample(JOURNAL_WRITE.title, OURS, sizes.entries / figures["write_s"]),
         Sample(JOURNAL_READ.title, OURS, sizes.entries / figures["read_s"]),
-        Sample(JOURNAL_SIZE.title, OURS, figures["bytes"] / 1e6),
+        Sample(JOURNAL_SIZE.title, OURS, figures["bytes"] / sizes.entries * 1000 / 1e6),
         Sample(JOURNAL_MEMORY.title, OURS, figures["grown_bytes"] / 1e6),
     ]

@@ -5,37 +5,71 @@ from __future__ import annotations
 import socket
 import time
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 import orjson
 import trio
 
 from scripts.bench.in_process import WINDOW
+from scripts.bench.peer_programs import with_sdk
 from scripts.bench.rows import OURS, SOCKET_MANY, SOCKET_ONE, Sample
 from scripts.bench.sizes import Sizes
-from scripts.bench.workshop import Stdiod, Workshop
+from scripts.bench.workshop import PROGRAM_WITHIN_S, Stdiod, Workshop
 
 READ_BYTES = 65536
-SILENCE_S = 60.0
-"""An answer that takes longer will not come."""
 
 
 async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Echo through `primes`, one at a time and 64 at a time, from the outside."""
-    return await trio.to_thread.run_sync(_invoke, workshop, sizes)
-
-
-def _invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
+    samples: list[Sample] = []
     stdiod = Stdiod(workshop, workshop.primes())
     try:
-        stdiod.up()
-        one_s = ask(stdiod.socket, sizes.sequential, 1)
-        many_s = ask(stdiod.socket, sizes.concurrent, WINDOW)
+        await trio.to_thread.run_sync(stdiod.up)
+        for row, window, count in (
+            (SOCKET_ONE, 1, sizes.sequential),
+            (SOCKET_MANY, WINDOW, sizes.concurrent),
+        ):
+            took_s = await trio.to_thread.run_sync(ask, stdiod.socket, count, window)
+            samples.append(Sample(row.title, OURS, count / took_s))
+            samples += await with_sdk(workshop, row, count, window)
     finally:
-        stdiod.down()
-    return [
-        Sample(SOCKET_ONE.title, OURS, sizes.sequential / one_s),
-        Sample(SOCKET_MANY.title, OURS, sizes.concurrent / many_s),
-    ]
+        await trio.to_thread.run_sync(stdiod.end)
+    return samples
+
+
+class Client:
+    """A connection on which one thing is asked at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(PROGRAM_WITHIN_S)
+        self._socket.connect(str(path))
+        self._lines = self._socket.makefile("rb")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self._lines.close()
+        self._socket.close()
+
+    def invoke(self, tool: str, op: str, args: dict[str, Any]) -> float:
+        """Invoke and return how long the answer took (s)."""
+        content = {"op": op, "args": args}
+        request = {"requestId": "r", "tool": tool, "operation": "invoke", "input": content}
+        begin = time.perf_counter()
+        self._socket.sendall(orjson.dumps(request) + b"\n")
+        while (answer := orjson.loads(self._lines.readline()))["type"] != "done":
+            pass
+        took_s = time.perf_counter() - begin
+        assert answer["ok"], answer
+        return took_s
 
 
 def ask(path: Path, count: int, window: int) -> float:
@@ -49,7 +83,7 @@ def ask(path: Path, count: int, window: int) -> float:
         return b"".join(b'{"requestId":"%d%b' % (i, frame) for i in range(first, sent))
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.settimeout(SILENCE_S)
+        client.settimeout(PROGRAM_WITHIN_S)
         client.connect(str(path))
         begin = time.perf_counter()
         client.sendall(requests(min(window, count)))

@@ -1,4 +1,4 @@
-"""What is measured and what it has to reach: the rows, as data, and the verdict on their samples.
+"""What is measured and what it has to reach: the rows, as data.
 
 A row has samples of ours and of its peers, by contender, one per round. A target holds the median
 of the rounds' ratios ours/peer (both sides of a ratio were measured next to each other), or the
@@ -7,25 +7,30 @@ median of ours alone where the unit says it all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from statistics import median
 from typing import NamedTuple
 
 OURS = "stdiod"
 RAW = "raw pipe + orjson.loads"
 C = "C"
 NODE = "Node"
-COLD = "cold"
+ASYNCIO = "asyncio"
+TRIO = "trio.run_process"
+MCP = "MCP SDK"
+MCP_BOTH = "MCP SDK, both ends"
+COLD = "stdiod, cold"
+SUPERVISORD = "supervisord"
+CIRCUS = "circus"
+S6 = "s6"
 
 
 class Sample(NamedTuple):
-    """One figure of one round."""
+    """One figure of one round, or why there is none."""
 
     row: str
     contender: str
-    value: float
+    value: float | None
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -48,131 +53,141 @@ class Target:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table."""
+    """One line of the table; `contenders` are all that could be in it, ours first."""
 
     title: str
     unit: str
     targets: tuple[Target, ...] = ()
-    not_measured: tuple[str, ...] = ()
-    """Peers that a target names and that are not part of this run."""
+    contenders: tuple[str, ...] = (OURS,)
+    note: str = ""
+    """What one has to know of the figure, as Markdown."""
 
 
-class Verdict(StrEnum):
-    """What became of a target."""
-
-    MET = "met"
-    SHORT = "falls short"
-    UNKNOWN = "peer not measured here"
+def least(bound: float, peer: str | None = None) -> Target:
+    """Return a target below which ours falls short."""
+    return Target(bound, at_least=True, peer=peer)
 
 
-@dataclass(frozen=True)
-class Figures:
-    """The samples of one contender."""
-
-    median: float
-    spread: float
-    """Largest minus smallest, as a share of the median."""
-    samples: tuple[float, ...]
+def most(bound: float, peer: str | None = None) -> Target:
+    """Return a target above which ours falls short."""
+    return Target(bound, at_least=False, peer=peer)
 
 
-@dataclass(frozen=True)
-class Result:
-    """A row and what was found."""
-
-    row: Row
-    figures: Mapping[str, Figures]
-    ratios: Mapping[str, float]
-    """Of ours to each peer: the median of the rounds' ratios."""
-
-    def verdicts(self) -> list[tuple[Target, Verdict]]:
-        """Judge each target."""
-        judged: list[tuple[Target, Verdict]] = []
-        for target in self.row.targets:
-            if target.peer is None:
-                figure = self.figures[OURS].median if OURS in self.figures else None
-            else:
-                figure = self.ratios.get(target.peer)
-            if figure is None:
-                judged.append((target, Verdict.UNKNOWN))
-            else:
-                judged.append((target, Verdict.MET if target.met_by(figure) else Verdict.SHORT))
-        return judged
-
+SUPERVISORS = (OURS, SUPERVISORD, CIRCUS, S6)
+MCP_NOTE = (
+    "The MCP SDK's client calls a tool of a server in C, so that the client is what is measured; "
+    "`both ends` has the SDK's own server too."
+)
 
 STREAM = Row(
     "event stream of one module, validated, to one subscriber",
     "events/s",
-    (Target(0.5, at_least=True, peer=RAW),),
-    ("Node readline", "asyncio"),
+    (least(0.5, RAW),),
+    (OURS, RAW, NODE, ASYNCIO),
+    "The peers parse each line as JSON and validate nothing.",
 )
 PATCHES = Row("state patches of one module, merged in a session, told and durable", "patches/s")
-PATCHES_MEMORY = Row("state patches: memory that they leave", "MB", (Target(8.0, at_least=False),))
-PATCHES_SIZE = Row("state patches: 100,000 of them in the journal", "MB")
+PATCHES_MEMORY = Row("state patches: memory that they leave", "MB", (most(8.0),))
+PATCHES_SIZE = Row("state patches: those of a round in the journal", "MB")
 PATCHES_READ = Row("state patches: read back with `events`", "entries/s")
 INVOKE_ONE = Row(
     "invoke, one at a time, in process",
     "calls/s",
-    (Target(1.0, at_least=True, peer=NODE),),
-    ("MCP SDK (5 x)",),
+    (least(5.0, MCP), least(1.0, NODE)),
+    (OURS, C, NODE, ASYNCIO, MCP, MCP_BOTH),
+    f"The module is native. {MCP_NOTE}",
 )
 INVOKE_MANY = Row(
     "invoke, 64 at a time, in process",
     "calls/s",
-    (Target(0.5, at_least=True, peer=NODE),),
-    ("MCP SDK (15 x)",),
+    (least(15.0, MCP), least(0.5, NODE)),
+    (OURS, C, NODE, ASYNCIO, MCP, MCP_BOTH),
+    "As the row above.",
 )
 SOCKET_ONE = Row(
     "invoke, one at a time, over the control socket",
     "calls/s",
-    not_measured=("MCP SDK (1 x)",),
+    (least(1.0, MCP),),
+    (OURS, MCP),
+    "Client and daemon are processes of their own; the MCP SDK talks to its child directly.",
 )
 SOCKET_MANY = Row(
     "invoke, 64 at a time, over the control socket",
     "calls/s",
-    not_measured=("MCP SDK (5 x)",),
+    (least(5.0, MCP),),
+    (OURS, MCP),
+    "As the row above.",
 )
 TOOL = Row(
     "per-invocation native tool",
     "ms",
-    (Target(1.5, at_least=False, peer=C),),
-    ("trio.run_process", "Node spawn"),
+    (most(1.5, C),),
+    (OURS, C, TRIO, NODE),
+    "C is a loop around `posix_spawn`; Node is `child_process.spawn`.",
 )
 WARM = Row(
     "per-invocation Python tool, warm",
     "ms",
-    (Target(0.1, at_least=False, peer=COLD),),
+    (most(0.1, COLD),),
+    (OURS, COLD),
+    "Each invocation finds a process that was started before (`warm`); cold starts one. The tool "
+    "ends with `os._exit`.",
 )
-WARM_SHUTDOWN = Row("the same, the interpreter's shutdown included", "ms")
-CRASH = Row(
-    "crash (SIGKILL) to ready again",
+WARM_SHUTDOWN = Row(
+    "per-invocation Python tool, warm, with the interpreter's shutdown",
     "ms",
-    (Target(15.0, at_least=False),),
-    ("supervisord", "s6", "circus"),
+    (most(0.1, COLD),),
+    (OURS, COLD),
+    "As the row above, but the tool ends as programs do: an answer counts once its process is "
+    "gone, and what the interpreter does until then comes after it was asked, warm or not.",
+)
+CRASH = Row(
+    "crash (SIGKILL) to running again",
+    "ms",
+    (most(15.0),),
+    SUPERVISORS,
+    "With stdiod to *ready* again (health and description answered), with the others to the first "
+    "act of the next process; each had run for more than a second, and has its defaults.",
 )
 FLEET_START = Row(
-    "200 persistent modules: start (`stdiod up`)",
+    "200 persistent modules: start",
     "s",
-    (Target(1.5, at_least=False),),
-    ("supervisord", "circus"),
+    (most(1.5),),
+    SUPERVISORS,
+    "With stdiod it is `stdiod up`, until all are ready; with the others until all processes run.",
 )
-FLEET_IDLE = Row("200 persistent modules: idle CPU", "%", (Target(0.5, at_least=False),))
-FLEET_MEMORY = Row("200 persistent modules: daemon RSS", "MB", (Target(60.0, at_least=False),))
+FLEET_IDLE = Row(
+    "200 persistent modules: idle CPU",
+    "%",
+    (most(0.5),),
+    SUPERVISORS,
+    "Of one core; the supervisor and its helpers, without the modules.",
+)
+FLEET_MEMORY = Row(
+    "200 persistent modules: memory (PSS)",
+    "MB",
+    (most(60.0),),
+    SUPERVISORS,
+    "As the row above.",
+)
 FLEET_STOP = Row(
-    "200 persistent modules: stop (`stdiod down`)", "s", (Target(1.5, at_least=False),)
+    "200 persistent modules: stop",
+    "s",
+    (most(1.5),),
+    SUPERVISORS,
+    "Until the supervisor and all processes are gone; with stdiod it is `stdiod down`.",
 )
-VERSION = Row("`stdiod --version`", "ms", (Target(80.0, at_least=False),))
-STATUS = Row("`stdiod status`", "ms", (Target(150.0, at_least=False),))
-JOURNAL_WRITE = Row("journal: 1,000,000 entries written, durable", "entries/s")
+VERSION = Row("`stdiod --version`", "ms", (most(80.0),))
+VERSION_CPU = Row("`stdiod --version`: CPU", "ms")
+STATUS = Row("`stdiod status`", "ms", (most(150.0),))
+STATUS_CPU = Row("`stdiod status`: CPU", "ms", note="Of the command, without the daemon's.")
+JOURNAL_WRITE = Row("journal: entries written, durable", "entries/s")
 JOURNAL_READ = Row("journal: the same read back with `events`", "entries/s")
-JOURNAL_SIZE = Row("journal: the same on disk", "MB")
-JOURNAL_MEMORY = Row("journal: memory grown meanwhile", "MB", (Target(64.0, at_least=False),))
+JOURNAL_SIZE = Row("journal: 1,000 of them on disk", "MB")
+JOURNAL_MEMORY = Row("journal: memory grown meanwhile", "MB", (most(64.0),))
 
 ROWS = (
     STREAM,
-    PATCHES,
-    PATCHES_MEMORY,
-    PATCHES_SIZE,
-    PATCHES_READ,
     INVOKE_ONE,
     INVOKE_MANY,
     SOCKET_ONE,
@@ -186,43 +201,15 @@ ROWS = (
     FLEET_MEMORY,
     FLEET_STOP,
     VERSION,
+    VERSION_CPU,
     STATUS,
+    STATUS_CPU,
+    PATCHES,
+    PATCHES_MEMORY,
+    PATCHES_SIZE,
+    PATCHES_READ,
     JOURNAL_WRITE,
     JOURNAL_READ,
     JOURNAL_SIZE,
     JOURNAL_MEMORY,
 )
-
-
-def results(rounds: Sequence[Sequence[Sample]]) -> list[Result]:
-    """Sum the rounds up, row by row; a row without a sample is left out."""
-    found: list[Result] = []
-    for row in ROWS:
-        by_round = [
-            {sample.contender: sample.value for sample in samples if sample.row == row.title}
-            for samples in rounds
-        ]
-        contenders = list(dict.fromkeys(name for values in by_round for name in values))
-        if not contenders:
-            continue
-        figures = {
-            name: _figures([values[name] for values in by_round if name in values])
-            for name in contenders
-        }
-        ratios = {
-            name: median(
-                values[OURS] / values[name]
-                for values in by_round
-                if OURS in values and values.get(name)
-            )
-            for name in contenders
-            if name != OURS
-        }
-        found.append(Result(row, figures, ratios))
-    return found
-
-
-def _figures(samples: Sequence[float]) -> Figures:
-    middle = median(samples)
-    spread = (max(samples) - min(samples)) / middle if middle else 0.0
-    return Figures(middle, spread, tuple(samples))

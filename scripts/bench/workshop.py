@@ -4,48 +4,65 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import trio
 
+from scripts.peers import environments
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.lifecycle import SERVES
 from supervisor.runtime.directory import scan
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
-PRIMES: Final = Path(__file__).parent.parent.parent / "modules" / "primes" / "primes.c"
+ROOT: Final = Path(__file__).parents[2]
+PRIMES: Final = ROOT / "modules" / "primes" / "primes.c"
 
 READY_WITHIN_S: Final = 60.0
 PROGRAM_WITHIN_S: Final = 300.0
 """No benchmark takes so long; one that hangs is not to hang for ever."""
 
 
+class NoCompilerError(LookupError):
+    """What has to be measured is a program in C, and there is no compiler."""
+
+
 class Workshop:
     """A scratch folder with the programs that are measured, or measured against."""
 
-    def __init__(self, folder: Path) -> None:
-        """Compile into `folder`; raises `FileNotFoundError` where there is no C compiler."""
+    def __init__(self, folder: Path, peers: Path = environments.FOLDER) -> None:
+        """Work in `folder`; nothing is compiled before it is needed.
+
+        In `peers` are the environments of those that come from PyPI.
+        """
         self.folder = folder
+        self.peers = peers
         self._scenes = 0
+        self._compiled = False
         self.node = shutil.which("node")
-        compiler = shutil.which("cc")
-        if compiler is None:
-            raise FileNotFoundError("the benchmarks need a C compiler, `cc`")
-        for source in (*sorted(PROGRAMS.glob("*.c")), PRIMES):
-            command = [compiler, "-O2", "-o", str(folder / source.stem), str(source)]
-            subprocess.run(command, check=True)
+        self.compiler = shutil.which("gcc") or shutil.which("cc")
 
     def program(self, name: str) -> str:
-        """Return the path of a compiled program."""
+        """Return the path of a compiled program; raises `NoCompilerError`."""
+        if not self._compiled:
+            self._compile()
         return str(self.folder / name)
+
+    def _compile(self) -> None:
+        if self.compiler is None:
+            raise NoCompilerError("no C compiler: neither `gcc` nor `cc` is in PATH")
+        for source in (*sorted(PROGRAMS.glob("*.c")), PRIMES):
+            command = [self.compiler, "-O2", "-o", str(self.folder / source.stem), str(source)]
+            subprocess.run(command, check=True)
+        self._compiled = True
 
     def new_folder(self) -> Path:
         """Return an empty folder, one per daemon."""
@@ -61,9 +78,12 @@ class Workshop:
             (folder / f"{document['name']}.json").write_text(json.dumps(document))
         return folder
 
-    def native(self, name: str = "native") -> dict[str, Any]:
-        """Describe the module of programs/native.c."""
-        return descriptor(name, [self.program("native"), name])
+    def native(
+        self, name: str = "native", *, births: Path | None = None, **supervision: Any
+    ) -> dict[str, Any]:
+        """Describe the module of programs/native.c; `births` is a socket it is to connect to."""
+        command = [self.program("native"), name, *([] if births is None else [str(births)])]
+        return {**descriptor(name, command), "supervision": supervision}
 
     def primes(self) -> dict[str, Any]:
         """Describe the sample module `primes`, compiled beforehand, with the schema of its echo."""
@@ -75,6 +95,11 @@ class Workshop:
     def tool(self) -> dict[str, Any]:
         """Describe the per-invocation tool of programs/done.c."""
         return descriptor("done", [self.program("done")], protocol="narratoria")
+
+    def python_tool(self, name: str, *words: str, **supervision: Any) -> dict[str, Any]:
+        """Describe the per-invocation tool of programs/tool.py."""
+        command = [sys.executable, str(PROGRAMS / "tool.py"), *words]
+        return {**descriptor(name, command, protocol="narratoria"), "supervision": supervision}
 
 
 def descriptor(name: str, command: Sequence[str], protocol: str = "module") -> dict[str, Any]:
@@ -107,6 +132,14 @@ async def daemon(
         yield one
 
 
+class Cost(NamedTuple):
+    """What a command took."""
+
+    wall_s: float
+    cpu_s: float
+    """Of the command and of what it waited for; a daemon that it left is not in it."""
+
+
 class Stdiod:
     """The `stdiod` command with a daemon of its own."""
 
@@ -114,42 +147,49 @@ class Stdiod:
         self.folder = workshop.descriptors(*documents)
         self.socket = self.folder / "socket"
         installed = Path(sys.executable).with_name("stdiod")
-        self._command = (
-            [str(installed)]
-            if installed.exists()
-            else [sys.executable, "-P", "-m", "supervisor.cli"]
-        )
+        module = [sys.executable, "-P", "-m", "supervisor.cli"]
+        self._command = [str(installed)] if installed.exists() else module
+        paths = (str(ROOT), os.environ.get("PYTHONPATH", ""))
+        python_path = os.pathsep.join(filter(None, paths))
+        here = {"STDIOD_SOCKET": str(self.socket), "PYTHONPATH": python_path}
+        self._environment = {**os.environ, **here}
 
     def run(self, *arguments: str) -> str:
         """Run a verb and return what it printed; raises `CalledProcessError`."""
-        done = subprocess.run(
-            [*self._command, *arguments],
-            env={**os.environ, "STDIOD_SOCKET": str(self.socket)},
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=PROGRAM_WITHIN_S,
-        )
-        return done.stdout
+        return self._run(*arguments, check=True).stdout
 
-    def time(self, *arguments: str) -> float:
-        """Run a verb and return the wall time it took (s)."""
+    def cost(self, *arguments: str) -> Cost:
+        """Run a verb and return what it took."""
+        used = _children_cpu_s()
         begin = time.perf_counter()
         self.run(*arguments)
-        return time.perf_counter() - begin
+        return Cost(time.perf_counter() - begin, _children_cpu_s() - used)
 
-    def up(self) -> None:
-        """Start the daemon."""
-        self.run("up", str(self.folder), "--data-dir", str(self.folder / "data"))
+    def up(self) -> float:
+        """Start the daemon and return how long it took until all was ready (s)."""
+        data = str(self.folder / "data")
+        return self.cost("up", str(self.folder), "--data-dir", data).wall_s
 
-    def down(self) -> None:
-        """Stop it, if it runs."""
-        arguments = [*self._command, "--socket", str(self.socket), "down"]
-        subprocess.run(arguments, capture_output=True, check=False, timeout=PROGRAM_WITHIN_S)
+    def status(self) -> dict[str, Any]:
+        """Return what `status --json` prints."""
+        return dict(json.loads(self.run("status", "--json")))
+
+    def end(self) -> None:
+        """Stop the daemon, if it runs."""
+        self._run("down", check=False)
+
+    def _run(self, *arguments: str, check: bool) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*self._command, *arguments],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=check,
+            timeout=PROGRAM_WITHIN_S,
+        )
 
 
-async def seconds(command: Iterable[str]) -> float:
-    """Run a peer that prints how long it took, and return that."""
-    with trio.fail_after(PROGRAM_WITHIN_S):
-        done = await trio.run_process(list(command), capture_stdout=True)
-    return float(done.stdout)
+def _children_cpu_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
-import psutil
+from scripts.compare.program import Program
+from scripts.peers.supervisor import Supervisor
+from scripts.peers.turn import BORN_WITHIN_S, SETTLED_AFTER_S, born, family, under
 
-from scripts.compare.births import Births
-from scripts.compare.peers import Program, Supervisor
-
-BORN_WITHIN_S = 30.0
-SETTLED_AFTER_S = 2.0
-"""How long whoever is going to die of something may take."""
 RAN_FOR_S = 1.5
 """Less would count as a failed start with supervisord, whose `startsecs` is 1."""
+WRITTEN_WITHIN_S = 30.0
+"""On a busy machine a daemon that reads and keeps every line takes seconds; a hang is for ever."""
 LOOP_S = 20.0
 FLEET = 50
 
@@ -42,35 +37,6 @@ class Fault:
     """One round is enough: it takes long, and varies little."""
 
 
-@contextmanager
-def under(peer: type[Supervisor], *programs: Program) -> Iterator[tuple[Supervisor, Births]]:
-    """Run a supervisor around the block; nothing of it is left afterwards."""
-    with (
-        tempfile.TemporaryDirectory(prefix="cmp-") as name,
-        Births(Path(name, "births")) as births,
-    ):
-        supervisor = peer(Path(name), births.path, programs)
-        try:
-            yield supervisor, births
-        finally:
-            # Helpers go before the programs, or they would start them again.
-            supervisor.helpers += _family(supervisor.process.pid)
-            supervisor.end()
-            births.watch(0.0)
-            theirs = {life.pid for life in births.lives}
-            for helper in supervisor.helpers:
-                if helper.is_running() and helper.pid not in theirs:
-                    helper.kill()
-            if births.alive():
-                births.watch(SETTLED_AFTER_S / 4)  # those that were just being started
-
-
-def born(births: Births, number: int, *roles: str) -> None:
-    """Wait for so many processes of these roles."""
-    if not births.until(lambda: len(births.of(*roles)) >= number, BORN_WITHIN_S):
-        raise TimeoutError(f"only {len(births.of(*roles))} of {number} processes came")
-
-
 def survivors_of_a_stop(peer: type[Supervisor], program: Program, role: str) -> Value:
     """Stop a program that has a descendant, and count who is left."""
     with under(peer, program) as (supervisor, births):
@@ -86,7 +52,7 @@ def survivors_of_kill_9(peer: type[Supervisor]) -> Value:
     with under(peer, Program("one", "brood")) as (supervisor, births):
         born(births, 3, "child", "grandchild", "escapee")
         births.watch(RAN_FOR_S)
-        supervisor.helpers = _family(supervisor.process.pid)
+        supervisor.helpers = family(supervisor.process.pid)
         supervisor.process.kill()
         supervisor.process.wait()
         births.until(lambda: not births.alive(), SETTLED_AFTER_S)
@@ -146,7 +112,7 @@ def unread_output(peer: type[Supervisor]) -> Value:
     """Have a program write 4 MiB to each of its pipes, though nobody reads its supervisor."""
     with under(peer, Program("one", "chatty")) as (_, births):
         born(births, 1, "child")
-        went_on = births.until(lambda: bool(births.of("written")), 5.0)
+        went_on = births.until(lambda: bool(births.of("written")), WRITTEN_WITHIN_S)
         return "goes on" if went_on else "hangs"
 
 
@@ -178,16 +144,8 @@ def memory_of_a_fleet(peer: type[Supervisor]) -> Value:
         born(births, FLEET, "child")
         births.watch(RAN_FOR_S)
         theirs = {life.pid for life in births.lives}
-        family = [one for one in _family(supervisor.process.pid) if one.pid not in theirs]
-        return sum(one.memory_full_info().pss for one in family) / 1e6
-
-
-def _family(pid: int) -> list[psutil.Process]:
-    try:
-        top = psutil.Process(pid)
-        return [top, *top.children(recursive=True)]
-    except psutil.NoSuchProcess:
-        return []
+        helpers = [one for one in family(supervisor.process.pid) if one.pid not in theirs]
+        return sum(one.memory_full_info().pss for one in helpers) / 1e6
 
 
 FAULTS = (

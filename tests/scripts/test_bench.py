@@ -1,86 +1,109 @@
 from __future__ import annotations
 
+import json
 import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from scripts.bench.rows import (
-    CRASH,
-    NODE,
-    OURS,
-    RAW,
-    ROWS,
-    STREAM,
-    TOOL,
-    C,
-    Sample,
-    Verdict,
-    results,
+from scripts.bench.__main__ import SCENES
+from scripts.bench.findings import from_json
+from scripts.bench.growth import LAZY, RUNNING, UNITS
+from scripts.bench.page import files
+from scripts.bench.rows import OURS, ROWS
+from tests.scripts.checkout import CHECKOUT, run
+
+BY_TITLE = {row.title: row for row in ROWS}
+NEEDS_COMPILER = pytest.mark.skipif(
+    shutil.which("gcc") is None and shutil.which("cc") is None, reason="there is no C compiler here"
 )
-from tests.scripts.checkout import documents, run
+TITLES = {
+    "stream": ("event stream",),
+    "invoke": ("invoke, one at a time, in process", "invoke, 64 at a time, in process"),
+    "socket": ("invoke, one at a time, over", "invoke, 64 at a time, over"),
+    "tool": ("per-invocation native",),
+    "warm": ("per-invocation Python",),
+    "crash": ("crash",),
+    "fleet": ("200 persistent modules",),
+    "command": ("`stdiod",),
+    "patch": ("state patches",),
+    "journal": ("journal",),
+    "scale": (),
+}
+"""How the titles of each scene's rows begin."""
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here")
-def test_a_quick_run_measures_every_row() -> None:
-    done = run("bench", "--quick", "--json")
+def measured(*arguments: str, peers: Path = CHECKOUT / "no" / "peers") -> dict[str, Any]:
+    done = run("bench", *arguments, "--quick", "--json", "--peers", str(peers))
     assert done.returncode == 0, done.stderr
-    rows = documents(done.stdout)
-    assert [row["row"] for row in rows] == [row.title for row in ROWS]
-    for row, found in zip(ROWS, rows, strict=True):
-        assert found["unit"] == row.unit
-        for figures in found["figures"].values():
+    return dict(json.loads(done.stdout))
+
+
+def test_each_row_belongs_to_a_scene() -> None:
+    assert set(TITLES) == set(SCENES)
+    beginnings = tuple(beginning for titles in TITLES.values() for beginning in titles)
+    assert all(row.title.startswith(beginnings) for row in ROWS)
+
+
+@NEEDS_COMPILER
+@pytest.mark.parametrize("scene", [scene for scene in TITLES if scene != "scale"])
+def test_a_scene_measures_its_rows_with_us_and_whoever_is_there(scene: str) -> None:
+    found = measured(scene)
+    wanted = [row.title for row in ROWS if row.title.startswith(TITLES[scene])]
+    assert [row["row"] for row in found["rows"]] == wanted
+    for shown in found["rows"]:
+        row = BY_TITLE[shown["row"]]
+        assert shown["unit"] == row.unit
+        assert {*shown["figures"], *shown["failures"]} <= set(row.contenders)
+        assert OURS in {*shown["figures"], *shown["failures"]}
+        for figures in shown["figures"].values():
             assert len(figures["samples"]) == 1
-        assert set(found["figures"]) == {OURS, *found["ratios"]}
-        assert [target["target"] for target in found["targets"]] == list(map(str, row.targets))
-        assert found["not_measured"] == list(row.not_measured)
+            assert figures["low"] <= figures["median"] <= figures["high"]
+        assert set(shown["ratios"]) <= set(shown["figures"]) - {OURS}
+        assert [target["target"] for target in shown["targets"]] == list(map(str, row.targets))
+    sampled = {contender for samples in found["rounds"] for _, contender, *_ in samples}
+    assert sampled <= {name for title in wanted for name in BY_TITLE[title].contenders}
+    assert found["points"] == []
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here")
-def test_scenes_and_rounds_can_be_chosen() -> None:
-    done = run("bench", "crash", "--quick", "--rounds", "3", "--json")
-    assert done.returncode == 0, done.stderr
-    (row,) = documents(done.stdout)
-    assert row["row"] == CRASH.title
+@NEEDS_COMPILER
+def test_the_scene_of_scale_measures_at_each_size_and_can_be_drawn() -> None:
+    found = measured("scale")
+    assert found["rows"] == []
+    assert {curve["family"] for curve in found["growth"]} == {RUNNING, LAZY}
+    assert {curve["measure"] for curve in found["growth"]} == set(UNITS)
+    assert all(len(curve["points"]) == 2 for curve in found["growth"])
+    written = files(from_json(json.dumps(found)))
+    assert list(written) == ["benchmarks.md", "benchmarks.json", "benchmarks-scale.svg"]
+
+
+@NEEDS_COMPILER
+def test_rounds_can_be_chosen_and_their_findings_read_again(tmp_path: Path) -> None:
+    found = measured("stream", "--rounds", "3")
+    (row,) = found["rows"]
     assert len(row["figures"][OURS]["samples"]) == 3
+    assert all(len(ratio["samples"]) == 3 for ratio in row["ratios"].values())
+    kept = tmp_path / "found.json"
+    kept.write_text(json.dumps(found))
+    again = run("bench", "--read", str(kept))
+    assert again.returncode == 0, again.stderr
+    assert row["row"].split(",")[0] in again.stdout
+    for party in found["parties"]:
+        if party["version"] is None:
+            assert f"missing: {party['name']}: {party['why']}" in again.stdout
 
 
-@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here")
-def test_people_get_a_table() -> None:
-    done = run("bench", "crash", "--quick")
-    assert done.returncode == 0, done.stderr
-    assert CRASH.title in done.stdout
-    assert "not measured here: supervisord" in done.stdout
-
-
-@pytest.mark.parametrize("wrong", [("nonsense",), ("--rounds", "0"), ("--rounds", "x")])
+@pytest.mark.parametrize(
+    "wrong", [("nonsense",), ("--rounds", "0"), ("--rounds", "x"), ("--read", "x", "stream")]
+)
 def test_what_cannot_be_measured_is_refused(wrong: tuple[str, ...]) -> None:
     assert run("bench", *wrong).returncode == 2
 
 
-def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
-    rounds = [
-        [Sample(STREAM.title, RAW, raw), Sample(STREAM.title, OURS, ours)]
-        for raw, ours in ((100.0, 60.0), (200.0, 80.0), (50.0, 45.0))
-    ]
-    (result,) = results(rounds)
-    assert result.ratios == {RAW: 0.6}
-    assert result.figures[OURS].median == 60.0
-    assert result.figures[RAW].spread == 1.5
-    assert result.verdicts() == [(STREAM.targets[0], Verdict.MET)]
-
-
-@pytest.mark.parametrize(
-    ("ours", "verdict"), [(1.5, Verdict.MET), (1.6, Verdict.SHORT), (0.9, Verdict.MET)]
-)
-def test_less_is_better_where_the_target_says_at_most(ours: float, verdict: Verdict) -> None:
-    (result,) = results([[Sample(TOOL.title, C, 1.0), Sample(TOOL.title, OURS, ours)]])
-    assert result.verdicts() == [(TOOL.targets[0], verdict)]
-
-
-def test_a_target_whose_peer_is_missing_is_not_judged() -> None:
-    (result,) = results([[Sample(TOOL.title, NODE, 1.0), Sample(TOOL.title, OURS, 9.0)]])
-    assert result.verdicts() == [(TOOL.targets[0], Verdict.UNKNOWN)]
-
-
-def test_a_row_that_was_not_measured_is_left_out() -> None:
-    assert results([[]]) == []
+def test_what_was_never_found_cannot_be_read(tmp_path: Path) -> None:
+    kept = tmp_path / "found.json"
+    kept.write_text("{}")
+    done = run("bench", "--read", str(kept))
+    assert done.returncode == 1
+    assert f"{kept} is not what --json prints" in done.stderr

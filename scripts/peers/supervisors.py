@@ -14,115 +14,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-import psutil
+from scripts.peers import environments
+from scripts.peers.supervisor import Death, Program, Supervisor
 
-CHILD = Path(__file__).with_name("child.py")
 ROOT = Path(__file__).parents[2]
-WITHIN_S = 60.0
-"""No command of any of them takes so long; one that does is counted as not ending."""
-
-
-class Program(NamedTuple):
-    """Something to run."""
-
-    name: str
-    vice: str
-    whole_group: bool = False
-    """Whether a stop is to reach the whole process group, with those who can be told so."""
-
-    def command(self, births: Path) -> list[str]:
-        """Return its command; `births` is the socket it connects to."""
-        return [sys.executable, "-I", "-S", str(CHILD), str(births), self.vice, self.name]
-
-
-class Death(NamedTuple):
-    """What a supervisor still says of how a process ended."""
-
-    exit_code: int | None = None
-    signal: int | None = None
-
-
-class Supervisor(ABC):
-    """A running supervisor in a folder of its own."""
-
-    name: ClassVar[str]
-
-    def __init__(self, folder: Path, births: Path, programs: Sequence[Program]) -> None:
-        self.folder, self.births = folder, births
-        self.helpers: list[psutil.Process] = []
-        self.configure(programs)
-        # Its own stdout is a pipe that nobody reads, as under a parent that does not care.
-        self.unread, writing = os.pipe()
-        with (folder / "stderr").open("wb") as log:
-            self.process = subprocess.Popen(
-                self.command(),
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=writing,
-                stderr=log,
-                env=self.environment(),
-                start_new_session=True,
-            )
-        os.close(writing)
-
-    @classmethod
-    @abstractmethod
-    def version(cls) -> str | None:
-        """Return its version, or None where it is not installed."""
-
-    @abstractmethod
-    def configure(self, programs: Sequence[Program]) -> None:
-        """Write what it reads."""
-
-    @abstractmethod
-    def command(self) -> list[str]:
-        """Return the command that runs it in the foreground."""
-
-    @abstractmethod
-    def stop(self, name: str) -> list[str]:
-        """Return the command that stops a program."""
-
-    @abstractmethod
-    def gave_up(self, name: str) -> bool:
-        """Whether it says that it will not try again for now."""
-
-    @abstractmethod
-    def death(self, name: str) -> Death:
-        """Return what it still knows of the last death of a program."""
-
-    def environment(self) -> dict[str, str]:
-        """Return what it runs in."""
-        return dict(os.environ)
-
-    def run(self, command: list[str]) -> str:
-        """Run a command of its own to the end and return what it printed."""
-        done = subprocess.run(
-            command,
-            cwd=self.folder,
-            env=self.environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=WITHIN_S,
-            check=False,
-        )
-        return done.stdout + done.stderr
-
-    def end(self) -> None:
-        """End it as its manual says; whoever does not obey is killed. Its children are not ours."""
-        if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
-            try:
-                self.process.wait(WITHIN_S / 4)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                self.process.wait()
-        os.close(self.unread)
 
 
 class Stdiod(Supervisor):
@@ -187,23 +86,16 @@ class Packaged(Supervisor):
     """One that is installed from PyPI into an environment of its own."""
 
     package: ClassVar[str]
-    environment_bin: ClassVar[Path] = Path()
+    environments: ClassVar[Path] = environments.FOLDER
 
     @classmethod
     def version(cls) -> str | None:
-        """Ask the environment's Python."""
-        python = cls.environment_bin / "python"
-        if not python.exists():
-            return None
-        words = f"import importlib.metadata as m; print(m.version({cls.package!r}))"
-        done = subprocess.run(
-            [str(python), "-c", words], capture_output=True, text=True, check=False
-        )
-        return done.stdout.strip() or None
+        """Look into its environment."""
+        return environments.version(cls.package, cls.environments)
 
     def tool(self, name: str) -> str:
         """Return the path of one of its commands."""
-        return str(self.environment_bin / name)
+        return str(environments.program(self.package, name, self.environments))
 
 
 class Supervisord(Packaged):

@@ -1,0 +1,166 @@
+"""Write docs/benchmarks.md, the whole of it, from what a run found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from scripts.bench.findings import Findings, Party, to_json
+from scripts.bench.growth import Curve, curves
+from scripts.bench.plot import svg
+from scripts.bench.results import Result, Verdict
+from scripts.bench.rows import OURS
+from scripts.bench.wording import figure, ranged
+
+DOCS: Final = Path(__file__).parents[2] / "docs"
+PAGE: Final = "benchmarks.md"
+DATA: Final = "benchmarks.json"
+PLOT: Final = "benchmarks-scale.svg"
+
+HEAD: Final = """\
+# Benchmarks
+
+<!-- Written by `python -m scripts.bench --write`, of docs/benchmarks.json. Change nothing here. -->
+
+What stdiod costs beside the cheapest way to do the same, and beside others. All sides of a row were
+measured in one run on one machine, in turn and round by round, so that whatever else the machine
+did met all of them alike. A figure is the median of the rounds, with the smallest and the largest
+in brackets; so is a ratio, which is ours to theirs, round by round. Ratios travel from machine to
+machine; absolute figures do not.
+
+Run it yourself: `make bench` measures beside the peers that are there, `make bench-peers` installs
+them first. With `BENCH_ARGS="--write"` either writes this page.
+"""
+
+
+def write(findings: Findings, docs: Path = DOCS) -> list[Path]:
+    """Write the page, its data and its plot; returns what was written."""
+    texts = files(findings)
+    for name, text in texts.items():
+        (docs / name).write_text(text, encoding="utf-8")
+    return [docs / name for name in texts]
+
+
+def files(findings: Findings) -> dict[str, str]:
+    """Return the texts of all files, by name."""
+    texts = {PAGE: page(findings), DATA: msgspec.json.format(to_json(findings), indent=1) + "\n"}
+    drawn = curves(findings.points)
+    return texts | {PLOT: svg(drawn)} if drawn else texts
+
+
+def page(findings: Findings) -> str:
+    """Return the page as Markdown."""
+    found = findings.results()
+    parts = [HEAD, *_about(findings), "## Bounds\n", _bounds(found)]
+    for result in found:
+        parts += [f"## {_title(result)}\n", *_row(result)]
+    if findings.points:
+        parts += _scale(curves(findings.points))
+    return "\n".join(parts)
+
+
+def _about(findings: Findings) -> Iterator[str]:
+    machine, rounds = findings.machine, len(findings.rounds)
+    yield (
+        f"Measured {findings.date}, {rounds} round{'s' * (rounds != 1)}: {machine.cpu}, "
+        f"{machine.cores} cores, {machine.memory_bytes / 1e9:.0f} GB, {machine.kernel}, "
+        f"Python {machine.python}.\n"
+    )
+    if machine.load > machine.cores / 2:
+        yield (
+            f"**The machine was busy with other things** (load average {machine.load:g} on "
+            f"{machine.cores} cores as it began): take no figure for what it could be.\n"
+        )
+    if findings.quick:
+        yield "**A quick run**: it shows that the benchmark works, and no figure that counts.\n"
+    yield _table(("Party", "Version"), map(_party, findings.parties))
+
+
+def _party(party: Party) -> tuple[str, str]:
+    return party.name, party.version or f"missing: {party.why}"
+
+
+def _bounds(found: Sequence[Result]) -> str:
+    return _table(
+        ("Work", OURS, "Bound", "Reached", "Verdict"),
+        (
+            (_title(result), _ours(result), str(target), _reached(result, target.peer), verdict)
+            for result in found
+            for target, verdict in result.verdicts()
+        ),
+    )
+
+
+def _ours(result: Result) -> str:
+    found = result.figures.get(OURS)
+    return result.failures.get(OURS, "") if found is None else _with_unit(ranged(found), result)
+
+
+def _reached(result: Result, peer: str | None) -> str:
+    found = result.figures.get(OURS) if peer is None else result.ratios.get(peer)
+    if found is None:
+        return ""
+    return _with_unit(ranged(found), result) if peer is None else f"{ranged(found)} x"
+
+
+def _row(result: Result) -> Iterator[str]:
+    if result.row.note:
+        yield f"{result.row.note}\n"
+    yield _table(("Who", result.row.unit, "stdiod to it"), _contenders(result))
+    for target, verdict in result.verdicts():
+        mark = "**" if verdict is Verdict.SHORT else ""
+        yield f"Bound: {target}: {mark}{verdict}{mark}.\n"
+
+
+def _contenders(result: Result) -> Iterator[tuple[str, str, str]]:
+    for name in result.row.contenders:
+        found, ratio = result.figures.get(name), result.ratios.get(name)
+        failure = result.failures.get(name, "")
+        if found is None:
+            yield name, failure or "missing", ""
+        else:
+            words = f"{ranged(found)}; {failure}" if failure else ranged(found)
+            yield name, words, "" if ratio is None else f"{ranged(ratio)} x"
+
+
+def _scale(drawn: Sequence[Curve]) -> Iterator[str]:
+    yield "## What grows with the number of modules\n"
+    yield (
+        "One daemon, native modules, one round. The last column is k of n^k through the first and "
+        "the last size: 0 is constant, 1 linear.\n"
+    )
+    yield f"![what grows how, as curves]({PLOT})\n"
+    for family in dict.fromkeys(curve.family for curve in drawn):
+        of = [curve for curve in drawn if curve.family == family]
+        sizes = [f"{size:,}" for size, _ in of[0].points]
+        yield _table(
+            (family.capitalize(), *sizes, "k"),
+            (
+                (
+                    f"{curve.measure} [{curve.unit}]",
+                    *(figure(value) for _, value in curve.points),
+                    "" if curve.exponent is None else f"{curve.exponent:.2f}",
+                )
+                for curve in of
+            ),
+        )
+
+
+def _title(result: Result) -> str:
+    return result.row.title[0].upper() + result.row.title[1:]
+
+
+def _with_unit(text: str, result: Result) -> str:
+    return f"{text} {result.row.unit}"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [list(head), ["---"] * len(head), *map(list, rows)]
+    return "\n".join(f"| {' | '.join(_cell(cell) for cell in line)} |" for line in lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
