@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -56,12 +54,12 @@ def described(value: Any) -> str:
         return quoted(value)
     if isinstance(value, list | dict):
         return kind(value)
-    return shortened(json.dumps(value), EXCERPT_CHARS)
+    return shortened(_as_json(value), EXCERPT_CHARS)
 
 
 def quoted(text: str) -> str:
     """Show a string as JSON, shortened, without anything that cannot be printed."""
-    return printable(json.dumps(shortened(text, EXCERPT_CHARS), ensure_ascii=False))
+    return printable(_as_json(shortened(text, EXCERPT_CHARS), ensure_ascii=False))
 
 
 def shortened(text: str, limit: int) -> str:
@@ -90,6 +88,16 @@ def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """Return the known word that `word` most probably stands for, if one is near enough."""
     if len(word) > COMPARED_CHARS:
         return None
+    # Only for a misspelt word, and so only then: every command would wait for the import.
+    from difflib import get_close_matches  # noqa: PLC0415
+
     folded = {candidate.lower(): candidate for candidate in known}
     matches = get_close_matches(word.lower(), folded, n=1, cutoff=cutoff)
     return folded[matches[0]] if matches else None
+
+
+def _as_json(value: Any, *, ensure_ascii: bool = True) -> str:
+    # Imported here for the same reason as `difflib`.
+    import json  # noqa: PLC0415
+
+    return json.dumps(value, ensure_ascii=ensure_ascii)

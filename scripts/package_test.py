@@ -33,8 +33,8 @@ THEIRS: Final = "supervisor==4.3.0"
 SHARED: Final = "supervisor/__init__.py"
 
 PROBE_OURS: Final = """
-import protocol, schemas, supervisor.cli.main, sys
-for module in (protocol, schemas, supervisor.cli.main):
+import protocol, schemas, supervisor.cli.command_line, sys
+for module in (protocol, schemas, supervisor.cli.command_line):
     assert module.__file__.startswith(sys.prefix), f"not the installed one: {module.__file__}"
 assert schemas.NAMES, "no schemas"
 for name in schemas.NAMES:

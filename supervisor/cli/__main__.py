@@ -10,9 +10,10 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a Ctrl-C while Python imports is no traceback
 
 import sys
-from pathlib import Path
 
 if __package__ in (None, ""):
+    from pathlib import Path
+
     # Find the packages beside this file, installed or not, and leave the path as it was: once a
     # package is imported, its submodules are found through it.
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))

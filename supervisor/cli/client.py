@@ -7,7 +7,6 @@ Closing the connection cancels what is still open, so Ctrl-C needs no more than 
 from __future__ import annotations
 
 import contextlib
-import shlex
 import socket
 import struct
 import time
@@ -216,6 +215,8 @@ def _connect(path: Path) -> socket.socket:
 
 
 def _why_not(path: Path, error: OSError) -> str:
+    import shlex
+
     start = f"`stdiod --socket {shlex.quote(str(path))} up DIR` starts one"
     if isinstance(error, FileNotFoundError):
         from supervisor.cli import missing_socket

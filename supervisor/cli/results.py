@@ -10,7 +10,6 @@ import msgspec
 
 from supervisor.cli.client import Answer
 from supervisor.cli.exit_status import NO
-from supervisor.cli.failure_text import failure_text
 
 ONE_LINE_CHARS = 80
 """Shorter JSON is not worth several lines."""
@@ -61,5 +60,7 @@ def end_with_failure(answer: Answer, *, as_json: bool, module: str, op: str = ""
     if as_json:
         print_json(answer.document)
     else:
+        from supervisor.cli.failure_text import failure_text
+
         click.echo(failure_text(answer.error, module=module, op=op), err=True)
     raise click.exceptions.Exit(NO)

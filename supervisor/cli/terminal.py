@@ -6,7 +6,6 @@ Colours are added with `click.style`; `click.echo` takes them away where no term
 from __future__ import annotations
 
 import re
-import shlex
 import sys
 import unicodedata
 from types import TracebackType
@@ -51,6 +50,8 @@ def one_line(text: str) -> str:
 
 def shell_word(name: str) -> str:
     """Return a module's name as it is typed in a shell, for a command that is to be copied."""
+    import shlex
+
     word = shlex.quote(one_line(name))
     return f"-- {word}" if name.startswith("-") else word
 

@@ -7,11 +7,11 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 import msgspec
-import psutil
 
 from supervisor.policy.findings import why_bad
 from supervisor.policy.latency import Histogram, Reading, quantile_us
 from supervisor.policy.lifecycle import HAS_PROCESS
+from supervisor.runtime.containment import procfs
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.module import Module
@@ -59,7 +59,7 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "data_dir": facts.data_dir,
         "data_dir_problem": facts.custody.data_dir_problem,
         "directories": facts.directories,
-        "rss_bytes": _rss_bytes(facts.pid),
+        "rss_bytes": procfs.rss_bytes(facts.pid),
         "reaped_orphans": facts.custody.reaped_orphans,
         "possible_survivors": msgspec.to_builtins(facts.custody.possible_survivors()),
         "dropped_log_bytes": facts.log_files.dropped_bytes,
@@ -105,7 +105,7 @@ def module_status(
                 "pid": one.pid,
                 "state": one.state or str(slot.state),
                 "uptime_s": round(one.uptime_s, 3),
-                "rss_bytes": _rss_bytes(one.pid),
+                "rss_bytes": procfs.rss_bytes(one.pid) or None,
                 "in_flight": one.in_flight,
             }
             for one in instances
@@ -135,10 +135,3 @@ def _quantile_ms(reading: Reading, fraction: float, max_us: int) -> float | None
     found_us = quantile_us(reading, fraction)
     # The middle of a bucket may lie above all that is in it.
     return None if found_us is None else min(found_us, max_us) / 1000
-
-
-def _rss_bytes(pid: int) -> int | None:
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
-        return None

@@ -43,8 +43,12 @@ class Deadlines:
 
     def after(self, delay_s: float, action: Callable[[], None]) -> Timer:
         """Have `action` called `delay_s` seconds from now (monotonic)."""
+        return self.at(trio.current_time() + delay_s, action)
+
+    def at(self, time: float, action: Callable[[], None]) -> Timer:
+        """Have `action` called at a time of trio's clock; those of one time make one wake-up."""
         timer = Timer(self, action)
-        entry = (trio.current_time() + delay_s, next(self._order), timer)
+        entry = (time, next(self._order), timer)
         heapq.heappush(self._heap, entry)
         if self._heap[0] is entry:
             self._earlier.set()
@@ -54,8 +58,7 @@ class Deadlines:
         """Serve the queue until cancelled."""
         while True:
             self._earlier = trio.Event()
-            next_at = self._heap[0][0] if self._heap else math.inf
-            with trio.move_on_at(next_at):
+            with trio.move_on_at(self._next_at()):
                 await self._earlier.wait()
             now = trio.current_time()
             while self._heap and self._heap[0][0] <= now:
@@ -65,6 +68,13 @@ class Deadlines:
                     self._cancelled -= 1
                 else:
                     action()
+
+    def _next_at(self) -> float:
+        # A cancelled entry is no reason to wake up.
+        while self._heap and self._heap[0][2].action is None:
+            heapq.heappop(self._heap)
+            self._cancelled -= 1
+        return self._heap[0][0] if self._heap else math.inf
 
     def _forget_one(self) -> None:
         # Each sweep removes at least half of the entries, so a cancel costs O(1) on average, and

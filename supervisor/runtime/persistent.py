@@ -236,7 +236,8 @@ class PersistentLife:
     def send(self, request: Request) -> None:
         """Have a request written."""
         self._connection.send_request(request)
-        self._flush()
+        if self._incarnation is not None:
+            self._incarnation.write_now()
 
     def found(self, *, well: bool) -> None:
         """Tell the owner what a probe found."""

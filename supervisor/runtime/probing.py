@@ -19,7 +19,8 @@ import trio
 from protocol.connection import Answered, Connection, Request
 from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.replies import Operation
-from supervisor.runtime.call import Awaited, Call
+from supervisor.runtime.call import Awaited, Call, Listener
+from supervisor.runtime.health_watch import HealthWatch
 from supervisor.runtime.life import Ended, Setting
 
 FIRST_RETRY_S = 0.02
@@ -76,6 +77,12 @@ class Probing:
         self._unproven = False
         """Whether a call was given up and nothing was answered since."""
         self._doubted = trio.Event()
+        self._watch = HealthWatch(
+            setting.descriptor.supervision.health,
+            self._timeouts.health_s,
+            setting.host.deadlines,
+            self,
+        )
 
     async def ask(
         self, operation: Operation, timeout_s: float, *, while_it_talks: bool = False
@@ -84,13 +91,9 @@ class Probing:
 
         With `while_it_talks`, `timeout_s` bounds the silence before the answer, not the wait.
         """
-        if len(self._open) >= UNANSWERED_PROBES:
-            return self._no_answer(operation, timeout_s)
         awaited = Awaited()
-        call = Call(Request(self._setting.host.next_request_id(), operation), awaited)
-        self._open[call.request.request_id] = call
-        self._setting.taps.overhear(self._probed.id, call)
-        self._probed.send(call.request)
+        if self._send(operation, awaited) is None:
+            return self._no_answer(operation, timeout_s)
         while True:
             before = self._times_heard
             with trio.move_on_after(timeout_s):
@@ -159,31 +162,39 @@ class Probing:
 
     async def watch(self) -> None:
         """Probe it while it is idle and when it is in doubt, until cancelled."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch_health)
-            nursery.start_soon(self._resolve_doubts)
+        self._watch.begin(self._setting.host.draw())
+        try:
+            await self._resolve_doubts()
+        finally:
+            self._watch.end()
 
-    async def _watch_health(self) -> None:
-        checks = self._setting.descriptor.supervision.health
-        missed = 0
-        # The first probe comes at a random point of the interval: 200 modules that started
-        # together are not to be probed together ever after.
-        await trio.sleep(checks.interval_s * self._setting.host.draw())
-        while True:
-            if self._occupied() or self._probed.ending:
-                missed = 0  # busy is not hung: calls and doubts have bounds of their own
-            else:
-                outcome = await self.ask(Operation.HEALTH, self._timeouts.health_s)
-                if isinstance(outcome, Success):
-                    missed = 0
-                    self._probed.found(well=True)
-                elif not self._occupied():
-                    missed += 1
-                    if missed >= checks.failures:
-                        self._probed.replace(f"missed {missed} health probes in a row")
-                        return
-                    self._probed.found(well=False)
-            await trio.sleep(checks.interval_s)
+    # What the watch asks of it (health_watch.Checked).
+
+    @property
+    def occupied(self) -> bool:
+        """Whether calls, doubts or its end have bounds of their own now."""
+        return self._probed.busy or self.in_doubt or self._probed.ending
+
+    def check(self, answered: HealthWatch) -> Call | None:
+        """Ask for its health; None if too many probes are unanswered."""
+        return self._send(Operation.HEALTH, answered)
+
+    def found(self, *, well: bool) -> None:
+        """Take note of what a check found."""
+        self._probed.found(well=well)
+
+    def replace(self, why: str) -> None:
+        """Replace it: it does not answer."""
+        self._probed.replace(why)
+
+    def _send(self, operation: Operation, listener: Listener) -> Call | None:
+        if len(self._open) >= UNANSWERED_PROBES:
+            return None
+        call = Call(Request(self._setting.host.next_request_id(), operation), listener)
+        self._open[call.request.request_id] = call
+        self._setting.taps.overhear(self._probed.id, call)
+        self._probed.send(call.request)
+        return call
 
     async def _resolve_doubts(self) -> None:
         while True:
@@ -200,9 +211,6 @@ class Probing:
             if not self._doubted.is_set():
                 self.in_doubt = False
                 self._probed.trust()
-
-    def _occupied(self) -> bool:
-        return self._probed.busy or self.in_doubt
 
     def _longest_doubt_s(self) -> float:
         if self._setting.descriptor.supervision.concurrency > 1:

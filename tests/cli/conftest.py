@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from supervisor.cli.main import stdiod
+from supervisor.cli.command_line import stdiod
 from tests.cli.fake_daemon import FakeDaemon, Script, serving
 
 Run = Callable[..., Result]

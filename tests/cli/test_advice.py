@@ -6,7 +6,7 @@ import pytest
 
 from protocol.errors import Reason
 from supervisor.cli.advice import ADVICE, REPORTED, REPORTED_CODES, advice
-from supervisor.cli.main import VERBS
+from supervisor.cli.command_line import VERBS
 
 
 def test_there_is_advice_for_every_reason() -> None:

@@ -15,7 +15,7 @@ HEAVY = {"trio", "jsonschema", "rich", "structlog", "psutil", "platformdirs", "a
 
 PROGRAM = """
 import sys
-from supervisor.cli.main import stdiod
+from supervisor.cli.command_line import stdiod
 try:
     stdiod(sys.argv[1:], prog_name="stdiod")
 finally:

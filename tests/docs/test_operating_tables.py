@@ -11,7 +11,7 @@ import pytest
 from protocol.descriptor import Supervision
 from protocol.errors import CODE_OF, Reason
 from supervisor.cli import exit_status
-from supervisor.cli.main import VERBS, stdiod
+from supervisor.cli.command_line import VERBS, stdiod
 from supervisor.cli.top import view
 from supervisor.cli.top.figures import ModuleFigures
 from supervisor.cli.top.order import Order

@@ -112,3 +112,53 @@ def test_each_deadline_that_is_not_cancelled_comes_once(plan: list[tuple[int, bo
     trio.run(play, clock=clock)
     expected = [n for n, (_, cancelled) in enumerate(plan) if not cancelled]
     assert called == sorted(expected, key=lambda n: plan[n][0])
+
+
+async def test_a_cancelled_deadline_wakes_nobody(mock_clock: Clock, nursery: trio.Nursery) -> None:
+    deadlines, called = Deadlines(), list[int]()
+    nursery.start_soon(deadlines.run)
+    doomed = [deadlines.after(at, lambda: called.append(0)) for at in range(1, 9)]
+    deadlines.after(0, lambda: None)
+    for timer in doomed:
+        timer.cancel()
+    deadlines.after(9, lambda: called.append(9))
+    await pass_time(mock_clock, 0)
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    for _ in range(8):
+        mock_clock.jump(1)
+        await trio.testing.wait_all_tasks_blocked()
+    trio.lowlevel.remove_instrument(steps)
+    assert steps.of(Deadlines.run) == 0
+    await pass_time(mock_clock, 1)
+    assert called == [9]
+
+
+async def test_deadlines_of_one_time_make_one_wake_up(
+    mock_clock: Clock, nursery: trio.Nursery
+) -> None:
+    deadlines, called = Deadlines(), list[int]()
+    nursery.start_soon(deadlines.run)
+    for number in range(100):
+        deadlines.at(5.0, lambda number=number: called.append(number))  # type: ignore[misc]
+    await pass_time(mock_clock, 0)
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    await pass_time(mock_clock, 5)
+    trio.lowlevel.remove_instrument(steps)
+    assert called == list(range(100))
+    assert steps.of(Deadlines.run) == 1
+
+
+class Steps(trio.abc.Instrument):
+    """How often each task ran."""
+
+    def __init__(self) -> None:
+        self._names: list[str] = []
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self._names.append(task.name)
+
+    def of(self, function: object) -> int:
+        name = getattr(function, "__qualname__", "")
+        return sum(one.endswith(name) for one in self._names)

@@ -69,6 +69,7 @@ async def doubted(
 ) -> FakeProcess:
     process = FakeProcess(tmp_path, host, request.param)
     process.busy = True
+    nursery.start_soon(host.deadlines.run)
     nursery.start_soon(process.probing.watch)
     await trio.testing.wait_all_tasks_blocked()
     process.busy = False

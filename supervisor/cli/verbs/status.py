@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 
@@ -29,9 +28,16 @@ def status(module: str | None, as_json: bool, socket: Path) -> None:
     elif module is None:
         from supervisor.cli.status_table import status_text
 
-        width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else None
-        click.echo(status_text(answer.result, width))
+        click.echo(status_text(answer.result, _width()))
     else:
         from supervisor.cli.module_page import module_text
 
         click.echo(module_text(answer.result))
+
+
+def _width() -> int | None:
+    if not is_terminal(sys.stdout):
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns

@@ -1,0 +1,166 @@
+"""Be the `stdiod` command: import only the verb that was typed, let no traceback out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from protocol.version import VERSION
+from supervisor.cli.exit_status import BROKEN_PIPE, BUG, INTERRUPTED
+from supervisor.cli.options import SOCKET_HELP
+from supervisor.cli.standard_streams import let_go_of_stdout
+
+
+class Verb(NamedTuple):
+    """Where a verb is, and what the list of verbs says about it."""
+
+    section: str
+    module: str
+    summary: str
+
+
+VERBS = {
+    "run": Verb("Daemon", "run", "Supervise directories of modules, in the foreground."),
+    "up": Verb("Daemon", "up", "The same in the background; returns when the modules are ready."),
+    "down": Verb("Daemon", "down", "End the daemon and all its modules."),
+    "status": Verb("Daemon", "status", "Show what runs, and what does not and why."),
+    "top": Verb("Daemon", "top", "Watch what the modules do: rates, latencies, memory."),
+    "wait": Verb("Daemon", "wait", "Wait until modules are ready, or down."),
+    "invoke": Verb("Modules", "invoke", "Call an op of a module and show what it says."),
+    "health": Verb("Modules", "ask_module", "Ask a module whether it is well."),
+    "describe": Verb("Modules", "ask_module", "Ask a module what it is and which ops it has."),
+    "start": Verb("Modules", "control_module", "Start a module; returns when it is ready."),
+    "stop": Verb("Modules", "control_module", "Stop a module; it stays down."),
+    "restart": Verb("Modules", "control_module", "Replace the process of a module."),
+    "reload": Verb("Modules", "reload", "Apply what changed in the descriptors."),
+    "logs": Verb("Modules", "logs", "Show what a module wrote to stderr, and what became of it."),
+    "session": Verb("Modules", "session", "Begin, show, change, fork, end and watch sessions."),
+    "record": Verb("Transcripts", "record", "Keep what a module and the daemon say, as a file."),
+    "replay": Verb("Transcripts", "replay", "Play a transcript again, and show what differs."),
+    "events": Verb("Daemon", "events", "Show what happened, from the journal."),
+    "asset": Verb("Modules", "asset", "Find the files that modules handed over, and open them."),
+    "ui": Verb("Modules", "ui", "Watch the ui_events of all invocations."),
+    "validate": Verb("Descriptors", "validate", "Check descriptor files, and say what is wrong."),
+    "doctor": Verb("Daemon", "doctor", "Explain what is wrong with the set-up, and what to do."),
+}
+
+EXIT_STATUS = """\
+Exit status: 0 ok; 1 the answer is no; 2 usage; 3 no daemon there; 130 Ctrl-C."""
+
+
+_OPTIONS = ("help", "version")
+"""What other commands have verbs for."""
+
+
+class Verbs(click.Group):
+    """The verbs, each imported when it is typed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names."""
+        del ctx
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the file of a verb."""
+        del ctx
+        if cmd_name not in VERBS:
+            return None
+        module = import_module(f"supervisor.cli.verbs.{VERBS[cmd_name].module}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb, or say which one was probably meant."""
+        name = args[0]
+        if name not in VERBS and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            near = [f"--{name}"] if name in _OPTIONS else get_close_matches(name, VERBS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else "; `stdiod --help` lists them"
+            raise click.UsageError(f"there is no verb {name!r}{hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the verbs by section, without importing them."""
+        del ctx
+        width = max(map(len, VERBS))
+        for section in dict.fromkeys(verb.section for verb in VERBS.values()):
+            rows = [
+                (name.ljust(width), verb.summary)
+                for name, verb in VERBS.items()
+                if verb.section == section
+            ]
+            with formatter.section(section):
+                formatter.write_dl(rows)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; every way to end that is not its own becomes an exit status here."""
+        if os.environ.get("NO_COLOR"):
+            ctx.color = False
+        try:
+            with _interruptible():
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo(err=True)  # the terminal has written ^C
+            ctx.exit(INTERRUPTED)
+        except BrokenPipeError:
+            let_go_of_stdout()
+            ctx.exit(BROKEN_PIPE)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        # Whatever it is, it ends in a sentence and an exit status, and not in a traceback.
+        except Exception as error:
+            # What a task of `invoke --descriptor` could not write comes in a group.
+            if isinstance(leaf := _leaf(error), (click.ClickException, click.exceptions.Exit)):
+                raise leaf from None
+            if os.environ.get("STDIOD_TRACEBACK"):
+                raise
+            click.echo(
+                f"stdiod: this is a bug in stdiod: {type(error).__name__}: {error} "
+                "(STDIOD_TRACEBACK=1 shows where)",
+                err=True,
+            )
+            ctx.exit(BUG)
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Have Ctrl-C raise while a verb runs; before and after, it ends the process quietly."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        # A daemon has put its own handler there, and wants it up to the end.
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _leaf(error: BaseException) -> BaseException:
+    """Return the first of what tasks raised together, or the one exception there is."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+@click.group(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=EXIT_STATUS,
+)
+@click.version_option(VERSION, message="%(prog)s %(version)s")
+@click.option("--socket", type=click.Path(path_type=Path), metavar="PATH", help=SOCKET_HELP)
+def stdiod(socket: Path | None) -> None:
+    """Supervise modules: programs, in any language, that read and write lines of JSON."""
+    del socket  # the verbs look it up; see `options.with_socket`

@@ -1,0 +1,57 @@
+"""A daemon with modules whose processes are fake, and its counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from supervisor.kernel.daemon import Daemon
+from tests import factories
+from tests.budget.fake_process import FakeProcess, without_processes
+from tests.budget.turns import Turns, taking_turns
+from tests.kernel.conftest import daemon_with
+
+HOUR_S = 3600
+CALM = {"health": {"interval_s": HOUR_S}, "timeouts": {"invoke_s": HOUR_S}, "concurrency": 64}
+
+SLACK = 10
+"""What begins and ends a measurement: the test's own task, the first and the last round."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    factories.bound(items, Path(__file__).parent)
+
+
+def assert_within(counts: Counter[str], rounds: int, each: Mapping[str, int]) -> None:
+    """Hold what was counted to a budget that says what each round may cost."""
+    bounds = {name: rounds * cost + SLACK for name, cost in each.items()}
+    over = {name: counts[name] for name, bound in bounds.items() if counts[name] > bound}
+    assert not over, f"{rounds} rounds took {dict(counts)}, and may take {bounds}"
+
+
+class Bench:
+    """A daemon with one module `m`, and who takes turns with it."""
+
+    def __init__(
+        self, daemon: Daemon, turns: Turns, module: FakeProcess, patch: pytest.MonkeyPatch
+    ) -> None:
+        self.daemon = daemon
+        self.turns = turns
+        self.module = module
+        self._patch = patch
+
+    def counting(self) -> AbstractContextManager[Counter[str]]:
+        return self.turns.counting(self._patch)
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
+    with taking_turns() as turns:
+        processes = without_processes(turns, monkeypatch)
+        made = factories.descriptor(tmp_path, ["true"], supervision=CALM)
+        async with daemon_with(tmp_path, made) as daemon:
+            yield Bench(daemon, turns, processes["m"], monkeypatch)

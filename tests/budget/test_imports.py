@@ -1,0 +1,97 @@
+"""What the command imports, by name where it is ours and by count where it is Python's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.cli.conftest import Serve, serve, socket_path
+from tests.cli.fake_daemon import module, ok, status
+
+__all__ = ["serve", "socket_path"]
+
+PROGRAM = """
+import sys
+before = set(sys.modules)
+from supervisor.cli.main import main
+try:
+    main()
+finally:
+    sys.stderr.write("\\n" + " ".join(set(sys.modules) - before))
+"""
+OURS = ("supervisor", "protocol", "schemas")
+
+VERSION = {"protocol", "protocol.version", "supervisor", "supervisor.cli", "supervisor.cli.main"}
+STATUS = VERSION | {
+    "protocol.errors",
+    "protocol.frames",
+    "protocol.framing",
+    "protocol.json_line",
+    "protocol.nesting",
+    "protocol.problem",
+    "protocol.weight",
+    "supervisor.cli.client",
+    "supervisor.cli.command_line",
+    "supervisor.cli.configured",
+    "supervisor.cli.exit_status",
+    "supervisor.cli.limit_text",
+    "supervisor.cli.locations",
+    "supervisor.cli.options",
+    "supervisor.cli.quantities",
+    "supervisor.cli.results",
+    "supervisor.cli.standard_streams",
+    "supervisor.cli.status_table",
+    "supervisor.cli.terminal",
+    "supervisor.cli.verbs",
+    "supervisor.cli.verbs.status",
+}
+FOREIGN = {"click", "msgspec", "typing_extensions"}
+"""msgspec takes typing_extensions if they are installed."""
+
+LATER = {"json", "difflib", "shlex", "shutil", "sqlite3", "subprocess", "asyncio", "platformdirs"}
+"""What is for failures, terminals and other verbs."""
+
+VERSION_PYTHON = 40
+"""Modules of the standard library, beyond what Python starts with: `signal` takes 24 in 3.11."""
+
+STATUS_PYTHON = 110
+"""click and msgspec take 80 of them in 3.11, `socket` and `pathlib` most of the others."""
+
+
+def imported(*arguments: str) -> set[str]:
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(ended.stderr.splitlines()[-1].split())
+
+
+def sorted_out(modules: set[str]) -> tuple[set[str], set[str], set[str]]:
+    """Return ours, the others' packages, and the standard library's modules."""
+
+    def of(packages: Sequence[str] | frozenset[str]) -> set[str]:
+        return {name for name in modules if name.partition(".")[0] in packages}
+
+    ours, pythons = of(OURS), of(sys.stdlib_module_names)
+    foreign = {name.partition(".")[0] for name in modules - ours - pythons}
+    return ours, foreign, pythons
+
+
+def test_the_version_needs_no_package_and_five_modules_of_ours() -> None:
+    ours, foreign, pythons = sorted_out(imported("--version"))
+    assert ours == VERSION
+    assert not foreign
+    assert len(pythons) <= VERSION_PYTHON, sorted(pythons)
+
+
+def test_status_imports_what_it_shows_and_nothing_else(serve: Serve, socket_path: Path) -> None:
+    serve(lambda frame: [ok(status(module()))])
+    ours, foreign, pythons = sorted_out(imported("status", "--socket", str(socket_path)))
+    assert ours == STATUS
+    assert foreign <= FOREIGN
+    assert not pythons & LATER
+    assert len(pythons) <= STATUS_PYTHON, sorted(pythons)

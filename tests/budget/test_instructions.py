@@ -1,0 +1,88 @@
+"""Instructions, where valgrind can count them: what a line costs between pipe and event.
+
+A figure by itself says as much about Python and the processor as about us. So it is a ratio: to
+what `json` of the standard library takes to read and write the same lines.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+LINES = 1000
+RATIO = 1.1
+"""Measured: 0.72."""
+
+PYTHON = (sys.executable, "-S", "-P", "-c")
+SURROUNDINGS = {"PYTHONHASHSEED": "0"}
+"""And nothing of the user's: each run is to do the same."""
+
+VALGRIND = shutil.which("valgrind")
+
+COMMON = """
+import json, sys
+sys.path[:0] = {path!r}
+from protocol.connection import Request
+from protocol.descriptor_loading import parse_descriptor
+from protocol.dialects import DIALECTS
+from protocol.replies import Operation
+descriptor = {{"name": "m", "kind": "tool", "capabilities": [],
+    "transport": {{"type": "stdio", "command": ["m"]}}}}
+connection = DIALECTS["module"].connect(parse_descriptor(json.dumps(descriptor).encode(), "/m"))
+payload = {{"content": " to the sea and back again"}}
+event = {{"version": "0", "type": "ui_event", "event": "message.chunk", "payload": payload}}
+event = json.dumps({{**event, "requestId": "r0"}}).encode() + b"\\n"
+answers = [b'{{"requestId":"r%d","ok":true,"result":{{"n":1}}}}\\n' % n for n in range({lines})]
+requests = [Request(f"r{{n}}", Operation.INVOKE, "echo", {{"n": 1}}) for n in range({lines})]
+frames = [{{"requestId": one.request_id, "tool": "m", "operation": "invoke",
+    "input": {{"op": "echo", "args": {{"n": 1}}}}}} for one in requests]
+"""
+NOTHING = ""
+OURS = """
+for request, answer in zip(requests, answers):
+    connection.send_request(request)
+    connection.data_to_send()
+    connection.receive_data(answer)
+connection.send_request(requests[0])
+for _ in range({lines} // 100):
+    assert len(connection.receive_data(event * 100)) == 100
+"""
+BY_JSON = """
+for frame, answer in zip(frames, answers):
+    json.dumps(frame).encode()
+    json.loads(answer)
+    json.loads(event)
+"""
+
+
+def program(work: str) -> str:
+    return (COMMON + work).format(path=sys.path, lines=LINES)
+
+
+def count(*works: str) -> list[int]:
+    """Count the instructions of programs that run at the same time."""
+    assert VALGRIND is not None
+    command = [VALGRIND, "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
+    running = [
+        subprocess.Popen(
+            [*command, *PYTHON, program(work)],
+            stderr=subprocess.PIPE,
+            text=True,
+            env=SURROUNDINGS,
+        )
+        for work in works
+    ]
+    said = [one.communicate()[1] for one in running]
+    assert [one.returncode for one in running] == [0] * len(works), said
+    return [int(text.partition("refs:")[2].split()[0].replace(",", "")) for text in said]
+
+
+@pytest.mark.skipif(VALGRIND is None, reason="valgrind is not installed")
+def test_requests_answers_and_events_cost_about_what_json_alone_would() -> None:
+    # Uncounted: it has Python compile and keep what the others import.
+    subprocess.run([*PYTHON, program(NOTHING)], check=True, env=SURROUNDINGS)
+    base, ours, by_json = count(NOTHING, OURS, BY_JSON)
+    assert (ours - base) / (by_json - base) <= RATIO

@@ -1,0 +1,161 @@
+"""What 1,000 invocations cost the event loop; the pipes are filled before they are read."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+import trio.testing
+
+from protocol.events import Progress
+from protocol.response import Response
+from supervisor.faces.byte_stream import carry, disconnect
+from supervisor.faces.conversation import Conversation
+from tests.budget.conftest import Bench, assert_within
+from tests.budget.turns import Turns
+
+INVOCATIONS = 1000
+WINDOW = 64
+ROUNDS = -(-INVOCATIONS // WINDOW)
+"""With 64 open at once, all 64 are asked in one write and answered in one read."""
+
+Budget = dict[str, int]
+
+
+class Asker:
+    """Has `window` invocations open until all of them are answered."""
+
+    def __init__(self, bench: Bench, window: int) -> None:
+        self.ended = trio.Event()
+        self._invocations = bench.daemon.invocations
+        self._left = INVOCATIONS
+        self._open = 0
+        for _ in range(window):
+            self._submit()
+
+    def _submit(self) -> None:
+        if self._left:
+            self._left -= 1
+            self._open += 1
+            self._invocations.submit("m", {"op": "echo"}, self)
+
+    def event(self, event: Progress) -> None:
+        raise AssertionError
+
+    def congested(self) -> bool:
+        return False
+
+    def finished(self, response: Response) -> None:
+        assert response.ok, response
+        self._open -= 1
+        self._submit()
+        if not self._open:
+            self.ended.set()
+
+
+class RemoteAsker:
+    """The same at the other end of a control socket; a turn reads all answers and asks again."""
+
+    def __init__(self, turns: Turns, end: socket.socket, window: int) -> None:
+        self._turns = turns
+        self.ended = trio.Event()
+        self._end = end
+        self._number = self._answered = 0
+        self._window = window
+
+    def turn(self) -> bool:
+        if not self._number:
+            self._ask(self._window)
+            return True
+        try:
+            data = self._end.recv(1 << 20)
+        except BlockingIOError:
+            return False
+        lines = data.splitlines()
+        assert all(json.loads(line)["ok"] for line in lines)
+        self._answered += len(lines)
+        if self._answered == INVOCATIONS:
+            self._turns.soon(self.ended.set)
+        self._ask(len(lines))
+        return True
+
+    def _ask(self, count: int) -> None:
+        frames = b""
+        for _ in range(min(count, INVOCATIONS - self._number)):
+            self._number += 1
+            request = {"requestId": f"c{self._number}", "tool": "m", "operation": "invoke"}
+            frames += json.dumps({**request, "input": {"op": "echo", "args": {}}}).encode() + b"\n"
+        self._end.sendall(frames)
+
+
+@pytest.fixture
+async def end(bench: Bench, nursery: trio.Nursery) -> AsyncIterator[socket.socket]:
+    """Serve a client over a socket pair; the fixture is the client's end."""
+    theirs, ours = socket.socketpair()
+    for one in (theirs, ours):
+        one.setblocking(False)
+
+    async def serve() -> None:
+        async with trio.open_nursery() as tasks:
+            conversation = Conversation(bench.daemon, tasks)
+            try:
+                await carry(conversation, ours.fileno(), ours.fileno())
+            finally:
+                disconnect(conversation)
+            tasks.cancel_scope.cancel()
+
+    async with trio.open_nursery() as tasks:
+        tasks.start_soon(serve)
+        await trio.testing.wait_all_tasks_blocked()
+        yield theirs
+        tasks.cancel_scope.cancel()
+    for one in (theirs, ours):
+        trio.lowlevel.notify_closing(one)
+        one.close()
+
+
+@pytest.mark.parametrize(
+    ("window", "rounds", "each"),
+    [
+        # Written; read, and looked for more. The reader does it all: settles, asks again, writes.
+        (1, INVOCATIONS, {"writes": 1, "reads": 2, "steps": 2, "passes": 2}),
+        # The same for 64 at a time.
+        (WINDOW, ROUNDS, {"writes": 1, "reads": 2, "steps": 2, "passes": 2}),
+    ],
+    ids=["one", "many"],
+)
+async def test_invocations_in_process_stay_in_their_budget(
+    bench: Bench, window: int, rounds: int, each: Budget
+) -> None:
+    with bench.counting() as counts:
+        await Asker(bench, window).ended.wait()
+        counted = Counter(counts)
+    assert_within(counted, rounds, each)
+
+
+@pytest.mark.parametrize(
+    ("window", "rounds", "each"),
+    [
+        # To the module and to the client; from both, each with a look for more. Three tasks have
+        # two steps each: the reader of the client, that of the module, the writer to the client.
+        (1, INVOCATIONS, {"writes": 2, "reads": 4, "steps": 6, "passes": 5}),
+        # The first request of a round is written at once, since the module is idle, the other 63
+        # by the writer, which has two steps more.
+        (WINDOW, ROUNDS, {"writes": 3, "reads": 4, "steps": 8, "passes": 5}),
+    ],
+    ids=["one", "many"],
+)
+async def test_invocations_over_a_socket_stay_in_their_budget(
+    bench: Bench, end: socket.socket, window: int, rounds: int, each: Budget
+) -> None:
+    with bench.counting() as counts:
+        asker = RemoteAsker(bench.turns, end, window)
+        bench.turns.peers.append(asker)
+        await asker.ended.wait()
+        bench.turns.peers.remove(asker)
+        counted = Counter(counts)
+    assert_within(counted, rounds, each)
