@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from protocol.args_schema import ops_problems
 from protocol.descriptor import InputForm, Instances, Lifecycle, Transport
 from protocol.descriptor_shape import DESCRIPTOR, TRANSPORT
@@ -33,6 +35,8 @@ def problems(document: dict[str, Any]) -> list[Problem]:
         found += _dependencies(document.get("name"), supervision.get("depends_on"))
         found += _restart_rules(supervision)
         found += _instances(supervision.get("instances"))
+        if isinstance(transport, dict):
+            found += _instances_per_invocation(transport, supervision.get("instances"))
     for field in ("inputs", "outputs"):
         if isinstance(document.get(field), dict):
             found += ops_problems(document[field], f"/{field}")
@@ -114,3 +118,18 @@ def _instances(instances: Any) -> Iterator[Problem]:
         yield Problem(
             "/supervision/instances/min", f"is {least}, must be at most max, {most}{default}"
         )
+
+
+def _instances_per_invocation(transport: dict[str, Any], instances: Any) -> Iterator[Problem]:
+    dialect = DIALECTS.get(str(transport.get("protocol", DEFAULT_PROTOCOL)))
+    usual = None if dialect is None else dialect.lifecycles[0]
+    if transport.get("lifecycle", usual) != Lifecycle.PER_INVOCATION:
+        return
+    defaults = msgspec.structs.asdict(_DEFAULT_INSTANCES)
+    for field, value in instances.items() if isinstance(instances, dict) else ():
+        if type(value) in {int, float} and field in defaults and value != defaults[field]:
+            yield Problem(
+                f"/supervision/instances/{field}",
+                f"is {described(value)}, must be {described(defaults[field])}: a module that runs "
+                "a process per invocation has as many as its concurrency says",
+            )

@@ -23,7 +23,7 @@ import msgspec
 import structlog
 import trio
 
-from protocol.descriptor import Descriptor, Start
+from protocol.descriptor import Descriptor, Instances, Start
 from protocol.descriptor_loading import DescriptorError
 from protocol.errors import Reason
 from protocol.events import Progress
@@ -77,8 +77,10 @@ def invoke(
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-    # Alone it depends on nobody, and it starts because it is invoked.
-    supervision = msgspec.structs.replace(descriptor.supervision, depends_on=(), start=Start.EAGER)
+    # Alone it depends on nobody, it starts because it is invoked, and one process is enough.
+    supervision = msgspec.structs.replace(
+        descriptor.supervision, depends_on=(), start=Start.EAGER, instances=Instances()
+    )
     alone = msgspec.structs.replace(descriptor, supervision=supervision)
     with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
         asker = _Asker(on_line)

@@ -128,14 +128,6 @@ def unsupported(descriptor: Descriptor) -> str | None:
     """
     supervision = descriptor.supervision
     asked: list[str] = []
-    instances = supervision.instances
-    if (instances.min, instances.max) != (1, 1):
-        asked.append("instances.min and instances.max other than 1")
-    asked += [
-        f"instances.{name}"
-        for name in ("idle_stop_s", "max_requests", "max_age_s")
-        if getattr(instances, name) is not None
-    ]
     if supervision.warm:
         asked.append("warm")
     if not asked:

@@ -25,14 +25,7 @@ NOT_IN_THE_FILE = {"source", "folder", "digest"}
 BY_DIALECT = {"transport.lifecycle", "transport.stdout"}
 REQUIRED = "required"
 ABSENT = "absent"
-UNSUPPORTED: dict[str, Any] = {
-    "instances.min": 0,
-    "instances.max": 2,
-    "instances.idle_stop_s": 60,
-    "instances.max_requests": 100,
-    "instances.max_age_s": 60,
-    "warm": 1,
-}
+UNSUPPORTED: dict[str, Any] = {"warm": 1}
 
 
 def documented() -> dict[str, str]:
