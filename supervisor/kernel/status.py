@@ -88,12 +88,12 @@ def module_status(
         "protocol": descriptor.transport.protocol,
         "lifecycle": str(descriptor.transport.lifecycle),
         "state": str(pool.state),
-        "wanted": "up" if pool.wanted else "down",
+        "wanted": "up" if pool.seats.wanted else "down",
         "start": str(descriptor.supervision.start),
         "waits_for": list(module.waits_for),
         "missing": list(module.missing) if pool.state in HAS_PROCESS else [],
         "restarts": pool.restarts,
-        "next_retry_s": pool.next_retry_s,
+        "next_retry_s": pool.seats.next_retry_s,
         "in_flight": module.in_flight,
         "queued": module.queued,
         "descriptor": descriptor.source,
@@ -107,7 +107,7 @@ def module_status(
                 "rss_bytes": _rss_bytes(one.pid),
                 "in_flight": one.in_flight,
             }
-            for one, state in pool.instances()
+            for one, state in pool.seats.instances()
         ],
         "last_exit": None if last_exit is None else msgspec.to_builtins(last_exit),
         "counters": {

@@ -276,7 +276,7 @@ class Fleet:
             module.missing = tuple(name for name in needed if not self._serves(name))
             if module.state in HAS_PROCESS:
                 continue
-            wanted = module.pool.wanted and module.state is State.DOWN
+            wanted = module.pool.seats.wanted and module.state is State.DOWN
             if wanted and not module.missing:
                 got_ready = f"{', '.join(needed)} got ready"
                 module.start(got_ready if needed else "it depends on nothing any more")
@@ -291,7 +291,7 @@ class Fleet:
             needed = self.modules.get(name)
             if needed is None:
                 continue  # removed; it may come back
-            if not needed.pool.wanted and _starts_on_demand(needed):
+            if not needed.pool.seats.wanted and _starts_on_demand(needed):
                 needed.start(f"{dependant} depends on it")
 
     def _serves(self, name: str) -> bool:
@@ -306,7 +306,7 @@ def _is_stuck(module: Module, *, final: bool) -> bool:
         case State.BACKOFF:
             return not final
         case State.DOWN:
-            return not module.pool.wanted
+            return not module.pool.seats.wanted
         case _:
             return False
 
@@ -322,4 +322,4 @@ def _starts_on_demand(module: Module) -> bool:
 
 
 def _is_down(module: Module) -> bool:
-    return module.state not in HAS_PROCESS and not module.pool.wanted
+    return module.state not in HAS_PROCESS and not module.pool.seats.wanted

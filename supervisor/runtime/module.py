@@ -130,9 +130,9 @@ class Module:
         """
         if self.stopped_by_command:
             return
-        if self.pool.wanted:
+        if self.pool.seats.wanted:
             # A process that came since goes by the new descriptor already.
-            if self.pool.outdated:
+            if self.pool.seats.outdated:
                 self.restart(cause)
         elif self.descriptor.supervision.start is Start.EAGER:
             self.start(cause)
@@ -152,7 +152,7 @@ class Module:
     @property
     def slot(self) -> Slot:
         """The first of its slots; most modules have no other."""
-        return self.pool.slots[0]
+        return self.pool.seats[0].slot
 
     @property
     def waits_for(self) -> tuple[str, ...]:
@@ -183,7 +183,7 @@ class Module:
 
     def is_ready(self) -> bool:
         """Whether it serves, and its process has not just died unnoticed."""
-        return self.pool.serves and self.pool.is_alive()
+        return any(life.is_alive() for life in self.pool.seats.serving())
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
         """End a call for a reason of the host's own, wherever it is."""
@@ -212,7 +212,7 @@ class Module:
     @property
     def in_flight(self) -> int:
         """How many calls are with a process."""
-        return sum(one.in_flight for one, _ in self.pool.instances())
+        return sum(one.in_flight for one, _ in self.pool.seats.instances())
 
     @property
     def queued(self) -> int:
@@ -267,9 +267,9 @@ class Module:
         if state in (State.BACKOFF, State.FAILED):
             return self.unavailable()
         asleep = self.pool.asleep and not self.pool.barred
-        if state is State.STOPPING and not self.pool.wanted and not asleep:
+        if state is State.STOPPING and not self.pool.seats.wanted and not asleep:
             return self._host.stopping(self.name, self._state_evidence())
-        if state is State.DOWN and not self.pool.wanted:
+        if state is State.DOWN and not self.pool.seats.wanted:
             lazy = self.descriptor.supervision.start is Start.LAZY
             wakes = lazy and not self.stopped_by_command and not self.pool.barred
             return None if wakes or asleep else self.unavailable()

@@ -38,7 +38,7 @@ def not_serving(name: str, pool: Pool, evidence: dict[str, Any]) -> Failure:
 
 def state_evidence(pool: Pool, waits_for: tuple[str, ...]) -> dict[str, Any]:
     """Return the state, for `details`, and what the last process died of if that led to it."""
-    evidence: dict[str, Any] = {"state": str(pool.state), "retry_in_s": pool.next_retry_s}
+    evidence: dict[str, Any] = {"state": str(pool.state), "retry_in_s": pool.seats.next_retry_s}
     died = pool.last_exit
     led_to_it = not pool.serves and pool.state is not State.STOPPING
     if died is not None and died.reason != "stopped" and led_to_it:

@@ -19,16 +19,17 @@ from functools import partial
 import msgspec
 import trio
 
-from protocol.errors import Failure, Outcome
+from protocol.errors import Outcome
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import SERVES, State
-from supervisor.policy.pool import state_of
+from supervisor.runtime.asking import asked
 from supervisor.runtime.call import Call
 from supervisor.runtime.call_queue import CallQueue
 from supervisor.runtime.last_exit import LastExit
-from supervisor.runtime.life import Instance, Life, Setting
+from supervisor.runtime.life import Setting
 from supervisor.runtime.renewal import Renewals
 from supervisor.runtime.seat import Seat
+from supervisor.runtime.seats import Seats
 from supervisor.runtime.sizing import Sizing
 from supervisor.runtime.slot import Slot, Tended
 
@@ -67,7 +68,7 @@ class Pool:
         """Of slots that are gone."""
         self._last_exit: LastExit | None = None
         self._barred = False
-        self._seats: list[Seat] = []
+        self.seats = Seats()
         self._renewals = Renewals(self)
         self._sizing = Sizing(self)
         self.add()
@@ -79,38 +80,38 @@ class Pool:
 
     def want(self) -> None:
         """Want it up as soon as what it depends on is; it is down."""
-        self._seats[0].slot.wanted = True
+        self.seats[0].slot.wanted = True
 
     def start(self, cause: str) -> None:
         """Want it up, with `min` processes, but at least one."""
         self.asleep = self._barred = False
-        for seat in self.staying() or [self._recalled()]:
+        for seat in self.seats.staying() or [self._recalled()]:
             seat.slot.start(cause)
         self._fill(cause)
         if self._only is None:
-            self._tell(self._seats[0], cause)
+            self._tell(self.seats[0], cause)
             self.serve()  # one that was on its way out may have stayed
 
     def stop(self, cause: str) -> None:
         """Want it down."""
         self.asleep = False
         self._renewals.cut_short(cause)
-        for seat in tuple(self._seats):
+        for seat in tuple(self.seats):
             seat.slot.stop(cause)
 
     def restart(self, cause: str) -> None:
         """Have all its processes replaced by new ones, each once its calls are served."""
         self.asleep = self._barred = False
         self._renewals.cut_short(cause)
-        for seat in self.staying()[self.setting.descriptor.supervision.instances.max :]:
+        for seat in self.seats.staying()[self.setting.descriptor.supervision.instances.max :]:
             self.leave(seat, cause)
-        for seat in self.staying() or [self._recalled()]:
+        for seat in self.seats.staying() or [self._recalled()]:
             seat.slot.restart(cause)
         self._fill(cause)
 
     def hurry(self) -> None:
         """Kill what there is."""
-        for seat in tuple(self._seats):
+        for seat in tuple(self.seats):
             seat.slot.hurry()
 
     def adopt(self, setting: Setting) -> None:
@@ -118,7 +119,7 @@ class Pool:
         self._last_exit = self.last_exit
         self.setting = setting
         self._barred = False
-        for seat in self._seats:
+        for seat in self.seats:
             seat.slot.adopt(setting)
             seat.rest()
         self._simplify()
@@ -134,7 +135,7 @@ class Pool:
                 return False
             life.take(call)
             return True
-        seat = self._least_loaded()
+        seat = self.seats.least_loaded()
         if seat is not None:
             seat.take(call)
         return seat is not None
@@ -147,7 +148,7 @@ class Pool:
                 life.take(self.queue.take())
             return
         while self.queue:
-            seat = self._least_loaded()
+            seat = self.seats.least_loaded()
             if seat is None:
                 break
             seat.take(self.queue.take())
@@ -158,22 +159,8 @@ class Pool:
             self._sizing.press()
 
     async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
-        """Ask an instance; `health` is asked of all that serve, and the first that is not ok told.
-
-        There must be one that serves.
-        """
-        lives = self._serving()
-        if operation is not Operation.HEALTH or len(lives) == 1:
-            return await lives[0].ask(operation, timeout_s)
-        outcomes: list[Outcome] = []
-
-        async def ask(life: Life) -> None:
-            outcomes.append(await life.ask(operation, timeout_s))
-
-        async with trio.open_nursery() as nursery:
-            for life in lives:
-                nursery.start_soon(ask, life)
-        return min(outcomes, key=_wellness)
+        """Ask for `health` or `describe`; there must be an instance that serves."""
+        return await asked(self.seats.serving(), operation, timeout_s)
 
     # What is known of it.
 
@@ -183,77 +170,37 @@ class Pool:
         return self.state in SERVES
 
     @property
-    def wanted(self) -> bool:
-        """Whether it is wanted up."""
-        return any(seat.slot.wanted for seat in self._seats)
-
-    @property
     def barred(self) -> bool:
         """Whether `never_on` keeps it from being started for a request."""
-        return self._barred or any(seat.slot.barred for seat in self._seats)
-
-    @property
-    def outdated(self) -> bool:
-        """Whether a process is missing, or goes by a descriptor that was replaced."""
-        slots = [seat.slot for seat in self.staying()]
-        return any(slot.life is None or slot.outdated for slot in slots)
+        return self._barred or self.seats.barred
 
     @property
     def restarts(self) -> int:
         """How often one of its processes came back after an end nobody asked for."""
-        return self._restarts + sum(seat.slot.restarts for seat in self._seats)
-
-    @property
-    def next_retry_s(self) -> float | None:
-        """Seconds until the next try of a slot in `backoff` or `failed`."""
-        waits = [wait for seat in self._seats if (wait := seat.slot.next_retry_s) is not None]
-        return min(waits, default=None)
+        return self._restarts + self.seats.restarts
 
     @property
     def last_exit(self) -> LastExit | None:
         """What the last process died of, but for those that were renewed, or idle for long."""
         return self._last_exit if self._only is None else self._only.slot.last_exit
 
-    @property
-    def instance(self) -> str | None:
-        """The instance that the only slot had last."""
-        return self._seats[0].slot.instance
-
-    @property
-    def slots(self) -> list[Slot]:
-        """All slots; there is always one."""
-        return [seat.slot for seat in self._seats]
-
-    def instances(self) -> list[tuple[Instance, State]]:
-        """Return what runs at the moment, each with its state."""
-        lives = [(slot.life, slot.state) for slot in self.slots]
-        return [(one, state) for life, state in lives if life for one in life.instances()]
-
-    def is_alive(self) -> bool:
-        """Whether one that serves has not just died unnoticed."""
-        return any(life.is_alive() for life in self._serving())
-
     # The slots; for `Sizing` and `Renewals` too.
-
-    def staying(self) -> list[Seat]:
-        """Return those that are not on their way out."""
-        return [seat for seat in self._seats if not seat.leaving]
 
     @property
     def lasting(self) -> int:
         """How many there are once the renewal that is under way is over."""
-        return len(self.staying()) - self._renewals.doubled
+        return len(self.seats.staying()) - self._renewals.doubled
 
     @property
     def room(self) -> int:
         """How many slots may be added."""
         most = self.setting.descriptor.supervision.instances.max
-        return most + self._renewals.extra - len(self._seats)
+        return most + self._renewals.extra - len(self.seats)
 
     @property
     def may_add(self) -> bool:
         """Whether processes may be started that nobody asked for."""
-        return self.wanted and not self.barred and not self.setting.host.shutting_down
+        return self.seats.wanted and not self.barred and not self.setting.host.shutting_down
 
     def renews(self, seat: Seat) -> bool:
         """Whether a slot is being renewed, or takes the place of one that is."""
@@ -274,7 +221,7 @@ class Pool:
             lambda: bool(self.queue),
         )
         seat.slot = Slot(self.setting, self._nursery, tended)
-        self._seats.append(seat)
+        self.seats.append(seat)
         return seat
 
     def leave(self, seat: Seat, cause: str) -> None:
@@ -289,7 +236,7 @@ class Pool:
 
     def _recalled(self) -> Seat:
         """Have one that leaves stay, or come back once it is gone: it is all there is."""
-        seat = self._seats[0]
+        seat = self.seats[0]
         seat.leaving = False
         return seat
 
@@ -298,29 +245,12 @@ class Pool:
         while self.lasting < least and self.room > 0:
             self.add().slot.start(cause)
 
-    def _serving(self) -> list[Life]:
-        slots = [seat.slot for seat in self._seats if not seat.leaving and seat.slot.serves]
-        return [slot.life for slot in slots if slot.life is not None]
-
-    def _least_loaded(self) -> Seat | None:
-        # One that missed a probe comes last; the earlier one of two, so that the later gets idle.
-        found: Seat | None = None
-        least = (True, 0)
-        for seat in self._seats:
-            life = seat.free()
-            if life is None:
-                continue
-            weight = (seat.slot.state is not State.READY, life.load)
-            if found is None or weight < least:
-                found, least = seat, weight
-        return found
-
     def _simplify(self) -> None:
         instances = self.setting.descriptor.supervision.instances
-        alone = instances.max == 1 and len(self._seats) == 1 and not self._seats[0].leaving
+        alone = instances.max == 1 and len(self.seats) == 1 and not self.seats[0].leaving
         renewed = instances.max_requests is not None or instances.max_age_s is not None
         tended = renewed or instances.idle_stop_s is not None
-        self._only = self._seats[0] if alone and not tended else None
+        self._only = self.seats[0] if alone and not tended else None
 
     # What a slot tells.
 
@@ -346,7 +276,7 @@ class Pool:
             seat.exit_seen = slot.last_exit
             if not seat.leaving:
                 self._last_exit = slot.last_exit
-        several = len(self._seats) > 1
+        several = len(self.seats) > 1
         if before is State.STARTING and after is State.READY:
             seat.got_ready(self.setting)
             self._renewals.got_ready(seat)
@@ -365,21 +295,14 @@ class Pool:
         self._barred = self._barred or seat.slot.barred
         self._renewals.vacated(seat)
         seat.leaving = False
-        if len(self._seats) > 1:
-            self._seats.remove(seat)
+        if len(self.seats) > 1:
+            self.seats.remove(seat)
             self._restarts += seat.slot.restarts
             self._simplify()
 
     def _tell(self, seat: Seat, cause: str) -> None:
         least = self.setting.descriptor.supervision.instances.min
         before = self.state
-        self.state = state_of([one.condition for one in self._seats], least)
+        self.state = self.seats.state(least)
         if before is not self.state:
             self._kept.changed(seat.slot.instance, before, self.state, cause)
-
-
-def _wellness(outcome: Outcome) -> int:
-    """Rank what was said to `health`, the worst first."""
-    if isinstance(outcome, Failure):
-        return 0
-    return 2 if isinstance(outcome.result, dict) and outcome.result.get("status") == "ok" else 1

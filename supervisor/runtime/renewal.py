@@ -49,7 +49,7 @@ class Renewals:
         pool = self._pool
         if self._old is not None or not pool.may_add:
             return
-        for seat in pool.staying():
+        for seat in pool.seats.staying():
             if seat.why_due is not None and seat.slot.state in SERVES:
                 self._old = seat
                 self._successor = pool.add()

@@ -48,7 +48,7 @@ class Sizing:
             return
         waited_s = pool.queue.waited_s
         if waited_s >= QUEUE_WAIT_S - SLACK_S:
-            starting = sum(seat.slot.state is State.STARTING for seat in pool.staying())
+            starting = sum(seat.slot.state is State.STARTING for seat in pool.seats.staying())
             supervision = pool.setting.descriptor.supervision
             more = more_needed(len(pool.queue), starting, supervision.concurrency, pool.room)
             for _ in range(more):
@@ -77,7 +77,7 @@ class Sizing:
         if idle_s is None or not self._to_spare(least=self._least):
             return
         now = trio.current_time()
-        seats = pool.staying()
+        seats = pool.seats.staying()
         for seat in seats:
             if seat.load or seat.slot.state is State.STARTING or pool.renews(seat):
                 seat.used_at = now
@@ -90,7 +90,7 @@ class Sizing:
         for seat in leaving:
             pool.leave(seat, f"idle for {idle_s:g} s")
         if not pool.asleep and self._to_spare(least=self._least):
-            since = min(seat.used_at for seat in pool.staying())
+            since = min(seat.used_at for seat in pool.seats.staying())
             wait_s = since + idle_s - now
             self._idling = pool.setting.host.deadlines.after(
                 wait_s if wait_s > SLACK_S else idle_s, self._look_for_idle

@@ -150,19 +150,19 @@ class PoolOrders:
         module, pool, alive = self.module, self.module.pool, self._alive()
         ids = [life.id for life in self.stage.lives]
         assert len(ids) == len(set(ids))
-        slots = pool.slots
+        slots = [seat.slot for seat in pool.seats]
         assert len({id(slot.life) for slot in slots if slot.life}) == len(alive)
         most = self.instances.max
         renewing = pool._renewals._old is not None
         assert len(alive) <= len(slots) <= most + renewing
-        states = [seat.slot.state for seat in pool.staying()]
+        states = [seat.slot.state for seat in pool.seats.staying()]
         assert (module.state in SERVES) == any(state in SERVES for state in states)
         if module.state is State.DOWN:
             assert not alive
         if any(state in HAS_PROCESS for state in states):
             assert module.state in HAS_PROCESS
-        if self.returns and pool.wanted and not pool.barred:
-            assert len(pool.staying()) >= max(self.instances.min, 1)
+        if self.returns and pool.seats.wanted and not pool.barred:
+            assert len(pool.seats.staying()) >= max(self.instances.min, 1)
         self._check_calls(alive)
 
     def _check_calls(self, alive: list[FakeLife]) -> None:
@@ -176,7 +176,7 @@ class PoolOrders:
                 assert isinstance(heard.outcomes[0], Success), heard.outcomes
         if self.harmless:
             assert not any(life.cut for life in self.stage.lives)
-        for seat in pool.staying():
+        for seat in pool.seats.staying():
             assert not module.queued or seat.free() is None, "there is room, and requests wait"
         if module.queued:
             assert module.state in HAS_PROCESS, module.state
@@ -189,7 +189,7 @@ class PoolOrders:
 
     def _some(self, state: State, number: int) -> list[FakeLife]:
         """Return the lives in a state, all of them or one."""
-        slots = [slot for slot in self.module.pool.slots if slot.state is state]
+        slots = [seat.slot for seat in self.module.pool.seats if seat.slot.state is state]
         found = [slot.life for slot in slots if isinstance(slot.life, FakeLife)]
         return found if number % 2 else found[:1]
 

@@ -216,7 +216,7 @@ async def test_a_successor_that_does_not_start_leaves_the_old_one_serving(
     module = up(running, tmp_path, stage, max_age_s=60)
     await pass_time(mock_clock, 61)
     await stage.life.fail_to_spawn()
-    assert (module.state, module.pool.next_retry_s) == (State.READY, 4)
+    assert (module.state, module.pool.seats.next_retry_s) == (State.READY, 4)
     submit(module, 1)
     stage.lives[0].answer()
     await pass_time(mock_clock, 5)
@@ -273,7 +273,7 @@ async def test_a_reload_with_fewer_instances_lets_the_others_go(
         await life.die(0)
     assert stage.alive == ["m#4"]
     stage.life.get_ready()
-    assert (module.state, len(module.pool.slots)) == (State.READY, 1)
+    assert (module.state, len(module.pool.seats)) == (State.READY, 1)
     module.adopt(actor(tmp_path, supervision={"instances": {"min": 2, "max": 2}}))
     module.replace("the test")
     assert stage.alive == ["m#4", "m#5"]

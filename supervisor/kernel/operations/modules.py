@@ -77,7 +77,7 @@ class ModuleOps:
     async def _until_down(self, module: Module) -> Any:
         # Another client may want it up again meanwhile; then it may never be seen down.
         await self._fleet.wait_until(
-            lambda: module.state is State.DOWN or module.pool.wanted or None
+            lambda: module.state is State.DOWN or module.pool.seats.wanted or None
         )
         return module_status(module, self._fleet.quarantine_reasons())
 
