@@ -13,6 +13,8 @@ class CallQueue(dict[str, tuple[Call, float]]):
     A dictionary itself: whether it is empty is asked once for every call there is.
     """
 
+    __slots__ = ()
+
     def add(self, call: Call) -> None:
         """Let it wait behind all others."""
         self[call.request.request_id] = (call, trio.current_time())

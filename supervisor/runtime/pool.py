@@ -53,6 +53,11 @@ class Kept(msgspec.Struct, frozen=True):
 class Pool:
     """A module's slots, and the calls that wait for them."""
 
+    __slots__ = (
+        "_barred", "_kept", "_last_exit", "_nursery", "_only", "_renewals", "_restarts",
+        "_sizing", "asleep", "queue", "seats", "setting", "state",
+    )  # fmt: skip
+
     def __init__(
         self, setting: Setting, nursery: trio.Nursery, queue: CallQueue, kept: Kept
     ) -> None:
@@ -218,7 +223,7 @@ class Pool:
             partial(self._freed, seat),
             self._refuse,
             partial(self._changed, seat),
-            lambda: bool(self.queue),
+            self.queue.__len__,
         )
         seat.slot = Slot(self.setting, self._nursery, tended)
         self.seats.append(seat)

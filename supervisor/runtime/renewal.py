@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 class Renewals:
     """The renewals of one pool."""
 
+    __slots__ = ("_old", "_pool", "_successor")
+
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._old: Seat | None = None

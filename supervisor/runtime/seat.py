@@ -18,6 +18,11 @@ from supervisor.runtime.slot import Slot
 class Seat:
     """One slot; made before the slot, which tells its pool of changes by it."""
 
+    __slots__ = (
+        "_age", "_due", "_most", "_served", "exit_seen", "leaving", "slot", "used_at", "why_due",
+        "why_left",
+    )  # fmt: skip
+
     slot: Slot
 
     def __init__(self, due: Callable[[Seat], None]) -> None:

@@ -11,6 +11,8 @@ from supervisor.runtime.seat import Seat
 class Seats(list[Seat]):
     """The slots in the order they were added; there is always one."""
 
+    __slots__ = ()
+
     def staying(self) -> list[Seat]:
         """Return those that are not on their way out."""
         return [seat for seat in self if not seat.leaving]

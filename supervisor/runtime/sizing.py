@@ -23,6 +23,8 @@ SLACK_S = 0.001
 class Sizing:
     """The size of one pool."""
 
+    __slots__ = ("_idling", "_pool", "_pressed")
+
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
         self._pressed: Timer | None = None

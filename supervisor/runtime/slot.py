@@ -7,7 +7,6 @@ nothing.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 import msgspec
@@ -36,8 +35,8 @@ class Tended(msgspec.Struct, frozen=True):
     """Nobody will serve the calls that wait."""
     changed: Callable[[State, State, str], None]
     """The state went from one to another, because of this."""
-    urgent: Callable[[], bool] = lambda: False
-    """Whether requests wait for the start."""
+    waiting: Callable[[], int] = lambda: 0
+    """How many requests wait."""
 
 
 class Slot:
@@ -65,7 +64,7 @@ class Slot:
         self._delay_s = 0.0
         self._retry: Timer | None = None
         self._retry_at: float | None = None
-        self._inputs: deque[tuple[Input, str]] = deque()
+        self._inputs: list[tuple[Input, str]] = []  # a deque is 700 bytes, and most have nothing
         self._moving = False
 
     @property
@@ -186,7 +185,7 @@ class Slot:
         self._moving = True
         try:
             while self._inputs:
-                self._move(*self._inputs.popleft())
+                self._move(*self._inputs.pop(0))
         finally:
             self._moving = False
 
@@ -239,7 +238,7 @@ class Slot:
         self._life = kind(self._setting, self)
         self.instance = self._life.id
         if lifecycle is Lifecycle.PERSISTENT:  # a check of a program is no start to speak of
-            urgent = self.restarts > 0 or self._tended.urgent()
+            urgent = self.restarts > 0 or self._tended.waiting() > 0
             self._turn = self._setting.host.starts.turn(urgent=urgent)
         self._nursery.start_soon(self._live, self._life)
 
