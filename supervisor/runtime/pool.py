@@ -100,6 +100,8 @@ class Pool:
     def stop(self, cause: str) -> None:
         """Want it down."""
         self.asleep = False
+        for seat in self.seats:
+            seat.slot.wanted = False  # of none, before one is gone: no successor is to come
         self._renewals.cut_short(cause)
         for seat in tuple(self.seats):
             seat.slot.stop(cause)

@@ -75,3 +75,9 @@ def test_a_long_life_keeps_the_promises(seed: int) -> None:
     instances = {"min": seed % 3, "max": 3, "idle_stop_s": 30, "max_requests": 5, "max_age_s": 60}
     ops = [(draw.choice(OPS), draw.randrange(60)) for _ in range(STEPS)]
     play({"instances": instances, "concurrency": 1 + seed % 2}, ops)
+
+
+def test_a_stop_in_the_middle_of_a_renewal_begins_no_other_one() -> None:
+    instances = {"min": 3, "max": 4, "idle_stop_s": 30, "max_requests": 1}
+    ops = [("invoke", 5), ("get_ready", 41), ("pass_time", 59), ("crash", 30), ("crash", 59)]
+    play({"instances": instances, "never_on": [78]}, [*ops, ("start", 47)])
