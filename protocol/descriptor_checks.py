@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from protocol.args_schema import ops_problems
 from protocol.descriptor import InputForm, Instances, Lifecycle, Transport
 from protocol.descriptor_shape import DESCRIPTOR, TRANSPORT
@@ -33,7 +35,9 @@ def problems(document: dict[str, Any]) -> list[Problem]:
         found += _dependencies(document.get("name"), supervision.get("depends_on"))
         found += _restart_rules(supervision)
         found += _instances(supervision.get("instances"))
-        found += _warm(transport, supervision.get("warm"))
+        if isinstance(transport, dict):
+            found += _warm(transport, supervision.get("warm"))
+            found += _instances_per_invocation(transport, supervision.get("instances"))
     for field in ("inputs", "outputs"):
         if isinstance(document.get(field), dict):
             found += ops_problems(document[field], f"/{field}")
@@ -105,13 +109,16 @@ def _restart_rules(supervision: dict[str, Any]) -> Iterator[Problem]:
             )
 
 
-def _warm(transport: Any, warm: Any) -> Iterator[Problem]:
-    if type(warm) not in {int, float} or warm < 1 or not isinstance(transport, dict):
+def _lifecycle(transport: dict[str, Any]) -> Any:
+    dialect = DIALECTS.get(str(transport.get("protocol", DEFAULT_PROTOCOL)))
+    usual = None if dialect is None else dialect.lifecycles[0]
+    return transport.get("lifecycle", usual)
+
+
+def _warm(transport: dict[str, Any], warm: Any) -> Iterator[Problem]:
+    if type(warm) not in {int, float} or warm < 1:
         return
-    protocol = transport.get("protocol", DEFAULT_PROTOCOL)
-    dialect = DIALECTS.get(protocol) if isinstance(protocol, str) else None
-    default = None if dialect is None else dialect.lifecycles[0]
-    if transport.get("lifecycle", default) == Lifecycle.PERSISTENT:
+    if _lifecycle(transport) == Lifecycle.PERSISTENT:
         yield Problem(
             "/supervision/warm",
             f"is {warm}, must be 0: only a module with a process per invocation keeps some waiting",
@@ -128,3 +135,16 @@ def _instances(instances: Any) -> Iterator[Problem]:
         yield Problem(
             "/supervision/instances/min", f"is {least}, must be at most max, {most}{default}"
         )
+
+
+def _instances_per_invocation(transport: dict[str, Any], instances: Any) -> Iterator[Problem]:
+    if _lifecycle(transport) != Lifecycle.PER_INVOCATION:
+        return
+    defaults = msgspec.structs.asdict(_DEFAULT_INSTANCES)
+    for field, value in instances.items() if isinstance(instances, dict) else ():
+        if type(value) in {int, float} and field in defaults and value != defaults[field]:
+            yield Problem(
+                f"/supervision/instances/{field}",
+                f"is {described(value)}, must be {described(defaults[field])}: a module that runs "
+                "a process per invocation has as many as its concurrency says",
+            )

@@ -26,12 +26,14 @@ class DescriptorError(Exception):
     """A descriptor file that cannot be used; `problems` says why, sorted by pointer, at least one.
 
     Its text is one line per problem: `FILE: /json/pointer: what is wrong and what would be right`.
+    `name` is the module that the file is about, if it says so in spite of all.
     """
 
-    def __init__(self, source: str, problems: tuple[Problem, ...]) -> None:
+    def __init__(self, source: str, problems: tuple[Problem, ...], name: str | None = None) -> None:
         super().__init__(source, problems)
         self.source = source
         self.problems = problems
+        self.name = name
 
     def __str__(self) -> str:
         source = printable(self.source)
@@ -46,7 +48,10 @@ def parse_descriptor(data: bytes, source: str) -> Descriptor:
     document = read_document(data)
     found = document if isinstance(document, list) else problems(document)
     if isinstance(document, list) or found:
-        raise DescriptorError(source, tuple(sorted(found)[:MAX_PROBLEMS]))
+        name = document.get("name") if isinstance(document, dict) else None
+        raise DescriptorError(
+            source, tuple(sorted(found)[:MAX_PROBLEMS]), name if isinstance(name, str) else None
+        )
     return _typed(document, data, source)
 
 

@@ -18,7 +18,6 @@ from supervisor.runtime.directory import (
     read_descriptor,
     scan,
     shown,
-    unsupported,
 )
 
 
@@ -70,9 +69,6 @@ def _check_file(path: Path) -> CheckedDescriptor:
         checked.problems = list(error.problems)
         return checked
     checked.name = descriptor.name
-    refusal = unsupported(descriptor)
-    if refusal is not None:
-        checked.problems = [Problem("", refusal)]
     document = read_document(path.read_bytes())
     if isinstance(document, dict):
         checked.warnings = near_misses(document)

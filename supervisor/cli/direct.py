@@ -23,7 +23,7 @@ import msgspec
 import structlog
 import trio
 
-from protocol.descriptor import Descriptor, Start
+from protocol.descriptor import Descriptor, Instances, Start
 from protocol.descriptor_loading import DescriptorError
 from protocol.errors import Reason
 from protocol.events import Progress
@@ -34,7 +34,7 @@ from supervisor.faces.exchange import event_line
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.directory import read_descriptor, unsupported
+from supervisor.runtime.directory import read_descriptor
 from supervisor.runtime.module_log import LogLine
 from supervisor.runtime.recording import Recording, header_of
 from supervisor.runtime.transcript_file import TranscriptFile
@@ -54,9 +54,6 @@ def load(path: Path, module: str) -> Descriptor:
     if descriptor.name != module:
         words = f"{path} describes {descriptor.name!r}, not {module!r}; invoke it by its own name"
         raise click.UsageError(words)
-    refusal = unsupported(descriptor)
-    if refusal is not None:
-        raise NoError(f"{path}: {refusal}")
     return descriptor
 
 
@@ -77,9 +74,13 @@ def invoke(
         wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-    # Alone it depends on nobody, and it starts because it is invoked; there is no second request.
+    # Alone it depends on nobody, it starts because it is invoked, and one process is enough.
     supervision = msgspec.structs.replace(
-        descriptor.supervision, depends_on=(), start=Start.EAGER, warm=0
+        descriptor.supervision,
+        depends_on=(),
+        start=Start.EAGER,
+        instances=Instances(),
+        warm=0,
     )
     alone = msgspec.structs.replace(descriptor, supervision=supervision)
     with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:

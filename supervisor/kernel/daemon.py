@@ -150,8 +150,7 @@ class Daemon:
 
     def _name_survivors(self) -> None:
         for module in self.fleet.all():
-            life = module.slot.life
-            for instance in [] if life is None else life.instances():
+            for instance, _ in module.pool.seats.instances():
                 log.error("left behind", module=module.name, instance=instance.id, pid=instance.pid)
 
 

@@ -78,9 +78,8 @@ def module_status(
 
     `quarantined` has the reasons by path; `histogram` adds what quantiles of a time are made of.
     """
-    descriptor, slot = module.descriptor, module.slot
-    life = slot.life
-    instances = [] if life is None else life.instances()
+    descriptor, pool = module.descriptor, module.pool
+    last_exit = pool.last_exit
     return {
         "name": module.name,
         "kind": str(descriptor.kind),
@@ -88,13 +87,13 @@ def module_status(
         "description": descriptor.description,
         "protocol": descriptor.transport.protocol,
         "lifecycle": str(descriptor.transport.lifecycle),
-        "state": str(slot.state),
-        "wanted": "up" if slot.wanted else "down",
+        "state": str(pool.state),
+        "wanted": "up" if pool.seats.wanted else "down",
         "start": str(descriptor.supervision.start),
         "waits_for": list(module.waits_for),
-        "missing": list(module.missing) if slot.state in HAS_PROCESS else [],
-        "restarts": slot.restarts,
-        "next_retry_s": slot.next_retry_s,
+        "missing": list(module.missing) if pool.state in HAS_PROCESS else [],
+        "restarts": pool.restarts,
+        "next_retry_s": pool.seats.next_retry_s,
         "in_flight": module.in_flight,
         "queued": module.queued,
         "descriptor": descriptor.source,
@@ -103,14 +102,14 @@ def module_status(
             {
                 "id": one.id,
                 "pid": one.pid,
-                "state": one.state or str(slot.state),
+                "state": one.state or str(state),
                 "uptime_s": round(one.uptime_s, 3),
                 "rss_bytes": procfs.rss_bytes(one.pid) or None,
                 "in_flight": one.in_flight,
             }
-            for one in instances
+            for one, state in pool.seats.instances()
         ],
-        "last_exit": None if slot.last_exit is None else msgspec.to_builtins(slot.last_exit),
+        "last_exit": None if last_exit is None else msgspec.to_builtins(last_exit),
         "counters": {
             **msgspec.to_builtins(module.counters),
             "left_out_log_lines": module.log.left_out_lines,

@@ -121,26 +121,6 @@ def scan(directories: Iterable[Path]) -> Found:
     return usable({}, DescriptorFiles(directories).read_first())
 
 
-def unsupported(descriptor: Descriptor) -> str | None:
-    """Say what a descriptor asks for and this version cannot give.
-
-    A limit that was asked for and cannot be kept is a refusal (promise 8 of ARCHITECTURE.md).
-    """
-    supervision = descriptor.supervision
-    asked: list[str] = []
-    instances = supervision.instances
-    if (instances.min, instances.max) != (1, 1):
-        asked.append("instances.min and instances.max other than 1")
-    asked += [
-        f"instances.{name}"
-        for name in ("idle_stop_s", "max_requests", "max_age_s")
-        if getattr(instances, name) is not None
-    ]
-    if not asked:
-        return None
-    return f"supervision: this version cannot keep {', '.join(asked)}; remove it to run without"
-
-
 class _Known(msgspec.Struct, frozen=True):
     """What a file was read as; `signature` is None if it may not be trusted next time."""
 
@@ -232,16 +212,12 @@ class DescriptorFiles:
             digest = hashlib.sha256(data).hexdigest()
             if before is not None and before.digest == digest:
                 return msgspec.structs.replace(before, signature=trusted)
-            descriptor = parse_descriptor(data, str(path))
+            return _Known(trusted, digest, parse_descriptor(data, str(path)))
         except OSError as error:
             reason = f"cannot be read: {error.strerror}"
         except DescriptorError as error:
             reason = "; ".join(str(problem) for problem in error.problems)
-        else:
-            refused = unsupported(descriptor)
-            if refused is None:
-                return _Known(trusted, digest, descriptor)
-            reason, name = refused, descriptor.name
+            name = error.name
         # A bad file is read again each time: it may be half-written, and there are few of them.
         return _Known(None, "", Quarantined(shown(path), reason), name)
 

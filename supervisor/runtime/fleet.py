@@ -44,9 +44,10 @@ class Fleet:
         for descriptor in found.descriptors:
             self._add(descriptor)
             self._host.observer.mounted(descriptor)
-        for module in self.modules.values():
-            if module.descriptor.supervision.start is Start.EAGER:
-                module.start("the daemon started")
+        needed = {name for one in found.descriptors for name in one.supervision.depends_on}
+        # Where starts have to wait for their turn, those that others wait for come first.
+        for module in sorted(self.eager(), key=lambda one: one.name not in needed):
+            module.start("the daemon started")
         self._wake_dependants()
 
     def apply(self, plan: Plan) -> None:
@@ -117,7 +118,7 @@ class Fleet:
             if _is_down(module):
                 continue
             module.stop("the daemon is in a hurry")
-            module.slot.hurry()
+            module.pool.hurry()
 
     def all(self) -> list[Module]:
         """Return all modules that may have a process, those that were removed included."""
@@ -275,7 +276,7 @@ class Fleet:
             module.missing = tuple(name for name in needed if not self._serves(name))
             if module.state in HAS_PROCESS:
                 continue
-            wanted = module.slot.wanted and module.state is State.DOWN
+            wanted = module.pool.seats.wanted and module.state is State.DOWN
             if wanted and not module.missing:
                 got_ready = f"{', '.join(needed)} got ready"
                 module.start(got_ready if needed else "it depends on nothing any more")
@@ -290,7 +291,7 @@ class Fleet:
             needed = self.modules.get(name)
             if needed is None:
                 continue  # removed; it may come back
-            if not needed.slot.wanted and _starts_on_demand(needed):
+            if not needed.pool.seats.wanted and _starts_on_demand(needed):
                 needed.start(f"{dependant} depends on it")
 
     def _serves(self, name: str) -> bool:
@@ -305,7 +306,7 @@ def _is_stuck(module: Module, *, final: bool) -> bool:
         case State.BACKOFF:
             return not final
         case State.DOWN:
-            return not module.slot.wanted
+            return not module.pool.seats.wanted
         case _:
             return False
 
@@ -316,9 +317,9 @@ def _starts_on_demand(module: Module) -> bool:
     return (
         module.state is State.DOWN
         and not module.stopped_by_command
-        and module.slot.last_exit is None
+        and (module.pool.asleep or module.pool.last_exit is None)
     )
 
 
 def _is_down(module: Module) -> bool:
-    return module.state not in HAS_PROCESS and not module.slot.wanted
+    return module.state not in HAS_PROCESS and not module.pool.seats.wanted

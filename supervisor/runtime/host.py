@@ -14,6 +14,7 @@ from supervisor.runtime.deadlines import Deadlines
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.memory import Sampler
 from supervisor.runtime.observer import Observer, Unobserved
+from supervisor.runtime.starts import Starts
 
 
 class Host:
@@ -37,6 +38,7 @@ class Host:
         self.environment = environment
         self.log_files = log_files
         self.deadlines = Deadlines()
+        self.starts = Starts(self.deadlines)
         self.wall_clock = wall_clock
         self.draw = draw
         self.observer = observer or Unobserved()

@@ -36,6 +36,14 @@ class Ended(msgspec.Struct, frozen=True):
         """Whether `transient` restarts after this end."""
         return self.exit is None or self.exit.abnormal
 
+    def evidence(self) -> dict[str, Any]:
+        """Return what is known of it, for the daemon's log."""
+        evidence: dict[str, Any] = {"reason": self.reason, "words": self.message}
+        if self.exit is not None:
+            known = self.exit.evidence()
+            evidence.update((key, value) for key, value in known.items() if value is not None)
+        return evidence
+
 
 class Owner(Protocol):
     """What a life tells its slot; each is ignored once the slot has another life."""
@@ -61,6 +69,14 @@ class Owner(Protocol):
 
 class Life(Protocol):
     """One start of a module, from spawn to gone."""
+
+    @property
+    def id(self) -> str:
+        """Its instance; the module's name if it has none of its own."""
+
+    @property
+    def load(self) -> int:
+        """How many calls it has."""
 
     async def run(self) -> Ended:
         """Live; returns when nothing is left."""

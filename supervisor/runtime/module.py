@@ -1,4 +1,4 @@
-"""One module: its queue, its slot, and what it answers when it cannot serve."""
+"""One module: its queue, its slots, and what it answers when it cannot serve."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from supervisor.policy.latency import Histogram
 from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
+from supervisor.runtime.call_queue import CallQueue
+from supervisor.runtime.description import misfit_of
 from supervisor.runtime.host import Host
 from supervisor.runtime.life import Counters, Setting
 from supervisor.runtime.module_log import ModuleLog
 from supervisor.runtime.not_serving import not_serving, state_evidence
-from supervisor.runtime.slot import Slot, Tended
+from supervisor.runtime.pool import Kept, Pool
+from supervisor.runtime.slot import Slot
 from supervisor.runtime.taps import Taps
 
 log = structlog.get_logger()
@@ -63,10 +66,11 @@ class Module:
         self._stuck = stuck
         self._dependants = dependants
         self._generations = itertools.count(1) if generations is None else generations
-        self._queue: dict[str, Call] = {}
+        self._queue = CallQueue()
         self.stopped_by_command = False
         self._removed = False
-        self.slot = Slot(self._setting(), nursery, Tended(self._serve, self._refuse, self._moved))
+        kept = Kept(self._refuse, self._moved, self._moved_within, self._is_needed)
+        self.pool = Pool(self._setting(), nursery, self._queue, kept)
 
     # Commands.
 
@@ -78,30 +82,30 @@ class Module:
         if self._host.shutting_down:
             return
         self.stopped_by_command = False
-        self.slot.wanted = True
         if self.waits_for and self.state is State.DOWN:
+            self.pool.want()
             self._changed()  # so that what it waits for is started
         else:
-            self.slot.start(cause)
+            self.pool.start(cause)
 
     def stop(self, cause: str) -> None:
         """Want it down."""
         self.stopped_by_command = True
         was_down = self.state is State.DOWN
-        self.slot.stop(cause)
+        self.pool.stop(cause)
         if was_down:
             self._changed()  # what is wanted has changed, and others wait for that too
 
     def restart(self, cause: str) -> None:
-        """Replace its process; requests that wait go on waiting. At the end, as `start`."""
+        """Replace its processes; requests that wait go on waiting. At the end, as `start`."""
         if self._host.shutting_down:
             return
         self.stopped_by_command = False
-        self.slot.wanted = True
         if self.waits_for and self.state is State.DOWN:
+            self.pool.want()
             self._changed()  # as in `start`
         else:
-            self.slot.restart(cause)
+            self.pool.restart(cause)
 
     # Reload.
 
@@ -113,7 +117,7 @@ class Module:
         self.descriptor = descriptor
         self._removed = False
         self.validator = None if not descriptor.inputs else ArgsValidator(descriptor.inputs)
-        self.slot.adopt(self._setting())
+        self.pool.adopt(self._setting())
 
     def relabel(self, descriptor: Descriptor) -> None:
         """Take a descriptor that differs in nothing but where its file is and how it is written."""
@@ -126,9 +130,9 @@ class Module:
         """
         if self.stopped_by_command:
             return
-        if self.slot.wanted:
+        if self.pool.seats.wanted:
             # A process that came since goes by the new descriptor already.
-            if self.slot.life is None or self.slot.outdated:
+            if self.pool.seats.outdated:
                 self.restart(cause)
         elif self.descriptor.supervision.start is Start.EAGER:
             self.start(cause)
@@ -142,8 +146,13 @@ class Module:
 
     @property
     def state(self) -> State:
-        """The state of its slot."""
-        return self.slot.state
+        """The state of its slots together."""
+        return self.pool.state
+
+    @property
+    def slot(self) -> Slot:
+        """The first of its slots; most modules have no other."""
+        return self.pool.seats[0].slot
 
     @property
     def waits_for(self) -> tuple[str, ...]:
@@ -152,9 +161,7 @@ class Module:
 
     def submit(self, call: Call) -> None:
         """Serve a call now, let it wait, or refuse it."""
-        life = self.slot.life
-        if not self._queue and self.slot.serves and life is not None and life.can_take():
-            life.take(call)
+        if not self._queue and self.pool.take(call):
             return
         refusal = self._refusal()
         limit = self._queue_limit()
@@ -164,26 +171,25 @@ class Module:
         if refusal is not None:
             call.settle(refusal)
             return
-        self._queue[call.request.request_id] = call
-        if self.slot.state is State.DOWN:
+        self._queue.add(call)
+        if self.state is State.DOWN or self.pool.asleep:
             self.start("a request came")
+        self.pool.press()
 
     def refuse_waiting(self, failure: Failure) -> None:
         """Answer those that wait: it will not be ready soon."""
-        waiting, self._queue = self._queue, {}
-        for call in waiting.values():
+        for call in self._queue.take_all():
             call.settle(failure)
 
     def is_ready(self) -> bool:
         """Whether it serves, and its process has not just died unnoticed."""
-        life = self.slot.life
-        return self.slot.serves and life is not None and life.is_alive()
+        return any(life.is_alive() for life in self.pool.seats.serving())
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
         """End a call for a reason of the host's own, wherever it is."""
         if call.settled:
             return
-        waited = self._queue.pop(call.request.request_id, None) is not None
+        waited = self._queue.drop(call)
         evidence = {} if call.server is None else call.server.evidence()
         message = stopped.message
         if waited and stopped.reason is Reason.DEADLINE:
@@ -195,47 +201,47 @@ class Module:
 
     async def ask(self, operation: Operation, timeout_s: float | None = None) -> Outcome:
         """Ask `health` or `describe` of a module that is up."""
-        life = self.slot.life
-        if not self.slot.serves or life is None:
+        if not self.pool.serves:
             return self._refusal() or Failure.because(
                 Reason.NOT_READY, f"{self.name} is {self.state}", **self._state_evidence()
             )
         timeouts = self.descriptor.supervision.timeouts
         usual = timeouts.health_s if operation is Operation.HEALTH else timeouts.describe_s
-        return await life.ask(operation, usual if timeout_s is None else timeout_s)
+        return await self.pool.ask(operation, usual if timeout_s is None else timeout_s)
 
     @property
     def in_flight(self) -> int:
         """How many calls are with a process."""
-        life = self.slot.life
-        return 0 if life is None else sum(one.in_flight for one in life.instances())
+        return sum(one.in_flight for one, _ in self.pool.seats.instances())
 
     @property
     def queued(self) -> int:
         """How many calls wait."""
         return len(self._queue)
 
-    # What the slot tells.
-
-    def _serve(self) -> None:
-        life = self.slot.life
-        while self._queue and life is not None and life.can_take():
-            request_id = next(iter(self._queue))
-            life.take(self._queue.pop(request_id))
+    # What the pool tells.
 
     def _refuse(self) -> None:
         self.refuse_waiting(self.unavailable())
 
-    def _moved(self, before: State, after: State, cause: str) -> None:
-        level = log.warning if after in (State.BACKOFF, State.FAILED, State.DEGRADED) else log.info
-        instance = self._last_instance()
+    def _moved(self, instance: str | None, before: State, after: State, cause: str) -> None:
+        instance = self._shown(instance)
         known = {} if instance is None else {"instance": instance}
+        level = _level(after)
         level("module state", module=self.name, **known, before=before, after=after, cause=cause)
         self.log.host_line(instance, f"{before} -> {after}: {cause}")
         self._host.observer.module_state(self.name, instance, before, after, cause)
         if (before in SERVES) is not (after in SERVES) or after in (State.FAILED, State.DOWN):
             self._tell_dependants(before, after, cause)
         self._changed()
+
+    def _moved_within(self, instance: str | None, before: State, after: State, cause: str) -> None:
+        _level(after)("instance state", instance=instance, before=before, after=after, cause=cause)
+        self.log.host_line(instance, f"this instance: {before} -> {after}: {cause}")
+        self._changed()
+
+    def _is_needed(self) -> bool:
+        return any(one.state in _CONCERNED for one in self._dependants(self.name))
 
     def _tell_dependants(self, before: State, after: State, cause: str) -> None:
         # They are not restarted: most can do without for a moment, and each knows best what to do.
@@ -244,27 +250,29 @@ class Module:
         for one in self._dependants(self.name):
             if one.state in _CONCERNED:
                 words = f"{self.name}, which it depends on, went from {before} to {after}: {cause}"
-                one.log.host_line(one._last_instance(), words)  # noqa: SLF001 - of its own kind
+                one.log.host_line(one._shown(one.slot.instance), words)  # noqa: SLF001 - of its own kind
 
     def _queue_limit(self) -> int:
         supervision = self.descriptor.supervision
-        if self.slot.serves:
+        if self.pool.serves:
             return supervision.queue
         # What could be served at once were it up is not queued for want of capacity: without this
         # a lazy module with `queue` 0 could never be started by a request.
-        return max(supervision.queue, supervision.concurrency)
+        most = max(supervision.instances.min, 1)
+        return max(supervision.queue, supervision.concurrency * most)
 
     def _refusal(self) -> Failure | None:
         """Return why a call cannot even wait, or None if it can."""
-        state = self.slot.state
+        state = self.state
         if state in (State.BACKOFF, State.FAILED):
             return self.unavailable()
-        if state is State.STOPPING and not self.slot.wanted:
+        asleep = self.pool.asleep and not self.pool.barred
+        if state is State.STOPPING and not self.pool.seats.wanted and not asleep:
             return self._host.stopping(self.name, self._state_evidence())
-        if state is State.DOWN and not self.slot.wanted:
+        if state is State.DOWN and not self.pool.seats.wanted:
             lazy = self.descriptor.supervision.start is Start.LAZY
-            wakes = lazy and not self.stopped_by_command and not self.slot.barred
-            return None if wakes else self.unavailable()
+            wakes = lazy and not self.stopped_by_command and not self.pool.barred
+            return None if wakes or asleep else self.unavailable()
         return self._stuck(self) if self.waits_for else None
 
     def unavailable(self) -> Failure:
@@ -275,10 +283,10 @@ class Module:
         if self._removed:
             words = f"{self.name} was removed: its descriptor is gone"
             return Failure.because(Reason.STOPPING, words, **evidence)
-        return not_serving(self.name, self.slot, evidence)
+        return not_serving(self.name, self.pool, evidence)
 
     def _state_evidence(self) -> dict[str, Any]:
-        return state_evidence(self.slot, self.waits_for)
+        return state_evidence(self.pool, self.waits_for)
 
     def _setting(self) -> Setting:
         return Setting(
@@ -292,37 +300,27 @@ class Module:
         )
 
     def _next_instance(self) -> str:
-        self._generation = next(self._generations)
-        return f"{self.name}#{self._generation}"
+        return f"{self.name}#{next(self._generations)}"
 
-    def _last_instance(self) -> str | None:
+    def _shown(self, instance: str | None) -> str | None:
         # The state of a module per invocation is the module's: no process of it made it so.
-        if self.descriptor.transport.lifecycle is not Lifecycle.PERSISTENT:
-            return None
-        return f"{self.name}#{self._generation}" if self._generation else None
-
-    _generation = 0
-    """The number of the newest instance; 0 before the first."""
+        persistent = self.descriptor.transport.lifecycle is Lifecycle.PERSISTENT
+        return instance if persistent else None
 
     def _take_description(self, description: dict[str, Any]) -> str | None:
-        for key, expected in (("name", self.name), ("kind", str(self.descriptor.kind))):
-            if description[key] != expected:
-                found = description[key]
-                return (
-                    f"describes itself with {key} {found!r:.80}; its descriptor says {expected!r}"
-                )
+        misfit = misfit_of(description, self.descriptor)
+        if misfit is not None:
+            return misfit
         self.described = description
-        extra = sorted(set(description["capabilities"]) - set(self.descriptor.capabilities))
-        if extra:
-            log.warning(
-                "capabilities beyond the descriptor are not granted",
-                module=self.name,
-                capabilities=extra,
-            )
         if not self.descriptor.inputs:
             schemas = op_schemas(description["inputs"])
             self.validator = None if schemas is None else ArgsValidator(schemas)
         return None
+
+
+def _level(state: State) -> Callable[..., Any]:
+    bad = state in (State.BACKOFF, State.FAILED, State.DEGRADED)
+    return log.warning if bad else log.info  # type: ignore[no-any-return]
 
 
 _CONCERNED = SERVES | {State.STARTING}

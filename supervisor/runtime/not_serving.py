@@ -6,7 +6,7 @@ from typing import Any
 
 from protocol.errors import Failure, Reason
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.slot import Slot
+from supervisor.runtime.pool import Pool
 
 # A request that waited for a start that failed learns what failed (docs/operating.md).
 _START_REASONS = {
@@ -17,11 +17,11 @@ _START_REASONS = {
 }
 
 
-def not_serving(name: str, slot: Slot, evidence: dict[str, Any]) -> Failure:
-    """Say why the module in this slot serves nobody, and what would help."""
-    died = slot.last_exit
+def not_serving(name: str, pool: Pool, evidence: dict[str, Any]) -> Failure:
+    """Say why the module of this pool serves nobody, and what would help."""
+    died = pool.last_exit
     cause = "" if died is None or died.reason == "stopped" else f": it {died.message}"
-    match slot.state:
+    match pool.state:
         case State.FAILED:
             words = f"{name} failed too often to be restarted now{cause}"
             return Failure.because(Reason.FAILED, words, **evidence)
@@ -36,11 +36,11 @@ def not_serving(name: str, slot: Slot, evidence: dict[str, Any]) -> Failure:
             return Failure.because(Reason.NOT_READY, words, **evidence)
 
 
-def state_evidence(slot: Slot, waits_for: tuple[str, ...]) -> dict[str, Any]:
+def state_evidence(pool: Pool, waits_for: tuple[str, ...]) -> dict[str, Any]:
     """Return the state, for `details`, and what the last process died of if that led to it."""
-    evidence: dict[str, Any] = {"state": str(slot.state), "retry_in_s": slot.next_retry_s}
-    died = slot.last_exit
-    led_to_it = not slot.serves and slot.state is not State.STOPPING
+    evidence: dict[str, Any] = {"state": str(pool.state), "retry_in_s": pool.seats.next_retry_s}
+    died = pool.last_exit
+    led_to_it = not pool.serves and pool.state is not State.STOPPING
     if died is not None and died.reason != "stopped" and led_to_it:
         evidence |= {
             "exit_code": died.exit_code,

@@ -67,6 +67,11 @@ class PerInvocationLife:
         concurrency = self._setting.descriptor.supervision.concurrency
         return self._nursery is not None and not self._closed and len(self._runs) < concurrency
 
+    @property
+    def load(self) -> int:
+        """How many calls it has."""
+        return len(self._runs)
+
     def take(self, call: Call) -> None:
         """Run a process for a call."""
         assert self._nursery is not None  # noqa: S101 - can_take said so

@@ -103,6 +103,11 @@ class PersistentLife:
             and not (self._probing.in_doubt and self._concurrency == 1)
         )
 
+    @property
+    def load(self) -> int:
+        """How many calls it has."""
+        return len(self._calls)
+
     def take(self, call: Call) -> None:
         """Write a call's request."""
         self._calls[call.request.request_id] = call

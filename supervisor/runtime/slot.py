@@ -7,9 +7,7 @@ nothing.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import structlog
@@ -23,6 +21,7 @@ from supervisor.runtime.last_exit import LastExit
 from supervisor.runtime.life import Ended, Life, Setting
 from supervisor.runtime.per_invocation import PerInvocationLife
 from supervisor.runtime.persistent import PersistentLife
+from supervisor.runtime.starts import Turn
 
 log = structlog.get_logger()
 
@@ -36,10 +35,12 @@ class Tended(msgspec.Struct, frozen=True):
     """Nobody will serve the calls that wait."""
     changed: Callable[[State, State, str], None]
     """The state went from one to another, because of this."""
+    waiting: Callable[[], int] = lambda: 0
+    """How many requests wait."""
 
 
 class Slot:
-    """A module's place for one life at a time."""
+    """A module's place for one life at a time; a pool has several."""
 
     def __init__(self, setting: Setting, nursery: trio.Nursery, tended: Tended) -> None:
         self.state = State.DOWN
@@ -52,7 +53,10 @@ class Slot:
         self._crashes = CrashRecord(setting.descriptor.supervision)
         self._nursery = nursery
         self._tended = tended
+        self.instance: str | None = None
+        """The newest instance it has had."""
         self._life: Life | None = None
+        self._turn: Turn | None = None
         self._replaced_for: Ended | None = None
         self._restarting = False
         self._abrupt = False
@@ -60,7 +64,7 @@ class Slot:
         self._delay_s = 0.0
         self._retry: Timer | None = None
         self._retry_at: float | None = None
-        self._inputs: deque[tuple[Input, str]] = deque()
+        self._inputs: list[tuple[Input, str]] = []  # a deque is 700 bytes, and most have nothing
         self._moving = False
 
     @property
@@ -110,6 +114,8 @@ class Slot:
         """Kill what there is."""
         if self._life is not None:
             self._life.hurry()
+            if self._turn is not None:
+                self._turn.give_up()
 
     def adopt(self, setting: Setting) -> None:
         """Live by another descriptor from the next life on; crashes of the old one are its own."""
@@ -127,12 +133,14 @@ class Slot:
     def started(self, life: Life) -> None:
         """Serve: it is ready."""
         if life is self._life:
+            self._give_turn_back()
             self._crashes.ready()
             self._feed(Input.STARTED, "answered health and describe")
 
     def start_failed(self, life: Life, ended: Ended) -> None:
         """End it: it will not get ready."""
         if life is self._life:
+            self._give_turn_back()
             self._replaced_for = ended
             self._abrupt = True
             self._feed(Input.START_FAILED, ended.message)
@@ -177,7 +185,7 @@ class Slot:
         self._moving = True
         try:
             while self._inputs:
-                self._move(*self._inputs.popleft())
+                self._move(*self._inputs.pop(0))
         finally:
             self._moving = False
 
@@ -198,6 +206,8 @@ class Slot:
             case Action.END:
                 assert self._life is not None  # noqa: S101 - the table's promise
                 self._life.end(abrupt=self._abrupt)
+                if self._turn is not None:
+                    self._turn.give_up()
             case Action.ARM:
                 self._retry_at = trio.current_time() + self._delay_s
                 self._retry = self._setting.host.deadlines.after(self._delay_s, self._retry_due)
@@ -226,18 +236,34 @@ class Slot:
         kind = PersistentLife if lifecycle is Lifecycle.PERSISTENT else PerInvocationLife
         self._lives_by = self._setting
         self._life = kind(self._setting, self)
+        self.instance = self._life.id
+        if lifecycle is Lifecycle.PERSISTENT:  # a check of a program is no start to speak of
+            urgent = self.restarts > 0 or self._tended.waiting() > 0
+            self._turn = self._setting.host.starts.turn(urgent=urgent)
         self._nursery.start_soon(self._live, self._life)
 
     async def _live(self, life: Life) -> None:
         try:
-            ended = await life.run()
+            ended = await self._live_in_turn(life)
         # A mistake of ours in one module's supervision is not to end all the others'. The process
         # is gone by now: an incarnation kills and reaps on every way out.
         except Exception as error:
             log.exception("supervision failed", module=self._setting.descriptor.name)
             ended = Ended("supervision_failed", f"could not be supervised: {error!r:.200}")
         if life is self._life:
+            self._give_turn_back()
             self._gone(ended)
+
+    async def _live_in_turn(self, life: Life) -> Ended:
+        turn = self._turn
+        if turn is None or await turn.wait():
+            return await life.run()
+        return Ended("stopped", "was stopped before it was started")
+
+    def _give_turn_back(self) -> None:
+        if self._turn is not None:
+            self._turn.give_back()
+            self._turn = None
 
     def _gone(self, ended: Ended) -> None:
         self._life = None
@@ -248,9 +274,7 @@ class Slot:
             ended = msgspec.structs.replace(ended, reason="stopped")
         self._remember(ended)
         if not deliberate:
-            log.warning(
-                "module ended", module=self._setting.descriptor.name, **self._evidence(ended)
-            )
+            log.warning("module ended", module=self._setting.descriptor.name, **ended.evidence())
         restarting, self._restarting = self._restarting, False
         if not self.wanted:
             self._feed(Input.GONE_FOR_GOOD, ended.message)
@@ -277,10 +301,3 @@ class Slot:
 
     def _remember(self, ended: Ended, rule: str | None = None) -> None:
         self.last_exit = LastExit.of(ended, self._setting.host.wall_clock(), rule)
-
-    def _evidence(self, ended: Ended) -> dict[str, Any]:
-        evidence: dict[str, Any] = {"reason": ended.reason, "words": ended.message}
-        if ended.exit is not None:
-            known = ended.exit.evidence()
-            evidence.update((key, value) for key, value in known.items() if value is not None)
-        return evidence

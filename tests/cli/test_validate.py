@@ -62,13 +62,6 @@ def test_names_that_are_taken_and_circles_are_found_in_directories(
     assert ended.stdout.endswith("3 of 4 descriptors are not valid\n")
 
 
-def test_what_this_version_cannot_keep_is_a_problem_of_a_file_too(run: Run, tmp_path: Path) -> None:
-    path = write(tmp_path / "a.json", "a", supervision={"instances": {"max": 2}})
-    ended = run("validate", str(path))
-    assert ended.exit_code == 1
-    assert "cannot keep instances.min and instances.max" in ended.stdout
-
-
 def test_a_directory_without_descriptors_is_probably_a_mistake(run: Run, tmp_path: Path) -> None:
     ended = run("validate", str(tmp_path))
     assert ended.exit_code == 1

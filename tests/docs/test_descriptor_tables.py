@@ -11,13 +11,12 @@ import msgspec
 import pytest
 
 from protocol import descriptor_shape as shape
-from protocol.descriptor import Descriptor, Kind, Supervision, Transport
+from protocol.descriptor import Descriptor, Supervision, Transport
 from protocol.descriptor_loading import DescriptorError, parse_descriptor
 from protocol.dialects import DIALECTS
 from protocol.problem import Problem
 from protocol.shape import Fields
-from supervisor.runtime.directory import unsupported
-from tests.docs.markdown import Block, blocks, code, read, rows
+from tests.docs.markdown import Block, blocks, code, rows
 from tests.schemas.local_registry import validator
 
 DOCUMENT = "docs/descriptor.md"
@@ -25,13 +24,6 @@ NOT_IN_THE_FILE = {"source", "folder", "digest"}
 BY_DIALECT = {"transport.lifecycle", "transport.stdout"}
 REQUIRED = "required"
 ABSENT = "absent"
-UNSUPPORTED: dict[str, Any] = {
-    "instances.min": 0,
-    "instances.max": 2,
-    "instances.idle_stop_s": 60,
-    "instances.max_requests": 100,
-    "instances.max_age_s": 60,
-}
 
 
 def documented() -> dict[str, str]:
@@ -109,29 +101,6 @@ def test_the_defaults_by_protocol_are_those_of_the_dialects() -> None:
                     break
             else:
                 pytest.fail(f"{path} does not say the default of {name}")
-
-
-@pytest.mark.parametrize("path", UNSUPPORTED)
-def test_what_the_document_calls_refused_is_refused(path: str) -> None:
-    section = read(DOCUMENT).partition("## Refused in this version")[2].partition("\n## ")[0]
-    group, _, name = path.rpartition(".")
-    assert f"`{path}`" in section
-    supervision: Any = {name: UNSUPPORTED[path]}
-    if group:
-        supervision = {group: supervision}
-    assert unsupported(descriptor(supervision)) is not None
-
-
-def descriptor(supervision: dict[str, Any]) -> Descriptor:
-    return Descriptor(
-        name="dice",
-        kind=Kind.TOOL,
-        transport=Transport(command=("dice",)),
-        supervision=msgspec.convert(supervision, Supervision),
-        source="/dice.json",
-        folder="/",
-        digest="",
-    )
 
 
 def test_an_http_module_is_refused() -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.protocol.descriptor_documents import changed, encoded, refusal
+from protocol.descriptor import Supervision
+from protocol.descriptor_loading import parse_descriptor
+from tests.protocol.descriptor_documents import SOURCE, changed, encoded, refusal
 
 BAD_VALUES: list[tuple[str, Any, str, str]] = [
     # at, value, pointer of the problem ("" when it is the same), words
@@ -125,3 +127,18 @@ def test_true_is_no_exit_code_1_so_it_contradicts_none() -> None:
     rules = {"restart_on": [1], "never_on": [True]}
     (problem,) = refusal(encoded(changed("/supervision", rules))).problems
     assert "is a boolean" in problem.message
+
+
+@pytest.mark.parametrize(
+    "transport", [{"lifecycle": "per-invocation"}, {"protocol": "narratoria"}], ids=str
+)
+def test_a_process_per_invocation_has_no_instances_to_keep(transport: dict[str, Any]) -> None:
+    document = changed("/supervision/instances", {"min": 0, "max": 4, "max_age_s": 60})
+    document["transport"] |= transport
+    said = {one.pointer: one.message for one in refusal(encoded(document)).problems}
+    assert said.keys() == {
+        f"/supervision/instances/{field}" for field in document["supervision"]["instances"]
+    }
+    assert said["/supervision/instances/max_age_s"].startswith("is 60, must be null: a module")
+    document["supervision"]["instances"] = {"min": 1.0, "max": 1, "max_age_s": None}
+    assert parse_descriptor(encoded(document), SOURCE).supervision == Supervision()

@@ -52,6 +52,7 @@ _LOADER_ALONE = (
     "none can wait for itself",
     "such an end is either restarted or never",
     "must be at most max",
+    "has as many as its concurrency says",
     "nothing is fetched",
     "leads to n",
     "leads to what is no schema",

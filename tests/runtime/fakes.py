@@ -23,6 +23,9 @@ class FakeLife:
         self.served: list[Any] = []
         self.endings: list[bool] = []
         self.given_up: list[Stopped] = []
+        self.cut: list[Call] = []
+        """The calls it had when it was told to end."""
+        self.begun = False
         self.hurried = False
         self.gone = False
         self._owner = owner
@@ -31,6 +34,7 @@ class FakeLife:
         self._ended = Ended("exited", "exited with code 1", Exit(exit_code=1))
 
     async def run(self) -> Ended:
+        self.begun = True
         try:
             await self._over.wait()
         finally:
@@ -43,6 +47,10 @@ class FakeLife:
     def can_take(self) -> bool:
         return len(self.calls) < self._concurrency and not self.endings
 
+    @property
+    def load(self) -> int:
+        return len(self.calls)
+
     def take(self, call: Call) -> None:
         call.server = self
         self.calls.append(call)
@@ -50,6 +58,7 @@ class FakeLife:
 
     def end(self, *, abrupt: bool) -> None:
         self.endings.append(abrupt)
+        self.cut += self.calls
 
     def hurry(self) -> None:
         self.hurried = True

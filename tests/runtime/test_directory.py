@@ -144,22 +144,14 @@ def test_a_circle_is_refused_with_its_path_by_each_of_its_members(tmp_path: Path
 def test_what_cannot_be_kept_is_a_refusal_and_spreads_to_dependants(
     tmp_path: Path,
 ) -> None:
-    put(tmp_path / "a.json", name="a", supervision={"instances": {"max": 2}})
+    put(tmp_path / "a.json", name="a", supervision={"warm": 2})
     depending(tmp_path, "b", "a")
     depending(tmp_path, "c", "b")
     found = scan([tmp_path])
     assert names(found) == []
-    assert "instances.max" in reasons(found)["a"]
+    assert "supervision/warm" in reasons(found)["a"]
     assert reasons(found)["b"] == "depends_on names 'a', which is quarantined"
     assert reasons(found)["c"] == "depends_on names 'b', which is quarantined"
-
-
-@pytest.mark.parametrize("asked", [{"instances": {"max": 2}}, {"instances": {"max_age_s": 5}}])
-def test_what_this_version_cannot_do_is_refused_by_name(
-    tmp_path: Path, asked: dict[str, Any]
-) -> None:
-    put(tmp_path / "a.json", name="a", supervision=asked)
-    assert next(iter(asked)) in reasons(scan([tmp_path]))["a"]
 
 
 LONG = 10_000

@@ -77,7 +77,7 @@ class ModuleOps:
     async def _until_down(self, module: Module) -> Any:
         # Another client may want it up again meanwhile; then it may never be seen down.
         await self._fleet.wait_until(
-            lambda: module.state is State.DOWN or module.slot.wanted or None
+            lambda: module.state is State.DOWN or module.pool.seats.wanted or None
         )
         return module_status(module, self._fleet.quarantine_reasons())
 
@@ -142,7 +142,7 @@ class ModuleOps:
             if goal == "down":
                 if module.state is State.DOWN:
                     settled.append((module, True))
-            elif module.is_ready():
+            elif module.is_ready() or module.pool.asleep:  # a request is all it waits for
                 settled.append((module, True))
             elif self._fleet.verdict(module, final=goal == "ready") is not None:
                 settled.append((module, False))
@@ -150,7 +150,7 @@ class ModuleOps:
 
 
 def _progress(module: Module, number: int, of: int, *, well: bool) -> Log:
-    died = module.slot.last_exit
+    died = module.pool.last_exit
     cause = f": {died.message}" if not well and died is not None else ""
     return Log(
         version="0",

@@ -1,0 +1,232 @@
+"""Interpret any list of operations on a module with several fake lives, and hold the promises.
+
+An operation is a name and a number, which chooses a life or a detail; whatever they are, it means
+something, so a list can be cut and shrunk anywhere. The clock is virtual.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import trio
+import trio.testing
+
+from protocol.errors import Failure, Reason, Success
+from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime import slot as slot_module
+from supervisor.runtime.call import Call
+from supervisor.runtime.host import Host
+from supervisor.runtime.log_files import LogFiles
+from supervisor.runtime.module import Module
+from tests import factories
+from tests.factories import Heard
+from tests.runtime.fakes import FakeLife, Stage
+
+Op = tuple[str, int]
+
+PAUSES_S = (0.02, 0.1, 1.0, 12.0, 70.0, 400.0)
+CODES = (0, 1, 78)
+MANY = 1024
+"""More than ever wait here."""
+
+WEIGHTS = {
+    "invoke": 8,
+    "get_ready": 8,
+    "answer": 6,
+    "let_go": 6,
+    "pass_time": 5,
+    "crash": 3,
+    "fail_to_start": 1,
+    "start": 2,
+    "probe": 2,
+    "cancel": 1,
+    "replace": 1,
+    "restart": 1,
+    "stop": 1,
+}
+OPS = [name for name, weight in WEIGHTS.items() for _ in range(weight)]
+HARMLESS = [
+    name for name in OPS if name in ("invoke", "get_ready", "answer", "let_go", "pass_time")
+]
+"""What is no reason for a call to fail."""
+
+
+class PoolOrders:
+    """A module, and what is known of all that was asked of it."""
+
+    def __init__(self, folder: Path, nursery: trio.Nursery, supervision: dict[str, Any]) -> None:
+        self.stage = Stage()
+        self.files = LogFiles(folder)
+        self.host = Host(os.environ, self.files, draw=random.Random(0).random)
+        self.calls: list[tuple[Call, Heard]] = []
+        descriptor = factories.actor(folder, supervision=supervision)
+        self.instances = descriptor.supervision.instances
+        self.returns = supervision.get("restart", "permanent") == "permanent"
+        self.harmless = supervision.get("queue", MANY) >= MANY
+        self._nursery = nursery
+        self.module = Module(
+            descriptor, self.host, nursery, lambda: None, lambda _: None, dependants=lambda _: ()
+        )
+
+    async def play(self, ops: Iterable[Op], clock: trio.testing.MockClock) -> None:
+        """Do all of it, then stop; raises `AssertionError` where a promise is broken."""
+        self._nursery.start_soon(self.host.deadlines.run)
+        self._clock = clock
+        self.module.start("the beginning")
+        for name, number in ops:
+            await trio.testing.wait_all_tasks_blocked()
+            self.harmless = self.harmless and name in HARMLESS
+            await getattr(self, name)(number)
+            await trio.testing.wait_all_tasks_blocked()
+            self.check()
+        await self._end()
+
+    # The operations.
+
+    async def start(self, _: int) -> None:
+        self.module.start("a command")
+
+    async def stop(self, _: int) -> None:
+        self.module.stop("a command")
+
+    async def restart(self, _: int) -> None:
+        self.module.restart("a command")
+
+    async def get_ready(self, number: int) -> None:
+        for life in self._some(State.STARTING, number):
+            life.get_ready()
+
+    async def fail_to_start(self, number: int) -> None:
+        for life in self._some(State.STARTING, number):
+            life.fail_to_start()
+
+    async def probe(self, number: int) -> None:
+        for life in self._some(State.READY, number) + self._some(State.DEGRADED, number):
+            life.probe(well=bool(number % 2))
+
+    async def replace(self, number: int) -> None:
+        for life in self._some(State.READY, number):
+            life.need_replacement()
+
+    async def crash(self, number: int) -> None:
+        if alive := self._alive():
+            await self._die(alive[number % len(alive)], CODES[number % len(CODES)])
+
+    async def let_go(self, _: int) -> None:
+        for life in self._alive():
+            if life.endings:
+                await self._die(life, 0)
+
+    async def invoke(self, number: int) -> None:
+        for _ in range(1 + number % 6):
+            call, heard = factories.call()
+            self.calls.append((call, heard))
+            self.module.submit(call)
+
+    async def answer(self, number: int) -> None:
+        for life in self._alive()[number % 3 :]:
+            for _ in range(1 + number % 2):
+                if life.calls:
+                    life.answer()
+
+    async def cancel(self, number: int) -> None:
+        waiting = [call for call, _ in self.calls if not call.settled]
+        if waiting:
+            stopped = Stopped(Reason.CLIENT, "the client cancelled")
+            self.module.give_up(waiting[number % len(waiting)], stopped)
+
+    async def pass_time(self, number: int) -> None:
+        self._clock.jump(PAUSES_S[number % len(PAUSES_S)])
+
+    # The promises.
+
+    def check(self) -> None:
+        module, pool, alive = self.module, self.module.pool, self._alive()
+        ids = [life.id for life in self.stage.lives]
+        assert len(ids) == len(set(ids))
+        slots = [seat.slot for seat in pool.seats]
+        assert len({id(slot.life) for slot in slots if slot.life}) == len(alive)
+        most = self.instances.max
+        renewing = pool._renewals._old is not None
+        assert len(alive) <= len(slots) <= most + renewing
+        states = [seat.slot.state for seat in pool.seats.staying()]
+        assert (module.state in SERVES) == any(state in SERVES for state in states)
+        if module.state is State.DOWN:
+            assert not alive
+        if any(state in HAS_PROCESS for state in states):
+            assert module.state in HAS_PROCESS
+        if self.returns and pool.seats.wanted and not pool.barred:
+            assert len(pool.seats.staying()) >= max(self.instances.min, 1)
+        self._check_calls(alive)
+
+    def _check_calls(self, alive: list[FakeLife]) -> None:
+        module, pool = self.module, self.module.pool
+        for call, heard in self.calls:
+            assert len(heard.outcomes) == call.settled, heard.outcomes
+            where = [life for life in alive if call in life.calls]
+            places = len(where) + (call.request.request_id in module._queue)
+            assert places == (not call.settled), f"a call is in {places} places"
+            if self.harmless and call.settled:
+                assert isinstance(heard.outcomes[0], Success), heard.outcomes
+        if self.harmless:
+            assert not any(life.cut for life in self.stage.lives)
+        for seat in pool.seats.staying():
+            assert not module.queued or seat.free() is None, "there is room, and requests wait"
+        if module.queued:
+            assert module.state in HAS_PROCESS, module.state
+        self.calls = [one for one in self.calls if not one[0].settled]
+
+    # How it is done.
+
+    def _alive(self) -> list[FakeLife]:
+        return [life for life in self.stage.lives if not life.gone]
+
+    def _some(self, state: State, number: int) -> list[FakeLife]:
+        """Return the lives in a state, all of them or one."""
+        slots = [seat.slot for seat in self.module.pool.seats if seat.slot.state is state]
+        found = [slot.life for slot in slots if isinstance(slot.life, FakeLife)]
+        return found if number % 2 else found[:1]
+
+    async def _die(self, life: FakeLife, code: int) -> None:
+        calls, life.calls = life.calls, []
+        for call in calls:
+            ended = Success(None) if life.endings and code == 0 else None
+            call.settle(ended or Failure.because(Reason.EXITED, "it died"))
+        await life.die(code)
+
+    async def _end(self) -> None:
+        self.harmless = False
+        self.module.stop("the end")
+        await trio.testing.wait_all_tasks_blocked()
+        while alive := self._alive():
+            assert all(life.endings for life in alive), "one was not told to end"
+            await self._die(alive[0], 0)
+            self.check()
+        self._clock.jump(10_000)  # no timer brings anything back
+        await trio.testing.wait_all_tasks_blocked()
+        assert not self._alive()
+        assert self.module.state is State.DOWN
+        assert all(call.settled for call, _ in self.calls)
+        self._nursery.cancel_scope.cancel()
+
+
+def run(folder: Path, supervision: dict[str, Any], ops: Iterable[Op]) -> None:
+    """Play a list of operations from beginning to end."""
+    clock = trio.testing.MockClock()
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            orders = PoolOrders(folder, nursery, supervision)
+            with mock.patch.object(slot_module, "PersistentLife", orders.stage.new_life):
+                try:
+                    await orders.play(ops, clock)
+                finally:
+                    orders.files.close()
+
+    trio.run(main, clock=clock, strict_exception_groups=True)
