@@ -68,6 +68,8 @@ def _args_refusal(module: Module, op: str, args: dict[str, Any]) -> Failure | No
         hint = f"; did you mean {near[0]!r}?" if near else ""
         words = f"{module.name} has no op {op!r:.130}{hint}"
         return Failure.because(Reason.UNKNOWN_OP, words, ops=list(validator.ops))
+    if validator.accepts(op, args):
+        return None
     try:
         if validator.is_cheap(op):
             problem = validator.problem(op, args)
