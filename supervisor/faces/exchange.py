@@ -68,6 +68,7 @@ class Exchange:
         if self._finished:
             return
         self._finished = True
+        self.invocation = None  # they hold each other, and only the garbage collector would see it
         try:
             line = encode_line(document)
         except UNENCODABLE as error:

@@ -10,6 +10,7 @@ for one invocation and has nothing to remember.
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -119,6 +120,10 @@ class Restored(Protocol):
 class Forgetful:
     """A recorder that keeps nothing."""
 
+    def __init__(self) -> None:
+        self._life = uuid.uuid4().hex
+        self._numbers = itertools.count(1)
+
     def record(self, event: str, **fields: Any) -> None:
         """Forget it."""
 
@@ -135,4 +140,4 @@ class Forgetful:
 
     def new_span(self) -> str:
         """Return an id that nothing else has."""
-        return uuid.uuid4().hex
+        return f"{self._life}-{next(self._numbers):x}"
