@@ -68,6 +68,9 @@ from protocol.weight import LONG_BYTES, collector_paused
 
 _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
+_INVOKE = Operation.INVOKE
+"""A member of an enum is slow to look up, and each request and each answer ask for this one."""
+
 
 class _Step(Enum):
     """Whether lines without an id can be paired with requests."""
@@ -120,7 +123,7 @@ class ModuleConnection:
         if request.request_id in self._open:
             raise LocalError(f"request {request.request_id} is open already")
         content: dict[str, Any] = {}
-        if request.operation is Operation.INVOKE:
+        if request.operation is _INVOKE:
             content = {"op": request.op, "args": request.args}
             if request.session_id is not None:
                 content["session_id"] = request.session_id
@@ -226,7 +229,7 @@ class ModuleConnection:
         if (
             request is None
             or outcome is None
-            or request.operation is not Operation.INVOKE
+            or request.operation is not _INVOKE
             or not is_utf8(line)
         ):
             self._receive_slowly(line, received)

@@ -120,9 +120,8 @@ class Restored(Protocol):
 class Forgetful:
     """A recorder that keeps nothing."""
 
-    def __init__(self) -> None:
-        self._life = uuid.uuid4().hex
-        self._numbers = itertools.count(1)
+    _life = uuid.uuid4().hex
+    _numbers = itertools.count(1)
 
     def record(self, event: str, **fields: Any) -> None:
         """Forget it."""

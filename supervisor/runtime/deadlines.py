@@ -43,8 +43,12 @@ class Deadlines:
 
     def after(self, delay_s: float, action: Callable[[], None]) -> Timer:
         """Have `action` called `delay_s` seconds from now (monotonic)."""
+        return self.at(trio.current_time() + delay_s, action)
+
+    def at(self, time: float, action: Callable[[], None]) -> Timer:
+        """Have `action` called at a time of trio's clock."""
         timer = Timer(self, action)
-        entry = (trio.current_time() + delay_s, next(self._order), timer)
+        entry = (time, next(self._order), timer)
         heapq.heappush(self._heap, entry)
         if self._heap[0] is entry:
             self._earlier.set()

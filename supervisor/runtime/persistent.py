@@ -56,6 +56,7 @@ class PersistentLife:
         )
         self._incarnation: Incarnation | None = None
         self._calls: dict[str, Call] = {}
+        self._now = trio.lowlevel.current_clock().current_time
         self._probing = Probing(setting, self._connection, self)
         self._replaced_for: str | None = None
         self._ending = trio.Event()
@@ -107,8 +108,9 @@ class PersistentLife:
         """Write a call's request."""
         self._calls[call.request.request_id] = call
         call.server = self
-        call.heard_at = trio.current_time()
-        self._setting.taps.overhear(self.id, call)
+        call.heard_at = self._now()
+        if self._setting.taps.tap is not None:
+            self._setting.taps.overhear(self.id, call)
         self._connection.send_request(call.request)
         if self._incarnation is None:
             return
@@ -147,7 +149,7 @@ class PersistentLife:
     def receive(self, received: list[Received]) -> None:
         """Route what was read to the calls it belongs to."""
         self._probing.heard()
-        heard_at = trio.current_time()
+        heard_at = self._now()
         freed = False
         for item in received:
             match item:
