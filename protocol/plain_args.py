@@ -19,7 +19,7 @@ _COMPARED_BY_TYPE = (str, int, bool, type(None))
 def accepting(schema: Any) -> Accepts:
     """Return a function that accepts only what is valid; the schema must be plain."""
     if isinstance(schema, bool):
-        return _anything if schema else _nothing
+        return _anything if schema else nothing
     tests = [make(schema[keyword]) for keyword, make in _TESTS.items() if keyword in schema]
     if _OF_OBJECTS & schema.keys():
         tests.append(_members(schema))
@@ -44,7 +44,8 @@ def _anything(_value: Any) -> bool:
     return True
 
 
-def _nothing(_value: Any) -> bool:
+def nothing(_value: Any) -> bool:
+    """Accept nothing."""
     return False
 
 

@@ -80,16 +80,13 @@ class _Step(Enum):
     SYNCING = auto()
 
 
-class _Open:
+class _Open(msgspec.Struct, gc=False):
     """A request that waits for its answer."""
 
-    __slots__ = ("assets", "last_error", "operation", "request_id")
-
-    def __init__(self, request: Request) -> None:
-        self.request_id = request.request_id
-        self.operation = request.operation
-        self.last_error: ErrorEvent | None = None
-        self.assets: AssetRules | None = None
+    request_id: str
+    operation: Operation
+    last_error: ErrorEvent | None = None
+    assets: AssetRules | None = None
 
 
 class ModuleConnection:
@@ -134,7 +131,7 @@ class ModuleConnection:
             self._sync_id = f"{request.request_id}.sync"
             sync = RequestFrame(self._sync_id, self._tool, Operation.DESCRIBE)
             self.outgoing.add(encode_line(sync))
-        self._open[request.request_id] = _Open(request)
+        self._open[request.request_id] = _Open(request.request_id, request.operation)
         self.outgoing.add(line, request.request_id)
 
     def send_cancel(self, request_id: str) -> bool:
@@ -224,7 +221,8 @@ class ModuleConnection:
         except _DECODE_ERRORS:
             self._receive_slowly(line, received)
             return
-        request = self._find(reply.request_id)
+        named = reply.request_id
+        request = self._find(None) if named is None else self._open.get(named)
         outcome = invoke_outcome(reply)
         if (
             request is None
@@ -234,7 +232,7 @@ class ModuleConnection:
         ):
             self._receive_slowly(line, received)
             return
-        self._answer(request, reply.request_id, outcome, received)
+        self._answer(request, named, outcome, received)
 
     def _receive_slowly(self, line: bytes, received: list[Received]) -> None:
         document = read_object(line)

@@ -56,7 +56,7 @@ class Invocations:
             args if isinstance(args := content.get("args", {}), dict) else {},
             session_id if isinstance(session_id, str) else None,
         )
-        session = self._session(session_id)
+        session = None if session_id is None else self._session(session_id)
         module = self._fleet.modules.get(tool)
         if module is None:
             refusal: Failure | None = self.unknown_module(tool)
@@ -78,7 +78,7 @@ class Invocations:
         return unknown_module(tool, self._fleet)
 
     def _session(self, session_id: object) -> Session | Failure | None:
-        if session_id is None or not self._effects.with_sessions:
+        if not self._effects.with_sessions:
             return None
         return self._effects.sessions.find_live(session_id)
 

@@ -61,15 +61,13 @@ def request_refusal(tool: str, module: Module, content: Mapping[str, Any]) -> Fa
 
 def _args_refusal(module: Module, op: str, args: dict[str, Any]) -> Failure | None:
     validator = module.validator
-    if validator is None:
+    if validator is None or validator.accepts(op, args):
         return None
     if not validator.knows(op):
         near = get_close_matches(op[:128], validator.ops, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         words = f"{module.name} has no op {op!r:.130}{hint}"
         return Failure.because(Reason.UNKNOWN_OP, words, ops=list(validator.ops))
-    if validator.accepts(op, args):
-        return None
     try:
         if validator.is_cheap(op):
             problem = validator.problem(op, args)

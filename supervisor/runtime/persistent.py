@@ -56,6 +56,8 @@ class PersistentLife:
         )
         self._incarnation: Incarnation | None = None
         self._calls: dict[str, Call] = {}
+        self._talked: list[Call] = []
+        """Those that the newest piece of output had events of."""
         self._now = trio.lowlevel.current_clock().current_time
         self._probing = Probing(setting, self._connection, self)
         self._replaced_for: str | None = None
@@ -151,11 +153,14 @@ class PersistentLife:
         self._probing.heard()
         heard_at = self._now()
         freed = False
+        talked: list[Call] = []
         for item in received:
             match item:
                 case EventReceived():
                     call = self._calls.get(item.request_id)
                     if call is not None:
+                        if not talked or talked[-1] is not call:
+                            talked.append(call)
                         call.heard_at = heard_at
                         call.listener.event(item.event, call)
                 case Answered():
@@ -166,12 +171,13 @@ class PersistentLife:
                     self._setting.keep(self.id, item)
                 case _:
                     assert_never(item)
+        self._talked = [call for call in talked if not call.settled]
         if freed:
             self._owner.capacity_freed(self)
 
     def congested(self) -> bool:
-        """Whether somebody who listens cannot keep up."""
-        return any(call.listener.congested() for call in self._calls.values())
+        """Whether somebody who was just told something cannot keep up."""
+        return any(call.listener.congested() for call in self._talked)
 
     def stdout_closed(self) -> None:
         """Have it replaced: it can answer nothing any more."""
@@ -263,7 +269,8 @@ class PersistentLife:
         if call is None:
             return False
         call.settle(outcome)
-        self._check_drained()
+        if not self._calls:
+            self._check_drained()
         return True
 
     def _faulty(self, item: Warned | Violated) -> None:
