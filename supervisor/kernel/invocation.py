@@ -128,7 +128,9 @@ class Invocation:
     def event(self, event: Progress, call: Call) -> None:
         """Pass an event on; from the first asset on, `_InTurn` takes them in the place of this."""
         kind = type(event)  # streams pass here; `isinstance` is slow to say no
-        if kind is UiEvent or kind is StatePatch:
+        if type(event) is UiEvent and self._effects.ui.is_plain(event):
+            self._client.event(event)
+        elif kind is UiEvent or kind is StatePatch:
             self._pass_on(event)
         elif kind is Asset:
             self._intake = self._begin_intake()
@@ -156,9 +158,7 @@ class Invocation:
         """Have an event take effect, then pass it on."""
         match event:
             case UiEvent():
-                ui = self._effects.ui
-                if not ui.is_plain(event):
-                    event = ui.pass_on(event, self._origin)
+                event = self._effects.ui.pass_on(event, self._origin)
             case StatePatch():
                 patched = self._patched(event)
                 if patched is None:
