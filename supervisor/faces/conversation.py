@@ -265,7 +265,8 @@ class Conversation:
             self._nameless.discard(exchange)
         else:
             self._open.pop(exchange.request_id, None)
-        self._look_idle()
+        if not self._open:
+            self._look_idle()
 
     def _look_idle(self) -> None:
         if self._all_answered():
