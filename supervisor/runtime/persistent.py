@@ -171,13 +171,14 @@ class PersistentLife:
                     self._setting.keep(self.id, item)
                 case _:
                     assert_never(item)
-        self._talked = [call for call in talked if not call.settled]
+        if talked or self._talked:
+            self._talked = [call for call in talked if not call.settled]
         if freed:
             self._owner.capacity_freed(self)
 
     def congested(self) -> bool:
         """Whether somebody who was just told something cannot keep up."""
-        return any(call.listener.congested() for call in self._talked)
+        return bool(self._talked) and any(call.listener.congested() for call in self._talked)
 
     def stdout_closed(self) -> None:
         """Have it replaced: it can answer nothing any more."""
