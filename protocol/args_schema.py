@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from protocol.plain_args import Accepts, accepting, nothing
 from protocol.plain_schema import is_plain
 from protocol.problem import Problem, kind, step
 
@@ -28,7 +29,7 @@ class ArgsValidator:
     def __init__(self, inputs: dict[str, Any]) -> None:
         self._inputs = inputs
         self._compiled: dict[str, Draft202012Validator] = {}
-        self._cheap: dict[str, bool] = {}
+        self._accepting: dict[str, Accepts] = {}
 
     @property
     def ops(self) -> tuple[str, ...]:
@@ -39,16 +40,28 @@ class ArgsValidator:
         """Tell whether the module has this op."""
         return op in self._inputs
 
+    def accepts(self, op: str, args: Any) -> bool:
+        """Tell whether the op is known and the args are certainly valid for it.
+
+        Where it is not certain, `problem` has the last word.
+        """
+        accepts = self._accepting.get(op)
+        if accepts is None:
+            if op not in self._inputs:
+                return False
+            accepts = self._accepting_of(op)
+        try:
+            return accepts(args)
+        except RecursionError:
+            return False
+
     def is_cheap(self, op: str) -> bool:
         """Tell whether `problem` looks at each part of the args once.
 
         What else there is, such as `pattern`, `$ref` and `allOf`, may take exponential time.
         Raises `KeyError` for an op that is not known.
         """
-        cheap = self._cheap.get(op)
-        if cheap is None:
-            cheap = self._cheap[op] = _is_plain(self._inputs[op])
-        return cheap
+        return self._accepting_of(op) is not nothing
 
     def problem(self, op: str, args: Any) -> Problem | None:
         """Return what is wrong with the args, the pointer starting from them, or None.
@@ -70,6 +83,13 @@ class ArgsValidator:
         except OverflowError:
             # `multipleOf` with a fraction divides as doubles do; an integer may be of any size.
             return Problem("", "holds a number too large to be validated by `multipleOf`")
+
+    def _accepting_of(self, op: str) -> Accepts:
+        accepts = self._accepting.get(op)
+        if accepts is None:
+            schema = self._inputs[op]
+            accepts = self._accepting[op] = accepting(schema) if _is_plain(schema) else nothing
+        return accepts
 
 
 def ops_problems(ops: dict[str, Any], at: str) -> list[Problem]:

@@ -44,7 +44,7 @@ DEPTH = 128
 
 def decode_request(line: bytes) -> RequestFrame | Fault:
     """Read a request that a client or another host wrote."""
-    if not is_utf8(line):
+    if not (line.isascii() or is_utf8(line)):
         return Fault(Reason.INVALID_UTF8, "the line is not UTF-8", excerpt(line))
     try:
         frame = _decode_long(line) if len(line) > LONG_BYTES else _DECODER.decode(line)

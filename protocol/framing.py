@@ -79,21 +79,23 @@ class LineSplitter:
             data = self._skip_bom(data)
             if not data:
                 return []
+        lines: list[Line] = []
         # Only the new chunk is searched for a newline: what is held is known to have none, so the
         # whole costs linear time however the stream is cut.
-        head, newline, rest = data.partition(b"\n")
-        lines: list[Line] = []
-        self._extend(head, lines)
-        if not newline:
-            return lines
-        self._complete(lines)
-        *whole, tail = rest.split(b"\n")
-        if b"\r" in rest or len(rest) > self._plain:
+        if self._partial or self._discarding:
+            head, newline, data = data.partition(b"\n")
+            self._extend(head, lines)
+            if not newline:
+                return lines
+            self._complete(lines)
+        *whole, tail = data.split(b"\n")
+        if b"\r" in data or len(data) > self._plain:
             for line in whole:
                 self._deliver(line, lines)
         else:
             lines += [line for line in whole if line and not line.isspace()]
-        self._extend(tail, lines)
+        if tail:
+            self._extend(tail, lines)
         return lines
 
     def finish(self) -> Line | None:

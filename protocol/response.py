@@ -29,22 +29,19 @@ class Response(msgspec.Struct, frozen=True):
     def document(self) -> dict[str, Any]:
         """Return it as docs/protocol.md shows it; an absent summary or session is left out."""
         outcome = self.outcome
-        content: dict[str, Any] = {"ok": isinstance(outcome, Success)}
+        content: dict[str, Any]
         if isinstance(outcome, Success):
-            content["result"] = outcome.result
+            content = {"ok": True, "result": outcome.result}
         else:
-            content["error"] = {
-                "code": outcome.code,
-                "message": outcome.message,
-                "details": outcome.details,
-            }
+            error = {"code": outcome.code, "message": outcome.message, "details": outcome.details}
+            content = {"ok": False, "error": error}
         if outcome.summary is not None:
             content["summary"] = outcome.summary
-        content |= {"request_id": self.request_id, "module": self.module, "op": self.op}
+        content["request_id"] = self.request_id
+        content["module"] = self.module
+        content["op"] = self.op
         if self.session_id is not None:
             content["session_id"] = self.session_id
-        content |= {
-            "duration_ms": self.duration_ms,
-            "warnings": [msgspec.to_builtins(one) for one in self.notices],
-        }
+        content["duration_ms"] = self.duration_ms
+        content["warnings"] = [msgspec.to_builtins(one) for one in self.notices]
         return content

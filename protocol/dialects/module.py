@@ -68,6 +68,9 @@ from protocol.weight import LONG_BYTES, collector_paused
 
 _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
+_INVOKE = Operation.INVOKE
+"""A member of an enum is slow to look up, and each request and each answer ask for this one."""
+
 
 class _Step(Enum):
     """Whether lines without an id can be paired with requests."""
@@ -77,16 +80,13 @@ class _Step(Enum):
     SYNCING = auto()
 
 
-class _Open:
+class _Open(msgspec.Struct, gc=False):
     """A request that waits for its answer."""
 
-    __slots__ = ("assets", "last_error", "operation", "request_id")
-
-    def __init__(self, request: Request) -> None:
-        self.request_id = request.request_id
-        self.operation = request.operation
-        self.last_error: ErrorEvent | None = None
-        self.assets: AssetRules | None = None
+    request_id: str
+    operation: Operation
+    last_error: ErrorEvent | None = None
+    assets: AssetRules | None = None
 
 
 class ModuleConnection:
@@ -120,7 +120,7 @@ class ModuleConnection:
         if request.request_id in self._open:
             raise LocalError(f"request {request.request_id} is open already")
         content: dict[str, Any] = {}
-        if request.operation is Operation.INVOKE:
+        if request.operation is _INVOKE:
             content = {"op": request.op, "args": request.args}
             if request.session_id is not None:
                 content["session_id"] = request.session_id
@@ -131,7 +131,7 @@ class ModuleConnection:
             self._sync_id = f"{request.request_id}.sync"
             sync = RequestFrame(self._sync_id, self._tool, Operation.DESCRIBE)
             self.outgoing.add(encode_line(sync))
-        self._open[request.request_id] = _Open(request)
+        self._open[request.request_id] = _Open(request.request_id, request.operation)
         self.outgoing.add(line, request.request_id)
 
     def send_cancel(self, request_id: str) -> bool:
@@ -163,10 +163,25 @@ class ModuleConnection:
         for line in self._splitter.feed(data):
             if not isinstance(line, bytes):
                 self._reject(overlong_fault(line), None, received)
-            elif line.find(b'"type"') >= 0:  # in half the time of `in`
-                self._receive_event_line(line, received)
-            else:
+            elif line.find(b'"type"') < 0:  # in half the time of `in`
                 self._receive_reply_line(line, received)
+            else:
+                # No function of its own: a stream spends its time here.
+                try:
+                    event = decode_event(line)
+                except _DECODE_ERRORS:
+                    self._receive_slowly(line, received)
+                    continue
+                named = event.request_id
+                # `type() is`: where the answer is no, `isinstance` of a msgspec type takes five
+                # times as long.
+                kind = type(event)
+                if not (line.isascii() or is_utf8(line)):
+                    self._receive_slowly(line, received)
+                elif (kind is UiEvent or kind is Log or kind is StatePatch) and named in self._open:
+                    received.append(EventReceived(named, event))
+                else:
+                    self._receive_event(event, line, received)
         return received
 
     def receive_eof(self) -> list[Received]:
@@ -195,25 +210,8 @@ class ModuleConnection:
         self._open.clear()
         return unanswered
 
-    # The two fast paths: one typed parse each. What they refuse is read again, slowly.
-
-    def _receive_event_line(self, line: bytes, received: list[Received]) -> None:
-        try:
-            event = decode_event(line)
-        except _DECODE_ERRORS:
-            self._receive_slowly(line, received)
-            return
-        if not is_utf8(line):
-            self._receive_slowly(line, received)
-            return
-        named = event.request_id
-        # `type() is`: where the answer is no, `isinstance` of a msgspec type takes five times as
-        # long, and this is where a stream spends its time.
-        kind = type(event)
-        if (kind is UiEvent or kind is Log or kind is StatePatch) and named in self._open:
-            received.append(EventReceived(named, event))
-        else:
-            self._receive_event(event, line, received)
+    # There are two fast paths, for events (above) and for plain replies: one typed parse each. What
+    # they refuse is read again, slowly.
 
     def _receive_reply_line(self, line: bytes, received: list[Received]) -> None:
         try:
@@ -221,17 +219,18 @@ class ModuleConnection:
         except _DECODE_ERRORS:
             self._receive_slowly(line, received)
             return
-        request = self._find(reply.request_id)
+        named = reply.request_id
+        request = self._find(None) if named is None else self._open.get(named)
         outcome = invoke_outcome(reply)
         if (
             request is None
             or outcome is None
-            or request.operation is not Operation.INVOKE
+            or request.operation is not _INVOKE
             or not is_utf8(line)
         ):
             self._receive_slowly(line, received)
             return
-        self._answer(request, reply.request_id, outcome, received)
+        self._answer(request, named, outcome, received)
 
     def _receive_slowly(self, line: bytes, received: list[Received]) -> None:
         document = read_object(line)

@@ -44,6 +44,9 @@ TURN_BYTES = 1 << 16
 
 SUPERVISOR = "supervisor"
 
+_INVOKE = Operation.INVOKE
+"""A member of an enum is slow to look up, and each request asks for this one."""
+
 log = structlog.get_logger()
 
 
@@ -181,7 +184,7 @@ class Conversation:
                 'a request needs "tool" and "operation": {"requestId","tool","operation","input"}'
             )
             exchange.finish(Failure.because(Reason.MALFORMED_REQUEST, words))
-        elif frame.operation == Operation.INVOKE:
+        elif frame.operation == _INVOKE:
             exchange.invocation = self._daemon.invocations.submit(frame.tool, frame.input, exchange)
         elif frame.operation in (Operation.HEALTH, Operation.DESCRIBE):
             tool, operation = frame.tool, Operation(frame.operation)
@@ -225,10 +228,13 @@ class Conversation:
         if isinstance(begun, dict):
             exchange.finish(Success(begun))
         else:
-            self._nursery.start_soon(self._finish, exchange, begun)
+            exchange.scope = trio.CancelScope()
+            self._nursery.start_soon(self._finish, exchange, exchange.scope, begun)
 
-    async def _finish(self, exchange: Exchange, rest: Awaitable[Any]) -> None:
-        with exchange.scope:
+    async def _finish(
+        self, exchange: Exchange, scope: trio.CancelScope, rest: Awaitable[Any]
+    ) -> None:
+        with scope:
             try:
                 outcome: Outcome = Success(await rest)
             except RefusedError as error:
@@ -259,7 +265,8 @@ class Conversation:
             self._nameless.discard(exchange)
         else:
             self._open.pop(exchange.request_id, None)
-        self._look_idle()
+        if not self._open:
+            self._look_idle()
 
     def _look_idle(self) -> None:
         if self._all_answered():

@@ -28,7 +28,8 @@ class Exchange:
     ) -> None:
         self.request_id = request_id
         self.invocation: Invocation | None = None
-        self.scope = trio.CancelScope()
+        self.scope: trio.CancelScope | None = None
+        """Of the task that sees to it, if it needs one."""
         self._outbox = outbox
         self._ended = ended
         self._finished = False
@@ -61,13 +62,15 @@ class Exchange:
         if self.invocation is not None:
             self.invocation.give_up(stopped)
         elif not self._finished:
-            self.scope.cancel()
+            if self.scope is not None:
+                self.scope.cancel()
             self.finish(Failure.because(stopped.reason, stopped.message))
 
     def _end(self, document: dict[str, Any]) -> None:
         if self._finished:
             return
         self._finished = True
+        self.invocation = None  # they hold each other, and only the garbage collector would see it
         try:
             line = encode_line(document)
         except UNENCODABLE as error:

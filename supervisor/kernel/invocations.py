@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import trio
+
 from protocol.connection import Request
 from protocol.errors import Failure
 from protocol.replies import Operation
@@ -21,6 +23,9 @@ from supervisor.kernel.sessions.session import Session
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
 
+_INVOKE = Operation.INVOKE
+"""A member of an enum is slow to look up, and this is looked up for each request."""
+
 
 class Invocations:
     """The way in for all invocations."""
@@ -29,7 +34,7 @@ class Invocations:
         self._host = host
         self._fleet = fleet
         self._effects = effects
-        self._setting = Setting(host, effects)
+        self._setting = Setting(host, effects, trio.lowlevel.current_clock().current_time)
 
     def submit(
         self,
@@ -46,12 +51,12 @@ class Invocations:
         session_id = content.get("session_id")
         request = Request(
             self._host.next_request_id(),
-            Operation.INVOKE,
+            _INVOKE,
             op if isinstance(op, str) else "",
             args if isinstance(args := content.get("args", {}), dict) else {},
             session_id if isinstance(session_id, str) else None,
         )
-        session = self._session(session_id)
+        session = None if session_id is None else self._session(session_id)
         module = self._fleet.modules.get(tool)
         if module is None:
             refusal: Failure | None = self.unknown_module(tool)
@@ -73,7 +78,7 @@ class Invocations:
         return unknown_module(tool, self._fleet)
 
     def _session(self, session_id: object) -> Session | Failure | None:
-        if session_id is None or not self._effects.with_sessions:
+        if not self._effects.with_sessions:
             return None
         return self._effects.sessions.find_live(session_id)
 

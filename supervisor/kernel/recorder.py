@@ -10,6 +10,7 @@ for one invocation and has nothing to remember.
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -119,6 +120,9 @@ class Restored(Protocol):
 class Forgetful:
     """A recorder that keeps nothing."""
 
+    _life = uuid.uuid4().hex
+    _numbers = itertools.count(1)
+
     def record(self, event: str, **fields: Any) -> None:
         """Forget it."""
 
@@ -135,4 +139,4 @@ class Forgetful:
 
     def new_span(self) -> str:
         """Return an id that nothing else has."""
-        return uuid.uuid4().hex
+        return f"{self._life}-{next(self._numbers):x}"

@@ -61,7 +61,7 @@ def request_refusal(tool: str, module: Module, content: Mapping[str, Any]) -> Fa
 
 def _args_refusal(module: Module, op: str, args: dict[str, Any]) -> Failure | None:
     validator = module.validator
-    if validator is None:
+    if validator is None or validator.accepts(op, args):
         return None
     if not validator.knows(op):
         near = get_close_matches(op[:128], validator.ops, n=1)

@@ -89,13 +89,32 @@ class Call:
         if self.settled:
             return False
         self.settled = True
-        self.listener.settled(outcome, self)
+        # Whoever listens holds the call: a cycle, which only the garbage collector would end.
+        listener, self.listener = self.listener, _NOBODY
+        listener.settled(outcome, self)
         return True
 
     def resume(self) -> None:
         """Tell the server that the listener may have room again."""
         if self.server is not None:
             self.server.nudge()
+
+
+class _Nobody:
+    """The listener of a call that has ended."""
+
+    def event(self, event: Progress, call: Call) -> None:
+        """Ignore it."""
+
+    def settled(self, outcome: Outcome, call: Call) -> None:
+        """Ignore it."""
+
+    def congested(self) -> bool:
+        """Return False: nothing is kept."""
+        return False
+
+
+_NOBODY = _Nobody()
 
 
 class Awaited:

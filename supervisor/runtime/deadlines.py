@@ -29,7 +29,12 @@ class Timer:
         """Make sure the action will not run; it is let go of at once."""
         if self.action is not None:
             self.action = None
-            self._queue._forget_one()  # noqa: SLF001 - the two classes are one mechanism
+            queue = self._queue
+            queue._cancelled += 1  # noqa: SLF001 - the two classes are one mechanism
+            # Each sweep removes at least half of the entries, so a cancel costs O(1) on average,
+            # and the heap never holds more than twice what is due.
+            if queue._cancelled * 2 > len(queue._heap) > COMPACT_FROM:  # noqa: SLF001
+                queue._sweep()  # noqa: SLF001
 
 
 class Deadlines:
@@ -76,11 +81,7 @@ class Deadlines:
             self._cancelled -= 1
         return self._heap[0][0] if self._heap else math.inf
 
-    def _forget_one(self) -> None:
-        # Each sweep removes at least half of the entries, so a cancel costs O(1) on average, and
-        # the heap never holds more than twice what is due.
-        self._cancelled += 1
-        if len(self._heap) > COMPACT_FROM and self._cancelled * 2 > len(self._heap):
-            self._heap = [entry for entry in self._heap if entry[2].action is not None]
-            heapq.heapify(self._heap)
-            self._cancelled = 0
+    def _sweep(self) -> None:
+        self._heap = [entry for entry in self._heap if entry[2].action is not None]
+        heapq.heapify(self._heap)
+        self._cancelled = 0

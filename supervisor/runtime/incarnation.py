@@ -159,7 +159,8 @@ class Incarnation:
             written = os.write(stdin, data)
         except OSError:
             written = 0  # whatever it is, the writer will meet it too
-        self._tell(Source.HOST, data[:written])
+        if self._taps.tap is not None:
+            self._tell(Source.HOST, data[:written])
         if written < len(data):
             self._left = memoryview(data)[written:]
             self._to_write.set()
@@ -270,7 +271,8 @@ class Incarnation:
         if asked is not None:
             await asked.wait()
         while data := await read(self._process.stdout):
-            self._tell(Source.MODULE, data)
+            if self._taps.tap is not None:
+                self._tell(Source.MODULE, data)
             self._said += turns(data)
             while self._said:
                 received = self._connection.receive_data(self._said.popleft())

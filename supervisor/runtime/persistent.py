@@ -56,6 +56,9 @@ class PersistentLife:
         )
         self._incarnation: Incarnation | None = None
         self._calls: dict[str, Call] = {}
+        self._talked: list[Call] = []
+        """Those that the newest piece of output had events of."""
+        self._now = trio.lowlevel.current_clock().current_time
         self._probing = Probing(setting, self._connection, self)
         self._replaced_for: str | None = None
         self._ending = trio.Event()
@@ -112,8 +115,9 @@ class PersistentLife:
         """Write a call's request."""
         self._calls[call.request.request_id] = call
         call.server = self
-        call.heard_at = trio.current_time()
-        self._setting.taps.overhear(self.id, call)
+        call.heard_at = self._now()
+        if self._setting.taps.tap is not None:
+            self._setting.taps.overhear(self.id, call)
         self._connection.send_request(call.request)
         if self._incarnation is None:
             return
@@ -152,13 +156,16 @@ class PersistentLife:
     def receive(self, received: list[Received]) -> None:
         """Route what was read to the calls it belongs to."""
         self._probing.heard()
-        heard_at = trio.current_time()
+        heard_at = self._now()
         freed = False
+        talked: list[Call] = []
         for item in received:
             match item:
                 case EventReceived():
                     call = self._calls.get(item.request_id)
                     if call is not None:
+                        if not talked or talked[-1] is not call:
+                            talked.append(call)
                         call.heard_at = heard_at
                         call.listener.event(item.event, call)
                 case Answered():
@@ -169,12 +176,14 @@ class PersistentLife:
                     self._setting.keep(self.id, item)
                 case _:
                     assert_never(item)
+        if talked or self._talked:
+            self._talked = [call for call in talked if not call.settled]
         if freed:
             self._owner.capacity_freed(self)
 
     def congested(self) -> bool:
-        """Whether somebody who listens cannot keep up."""
-        return any(call.listener.congested() for call in self._calls.values())
+        """Whether somebody who was just told something cannot keep up."""
+        return bool(self._talked) and any(call.listener.congested() for call in self._talked)
 
     def stdout_closed(self) -> None:
         """Have it replaced: it can answer nothing any more."""
@@ -267,7 +276,8 @@ class PersistentLife:
         if call is None:
             return False
         call.settle(outcome)
-        self._check_drained()
+        if not self._calls:
+            self._check_drained()
         return True
 
     def _faulty(self, item: Warned | Violated) -> None:

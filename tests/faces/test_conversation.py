@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio.testing
 
 from supervisor.faces import conversation
+from supervisor.faces.exchange import Exchange
+from supervisor.kernel.invocation import Invocation
 from tests.faces.conftest import connected, request
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
@@ -22,6 +26,24 @@ async def test_an_invocation_is_answered_by_one_done_with_its_id(tmp_path: Path)
         done = await client.done()
         assert (done["requestId"], done["ok"], done["result"]) == ("a", True, {"n": 1})
         assert (done["version"], done["module"], done["op"]) == ("0", "m", "echo")
+
+
+async def test_an_answered_invocation_needs_no_garbage_collector(tmp_path: Path) -> None:
+    async with (
+        daemon_with(tmp_path, actor(tmp_path, name="m")) as daemon,
+        connected(daemon) as client,
+    ):
+        gc.collect()
+        gc.disable()
+        try:
+            await client.send(request("a", "m", op="echo"), request("b", "m", op="echo"))
+            assert (await client.done())["ok"]
+            assert (await client.done())["ok"]
+            await trio.testing.wait_all_tasks_blocked()
+            left = [type(one) for one in gc.get_objects()]
+        finally:
+            gc.enable()
+        assert not {Exchange, Invocation} & set(left)
 
 
 async def test_events_carry_the_clients_id_and_come_before_the_end(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
 from protocol.args_schema import ArgsValidator, op_schemas, ops_problems, why_unusable
-from protocol.plain_schema import is_plain
+from protocol.plain_schema import TYPES, is_plain
 
 ROLL = {
     "type": "object",
@@ -303,3 +303,109 @@ def test_an_invalid_schema_never_passes(schema: Any) -> None:
         Draft202012Validator.check_schema(schema)
     except SchemaError:
         assert ops_problems({"op": schema}, "")
+
+
+NUMBERS = st.integers(-2, 3) | st.sampled_from([0.5, 1.0, 2**70, -(2.0**70)])
+PLAIN_VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | NUMBERS | st.sampled_from(["", "a", "ab"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b", "c"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+PLAIN_SCHEMAS: st.SearchStrategy[Any] = st.recursive(
+    st.booleans() | st.just({}),
+    lambda inner: st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.sampled_from(TYPES),
+            "properties": st.dictionaries(st.sampled_from(["a", "b"]), inner, max_size=2),
+            "required": st.lists(st.sampled_from(["a", "b"]), max_size=2, unique=True),
+            "additionalProperties": inner,
+            "items": inner,
+            "enum": st.lists(PLAIN_VALUES, max_size=3),
+            "const": PLAIN_VALUES,
+            "minimum": NUMBERS,
+            "maximum": NUMBERS,
+            "exclusiveMinimum": NUMBERS,
+            "exclusiveMaximum": NUMBERS,
+            "minLength": st.integers(0, 2),
+            "maxLength": st.integers(0, 2),
+            "minItems": st.integers(0, 2),
+            "maxItems": st.integers(0, 2),
+            "title": st.just("a"),
+        },
+    ),
+    max_leaves=5,
+)
+
+
+@settings(max_examples=500, deadline=None)
+@given(PLAIN_SCHEMAS, PLAIN_VALUES)
+def test_what_is_accepted_without_jsonschema_is_valid(schema: Any, args: Any) -> None:
+    assert is_plain(schema)
+    if ArgsValidator({"op": schema}).accepts("op", args):
+        assert Draft202012Validator(schema).is_valid(args)
+
+
+PLAIN_ROLL = {
+    "type": "object",
+    "properties": {
+        "sides": {"type": "integer", "minimum": 2, "maximum": 1000, "exclusiveMaximum": 900},
+        "weight": {"type": "number", "exclusiveMinimum": 0},
+        "label": {"type": "string", "minLength": 1, "maxLength": 3},
+        "mode": {"enum": ["sum", "each", None]},
+        "tags": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
+        "exact": {"const": True},
+        "spin": {"type": "boolean"},
+        "none": {"type": "null"},
+    },
+    "required": ["sides"],
+    "additionalProperties": {"type": "object"},
+}
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"sides": 20},
+        {"sides": 2, "weight": 0.5, "label": "d", "mode": "sum", "tags": ["x"]},
+        {"sides": 2, "weight": 2, "mode": None, "exact": True, "spin": False, "none": None},
+        {"sides": 2, "other": {}},
+    ],
+)
+def test_everyday_args_are_accepted_without_jsonschema(args: Any) -> None:
+    assert ArgsValidator({"roll": PLAIN_ROLL}).accepts("roll", args)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"sides": 1},
+        {"sides": 900},
+        {"sides": True},
+        {"weight": 0},
+        {"label": ""},
+        {"label": "long"},
+        {"mode": "both"},
+        {"tags": []},
+        {"tags": [1]},
+        {"tags": ["a", "b", "c"]},
+        {"exact": 1},
+        {"spin": 0},
+        {"none": 0},
+        {"other": 1},
+    ],
+)
+def test_args_that_are_not_valid_are_not_accepted(bad: Any) -> None:
+    validator = ArgsValidator({"roll": PLAIN_ROLL})
+    args = {"sides": 6, **bad}
+    assert not validator.accepts("roll", args)
+    assert validator.problem("roll", args) is not None
+
+
+def test_nothing_is_accepted_for_a_schema_that_is_not_plain() -> None:
+    validator = ArgsValidator({"roll": ROLL})
+    assert not validator.accepts("roll", {"sides": 6})
+    assert validator.problem("roll", {"sides": 6}) is None
