@@ -101,7 +101,8 @@ class Slot:
         """Have the current life replaced by a new one."""
         self.wanted = True
         self._restarting = self._life is not None
-        self._again = self.state is not State.DOWN
+        # `restarts` counts what nobody asked for: a crash it still has to come back from, not this.
+        self._again = self.state in (State.BACKOFF, State.FAILED)
         self._forgive()
         self._feed(Input.RESTART, cause)
 

@@ -1,11 +1,14 @@
-"""What `doctor` says of a socket that somebody listens on, who does not answer."""
+"""What `doctor` says of a socket whose owner does not answer, and of descriptors without one."""
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
 
 import pytest
 
+from supervisor.cli.checked import check
 from supervisor.cli.doctor.examination import examine
 from tests.cli.fake_daemon import Reply, serving
 
@@ -26,3 +29,22 @@ def test_that_nobody_listens_is_no_fault(tmp_path: Path) -> None:
     found = examine([], tmp_path / "socket", tmp_path / "data", data_dir_chosen=True)
     (one,) = [one for one in found if one.area == "daemon"]
     assert one.level == "ok"
+
+
+def test_what_is_advised_for_a_descriptor_that_is_not_valid_shows_the_problem(
+    tmp_path: Path,
+) -> None:
+    fleet = tmp_path / "my fleet"
+    fleet.mkdir()
+    form = {"name": "twin", "kind": "tool", "capabilities": []}
+    transport = {"type": "stdio", "command": ["cat"]}
+    for name in ("a", "b"):
+        (fleet / f"{name}.json").write_text(json.dumps({**form, "transport": transport}))
+    found = examine([fleet], tmp_path / "socket", tmp_path / "data", data_dir_chosen=True)
+    (one,) = [one for one in found if one.level == "bad"]
+    assert one.subject == str(fleet / "b.json")
+    assert one.hint is not None
+    command, *paths = shlex.split(one.hint.split("`")[1])[1:]
+    assert command == "validate"
+    (shown,) = [one for one in check([Path(path) for path in paths]).descriptors if not one.ok]
+    assert [problem.message for problem in shown.problems] == [one.message]

@@ -149,6 +149,21 @@ async def test_describe_lists_each_op_that_there_is(tmp_path: Path) -> None:
         assert set(INPUTS) == {*daemon.operations._ops, "invoke"}
 
 
+async def test_describe_of_a_module_has_the_ops_that_its_descriptor_holds_it_to(
+    tmp_path: Path,
+) -> None:
+    inputs = {"whoami": {"type": "object"}}
+    async with daemon_with(tmp_path, actor(tmp_path, inputs=inputs)) as daemon:
+        described = await daemon.operations.ask("m", Operation.DESCRIBE)
+        assert (described["version"], described["inputs"], described["outputs"]) == (
+            "1",
+            inputs,
+            {},
+        )
+        refusal = (await ask(daemon, "m", "other").document())["error"]
+        assert refusal["details"]["ops"] == list(described["inputs"])
+
+
 async def test_stop_start_and_restart_return_the_status_they_led_to(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
         stopped = await run(daemon, "stop", module="m")
@@ -158,7 +173,7 @@ async def test_stop_start_and_restart_return_the_status_they_led_to(tmp_path: Pa
         assert (await run(daemon, "start", module="m"))["instances"][0]["id"] == "m#2"
         assert (await run(daemon, "start", module="m"))["instances"][0]["id"] == "m#2"
         module = await run(daemon, "restart", module="m")
-        assert (module["instances"][0]["id"], module["restarts"]) == ("m#3", 1)
+        assert (module["instances"][0]["id"], module["restarts"]) == ("m#3", 0)
 
 
 async def test_a_start_that_fails_is_refused_with_its_cause(tmp_path: Path) -> None:

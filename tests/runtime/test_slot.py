@@ -220,9 +220,23 @@ async def test_a_restart_waits_for_the_end_of_the_one_before(
     module.restart("the test")
     assert (state(module), stage.life.endings, len(stage.lives)) == (State.STOPPING, [False], 1)
     await stage.life.die(0)
-    assert (state(module), len(stage.lives), module.slot.restarts) == (State.STARTING, 2, 1)
+    assert (state(module), len(stage.lives), module.slot.restarts) == (State.STARTING, 2, 0)
     assert module.slot.last_exit is not None
     assert module.slot.last_exit.reason == "stopped"
+
+
+async def test_of_a_crash_and_a_restart_by_hand_only_the_crash_counts(
+    running: Running, stage: Stage, tmp_path: Path
+) -> None:
+    module = started(running, tmp_path)
+    await stage.life.die(1)
+    assert (state(module), module.slot.restarts) == (State.BACKOFF, 0)
+    module.restart("the test")
+    assert (state(module), module.slot.restarts) == (State.STARTING, 1)
+    stage.life.get_ready()
+    module.restart("the test")
+    await stage.life.die(0)
+    assert (state(module), module.slot.restarts) == (State.STARTING, 1)
 
 
 async def test_a_start_during_a_stop_comes_back_and_a_stop_during_a_restart_does_not(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from protocol.descriptor import Descriptor
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
+from supervisor.cli.terminal import shell_word
 from supervisor.policy.findings import Found
 from supervisor.runtime.directory import MissingDirectoryError, scan
 from supervisor.runtime.environment import UnsetVariableError, module_environment
@@ -43,17 +44,21 @@ def found_in(directories: Sequence[Path]) -> tuple[Found, list[Finding]]:
     return found, findings
 
 
-def examine(found: Found, environment: Mapping[str, str]) -> list[Finding]:
-    """Examine each descriptor; `environment` is what the daemon has, or would have."""
-    findings = [
-        bad(
-            AREA,
-            one.reason,
-            f"correct it; `stdiod validate {one.descriptor}` shows each problem",
-            subject=one.descriptor,
-        )
-        for one in found.quarantined
-    ]
+def correct_it(directories: Iterable[str | Path]) -> str:
+    """Return the hint for a descriptor that is not valid.
+
+    It names all directories: of a name that is taken, or of a circle, a single file shows nothing.
+    """
+    words = " ".join(shell_word(str(directory)) for directory in directories)
+    return f"correct it; `stdiod validate {words}` shows each problem"
+
+
+def examine(
+    found: Found, environment: Mapping[str, str], directories: Sequence[Path]
+) -> list[Finding]:
+    """Examine each descriptor in `directories`; `environment` is what the daemon has or would."""
+    hint = correct_it(one for one in directories if one.is_dir())
+    findings = [bad(AREA, one.reason, hint, subject=one.descriptor) for one in found.quarantined]
     for descriptor in found.descriptors:
         findings += _examine(descriptor, environment)
     return findings

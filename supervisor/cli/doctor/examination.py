@@ -57,7 +57,7 @@ def examine(
         surroundings.inherited(environment, whose),
         *surroundings.search_path(environment, whose),
         *unreadable,
-        *descriptors.examine(found, environment),
+        *descriptors.examine(found, environment, directories),
     ]
     if not directories:
         findings.append(ok("descriptor", "none were looked at; `stdiod doctor DIR` looks at some"))

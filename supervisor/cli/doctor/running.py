@@ -6,7 +6,7 @@ import datetime as dt
 from typing import Any
 
 from protocol.version import VERSION
-from supervisor.cli.doctor import containment
+from supervisor.cli.doctor import containment, descriptors
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
 from supervisor.cli.quantities import duration, size
 from supervisor.cli.terminal import shell_word
@@ -65,7 +65,7 @@ def quarantined(status: dict[str, Any]) -> list[Finding]:
         bad(
             "descriptor",
             f"the daemon has it in quarantine: {one['reason']}",
-            f"correct it; `stdiod validate {one['descriptor']}` shows each problem",
+            descriptors.correct_it(status["daemon"]["directories"]),
             subject=one["descriptor"],
         )
         for one in status["quarantined"]

@@ -93,8 +93,16 @@ class Operations:
         }
 
     async def ask(self, tool: str, operation: Operation) -> Any:
-        """Ask a module for `health` or `describe`; raises `RefusedError`."""
-        outcome = await self._parts.module(tool).ask(operation)
+        """Ask a module for `health` or `describe`; raises `RefusedError`.
+
+        `inputs` and `outputs` of its descriptor stand in a description in place of its own: these
+        are the ops and args that it is held to.
+        """
+        module = self._parts.module(tool)
+        outcome = await module.ask(operation)
         if isinstance(outcome, Failure):
             raise RefusedError(outcome)
-        return outcome.result
+        if operation is Operation.HEALTH:
+            return outcome.result
+        declared = {"inputs": module.descriptor.inputs, "outputs": module.descriptor.outputs}
+        return outcome.result | {key: value for key, value in declared.items() if value}
