@@ -75,8 +75,8 @@ async def test_an_idle_daemon_wakes_up_at_the_shared_moments_and_at_no_other_tim
         due: set[float] = set()
         # Whatever the phases are: each deadline there is lies at one of the moments.
         for at, _, timer in daemon.fleet._host.deadlines._heap:
-            assert timer.action is not None
-            due.add(at / INTERVAL_S * TICKS)
+            if timer.action is not None:  # a cancelled one wakes nobody
+                due.add(at / INTERVAL_S * TICKS)
         assert 0 < len(due) <= MODULES
         assert due == {float(round(moment)) for moment in due}
         statistics = trio.lowlevel.current_statistics()
