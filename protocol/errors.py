@@ -83,6 +83,8 @@ class Reason(StrEnum):
     CLIENT = "client"
     DISCONNECT = "disconnect"
     SHUTDOWN = "shutdown"
+    PARENT_ENDED = "parent_ended"
+    """It was made on behalf of a request that has ended."""
 
 
 CODE_OF: dict[Reason, Code] = {
@@ -131,6 +133,7 @@ CODE_OF: dict[Reason, Code] = {
     Reason.CLIENT: Code.CANCELLED,
     Reason.DISCONNECT: Code.CANCELLED,
     Reason.SHUTDOWN: Code.CANCELLED,
+    Reason.PARENT_ENDED: Code.CANCELLED,
 }
 
 

@@ -6,6 +6,7 @@ and those call the client.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 import msgspec
@@ -58,12 +59,14 @@ class Invocation:
     __slots__ = (
         "_accepted_at",
         "_call",
+        "_children",
         "_client",
         "_deadline",
         "_effects",
         "_host",
         "_intake",
         "_module",
+        "_parent",
         "_session",
         "_silence",
         "_span",
@@ -77,11 +80,17 @@ class Invocation:
         client: Client,
         session: Session | None,
         setting: Setting,
+        parent: Invocation | None = None,
     ) -> None:
-        """Accept a request; `session` is the one that it names."""
+        """Accept a request; `session` is the one that it names.
+
+        `parent` is the invocation on whose behalf it is made: its end is the end of this one.
+        """
         self._module = module
         self._client = client
         self._session = session
+        self._parent = parent
+        self._children: set[Invocation] | None = None
         self._host = setting.host
         self._effects = setting.effects
         self._intake: AssetIntake | None = None
@@ -89,7 +98,13 @@ class Invocation:
         self._deadline: Timer | None = None
         self._silence: Timer | None = None
         self._timeout_s = 0.0
-        self._span = Span(setting.effects.recorder, module.name, request, setting.host.wall_clock())
+        self._span = Span(
+            setting.effects.recorder,
+            module.name,
+            request,
+            setting.host.wall_clock(),
+            None if parent is None else parent.span_id,
+        )
         self._call = Call(request, self)
 
     @property
@@ -97,8 +112,48 @@ class Invocation:
         """The daemon's own id of the request."""
         return self._call.request.request_id
 
+    @property
+    def module(self) -> Module:
+        """The module it is for."""
+        return self._module
+
+    @property
+    def session_id(self) -> str | None:
+        """The session that the request names."""
+        return self._call.request.session_id
+
+    @property
+    def span_id(self) -> str:
+        """Its span in the journal; those of its children name it as theirs."""
+        return self._span.id
+
+    @property
+    def parent(self) -> Invocation | None:
+        """The invocation on whose behalf it is made, if any."""
+        return self._parent
+
+    @property
+    def children(self) -> Iterable[Invocation]:
+        """The open invocations that are made on its behalf."""
+        return self._children or ()
+
+    @property
+    def ancestors(self) -> Iterator[Invocation]:
+        """Those on whose behalf it is made, the nearest first."""
+        one = self._parent
+        while one is not None:
+            yield one
+            one = one.parent
+
+    @property
+    def has_outcome(self) -> bool:
+        """Whether its outcome is known."""
+        return self._call.settled
+
     def begin(self, timeout_s: float, silence_s: float | None) -> None:
         """Set the bounds, then hand the call to the module."""
+        if self._parent is not None:
+            self._parent.adopt(self)
         if self._session is not None:
             self._effects.sessions.began(self._session, self.request_id, self)
         self._timeout_s = timeout_s
@@ -113,6 +168,17 @@ class Invocation:
         self._module.give_up(self._call, stopped)
         if self._intake is not None:
             self._intake.hurry()
+
+    def adopt(self, child: Invocation) -> None:
+        """Take note of an invocation made on behalf of this one."""
+        if self._children is None:
+            self._children = set()
+        self._children.add(child)
+
+    def let_go(self, child: Invocation) -> None:
+        """Forget a child that has ended."""
+        if self._children is not None:
+            self._children.discard(child)
 
     def resume(self) -> None:
         """Tell the module's side that the client may have room again."""
@@ -136,6 +202,8 @@ class Invocation:
         """Respond, after the assets that came before."""
         if self._silence is not None:
             self._silence.cancel()
+        if self._children is not None:
+            self._end_children()
         if self._intake is None:
             self._respond(outcome, call)
             return
@@ -181,6 +249,8 @@ class Invocation:
         # Not before: also an answer that waits for assets is wanted by the deadline.
         if self._deadline is not None:
             self._deadline.cancel()
+        if self._parent is not None:
+            self._parent.let_go(self)
         request, effects = call.request, self._effects
         duration_s = trio.current_time() - self._accepted_at
         self._module.counters.invocations += 1
@@ -206,6 +276,11 @@ class Invocation:
         effects.durability.confirm(
             lambda failure: self._client.finished(acknowledged(response, failure))
         )
+
+    def _end_children(self) -> None:
+        words = f"{self._what}, on whose behalf it was made, has ended"
+        for child in tuple(self.children):
+            child.give_up(Stopped(Reason.PARENT_ENDED, words))
 
     def _begin_intake(self) -> AssetIntake:
         return AssetIntake(

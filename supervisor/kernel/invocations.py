@@ -36,11 +36,14 @@ class Invocations:
         tool: str,
         content: Mapping[str, Any],
         client: Client,
+        *,
+        parent: Invocation | None = None,
     ) -> Invocation | None:
         """Accept an invocation, or answer at once why not; `content` is the frame's `input`.
 
         Fields: `op`, `args` (an object, {} if absent), `session_id`, and `timeout_s`, which takes
-        the place of the module's `invoke_s`. None is returned if there is nothing left to cancel.
+        the place of the module's `invoke_s`. `parent` is the invocation on whose behalf it is
+        made, and with whose end it ends. None is returned if there is nothing left to cancel.
         """
         op = content.get("op")
         session_id = content.get("session_id")
@@ -61,10 +64,10 @@ class Invocations:
             refusal = session
         if refusal is not None or module is None or isinstance(session, Failure):
             assert refusal is not None  # noqa: S101 - no module is a refusal
-            self._refuse(refusal, request, tool, client, session)
+            self._refuse(refusal, request, tool, client, session, parent)
             return None
         timeouts = module.descriptor.supervision.timeouts
-        invocation = Invocation(request, module, client, session, self._setting)
+        invocation = Invocation(request, module, client, session, self._setting, parent)
         invocation.begin(content.get("timeout_s") or timeouts.invoke_s, timeouts.silence_s)
         return invocation
 
@@ -84,10 +87,11 @@ class Invocations:
         tool: str,
         client: Client,
         session: Session | Failure | None,
+        parent: Invocation | None,
     ) -> None:
         response = Response(failure, request.request_id, tool, request.op, 0, request.session_id)
         log_failure(response, failure)
-        record_refusal(self._effects.recorder, response)
+        record_refusal(self._effects.recorder, response, None if parent is None else parent.span_id)
         if isinstance(session, Session):
             self._effects.sessions.answered(session, response)
         client.finished(response)

@@ -29,11 +29,19 @@ _encode = msgspec.json.Encoder().encode
 class Span:
     """An accepted invocation, in the journal."""
 
-    __slots__ = ("_recorder", "id")
+    __slots__ = ("_parent", "_recorder", "id")
 
-    def __init__(self, recorder: Recorder, module: str, request: Request, ts: float) -> None:
-        """Keep that it is in flight; `ts` is Unix time (s)."""
+    def __init__(
+        self,
+        recorder: Recorder,
+        module: str,
+        request: Request,
+        ts: float,
+        parent: str | None = None,
+    ) -> None:
+        """Keep that it is in flight; `ts` is Unix time (s), `parent` the span it is nested in."""
         self._recorder = recorder
+        self._parent = parent
         self.id = recorder.new_span()
         session_id = request.session_id
         entry = InFlight(
@@ -42,17 +50,18 @@ class Span:
             request.op[:NAME_CHARS],
             request.request_id,
             None if session_id is None else session_id[:NAME_CHARS],
+            parent,
         )
         recorder.keep(IN_FLIGHT, self.id, _encode(entry))
 
     def end(self, response: Response) -> None:
         """Record how it ended: at any moment the disk says that, or that it is in flight."""
-        _record(self._recorder, response, self.id, (IN_FLIGHT, self.id))
+        _record(self._recorder, response, self.id, (IN_FLIGHT, self.id), parent=self._parent)
 
 
-def record_refusal(recorder: Recorder, response: Response) -> None:
+def record_refusal(recorder: Recorder, response: Response, parent: str | None = None) -> None:
     """Record a request that was answered without being accepted."""
-    _record(recorder, response, recorder.new_span())
+    _record(recorder, response, recorder.new_span(), parent=parent)
 
 
 def _record(
@@ -60,11 +69,15 @@ def _record(
     response: Response,
     span_id: str,
     in_place_of: DocumentKey | None = None,
+    *,
+    parent: str | None = None,
 ) -> None:
     outcome = response.outcome
     failed = isinstance(outcome, Failure)
     session_id = response.session_id
     data: dict[str, Any] = {"op": response.op[:NAME_CHARS]}
+    if parent is not None:
+        data["parent_span_id"] = parent
     if response.notices:
         data["warnings"] = len(response.notices)
     recorder.record(

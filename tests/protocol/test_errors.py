@@ -23,7 +23,7 @@ REASONS = {
         " invalid_event truncated_line line_too_long reported storage"
     ),
     Code.UNSUPPORTED_OP: "unknown_op",
-    Code.CANCELLED: "client disconnect shutdown",
+    Code.CANCELLED: "client disconnect shutdown parent_ended",
 }
 
 
