@@ -80,6 +80,7 @@ class Invocation:
         client: Client,
         session: Session | None,
         setting: Setting,
+        *,
         parent: Invocation | None = None,
     ) -> None:
         """Accept a request; `session` is the one that it names.

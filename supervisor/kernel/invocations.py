@@ -64,10 +64,10 @@ class Invocations:
             refusal = session
         if refusal is not None or module is None or isinstance(session, Failure):
             assert refusal is not None  # noqa: S101 - no module is a refusal
-            self._refuse(refusal, request, tool, client, session, parent)
+            self._refuse(refusal, request, tool, client, session, parent=parent)
             return None
         timeouts = module.descriptor.supervision.timeouts
-        invocation = Invocation(request, module, client, session, self._setting, parent)
+        invocation = Invocation(request, module, client, session, self._setting, parent=parent)
         invocation.begin(content.get("timeout_s") or timeouts.invoke_s, timeouts.silence_s)
         return invocation
 
@@ -87,6 +87,7 @@ class Invocations:
         tool: str,
         client: Client,
         session: Session | Failure | None,
+        *,
         parent: Invocation | None,
     ) -> None:
         response = Response(failure, request.request_id, tool, request.op, 0, request.session_id)
