@@ -39,8 +39,8 @@ def circle(call: str, waits: Waits) -> tuple[str, ...] | None:
     """Return None if a call can end, else the modules that wait for each other on its way.
 
     The first one's capacity is wanted, calls of each wait for the next, and the last one stands in
-    the tuple twice, unless nothing of its capacity is there at all. Linear in what is reached: the calls, their children, and the holders of the
-    modules they wait for.
+    the tuple twice, unless there is no capacity of it at all. Linear in what is reached: the calls,
+    their children, and the holders of the modules they wait for.
     """
     search = _Search(waits)
     search.reach(call)
