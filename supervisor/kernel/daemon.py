@@ -19,6 +19,9 @@ from supervisor.kernel.assets.store import AssetOptions, AssetStore
 from supervisor.kernel.chronicle import Chronicle
 from supervisor.kernel.durability import Durability
 from supervisor.kernel.effects import Effects
+from supervisor.kernel.grants.grants import Grants
+from supervisor.kernel.grants.operator_policy import OperatorPolicy
+from supervisor.kernel.grants.remembered import Answers
 from supervisor.kernel.invocations import Invocations
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.op import Feed, Parts
@@ -61,6 +64,7 @@ class Daemon:
         invocations: Invocations,
         effects: Effects,
         *,
+        grants: Grants,
         feed: Feed | None = None,
     ) -> None:
         self.cause = ""
@@ -78,6 +82,7 @@ class Daemon:
                 facts=facts,
                 reloads=reloads,
                 effects=effects,
+                grants=grants,
                 feed=feed,
                 shut_down=self.shut_down,
             )
@@ -171,6 +176,7 @@ async def running(
     with_sessions: bool = True,
     memory: JournalOptions | None = None,
     asset_options: AssetOptions | None = None,
+    operator: OperatorPolicy | None = None,
 ) -> AsyncIterator[Daemon]:
     """Run a daemon around the block; at its end all modules are stopped and nothing is left.
 
@@ -181,6 +187,7 @@ async def running(
     together: above it the biggest is ended first. With `memory` there is a journal in `data_dir`;
     without, `recorder` takes its place, and `restored` what one before it kept, or nothing outlives
     the daemon. Without sessions a `session_id` is passed on to the module and means nothing here.
+    `operator` says what modules may call the daemon for; without it, nothing.
     Raises `ContainmentError`, and `DataInUseError` if another daemon has `data_dir`.
     """
     if files is None:
@@ -217,7 +224,8 @@ async def running(
                 "daemon:start",
                 data={"version": VERSION, "pid": facts.pid, "containment": custody.containment},
             )
-            reloads = Reloads(host, fleet, files, found)
+            operator = operator or OperatorPolicy()
+            reloads = Reloads(host, fleet, files, found, operator)
             options = asset_options or AssetOptions()
             checks = AssetChecks(AssetStore(data_dir / "assets", options), copy=options.copy)
             effects = Effects(
@@ -226,13 +234,16 @@ async def running(
                 sessions=Sessions(recorder, host.wall_clock),
                 assets=Assets(recorder, nursery, checks, host.wall_clock),
                 ui=UiEvents(),
+                answers=Answers(recorder, host.wall_clock),
                 with_sessions=with_sessions,
             )
             await _take_over(effects, journal, restored)
-            invocations = Invocations(host, fleet, effects)
-            daemon = Daemon(fleet, facts, reloads, invocations, effects, feed=feed)
+            grants = Grants(operator, recorder, effects.answers, environment)
+            invocations = Invocations(host, fleet, effects, grants, nursery)
+            daemon = Daemon(fleet, facts, reloads, invocations, effects, grants=grants, feed=feed)
             try:
                 fleet.admit(found)
+                operator.warn(fleet.modules)
                 yield daemon
                 if not daemon.ending:
                     daemon.shut_down("the end")

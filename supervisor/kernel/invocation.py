@@ -6,14 +6,14 @@ and those call the client.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
 import msgspec
 import structlog
 import trio
 
-from protocol.connection import Notice, Request
+from protocol.connection import HostCalled, Notice, Request
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import Asset, Progress, StatePatch, StatePatched, UiEvent
 from protocol.response import Response
@@ -21,12 +21,14 @@ from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.invoke_record import Span
+from supervisor.kernel.lineage import Parents
 from supervisor.kernel.origin import Origin
 from supervisor.kernel.sessions.session import Session
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
 from supervisor.runtime.deadlines import Timer
 from supervisor.runtime.host import Host
+from supervisor.runtime.host_results import HostResults
 from supervisor.runtime.module import Module
 from supervisor.runtime.program import module_folder
 
@@ -46,11 +48,28 @@ class Client(Protocol):
         """Whether events should not come faster for now."""
 
 
+class Calls(Protocol):
+    """The calls to the host that a module makes while it serves one request."""
+
+    def take(self, asked: HostCalled, results: HostResults) -> None:
+        """Accept a call, or refuse it at once."""
+
+    def end(self, stopped: Stopped) -> None:
+        """End all: the request has ended."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the module waits for the host to answer one."""
+
+
 class Setting(msgspec.Struct, frozen=True):
     """What all invocations of a daemon share."""
 
     host: Host
     effects: Effects
+    calls: Callable[[Invocation], Calls]
+    """Makes what serves the calls of one invocation."""
+    parents: Parents
 
 
 class Invocation:
@@ -59,6 +78,7 @@ class Invocation:
     __slots__ = (
         "_accepted_at",
         "_call",
+        "_calls",
         "_children",
         "_client",
         "_deadline",
@@ -68,6 +88,7 @@ class Invocation:
         "_module",
         "_parent",
         "_session",
+        "_setting",
         "_silence",
         "_span",
         "_timeout_s",
@@ -92,6 +113,8 @@ class Invocation:
         self._session = session
         self._parent = parent
         self._children: set[Invocation] | None = None
+        self._setting = setting
+        self._calls: Calls | None = None
         self._host = setting.host
         self._effects = setting.effects
         self._intake: AssetIntake | None = None
@@ -151,6 +174,11 @@ class Invocation:
         """Whether its outcome is known."""
         return self._call.settled
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its module has not begun with it."""
+        return self._call.server is None
+
     def begin(self, timeout_s: float, silence_s: float | None) -> None:
         """Set the bounds, then hand the call to the module."""
         if self._parent is not None:
@@ -175,11 +203,14 @@ class Invocation:
         if self._children is None:
             self._children = set()
         self._children.add(child)
+        self._setting.parents.add(self)
 
     def let_go(self, child: Invocation) -> None:
         """Forget a child that has ended."""
         if self._children is not None:
             self._children.discard(child)
+            if not self._children:
+                self._setting.parents.discard(self)
 
     def resume(self) -> None:
         """Tell the module's side that the client may have room again."""
@@ -199,11 +230,18 @@ class Invocation:
         else:
             self._client.event(event)
 
+    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
+        """Have a call of the module served."""
+        del call
+        if self._calls is None:
+            self._calls = self._setting.calls(self)
+        self._calls.take(asked, results)
+
     def settled(self, outcome: Outcome, call: Call) -> None:
         """Respond, after the assets that came before."""
         if self._silence is not None:
             self._silence.cancel()
-        if self._children is not None:
+        if self._calls is not None or self._children is not None:
             self._end_children()
         if self._intake is None:
             self._respond(outcome, call)
@@ -222,7 +260,7 @@ class Invocation:
             case UiEvent():
                 ui = self._effects.ui
                 if not ui.is_plain(event):
-                    event = ui.pass_on(event, self._origin)
+                    event = ui.pass_on(event, self.origin)
             case StatePatch():
                 patched = self._patched(event)
                 if patched is None:
@@ -235,7 +273,7 @@ class Invocation:
         session = self._session
         if session is None:
             return event
-        refusal = self._effects.sessions.patch(session, event.patch, self._origin)
+        refusal = self._effects.sessions.patch(session, event.patch, self.origin)
         if refusal is not None:
             self._call.warn(Notice("patch_refused", refusal.message))
             return None
@@ -280,13 +318,16 @@ class Invocation:
 
     def _end_children(self) -> None:
         words = f"{self._what}, on whose behalf it was made, has ended"
+        stopped = Stopped(Reason.PARENT_ENDED, words)
+        if self._calls is not None:
+            self._calls.end(stopped)
         for child in tuple(self.children):
-            child.give_up(Stopped(Reason.PARENT_ENDED, words))
+            child.give_up(stopped)
 
     def _begin_intake(self) -> AssetIntake:
         return AssetIntake(
             self._effects.assets,
-            self._origin,
+            self.origin,
             module_folder(self._module.descriptor),
             pass_on=self._pass_on,
             warn=self._call.warn,
@@ -294,7 +335,8 @@ class Invocation:
         )
 
     @property
-    def _origin(self) -> Origin:
+    def origin(self) -> Origin:
+        """Where what it produces comes from."""
         request = self._call.request
         return Origin(
             self._module.name, request.op, request.request_id, request.session_id, self._span.id
@@ -311,8 +353,8 @@ class Invocation:
     def _watch_silence(self, delay_s: float, silence_s: float) -> None:
         def look() -> None:
             silent_s = trio.current_time() - self._call.heard_at
-            # Waiting for its turn is not the module's silence.
-            if self._call.server is None:
+            # Waiting for its turn, or for the host, is not the module's silence.
+            if self._call.server is None or (self._calls is not None and self._calls.waiting):
                 silent_s = 0.0
             if silent_s < silence_s:
                 self._watch_silence(silence_s - silent_s, silence_s)
@@ -334,6 +376,10 @@ class _InTurn:
         """Pass an event on in its turn."""
         del call
         self._intake.put(event)
+
+    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
+        """Have it served: it waits for no asset."""
+        self._invocation.host_call(asked, results, call)
 
     def settled(self, outcome: Outcome, call: Call) -> None:
         """Have the invocation respond in its turn."""

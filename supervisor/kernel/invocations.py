@@ -6,16 +6,24 @@ response.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
+
+import trio
 
 from protocol.connection import Request
 from protocol.errors import Failure
 from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.kernel.effects import Effects
+from supervisor.kernel.grants.grants import Grants
+from supervisor.kernel.host_calls.docket import Docket
+from supervisor.kernel.host_calls.method import Host as HostOfCalls
 from supervisor.kernel.invocation import Client, Invocation, Setting, log_failure
 from supervisor.kernel.invoke_record import record_refusal
+from supervisor.kernel.lineage import Parents
 from supervisor.kernel.request_checks import request_refusal, unknown_module
 from supervisor.kernel.sessions.session import Session
 from supervisor.runtime.fleet import Fleet
@@ -25,11 +33,23 @@ from supervisor.runtime.host import Host
 class Invocations:
     """The way in for all invocations."""
 
-    def __init__(self, host: Host, fleet: Fleet, effects: Effects) -> None:
+    def __init__(
+        self, host: Host, fleet: Fleet, effects: Effects, grants: Grants, nursery: trio.Nursery
+    ) -> None:
+        """Serve the invocations of one daemon; `nursery` is for what modules call the host for."""
         self._host = host
         self._fleet = fleet
         self._effects = effects
-        self._setting = Setting(host, effects)
+        self._parents = Parents()
+        calls = HostOfCalls(
+            submit=self.submit,
+            effects=effects,
+            grants=grants,
+            deadlines=host.deadlines,
+            nursery=nursery,
+            open_bytes=Counter(),
+        )
+        self._setting = Setting(host, effects, partial(Docket, host=calls), self._parents)
 
     def submit(
         self,
@@ -62,6 +82,8 @@ class Invocations:
             refusal = request_refusal(tool, module, content)
         if refusal is None and isinstance(session, Failure):
             refusal = session
+        if refusal is None and parent is not None and module is not None and not module.has_room:
+            refusal = self._parents.reentrant(request.request_id, parent, module)
         if refusal is not None or module is None or isinstance(session, Failure):
             assert refusal is not None  # noqa: S101 - no module is a refusal
             self._refuse(refusal, request, tool, client, session, parent=parent)

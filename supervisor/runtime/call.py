@@ -10,11 +10,12 @@ from typing import Any, Protocol
 
 import trio
 
-from protocol.connection import Notice, Request
+from protocol.connection import HostCalled, Notice, Request
 from protocol.errors import Outcome
 from protocol.events import Progress
 from protocol.json_line import Fault
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.host_results import HostResults
 
 NOTICES_KEPT = 32
 """Warnings beyond this many are only counted: a flood of them must not grow memory."""
@@ -25,6 +26,9 @@ class Listener(Protocol):
 
     def event(self, event: Progress, call: Call) -> None:
         """Take an event; must not block."""
+
+    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
+        """Take a call of the module to the host, answered through `results`; must not block."""
 
     def settled(self, outcome: Outcome, call: Call) -> None:
         """Take the outcome; called once; must not block."""
@@ -107,6 +111,11 @@ class Awaited:
 
     def event(self, event: Progress, call: Call) -> None:
         """Ignore it."""
+
+    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
+        """Refuse it: nobody is there to serve it."""
+        del call
+        results.refuse(asked.request_id, asked.call.call_id, "nobody serves calls of this request")
 
     def settled(self, outcome: Outcome, call: Call) -> None:
         """Keep the outcome for `wait`."""

@@ -21,6 +21,8 @@ import trio
 from protocol.connection import (
     Answered,
     EventReceived,
+    HostCalled,
+    HostCallRefused,
     ModuleLog,
     Quarantined,
     Received,
@@ -35,6 +37,7 @@ from protocol.outgoing import Written
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit, Stopped, on_death
 from supervisor.runtime.call import Call
+from supervisor.runtime.host_results import HostResults
 from supervisor.runtime.incarnation import Incarnation, Rung
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
 from supervisor.runtime.probing import Probing
@@ -57,6 +60,8 @@ class PersistentLife:
         self._incarnation: Incarnation | None = None
         self._calls: dict[str, Call] = {}
         self._probing = Probing(setting, self._connection, self)
+        self._results = HostResults(self.id, self._connection.outgoing)
+        self._results.on_room = self.nudge
         self._replaced_for: str | None = None
         self._ending = trio.Event()
         self._drained = trio.Event()
@@ -72,6 +77,7 @@ class PersistentLife:
         except SpawnError as error:
             return Ended("spawn_failed", f"could not be started: {error}")
         self._incarnation = incarnation
+        self._results.attach(incarnation)
         exit_: Exit | None = None
         try:
             async with trio.open_nursery() as nursery:
@@ -83,6 +89,7 @@ class PersistentLife:
                 nursery.cancel_scope.cancel()
         finally:
             self._ending.set()  # cancelled, it takes no more calls either
+            self._results.detach()
             if exit_ is None:  # the daemon itself is ending without waiting
                 self._fail_all(setting.host.stopping(self.id, self.evidence()), probes=True)
             else:
@@ -162,6 +169,8 @@ class PersistentLife:
                     self._faulty(item)
                 case Stray() | Quarantined() | ModuleLog():
                     self._setting.keep(self.id, item)
+                case HostCalled() | HostCallRefused():
+                    self._called(item)
                 case _:
                     assert_never(item)
         if freed:
@@ -169,7 +178,9 @@ class PersistentLife:
 
     def congested(self) -> bool:
         """Whether somebody who listens cannot keep up."""
-        return any(call.listener.congested() for call in self._calls.values())
+        return self._results.congested or any(
+            call.listener.congested() for call in self._calls.values()
+        )
 
     def stdout_closed(self) -> None:
         """Have it replaced: it can answer nothing any more."""
@@ -273,6 +284,16 @@ class PersistentLife:
             call.warn(item.notice)
         else:
             call.fault = item.fault
+
+    def _called(self, item: HostCalled | HostCallRefused) -> None:
+        if isinstance(item, HostCallRefused):
+            self._setting.counters.late_lines += item.stray
+            self._results.refuse(item.request_id, item.call_id, item.message)
+            return
+        call = self._calls.get(item.request_id)
+        if call is not None:
+            call.heard_at = trio.current_time()
+            call.listener.host_call(item, self._results, call)
 
     def _flush(self) -> None:
         if self._incarnation is not None:

@@ -77,6 +77,7 @@ class DaemonOps:
                 "assets": self._parts.effects.assets.status(),
                 "ui": self._parts.effects.ui.status(),
                 "sessions": self._parts.effects.sessions.counts(),
+                "policy": self._parts.grants.operator.status(fleet.modules),
             },
             "modules": [
                 module_status(module, reasons, histogram=histogram)

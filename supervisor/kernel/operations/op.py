@@ -9,6 +9,7 @@ import msgspec
 
 from protocol.events import Progress
 from supervisor.kernel.effects import Effects
+from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.invocations import Invocations
 from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.reloads import Reloads
@@ -50,6 +51,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     facts: DaemonFacts
     reloads: Reloads
     effects: Effects
+    grants: Grants
     feed: Feed | None = None
     shut_down: Callable[[str], None]
     """Begins the daemon's end; its argument is the cause, for the log."""
