@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from protocol.errors import Failure, Reason
 from protocol.events import Progress
 from protocol.response import Response
-from supervisor.kernel.host_calls.method import Host, check_keys, invalid
+from supervisor.kernel.host_calls.method import Host, check_params, invalid
 from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.capabilities import INVOKE, invoke_capability
@@ -16,24 +17,26 @@ from supervisor.policy.capabilities import INVOKE, invoke_capability
 DEPTH = 16
 """How many modules deep a chain of calls may be: one that goes on for ever ends here."""
 
-_PARAMS: Mapping[str, type] = {
-    "module": str,
-    "op": str,
-    "args": dict,
-    "session_id": str,
-    "timeout_s": float,
-    "stream": bool,
-}
-
 
 class ModuleInvoke:
     """`module.invoke`, also written `invoke`."""
 
     names = (INVOKE, "invoke")
+    params: Mapping[str, type] = MappingProxyType(
+        {
+            "module": str,
+            "op": str,
+            "args": dict,
+            "session_id": str,
+            "timeout_s": float,
+            "stream": bool,
+        }
+    )
+    required = ("module", "op")
 
     def capability(self, params: Mapping[str, Any]) -> str:
         """Return `module.invoke:MODULE.OP`."""
-        check_keys(params, _PARAMS, required=("module", "op"))
+        check_params(self, params)
         for field in ("module", "op"):
             if not params[field]:
                 raise RefusedError(invalid(f'"{field}" is empty'))

@@ -56,6 +56,14 @@ class Method(Protocol):
     def names(self) -> tuple[str, ...]:
         """What it is called; the first is the name in the documents."""
 
+    @property
+    def params(self) -> Mapping[str, type]:
+        """What it takes; a float may be written as a whole number."""
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """What of that must be there."""
+
     def capability(self, params: Mapping[str, Any]) -> str:
         """Return what a module needs for it; raises `RefusedError` over bad params."""
 
@@ -72,10 +80,9 @@ _KINDS = {
 }
 
 
-def check_keys(
-    params: Mapping[str, Any], known: Mapping[str, type], required: tuple[str, ...] = ()
-) -> None:
-    """Hold params to the types of their fields; raises `RefusedError`."""
+def check_params(method: Method, params: Mapping[str, Any]) -> None:
+    """Hold params to what a method takes; raises `RefusedError`."""
+    known = method.params
     for key, value in params.items():
         wanted = known.get(key)
         if wanted is None:
@@ -84,7 +91,7 @@ def check_keys(
         if not _is(value, wanted):
             words = f'"{key}" is {described(value)}, it must be {_KINDS[wanted]}'
             raise RefusedError(invalid(words))
-    for key in required:
+    for key in method.required:
         if key not in params:
             raise RefusedError(invalid(f'"{key}" is missing, it must be {_KINDS[known[key]]}'))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -12,7 +13,7 @@ from protocol.events import Log
 from protocol.journal_event import module_event_problem
 from protocol.problem import described, did_you_mean
 from supervisor.kernel.host_calls.invoking import ModuleInvoke
-from supervisor.kernel.host_calls.method import Host, Method, check_keys, invalid
+from supervisor.kernel.host_calls.method import Host, Method, check_params, invalid
 from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.sessions.session import Session
@@ -34,10 +35,12 @@ class SessionRead:
     """`session.read`: the state and the plan of the session of the request being served."""
 
     names = (SESSION_READ,)
+    params: Mapping[str, type] = MappingProxyType({})
+    required: tuple[str, ...] = ()
 
     def capability(self, params: Mapping[str, Any]) -> str:
         """Return `session.read`."""
-        check_keys(params, {})
+        check_params(self, params)
         return SESSION_READ
 
     def begin(self, call: OpenCall, host: Host) -> None:
@@ -51,10 +54,12 @@ class SessionWrite:
     """`session.write`: merge a patch into the state, and answer once that is stored."""
 
     names = (SESSION_WRITE,)
+    params: Mapping[str, type] = MappingProxyType({"patch": dict, "if_revision": int})
+    required = ("patch",)
 
     def capability(self, params: Mapping[str, Any]) -> str:
         """Return `session.write`."""
-        check_keys(params, {"patch": dict, "if_revision": int}, required=("patch",))
+        check_params(self, params)
         return SESSION_WRITE
 
     def begin(self, call: OpenCall, host: Host) -> None:
@@ -81,10 +86,12 @@ class EventEmit:
     """`event.emit`: an entry of the journal in the module's name."""
 
     names = (EMIT,)
+    params: Mapping[str, type] = MappingProxyType({"event": str, "data": dict, "status": str})
+    required = ("event",)
 
     def capability(self, params: Mapping[str, Any]) -> str:
         """Return `event.emit:NAME`."""
-        check_keys(params, {"event": str, "data": dict, "status": str}, required=("event",))
+        check_params(self, params)
         problem = module_event_problem(params)
         if problem is not None:
             raise RefusedError(invalid(problem))
@@ -113,10 +120,12 @@ class LogLine:
     """`log`: a line of the module's log."""
 
     names = (LOG,)
+    params: Mapping[str, type] = MappingProxyType({"message": str, "level": str, "fields": dict})
+    required = ("message",)
 
     def capability(self, params: Mapping[str, Any]) -> str:
         """Return `log`."""
-        check_keys(params, {"level": str, "message": str, "fields": dict}, required=("message",))
+        check_params(self, params)
         level = params.get("level", "info")
         if level not in _LEVELS:
             words = f'"level" is {described(level)}, it must be one of {", ".join(_LEVELS)}'
