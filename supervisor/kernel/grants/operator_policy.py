@@ -78,7 +78,7 @@ class OperatorPolicy:
         """Have what was seen count, or keep the last good one and say why."""
         if isinstance(seen, PolicyError):
             self.problem = str(seen)
-            log.error("the policy is bad; the last good one stays in use", words=self.problem)
+            log.warning("the policy is bad; the last good one stays in use", words=self.problem)
             return
         if self.problem is not None or seen.policy != self.policy:
             log.info("policy read", path=self._shown, mode=str(_mode(seen.policy)))
