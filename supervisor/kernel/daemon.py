@@ -75,6 +75,7 @@ class Daemon:
         self.reloads = reloads
         self.invocations = invocations
         self.facts = facts
+        self.grants = grants
         self.operations = Operations(
             Parts(
                 fleet=fleet,

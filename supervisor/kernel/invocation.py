@@ -212,6 +212,10 @@ class Invocation:
             if not self._children:
                 self._setting.parents.discard(self)
 
+    def attend(self) -> None:
+        """Count the module's silence from now on: it has got what it waited for."""
+        self._call.heard_at = trio.current_time()
+
     def resume(self) -> None:
         """Tell the module's side that the client may have room again."""
         self._call.resume()

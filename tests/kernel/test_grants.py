@@ -60,7 +60,7 @@ async def test_a_person_is_asked_once_about_a_program_and_again_when_it_changed(
     module, program = own_program(tmp_path)
     async with daemon_with(tmp_path, module, operator=allowing(tmp_path, PROMPT)) as daemon:
         person = Person()
-        daemon.operations._parts.grants.asker = person
+        daemon.grants.asker = person
         for _ in range(2):
             assert not (await logged(daemon))["is_error"]
         [question] = person.asked
@@ -80,7 +80,7 @@ async def test_a_no_is_a_no_and_may_be_remembered_too(remember: bool, tmp_path: 
     module, _ = own_program(tmp_path)
     async with daemon_with(tmp_path, module, operator=allowing(tmp_path, PROMPT)) as daemon:
         person = Person(allowed=False, remember=remember)
-        daemon.operations._parts.grants.asker = person
+        daemon.grants.asker = person
         for _ in range(2):
             problem = error(await logged(daemon), "denied", "forbidden")
             assert "a person said so" in problem["message"] or "remembered" in problem["message"]
@@ -96,7 +96,7 @@ async def test_a_remembered_answer_outlives_the_daemon(tmp_path: Path) -> None:
         async with daemon_with(
             tmp_path, module, operator=operator, memory=JournalOptions()
         ) as daemon:
-            daemon.operations._parts.grants.asker = person
+            daemon.grants.asker = person
             assert not (await logged(daemon))["is_error"]
             found = await run_op(daemon, "policy.explain", wanted, nothing)
             assert found["verdict"] == "ask"
@@ -119,7 +119,7 @@ async def test_a_request_that_ends_does_not_wait_for_a_person(tmp_path: Path) ->
     a = caller(tmp_path, "a")
     async with daemon_with(tmp_path, a, operator=allowing(tmp_path, PROMPT)) as daemon:
         daemon.sessions.new("s")
-        daemon.operations._parts.grants.asker = Slow()
+        daemon.grants.asker = Slow()
         with pytest.raises(AssertionError, match="was ended"):
             await results(daemon, payload("log", message="x"), session_id="s")
 

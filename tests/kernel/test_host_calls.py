@@ -388,3 +388,12 @@ async def test_no_more_calls_are_open_than_a_request_may_have(tmp_path: Path) ->
         ]
         found = await results(daemon, *calls)
         assert sum("1024 calls open" in one["error"]["message"] for one in found) == 6
+
+
+async def test_who_waits_for_the_host_is_not_silent(tmp_path: Path) -> None:
+    silent = {"concurrency": 1, "timeouts": {"silence_s": 3}}
+    a, b = caller(tmp_path, "a", supervision=silent), caller(tmp_path, "b")
+    async with daemon_with(tmp_path, a, b, operator=allowing(tmp_path)) as daemon:
+        calls = [payload("invoke", module="b", op="hang")]
+        document = await ask(daemon, "a", "calls", args={"calls": calls}, timeout_s=5).document()
+        assert document["error"]["details"]["reason"] == "deadline"

@@ -63,6 +63,7 @@ class Docket:
     def closed(self, call: OpenCall) -> None:
         """Forget a call that has its answer."""
         del self._open[call.call_id]
+        self._caller.attend()
         sizes = self._host.open_bytes
         sizes[self._caller.module.name] -= call.asked.size_bytes
         if not sizes[self._caller.module.name]:
