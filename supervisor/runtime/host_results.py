@@ -81,9 +81,15 @@ class HostResults:
             self._outgoing.add(line)
             self._pipe.flush()
 
-    def refuse(self, request_id: str | None, call_id: str, words: str) -> None:
+    def refuse(
+        self,
+        request_id: str | None,
+        call_id: str,
+        words: str,
+        reason: Reason = Reason.MALFORMED_REQUEST,
+    ) -> None:
         """Answer a call that cannot be served."""
-        failure = Failure.because(Reason.MALFORMED_REQUEST, words)
+        failure = Failure.because(reason, words)
         self.send(encode_error(request_id, call_id, pi_error(failure)))
 
     def begin_stream(self, stream: Stream) -> None:

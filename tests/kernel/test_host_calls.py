@@ -387,7 +387,8 @@ async def test_no_more_calls_are_open_than_a_request_may_have(tmp_path: Path) ->
             for number in range(1030)
         ]
         found = await results(daemon, *calls)
-        assert sum("1024 calls open" in one["error"]["message"] for one in found) == 6
+        refused = [one["error"] for one in found if "1024 calls open" in one["error"]["message"]]
+        assert [one["details"]["reason"] for one in refused] == ["limit_reached"] * 6
 
 
 async def test_who_waits_for_the_host_is_not_silent(tmp_path: Path) -> None:

@@ -49,7 +49,8 @@ class Docket:
         """Accept a call, or refuse it at once."""
         refusal = self._refusal(asked)
         if refusal is not None:
-            results.refuse(asked.request_id, asked.call.call_id, refusal)
+            reason, words = refusal
+            results.refuse(asked.request_id, asked.call.call_id, words, reason)
             return
         call = OpenCall(self._caller, asked, results, self)
         self._open[call.call_id] = call
@@ -79,14 +80,17 @@ class Docket:
         for call in tuple(self._open.values()):
             call.end(stopped)
 
-    def _refusal(self, asked: HostCalled) -> str | None:
+    def _refusal(self, asked: HostCalled) -> tuple[Reason, str] | None:
         if asked.call.call_id in self._open:
-            return f"a call {asked.call.call_id[:80]!r} of this request is open already"
+            words = f"a call {asked.call.call_id[:80]!r} of this request is open already"
+            return Reason.MALFORMED_REQUEST, words
         if len(self._open) >= OPEN_CALLS:
-            return f"the request has {OPEN_CALLS} calls open, which is the most there may be"
+            words = f"the request has {OPEN_CALLS} calls open, which is the most there may be"
+            return Reason.LIMIT_REACHED, words
         held = self._host.open_bytes[self._caller.module.name]
         if held and held + asked.size_bytes > OPEN_BYTES:
-            return f"the open calls of the module would take more than {OPEN_BYTES} bytes"
+            words = f"the open calls of the module would take more than {OPEN_BYTES} bytes"
+            return Reason.LIMIT_REACHED, words
         return None
 
     async def _begin_all(self) -> None:
