@@ -7,10 +7,9 @@ and those call the client.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
-import structlog
 import trio
 
 from protocol.connection import Notice, Request
@@ -20,7 +19,7 @@ from protocol.response import Response
 from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.effects import Effects
-from supervisor.kernel.invoke_record import Span
+from supervisor.kernel.invoke_record import Span, Unrecorded
 from supervisor.kernel.origin import Origin
 from supervisor.kernel.sessions.session import Session
 from supervisor.policy.verdict import Stopped
@@ -29,8 +28,6 @@ from supervisor.runtime.deadlines import Timer
 from supervisor.runtime.host import Host
 from supervisor.runtime.module import Module
 from supervisor.runtime.program import module_folder
-
-log = structlog.get_logger()
 
 
 class Client(Protocol):
@@ -46,11 +43,29 @@ class Client(Protocol):
         """Whether events should not come faster for now."""
 
 
+class Guard(Protocol):
+    """Whoever decides whether a request is served, and what of its outcome is told."""
+
+    injected: list[dict[str, Any]]
+    """What is to be put into the context; it goes into the response."""
+
+    def begin(self) -> None:
+        """Decide; then have it served (`proceed`) or refused (`refuse`)."""
+
+    def takes(self, outcome: Outcome) -> bool:
+        """Take an outcome to decide on, and `conclude` later; False if there is nothing to say."""
+
+    def give_up(self, stopped: Stopped) -> Stopped:
+        """Decide nothing any more; returns the reason, with what was waited for."""
+
+
 class Setting(msgspec.Struct, frozen=True):
     """What all invocations of a daemon share."""
 
     host: Host
     effects: Effects
+    recorded: bool = True
+    """If not, the journal says nothing of them."""
 
 
 class Invocation:
@@ -63,6 +78,7 @@ class Invocation:
         "_client",
         "_deadline",
         "_effects",
+        "_guard",
         "_host",
         "_intake",
         "_module",
@@ -95,16 +111,21 @@ class Invocation:
         self._host = setting.host
         self._effects = setting.effects
         self._intake: AssetIntake | None = None
+        self._guard: Guard | None = None
         self._accepted_at = trio.current_time()
         self._deadline: Timer | None = None
         self._silence: Timer | None = None
         self._timeout_s = 0.0
-        self._span = Span(
-            setting.effects.recorder,
-            module.name,
-            request,
-            setting.host.wall_clock(),
-            None if parent is None else parent.span_id,
+        self._span = (
+            Span(
+                setting.effects.recorder,
+                module.name,
+                request,
+                setting.host.wall_clock(),
+                None if parent is None else parent.span_id,
+            )
+            if setting.recorded
+            else Unrecorded(setting.effects.recorder, setting.effects.lineage)
         )
         self._call = Call(request, self)
 
@@ -151,8 +172,8 @@ class Invocation:
         """Whether its outcome is known."""
         return self._call.settled
 
-    def begin(self, timeout_s: float, silence_s: float | None) -> None:
-        """Set the bounds, then hand the call to the module."""
+    def begin(self, timeout_s: float, silence_s: float | None, guard: Guard | None = None) -> None:
+        """Set the bounds, then hand the call to the module, or first to who guards it."""
         if self._parent is not None:
             self._parent.adopt(self)
         if self._session is not None:
@@ -162,10 +183,16 @@ class Invocation:
         if silence_s is not None:
             self._call.heard_at = self._accepted_at
             self._watch_silence(silence_s, silence_s)
-        self._module.submit(self._call)
+        self._guard = guard
+        if guard is None:
+            self._module.submit(self._call)
+        else:
+            guard.begin()
 
     def give_up(self, stopped: Stopped) -> None:
         """End it for a reason of the host's or the client's own; idempotent."""
+        if self._guard is not None:
+            stopped = self._guard.give_up(stopped)
         self._module.give_up(self._call, stopped)
         if self._intake is not None:
             self._intake.hurry()
@@ -180,6 +207,55 @@ class Invocation:
         """Forget a child that has ended."""
         if self._children is not None:
             self._children.discard(child)
+
+    # What its guard decides.
+
+    @property
+    def request(self) -> Request:
+        """What the module is asked."""
+        return self._call.request
+
+    @property
+    def what(self) -> str:
+        """Its module and op, for words."""
+        return f"{self._module.name}.{self._call.request.op}"
+
+    def proceed(self, args: dict[str, Any]) -> None:
+        """Hand the call to the module, with these args."""
+        if args is not self._call.request.args:
+            self._call.request = msgspec.structs.replace(self._call.request, args=args)
+        self._module.submit(self._call)
+
+    def refuse(self, failure: Failure) -> None:
+        """End it without the module."""
+        self._call.settle(failure)
+
+    def conclude(self, outcome: Outcome) -> None:
+        """Respond, after the assets that came before."""
+        if self._children is not None:
+            self._end_children()
+        call = self._call
+        if self._intake is None:
+            self._respond(outcome, call)
+            return
+        self._intake.finish(lambda: self._respond(outcome, call))
+        if self._host.shutting_down:
+            self._intake.hurry()
+
+    def warn(self, notice: Notice) -> None:
+        """Add a warning to the response."""
+        self._call.warn(notice)
+
+    def tell(self, event: Progress) -> None:
+        """Tell the client something of the host's own."""
+        self._client.event(event)
+
+    def tell_first(self, event: Progress) -> None:
+        """Tell it the client of the request that all this is done for: somebody may sit there."""
+        first = self
+        for first in self.ancestors:  # noqa: B007 - the last one counts
+            pass
+        first.tell(event)
 
     def resume(self) -> None:
         """Tell the module's side that the client may have room again."""
@@ -200,17 +276,14 @@ class Invocation:
             self._client.event(event)
 
     def settled(self, outcome: Outcome, call: Call) -> None:
-        """Respond, after the assets that came before."""
+        """Conclude, once its guard has nothing to say."""
+        del call
         if self._silence is not None:
             self._silence.cancel()
         if self._children is not None:
             self._end_children()
-        if self._intake is None:
-            self._respond(outcome, call)
-            return
-        self._intake.finish(lambda: self._respond(outcome, call))
-        if self._host.shutting_down:
-            self._intake.hurry()
+        if self._guard is None or not self._guard.takes(outcome):
+            self.conclude(outcome)
 
     def congested(self) -> bool:
         """Whether the client cannot keep up."""
@@ -264,11 +337,13 @@ class Invocation:
             round(duration_s * 1000),
             request.session_id,
             tuple(call.all_notices()),
+            () if self._guard is None else tuple(self._guard.injected),
         )
         if isinstance(outcome, Failure):
             self._module.counters.failures += 1
-            log_failure(response, outcome)
         self._span.end(response)
+        if self._parent is not None:
+            effects.lineage.end(request.request_id)
         if self._session is not None:
             effects.sessions.answered(self._session, response)
         elif self._intake is None or not self._intake.registered:
@@ -279,7 +354,7 @@ class Invocation:
         )
 
     def _end_children(self) -> None:
-        words = f"{self._what}, on whose behalf it was made, has ended"
+        words = f"{self.what}, on whose behalf it was made, has ended"
         for child in tuple(self.children):
             child.give_up(Stopped(Reason.PARENT_ENDED, words))
 
@@ -300,12 +375,8 @@ class Invocation:
             self._module.name, request.op, request.request_id, request.session_id, self._span.id
         )
 
-    @property
-    def _what(self) -> str:
-        return f"{self._module.name}.{self._call.request.op}"
-
     def _expired(self) -> None:
-        words = f"{self._what} gave no answer in {self._timeout_s:g} s"
+        words = f"{self.what} gave no answer in {self._timeout_s:g} s"
         self.give_up(Stopped(Reason.DEADLINE, words))
 
     def _watch_silence(self, delay_s: float, silence_s: float) -> None:
@@ -317,7 +388,7 @@ class Invocation:
             if silent_s < silence_s:
                 self._watch_silence(silence_s - silent_s, silence_s)
             else:
-                words = f"{self._what} said nothing for {silence_s:g} s"
+                words = f"{self.what} said nothing for {silence_s:g} s"
                 self.give_up(Stopped(Reason.SILENCE, words))
 
         self._silence = self._host.deadlines.after(delay_s, look)
@@ -342,18 +413,3 @@ class _InTurn:
     def congested(self) -> bool:
         """Whether too much waits, here or for the client."""
         return self._intake.congested or self._invocation.congested()
-
-
-def log_failure(response: Response, failure: Failure) -> None:
-    """Write to the daemon's log that a request failed, and why."""
-    log.warning(
-        "invocation failed",
-        module=response.module,
-        op=response.op,
-        request=response.request_id,
-        instance=failure.details.get("instance"),
-        code=failure.code,
-        reason=failure.details.get("reason"),
-        words=failure.message,
-        duration_ms=response.duration_ms,
-    )

@@ -9,27 +9,49 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import trio
+
 from protocol.connection import Request
+from protocol.descriptor import HOOK_OP, Kind
 from protocol.errors import Failure
 from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.kernel.effects import Effects
-from supervisor.kernel.invocation import Client, Invocation, Setting, log_failure
+from supervisor.kernel.hooks.approvals import Approvals
+from supervisor.kernel.hooks.gates import Gates
+from supervisor.kernel.hooks.guard import Guarding, Guards
+from supervisor.kernel.invocation import Client, Invocation, Setting
 from supervisor.kernel.invoke_record import record_refusal
 from supervisor.kernel.request_checks import request_refusal, unknown_module
 from supervisor.kernel.sessions.session import Session
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
+from supervisor.runtime.module import Module
 
 
 class Invocations:
     """The way in for all invocations."""
 
-    def __init__(self, host: Host, fleet: Fleet, effects: Effects) -> None:
+    def __init__(
+        self,
+        host: Host,
+        fleet: Fleet,
+        effects: Effects,
+        *,
+        gates: Gates,
+        approvals: Approvals,
+        nursery: trio.Nursery,
+    ) -> None:
+        """Gated invocations have a task in `nursery` while gates are asked."""
+        guarding = Guarding(host, gates, approvals, nursery, self.submit)
+        self.guards = Guards(guarding, effects.lineage)
+        self.lineage = effects.lineage
         self._host = host
         self._fleet = fleet
         self._effects = effects
+        self._gates = gates
         self._setting = Setting(host, effects)
+        self._unrecorded = Setting(host, effects, recorded=False)
 
     def submit(
         self,
@@ -54,6 +76,8 @@ class Invocations:
             args if isinstance(args := content.get("args", {}), dict) else {},
             session_id if isinstance(session_id, str) else None,
         )
+        if parent is not None:
+            self.lineage.begin(request.request_id, self._behind(parent))
         session = self._session(session_id)
         module = self._fleet.modules.get(tool)
         if module is None:
@@ -68,12 +92,40 @@ class Invocations:
             return None
         timeouts = module.descriptor.supervision.timeouts
         invocation = Invocation(request, module, client, session, self._setting, parent=parent)
-        invocation.begin(content.get("timeout_s") or timeouts.invoke_s, timeouts.silence_s)
+        invocation.begin(
+            content.get("timeout_s") or timeouts.invoke_s,
+            timeouts.silence_s,
+            self.guards.guard(invocation) if self._gates.any else None,
+        )
         return invocation
+
+    def deliver(
+        self, module: Module, args: dict[str, Any], client: Client, behind: frozenset[str]
+    ) -> None:
+        """Give an event to a hook that observes; `behind` are the hooks that it is made for.
+
+        The journal says nothing of it: else a hook for `module:*` would be told of itself.
+        """
+        request_id = self._host.next_request_id()
+        request = Request(request_id, Operation.INVOKE, HOOK_OP, args)
+        refusal = request_refusal(module.name, module, {"op": HOOK_OP, "args": args})
+        if refusal is not None:
+            client.finished(Response(refusal, request_id, module.name, HOOK_OP, 0))
+            return
+        self.lineage.begin(request_id, behind)
+        timeouts = module.descriptor.supervision.timeouts
+        invocation = Invocation(request, module, client, None, self._unrecorded)
+        invocation.begin(timeouts.invoke_s, timeouts.silence_s)
 
     def unknown_module(self, tool: str) -> Failure:
         """Say that there is no such module, and which name or descriptor was probably meant."""
         return unknown_module(tool, self._fleet)
+
+    def _behind(self, parent: Invocation) -> frozenset[str]:
+        behind = self.lineage.of(parent.request_id)
+        if parent.module.descriptor.kind is Kind.HOOK:
+            return behind | {parent.module.name}
+        return behind
 
     def _session(self, session_id: object) -> Session | Failure | None:
         if session_id is None or not self._effects.with_sessions:
@@ -91,8 +143,9 @@ class Invocations:
         parent: Invocation | None,
     ) -> None:
         response = Response(failure, request.request_id, tool, request.op, 0, request.session_id)
-        log_failure(response, failure)
         record_refusal(self._effects.recorder, response, None if parent is None else parent.span_id)
+        if parent is not None:
+            self.lineage.end(request.request_id)
         if isinstance(session, Session):
             self._effects.sessions.answered(session, response)
         client.finished(response)
