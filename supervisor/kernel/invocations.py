@@ -18,8 +18,9 @@ from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.hooks.approvals import Approvals
+from supervisor.kernel.hooks.asking import Guarding
 from supervisor.kernel.hooks.gates import Gates
-from supervisor.kernel.hooks.guard import Guarding, Guards
+from supervisor.kernel.hooks.guard import Guards
 from supervisor.kernel.invocation import Client, Invocation, Setting
 from supervisor.kernel.invoke_record import record_refusal
 from supervisor.kernel.request_checks import request_refusal, unknown_module

@@ -122,7 +122,9 @@ class Approvals:
         self._open: dict[str, _Open] = {}
         self._followers: list[Following] = []
 
-    async def ask(self, question: Question, tell: Callable[[Progress], None]) -> Decision:
+    async def ask(
+        self, question: Question, tell: Callable[[Progress], None] = lambda _: None
+    ) -> Decision:
         """Ask, and wait for the decision; `tell` takes events for whoever made the request.
 
         Cancelled, the question is withdrawn.
