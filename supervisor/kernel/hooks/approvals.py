@@ -18,6 +18,7 @@ from protocol.errors import Failure, Reason
 from protocol.events import Progress
 from protocol.hook_result import ApprovalDefault
 from protocol.host_events import ApprovalUiEvent
+from supervisor.kernel.invoke_record import NAME_CHARS
 from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.approval import allows, options_of
@@ -76,7 +77,7 @@ class _Open:
             "options": list(options_of(question.options)),
             "asked_by": question.asked_by,
             "module": question.module,
-            "op": question.op,
+            "op": question.op[:NAME_CHARS],
             "request_id": question.request_id,
             "session_id": question.session_id,
             "timeout_s": question.timeout_s,
@@ -204,7 +205,7 @@ class Approvals:
             module=question.module,
             status=status,
             data=data,
-            session_id=question.session_id,
+            session_id=question.session_id and question.session_id[:NAME_CHARS],
             request_id=question.request_id,
             span_id=question.span_id,
         )

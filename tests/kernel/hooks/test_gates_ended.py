@@ -117,3 +117,61 @@ async def test_a_gate_that_is_replaced_in_the_middle_gives_one_outcome(tmp_path:
         assert denied(asker)["hook"] == "h"  # closed: it did not answer
         while not (last := await ask(daemon, "m").response()).ok:
             assert last.document()["error"]["details"]["reason"] == "hook"
+
+
+STRIDE = 7
+"""Between two moments of a sweep: each costs a request, and what happens lasts some of them."""
+
+
+async def test_whenever_it_is_given_up_it_ends_once_and_leaves_nothing(tmp_path: Path) -> None:
+    gate = hook(tmp_path, gate=["tool:pre", "tool:post"])
+    async with daemon_with(tmp_path, actor(tmp_path), gate) as daemon:
+        steps, ended_by_itself = 0, False
+        while not ended_by_itself:
+            invocation, asker = begin(daemon, "m", "echo")
+            for _ in range(steps):
+                await trio.lowlevel.checkpoint()
+            ended_by_itself = bool(asker.responses)
+            invocation.give_up(Stopped(Reason.CLIENT, "it was given up"))
+            response = await asker.response()
+            assert response.ok is ended_by_itself
+            assert not list(invocation.children)
+            await settled(daemon)
+            await daemon.invocations.guards.wait_none_asks()
+            assert not daemon.invocations.lineage.all()
+            steps += STRIDE
+        assert steps > STRIDE
+
+
+class CancelAt(trio.abc.Instrument):
+    """Cancels a scope when so many steps have been taken."""
+
+    def __init__(self, steps: int, scope: trio.CancelScope) -> None:
+        self._left = steps
+        self._scope = scope
+
+    def before_task_step(self, task: Any) -> None:
+        del task
+        self._left -= 1
+        if self._left == 0:
+            self._scope.cancel()
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4, 8, 12, 16, 24, 32])
+async def test_wherever_the_daemon_is_cut_off_a_gated_request_has_its_answer(
+    tmp_path: Path, steps: int
+) -> None:
+    gate = hook(tmp_path, gate=GATES, supervision={"timeouts": QUICK})
+    module = actor(tmp_path, supervision={"timeouts": QUICK})
+    instrument: CancelAt | None = None
+    with trio.CancelScope() as scope:
+        async with daemon_with(tmp_path, module, gate) as daemon:
+            asker = ask(daemon, "m")
+            instrument = CancelAt(steps, scope)
+            trio.lowlevel.add_instrument(instrument)
+            await trio.sleep_forever()
+    assert instrument is not None
+    trio.lowlevel.remove_instrument(instrument)
+    (response,) = asker.responses
+    if not response.ok:
+        assert error(asker)[:2] == ("cancelled", "shutdown")
