@@ -57,6 +57,9 @@ OURS: dict[str, tuple[str, ...]] = {
     "mount:quarantine": ("data.path", "error"),
     "session:patch": ("session_id", "data.revision", "data.patch"),
     "journal:dropped": ("data.count",),
+    "hook:dropped": ("module", "data.count"),
+    "approval:request": ("data.id", "data.prompt"),
+    "approval:decision": ("data.id", "data.answer", "status"),
 }
 """Names beyond the taxonomy."""
 

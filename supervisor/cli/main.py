@@ -52,6 +52,8 @@ VERBS = {
     "replay": Verb("Transcripts", "replay", "Play a transcript again, and show what differs."),
     "events": Verb("Daemon", "events", "Show what happened, from the journal."),
     "asset": Verb("Modules", "asset", "Find the files that modules handed over, and open them."),
+    "approvals": Verb("Modules", "approvals", "Show the questions that wait for a person."),
+    "approve": Verb("Modules", "approve", "Answer one of them: allow, deny, or an option."),
     "ui": Verb("Modules", "ui", "Watch the ui_events of all invocations."),
     "validate": Verb("Descriptors", "validate", "Check descriptor files, and say what is wrong."),
     "doctor": Verb("Daemon", "doctor", "Explain what is wrong with the set-up, and what to do."),

@@ -60,6 +60,10 @@ def status_text(status: dict[str, Any], width: int | None) -> str:
     if strays:
         lines += ["", click.style("Left by a module, and nobody can tell by which", fg="yellow")]
         lines += [f"  pid {one['pid']}  {one_line(one['command'])}" for one in strays]
+    waiting = (status["daemon"].get("approvals") or {}).get("waiting")
+    if waiting:
+        words = f"{count(waiting, 'question')} for a person: `stdiod approvals`"
+        lines += ["", click.style(words, fg="yellow")]
     return "\n".join(lines)
 
 

@@ -8,6 +8,7 @@ from supervisor.kernel.assets.registry import KIND as ASSET
 from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.durability import Durability
 from supervisor.kernel.grants.remembered import Answers
+from supervisor.kernel.hooks.lineage import Lineage
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.ui_events import UiEvents
@@ -22,6 +23,7 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
     assets: Assets
     ui: UiEvents
     answers: Answers
+    lineage: Lineage
     with_sessions: bool = True
     """If not, an id of a session is passed on to the module, and means nothing here."""
 

@@ -6,24 +6,26 @@ and those call the client.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
-import structlog
 import trio
 
 from protocol.connection import HostCalled, Notice, Request
 from protocol.errors import Failure, Outcome, Reason
-from protocol.events import Asset, Progress, StatePatch, StatePatched, UiEvent
+from protocol.events import Asset, Progress, StatePatch, UiEvent
 from protocol.response import Response
 from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.effects import Effects
-from supervisor.kernel.invoke_record import Span
-from supervisor.kernel.lineage import Parents
+from supervisor.kernel.invoke_record import Span, Unrecorded
 from supervisor.kernel.origin import Origin
+from supervisor.kernel.parties import Calls, Client, Guard
+from supervisor.kernel.relative import Relative
 from supervisor.kernel.sessions.session import Session
+from supervisor.kernel.taking_effect import InTurn, take_effect
+from supervisor.kernel.wait_graph import Parents
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
 from supervisor.runtime.deadlines import Timer
@@ -32,37 +34,8 @@ from supervisor.runtime.host_results import HostResults
 from supervisor.runtime.module import Module
 from supervisor.runtime.program import module_folder
 
-log = structlog.get_logger()
 
-
-class Client(Protocol):
-    """Whoever asked; none of its methods may block."""
-
-    def event(self, event: Progress) -> None:
-        """Take an event of the invocation."""
-
-    def finished(self, response: Response) -> None:
-        """Take the response; called once, and last."""
-
-    def congested(self) -> bool:
-        """Whether events should not come faster for now."""
-
-
-class Calls(Protocol):
-    """The calls to the host that a module makes while it serves one request."""
-
-    def take(self, asked: HostCalled, results: HostResults) -> None:
-        """Accept a call, or refuse it at once."""
-
-    def end(self, stopped: Stopped) -> None:
-        """End all: the request has ended."""
-
-    @property
-    def waiting(self) -> bool:
-        """Whether the module waits for the host to answer one."""
-
-
-class Setting(msgspec.Struct, frozen=True):
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """What all invocations of a daemon share."""
 
     host: Host
@@ -70,25 +43,26 @@ class Setting(msgspec.Struct, frozen=True):
     calls: Callable[[Invocation], Calls]
     """Makes what serves the calls of one invocation."""
     parents: Parents
+    recorded: bool = True
+    """If not, the journal says nothing of them."""
 
 
-class Invocation:
+class Invocation(Relative["Invocation"]):
     """A request on its way through a module, and what comes of it on its way to the client."""
 
     __slots__ = (
         "_accepted_at",
         "_call",
         "_calls",
-        "_children",
         "_client",
         "_deadline",
         "_effects",
+        "_guard",
         "_host",
         "_intake",
+        "_make_calls",
         "_module",
-        "_parent",
         "_session",
-        "_setting",
         "_silence",
         "_span",
         "_timeout_s",
@@ -108,28 +82,37 @@ class Invocation:
 
         `parent` is the invocation on whose behalf it is made: its end is the end of this one.
         """
+        super().__init__(parent, setting.parents)
         self._module = module
         self._client = client
         self._session = session
-        self._parent = parent
-        self._children: set[Invocation] | None = None
-        self._setting = setting
-        self._calls: Calls | None = None
         self._host = setting.host
         self._effects = setting.effects
+        self._make_calls = setting.calls
+        self._calls: Calls | None = None
         self._intake: AssetIntake | None = None
+        self._guard: Guard | None = None
         self._accepted_at = trio.current_time()
         self._deadline: Timer | None = None
         self._silence: Timer | None = None
         self._timeout_s = 0.0
-        self._span = Span(
-            setting.effects.recorder,
-            module.name,
-            request,
-            setting.host.wall_clock(),
-            None if parent is None else parent.span_id,
+        self._span = (
+            Span(
+                setting.effects.recorder,
+                module.name,
+                request,
+                setting.host.wall_clock(),
+                None if parent is None else parent.span_id,
+            )
+            if setting.recorded
+            else Unrecorded(setting.effects.recorder, setting.effects.lineage)
         )
         self._call = Call(request, self)
+
+    @property
+    def request(self) -> Request:
+        """What the module is asked."""
+        return self._call.request
 
     @property
     def request_id(self) -> str:
@@ -142,6 +125,11 @@ class Invocation:
         return self._module
 
     @property
+    def what(self) -> str:
+        """Its module and op, for words."""
+        return f"{self._module.name}.{self._call.request.op}"
+
+    @property
     def session_id(self) -> str | None:
         """The session that the request names."""
         return self._call.request.session_id
@@ -152,22 +140,12 @@ class Invocation:
         return self._span.id
 
     @property
-    def parent(self) -> Invocation | None:
-        """The invocation on whose behalf it is made, if any."""
-        return self._parent
-
-    @property
-    def children(self) -> Iterable[Invocation]:
-        """The open invocations that are made on its behalf."""
-        return self._children or ()
-
-    @property
-    def ancestors(self) -> Iterator[Invocation]:
-        """Those on whose behalf it is made, the nearest first."""
-        one = self._parent
-        while one is not None:
-            yield one
-            one = one.parent
+    def origin(self) -> Origin:
+        """Where what it produces comes from."""
+        request = self._call.request
+        return Origin(
+            self._module.name, request.op, request.request_id, request.session_id, self._span.id
+        )
 
     @property
     def has_outcome(self) -> bool:
@@ -176,13 +154,13 @@ class Invocation:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether its module has not begun with it."""
-        return self._call.server is None
+        """Whether its module is still to begin with it."""
+        return self._call.server is None and not self._call.settled
 
-    def begin(self, timeout_s: float, silence_s: float | None) -> None:
-        """Set the bounds, then hand the call to the module."""
-        if self._parent is not None:
-            self._parent.adopt(self)
+    def begin(self, timeout_s: float, silence_s: float | None, guard: Guard | None = None) -> None:
+        """Set the bounds, then hand the call to the module, or first to who guards it."""
+        if self.parent is not None:
+            self.parent.adopt(self)
         if self._session is not None:
             self._effects.sessions.began(self._session, self.request_id, self)
         self._timeout_s = timeout_s
@@ -190,46 +168,78 @@ class Invocation:
         if silence_s is not None:
             self._call.heard_at = self._accepted_at
             self._watch_silence(silence_s, silence_s)
-        self._module.submit(self._call)
+        self._guard = guard
+        if guard is None:
+            self._module.submit(self._call)
+        else:
+            guard.begin()
 
     def give_up(self, stopped: Stopped) -> None:
         """End it for a reason of the host's or the client's own; idempotent."""
+        if self._guard is not None:
+            stopped = self._guard.give_up(stopped)
         self._module.give_up(self._call, stopped)
         if self._intake is not None:
             self._intake.hurry()
-
-    def adopt(self, child: Invocation) -> None:
-        """Take note of an invocation made on behalf of this one."""
-        if self._children is None:
-            self._children = set()
-        self._children.add(child)
-        self._setting.parents.add(self)
-
-    def let_go(self, child: Invocation) -> None:
-        """Forget a child that has ended."""
-        if self._children is not None:
-            self._children.discard(child)
-            if not self._children:
-                self._setting.parents.discard(self)
 
     def attend(self) -> None:
         """Count the module's silence from now on: it has got what it waited for."""
         self._call.heard_at = trio.current_time()
 
+    def warn(self, notice: Notice) -> None:
+        """Add a warning to the response."""
+        self._call.warn(notice)
+
+    def tell(self, event: Progress) -> None:
+        """Tell the client something of the host's own."""
+        self._client.event(event)
+
+    @property
+    def first(self) -> Invocation:
+        """The one that all this is done for; itself, if it has no parent."""
+        first = self
+        for first in self.ancestors:  # noqa: B007 - the last one counts
+            pass
+        return first
+
     def resume(self) -> None:
         """Tell the module's side that the client may have room again."""
         self._call.resume()
 
+    # What its guard decides.
+
+    def proceed(self, args: dict[str, Any]) -> None:
+        """Hand the call to the module, with these args."""
+        if args is not self._call.request.args:
+            self._call.request = msgspec.structs.replace(self._call.request, args=args)
+        self._module.submit(self._call)
+
+    def refuse(self, failure: Failure) -> None:
+        """End it without the module."""
+        self._call.settle(failure)
+
+    def conclude(self, outcome: Outcome) -> None:
+        """Respond, after the assets that came before."""
+        self._end_what_it_caused()
+        if self._intake is None:
+            self._respond(outcome)
+            return
+        self._intake.finish(lambda: self._respond(outcome))
+        if self._host.shutting_down:
+            self._intake.hurry()
+
     # What the module's side tells (call.Listener).
 
     def event(self, event: Progress, call: Call) -> None:
-        """Pass an event on; from the first asset on, `_InTurn` takes them in the place of this."""
+        """Pass an event on; from the first asset on, `InTurn` takes them in the place of this."""
         kind = type(event)  # streams pass here; `isinstance` is slow to say no
-        if kind is UiEvent or kind is StatePatch:
+        if type(event) is UiEvent and self._effects.ui.is_plain(event):
+            self._client.event(event)
+        elif kind is UiEvent or kind is StatePatch:
             self._pass_on(event)
         elif kind is Asset:
             self._intake = self._begin_intake()
-            call.listener = _InTurn(self, self._intake)
+            call.listener = InTurn(self, self._intake)
             self._intake.put(event)
         else:
             self._client.event(event)
@@ -238,21 +248,17 @@ class Invocation:
         """Have a call of the module served."""
         del call
         if self._calls is None:
-            self._calls = self._setting.calls(self)
+            self._calls = self._make_calls(self)
         self._calls.take(asked, results)
 
     def settled(self, outcome: Outcome, call: Call) -> None:
-        """Respond, after the assets that came before."""
+        """Conclude, once its guard has nothing to say."""
+        del call
         if self._silence is not None:
             self._silence.cancel()
-        if self._calls is not None or self._children is not None:
-            self._end_children()
-        if self._intake is None:
-            self._respond(outcome, call)
-            return
-        self._intake.finish(lambda: self._respond(outcome, call))
-        if self._host.shutting_down:
-            self._intake.hurry()
+        self._end_what_it_caused()
+        if self._guard is None or not self._guard.takes(outcome):
+            self.conclude(outcome)
 
     def congested(self) -> bool:
         """Whether the client cannot keep up."""
@@ -260,41 +266,17 @@ class Invocation:
 
     def _pass_on(self, event: Progress) -> None:
         """Have an event take effect, then pass it on."""
-        match event:
-            case UiEvent():
-                ui = self._effects.ui
-                if not ui.is_plain(event):
-                    event = ui.pass_on(event, self.origin)
-            case StatePatch():
-                patched = self._patched(event)
-                if patched is None:
-                    return
-                event = patched
-        self._client.event(event)
+        told = take_effect(event, self._session, self._effects, self.origin, self._call.warn)
+        if told is not None:
+            self._client.event(told)
 
-    def _patched(self, event: StatePatch) -> StatePatch | StatePatched | None:
-        """Merge a patch into the session's state; None if it is refused."""
-        session = self._session
-        if session is None:
-            return event
-        refusal = self._effects.sessions.patch(session, event.patch, self.origin)
-        if refusal is not None:
-            self._call.warn(Notice("patch_refused", refusal.message))
-            return None
-        return StatePatched(
-            version=event.version,
-            timestamp=event.timestamp,
-            patch=event.patch,
-            revision=session.kept.revision,
-        )
-
-    def _respond(self, outcome: Outcome, call: Call) -> None:
+    def _respond(self, outcome: Outcome) -> None:
         # Not before: also an answer that waits for assets is wanted by the deadline.
         if self._deadline is not None:
             self._deadline.cancel()
-        if self._parent is not None:
-            self._parent.let_go(self)
-        request, effects = call.request, self._effects
+        if self.parent is not None:
+            self.parent.let_go(self)
+        request, effects = self._call.request, self._effects
         duration_s = trio.current_time() - self._accepted_at
         self._module.counters.invocations += 1
         self._module.latency.add(int(duration_s * 1_000_000))
@@ -305,12 +287,14 @@ class Invocation:
             request.op,
             round(duration_s * 1000),
             request.session_id,
-            tuple(call.all_notices()),
+            tuple(self._call.all_notices()),
+            () if self._guard is None else tuple(self._guard.injected),
         )
         if isinstance(outcome, Failure):
             self._module.counters.failures += 1
-            log_failure(response, outcome)
         self._span.end(response)
+        if self.parent is not None:
+            effects.lineage.end(request.request_id)
         if self._session is not None:
             effects.sessions.answered(self._session, response)
         elif self._intake is None or not self._intake.registered:
@@ -320,13 +304,14 @@ class Invocation:
             lambda failure: self._client.finished(acknowledged(response, failure))
         )
 
-    def _end_children(self) -> None:
-        words = f"{self._what}, on whose behalf it was made, has ended"
+    def _end_what_it_caused(self) -> None:
+        if self._calls is None and self._children is None:
+            return
+        words = f"{self.what}, on whose behalf it was made, has ended"
         stopped = Stopped(Reason.PARENT_ENDED, words)
         if self._calls is not None:
             self._calls.end(stopped)
-        for child in tuple(self.children):
-            child.give_up(stopped)
+        self.end_children(stopped)
 
     def _begin_intake(self) -> AssetIntake:
         return AssetIntake(
@@ -338,20 +323,8 @@ class Invocation:
             resume=self._call.resume,
         )
 
-    @property
-    def origin(self) -> Origin:
-        """Where what it produces comes from."""
-        request = self._call.request
-        return Origin(
-            self._module.name, request.op, request.request_id, request.session_id, self._span.id
-        )
-
-    @property
-    def _what(self) -> str:
-        return f"{self._module.name}.{self._call.request.op}"
-
     def _expired(self) -> None:
-        words = f"{self._what} gave no answer in {self._timeout_s:g} s"
+        words = f"{self.what} gave no answer in {self._timeout_s:g} s"
         self.give_up(Stopped(Reason.DEADLINE, words))
 
     def _watch_silence(self, delay_s: float, silence_s: float) -> None:
@@ -363,47 +336,7 @@ class Invocation:
             if silent_s < silence_s:
                 self._watch_silence(silence_s - silent_s, silence_s)
             else:
-                words = f"{self._what} said nothing for {silence_s:g} s"
+                words = f"{self.what} said nothing for {silence_s:g} s"
                 self.give_up(Stopped(Reason.SILENCE, words))
 
         self._silence = self._host.deadlines.after(delay_s, look)
-
-
-class _InTurn:
-    """The listener of a call that has assets: its events wait for those."""
-
-    def __init__(self, invocation: Invocation, intake: AssetIntake) -> None:
-        self._invocation = invocation
-        self._intake = intake
-
-    def event(self, event: Progress, call: Call) -> None:
-        """Pass an event on in its turn."""
-        del call
-        self._intake.put(event)
-
-    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
-        """Have it served: it waits for no asset."""
-        self._invocation.host_call(asked, results, call)
-
-    def settled(self, outcome: Outcome, call: Call) -> None:
-        """Have the invocation respond in its turn."""
-        self._invocation.settled(outcome, call)
-
-    def congested(self) -> bool:
-        """Whether too much waits, here or for the client."""
-        return self._intake.congested or self._invocation.congested()
-
-
-def log_failure(response: Response, failure: Failure) -> None:
-    """Write to the daemon's log that a request failed, and why."""
-    log.warning(
-        "invocation failed",
-        module=response.module,
-        op=response.op,
-        request=response.request_id,
-        instance=failure.details.get("instance"),
-        code=failure.code,
-        reason=failure.details.get("reason"),
-        words=failure.message,
-        duration_ms=response.duration_ms,
-    )

@@ -11,45 +11,71 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import msgspec
 import trio
 
 from protocol.connection import Request
+from protocol.descriptor import HOOK_OP, Kind
 from protocol.errors import Failure
 from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Grants
+from supervisor.kernel.hooks.approvals import Approvals
+from supervisor.kernel.hooks.asking import Guarding
+from supervisor.kernel.hooks.gates import Gates
+from supervisor.kernel.hooks.guard import Guards
 from supervisor.kernel.host_calls.docket import Docket
 from supervisor.kernel.host_calls.method import Host as HostOfCalls
-from supervisor.kernel.invocation import Client, Invocation, Setting, log_failure
+from supervisor.kernel.invocation import Invocation, Setting
 from supervisor.kernel.invoke_record import record_refusal
-from supervisor.kernel.lineage import Parents
+from supervisor.kernel.parties import Client
 from supervisor.kernel.request_checks import request_refusal, unknown_module
 from supervisor.kernel.sessions.session import Session
+from supervisor.kernel.wait_graph import Parents
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
+from supervisor.runtime.module import Module
+
+
+class Deciding(msgspec.Struct, frozen=True):
+    """Who decides: gates and people about invocations, the operator about calls to the host."""
+
+    gates: Gates
+    approvals: Approvals
+    grants: Grants
 
 
 class Invocations:
     """The way in for all invocations."""
 
     def __init__(
-        self, host: Host, fleet: Fleet, effects: Effects, grants: Grants, nursery: trio.Nursery
+        self, host: Host, fleet: Fleet, effects: Effects, deciding: Deciding, nursery: trio.Nursery
     ) -> None:
-        """Serve the invocations of one daemon; `nursery` is for what modules call the host for."""
+        """Serve the invocations of one daemon.
+
+        `nursery` is for the asking of gates, and for what modules call the host for.
+        """
+        guarding = Guarding(host, deciding.gates, deciding.approvals, nursery, self.submit)
+        self.guards = Guards(guarding, effects.lineage)
+        self.lineage = effects.lineage
         self._host = host
         self._fleet = fleet
         self._effects = effects
+        self._gates = deciding.gates
         self._parents = Parents()
         calls = HostOfCalls(
             submit=self.submit,
             effects=effects,
-            grants=grants,
+            grants=deciding.grants,
             deadlines=host.deadlines,
             nursery=nursery,
             open_bytes=Counter(),
         )
-        self._setting = Setting(host, effects, partial(Docket, host=calls), self._parents)
+        self._setting = Setting(
+            host=host, effects=effects, calls=partial(Docket, host=calls), parents=self._parents
+        )
+        self._unrecorded = msgspec.structs.replace(self._setting, recorded=False)
 
     def submit(
         self,
@@ -74,6 +100,8 @@ class Invocations:
             args if isinstance(args := content.get("args", {}), dict) else {},
             session_id if isinstance(session_id, str) else None,
         )
+        if parent is not None:
+            self.lineage.begin(request.request_id, self._behind(parent))
         session = self._session(session_id)
         module = self._fleet.modules.get(tool)
         if module is None:
@@ -90,12 +118,40 @@ class Invocations:
             return None
         timeouts = module.descriptor.supervision.timeouts
         invocation = Invocation(request, module, client, session, self._setting, parent=parent)
-        invocation.begin(content.get("timeout_s") or timeouts.invoke_s, timeouts.silence_s)
+        invocation.begin(
+            content.get("timeout_s") or timeouts.invoke_s,
+            timeouts.silence_s,
+            self.guards.guard(invocation) if self._gates.any else None,
+        )
         return invocation
+
+    def deliver(
+        self, module: Module, args: dict[str, Any], client: Client, behind: frozenset[str]
+    ) -> None:
+        """Give an event to a hook that observes; `behind` are the hooks that it is made for.
+
+        The journal says nothing of it: else a hook for `module:*` would be told of itself.
+        """
+        request_id = self._host.next_request_id()
+        request = Request(request_id, Operation.INVOKE, HOOK_OP, args)
+        refusal = request_refusal(module.name, module, {"op": HOOK_OP, "args": args})
+        if refusal is not None:
+            client.finished(Response(refusal, request_id, module.name, HOOK_OP, 0))
+            return
+        self.lineage.begin(request_id, behind)
+        timeouts = module.descriptor.supervision.timeouts
+        invocation = Invocation(request, module, client, None, self._unrecorded)
+        invocation.begin(timeouts.invoke_s, timeouts.silence_s)
 
     def unknown_module(self, tool: str) -> Failure:
         """Say that there is no such module, and which name or descriptor was probably meant."""
         return unknown_module(tool, self._fleet)
+
+    def _behind(self, parent: Invocation) -> frozenset[str]:
+        behind = self.lineage.of(parent.request_id)
+        if parent.module.descriptor.kind is Kind.HOOK:
+            return behind | {parent.module.name}
+        return behind
 
     def _session(self, session_id: object) -> Session | Failure | None:
         if session_id is None or not self._effects.with_sessions:
@@ -113,8 +169,9 @@ class Invocations:
         parent: Invocation | None,
     ) -> None:
         response = Response(failure, request.request_id, tool, request.op, 0, request.session_id)
-        log_failure(response, failure)
         record_refusal(self._effects.recorder, response, None if parent is None else parent.span_id)
+        if parent is not None:
+            self.lineage.end(request.request_id)
         if isinstance(session, Session):
             self._effects.sessions.answered(session, response)
         client.finished(response)

@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import structlog
 
 from protocol.connection import Request
 from protocol.errors import Failure
 from protocol.response import Response
+from supervisor.kernel.hooks.lineage import Lineage
 from supervisor.kernel.recorder import DocumentKey, Recorder
 from supervisor.kernel.store.settings import IN_FLIGHT, InFlight
 
@@ -24,6 +26,8 @@ DETAILS_BYTES = 8192
 """Of an error; evidence fits, the 20 lines of a `stderr_tail` included, unless they are long."""
 
 _encode = msgspec.json.Encoder().encode
+
+log = structlog.get_logger()
 
 
 class Span:
@@ -56,11 +60,27 @@ class Span:
 
     def end(self, response: Response) -> None:
         """Record how it ended: at any moment the disk says that, or that it is in flight."""
+        _log(response)
         _record(self._recorder, response, self.id, (IN_FLIGHT, self.id), parent=self._parent)
+
+
+class Unrecorded:
+    """An accepted invocation that the journal says nothing of: an event on its way to a hook."""
+
+    __slots__ = ("_lineage", "id")
+
+    def __init__(self, recorder: Recorder, lineage: Lineage) -> None:
+        self._lineage = lineage
+        self.id = recorder.new_span()
+
+    def end(self, response: Response) -> None:
+        """Forget on whose behalf it was made."""
+        self._lineage.end(response.request_id)
 
 
 def record_refusal(recorder: Recorder, response: Response, parent: str | None = None) -> None:
     """Record a request that was answered without being accepted."""
+    _log(response)
     _record(recorder, response, recorder.new_span(), parent=parent)
 
 
@@ -114,3 +134,21 @@ def bounded_error(failure: Failure) -> dict[str, Any]:
         "message": failure.message[:MESSAGE_CHARS],
         "details": details,
     }
+
+
+def _log(response: Response) -> None:
+    """Write to the daemon's log that a request failed, if it did, and why."""
+    failure = response.outcome
+    if not isinstance(failure, Failure):
+        return
+    log.warning(
+        "invocation failed",
+        module=response.module,
+        op=response.op,
+        request=response.request_id,
+        instance=failure.details.get("instance"),
+        code=failure.code,
+        reason=failure.details.get("reason"),
+        words=failure.message,
+        duration_ms=response.duration_ms,
+    )

@@ -90,11 +90,11 @@ def test_a_document_is_valid(block: Block) -> None:
 class Replay:
     """Plays the host's part of an example to a connection."""
 
-    def __init__(self, dialect: str, *features: str) -> None:
+    def __init__(self, dialect: str, tool: str, *features: str) -> None:
         made = descriptor(stdout="strict" if dialect == "narratoria" else "tolerant")
         limits = Limits(line_bytes=8 << 20)
         supervision = msgspec.structs.replace(made.supervision, limits=limits)
-        made = msgspec.structs.replace(made, supervision=supervision)
+        made = msgspec.structs.replace(made, name=tool, supervision=supervision)
         self.connection: Connection = DIALECTS[dialect].connect(made)
         self.connection.allow_features(frozenset(features))
         self.said = Said()
@@ -182,7 +182,8 @@ def _result_line(frame: dict[str, Any]) -> bytes:
 def test_an_example_of_the_wire_goes_as_it_is_shown(block: Block) -> None:
     dialect, *given = block.said["replay"].split()
     features = [one.removeprefix("features=") for one in given]
-    replay = Replay(dialect, *features)
+    tool = str(next(json.loads(text) for who, text in lines(block) if who == "host")["tool"])
+    replay = Replay(dialect, tool, *features)
     made: list[str] = []
     shown: list[str] = []
     writes: list[str] = []
@@ -207,7 +208,7 @@ def test_an_example_of_the_wire_goes_as_it_is_shown(block: Block) -> None:
                 shown.append(text)
             case "again":
                 assert fits(shown, made, {}), (shown, made)
-                replay, made, shown = Replay(dialect, *features), [], []
+                replay, made, shown = Replay(dialect, tool, *features), [], []
             case _:
                 pytest.fail(f"{who!r} is nobody")
 

@@ -30,7 +30,8 @@ class Person:
         self.asked: list[Question] = []
         self._answer = Answer(allowed, "a person said so", remember)
 
-    async def ask(self, question: Question) -> Answer:
+    async def ask(self, question: Question, tell: object) -> Answer:
+        del tell
         self.asked.append(question)
         return self._answer
 
@@ -111,10 +112,10 @@ async def test_a_remembered_answer_outlives_the_daemon(tmp_path: Path) -> None:
 
 async def test_a_request_that_ends_does_not_wait_for_a_person(tmp_path: Path) -> None:
     class Slow(Person):
-        async def ask(self, question: Question) -> Answer:
+        async def ask(self, question: Question, tell: object) -> Answer:
             self.asked.append(question)
             daemon.sessions.end("s")
-            return await super().ask(question)
+            return await super().ask(question, tell)
 
     a = caller(tmp_path, "a")
     async with daemon_with(tmp_path, a, operator=allowing(tmp_path, PROMPT)) as daemon:

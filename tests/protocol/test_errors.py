@@ -16,6 +16,7 @@ REASONS = {
     Code.BAD_REQUEST: (
         "unknown_module missing_op invalid_args malformed_request reentrant_call unknown_session"
         " session_ended revision_conflict limit_reached unknown_asset asset_changed"
+        " unknown_approval"
     ),
     Code.FORBIDDEN: "capability hook",
     Code.INTERNAL: (

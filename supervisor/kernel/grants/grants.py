@@ -6,7 +6,7 @@ for a remembered answer about the very program, and asks whoever can answer if t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
@@ -15,6 +15,7 @@ import msgspec
 import trio
 
 from protocol.descriptor import Descriptor
+from protocol.events import Progress
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.grants.program_digest import program_digest
 from supervisor.kernel.grants.remembered import Answers
@@ -43,17 +44,8 @@ class Answer(msgspec.Struct, frozen=True):
 class Asker(Protocol):
     """Whoever can put a question to people."""
 
-    async def ask(self, question: Question) -> Answer:
-        """Return the answer, within a bound of its own."""
-
-
-class Nobody:
-    """The asker of a daemon that has no way to ask."""
-
-    async def ask(self, question: Question) -> Answer:
-        """Say no."""
-        words = f"nobody can be asked whether {question.module} may; allow it in the policy file"
-        return Answer(allowed=False, words=words)
+    async def ask(self, question: Question, tell: Callable[[Progress], None]) -> Answer:
+        """Return the answer, within a bound of its own; `tell` is for whoever began all this."""
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -79,11 +71,11 @@ class Grants:
         recorder: Recorder,
         answers: Answers,
         environment: Mapping[str, str],
-        asker: Asker | None = None,
+        asker: Asker,
     ) -> None:
         self.operator = operator
         self.answers = answers
-        self.asker: Asker = asker or Nobody()
+        self.asker = asker
         self._recorder = recorder
         self._environment = environment
         self._files = FileDigests()
@@ -94,8 +86,17 @@ class Grants:
         """Return the policy's word."""
         return decide(self.operator.policy, descriptor.name, descriptor.capabilities, capability)
 
-    async def ask(self, descriptor: Descriptor, decision: Decision, origin: Origin) -> Grant:
-        """Return what somebody answered, now or before, where the policy says to ask."""
+    async def ask(
+        self,
+        descriptor: Descriptor,
+        decision: Decision,
+        origin: Origin,
+        tell: Callable[[Progress], None],
+    ) -> Grant:
+        """Return what somebody answered, now or before, where the policy says to ask.
+
+        `tell` takes the events about a question for whoever began all this.
+        """
         module, capability = decision.module, decision.capability
         # One question at a time about the same thing: the answer to the first may do for all.
         lock = self._asking.setdefault((module, capability), trio.Lock())
@@ -105,7 +106,7 @@ class Grants:
             if known is not None and known.program == program:
                 word = "allowed" if known.allowed else "denied"
                 return Grant(decision, known.allowed, f"{word} by an answer that was remembered")
-            answer = await self.asker.ask(Question(module, capability, origin))
+            answer = await self.asker.ask(Question(module, capability, origin), tell)
             if answer.remember:
                 self.answers.add(module, capability, program, allowed=answer.allowed)
             return Grant(decision, answer.allowed, answer.words)

@@ -15,6 +15,7 @@ import trio
 
 from protocol.connection import HostCalled
 from protocol.errors import Failure, Reason
+from protocol.events import Progress
 from supervisor.kernel.grants.grants import CAPABILITY_CHARS, Grant
 from supervisor.kernel.host_calls.method import Host, Method
 from supervisor.kernel.host_calls.methods import method_named
@@ -119,7 +120,13 @@ class Docket:
         with call.scope, _answered(call):
             caller = call.caller
             descriptor = caller.module.descriptor
-            grant = await self._host.grants.ask(descriptor, decision, caller.origin)
+            first = caller.first
+
+            def tell(event: Progress) -> None:
+                if not first.has_outcome:  # nothing is told after the response
+                    first.tell(event)
+
+            grant = await self._host.grants.ask(descriptor, decision, caller.origin, tell)
             if not call.done:
                 self._go_on(call, method, grant)
 

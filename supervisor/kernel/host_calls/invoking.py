@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+import msgspec
+
 from protocol.errors import Failure, Reason
 from protocol.events import Progress
 from protocol.response import Response
@@ -79,8 +81,12 @@ class _Asker:
 
     def finished(self, response: Response) -> None:
         """Answer the call."""
-        if isinstance(response.outcome, Failure):
-            self._call.refuse(response.outcome)
+        failure = response.outcome
+        if isinstance(failure, Failure):
+            if response.injected:
+                details = {**failure.details, "injected": list(response.injected)}
+                failure = msgspec.structs.replace(failure, details=details)
+            self._call.refuse(failure)
         else:
             self._call.answer(response.document())
 

@@ -18,23 +18,9 @@ from protocol.problem import described, did_you_mean
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.host_calls.open_call import OpenCall
-from supervisor.kernel.invocation import Client, Invocation
+from supervisor.kernel.parties import Submit
 from supervisor.kernel.refusal import RefusedError
 from supervisor.runtime.deadlines import Deadlines
-
-
-class Submit(Protocol):
-    """The way in for invocations (kernel.invocations)."""
-
-    def __call__(
-        self,
-        tool: str,
-        content: Mapping[str, Any],
-        client: Client,
-        *,
-        parent: Invocation | None = None,
-    ) -> Invocation | None:
-        """Accept an invocation, or answer at once why not."""
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):

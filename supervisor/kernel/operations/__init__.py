@@ -13,6 +13,7 @@ from protocol.args_schema import ArgsValidator
 from protocol.errors import Failure, Reason
 from protocol.replies import Operation
 from protocol.version import VERSION
+from supervisor.kernel.operations.approvals import ApprovalOps
 from supervisor.kernel.operations.assets import AssetOps
 from supervisor.kernel.operations.daemon import DaemonOps
 from supervisor.kernel.operations.events import EventOps
@@ -33,6 +34,7 @@ GROUPS: tuple[type[OpGroup], ...] = (
     AssetOps,
     UiOps,
     PolicyOps,
+    ApprovalOps,
 )
 
 # Served by the face itself, straight from the pipeline: it streams and is cancelled like any

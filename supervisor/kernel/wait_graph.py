@@ -1,4 +1,8 @@
-"""Who works on whose behalf, and whether somebody would wait for himself (policy.waits)."""
+"""Who waits for whom, and whether somebody would wait for himself (policy.waits).
+
+An invocation waits for its open children: what its module calls the host for, and the gates that
+are asked about it. Before its module has begun with it, it also waits for that one's capacity.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,11 @@ class Kin(Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether its module has not begun with it."""
+        """Whether its module is still to begin with it."""
+
+    @property
+    def has_outcome(self) -> bool:
+        """Whether its module has done with it: it holds no capacity, though gates may be asked."""
 
 
 class Parents:
@@ -100,4 +108,4 @@ class Parents:
     def _holders(self, module: Module) -> list[Kin]:
         """Return those that hold a module's capacity; others there end by themselves."""
         of_module = self._by_module.get(module.name, {})
-        return [one for one in of_module.values() if not one.is_waiting]
+        return [one for one in of_module.values() if not (one.is_waiting or one.has_outcome)]
