@@ -26,7 +26,7 @@ needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="doorkeeper
 
 def sample(name: str, **transport: Any) -> dict[str, Any]:
     """Return a sample's descriptor, at home in its own folder, with timeouts for slow machines."""
-    document = json.loads(json.dumps(DESCRIPTORS[name]))
+    document: dict[str, Any] = json.loads(json.dumps(DESCRIPTORS[name]))
     document["transport"] |= {"cwd": str(MODULES / name), **transport}
     supervision = document.setdefault("supervision", {})
     supervision["timeouts"] = PATIENT | {"invoke_s": BOUND_S}
