@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.policy.approval import ALLOWING, OPTION_CHARS, OPTIONS, allows, options_of
+from supervisor.policy.approval import (
+    ALLOWING,
+    OPTION_CHARS,
+    OPTIONS,
+    allows,
+    is_lasting,
+    options_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -44,3 +51,11 @@ def test_what_is_offered_is_bounded_and_never_nothing(options: list[str] | None)
     shown = options_of(options)
     assert 1 <= len(shown) <= max(OPTIONS, 2)
     assert all(len(one) <= OPTION_CHARS for one in shown)
+
+
+@pytest.mark.parametrize(
+    ("answer", "lasts"),
+    [("allow always", True), ("No, ALWAYS", True), ("always allow", False), ("", False)],
+)
+def test_an_answer_lasts_if_its_last_word_says_so(answer: str, lasts: bool) -> None:
+    assert is_lasting(answer) is lasts
