@@ -15,6 +15,7 @@ import msgspec
 
 from protocol.errors import Outcome, Reason
 from protocol.events import Log, Progress
+from protocol.host_call import HostCall
 from protocol.json_line import Fault
 from protocol.outgoing import Outgoing
 from protocol.replies import Operation
@@ -104,7 +105,37 @@ class Violated(msgspec.Struct, frozen=True):
     fault: Fault
 
 
-Received = EventReceived | Answered | Warned | Quarantined | Stray | ModuleLog | Violated
+class HostCalled(msgspec.Struct, frozen=True):
+    """A call of the module to the host, while it serves an open request; `size_bytes` of line."""
+
+    request_id: str
+    call: HostCall
+    size_bytes: int
+
+
+class HostCallRefused(msgspec.Struct, frozen=True):
+    """A call that cannot be served, and is to be told why.
+
+    `stray` says that the request it names is not open.
+    """
+
+    request_id: str | None
+    call_id: str
+    message: str
+    stray: bool = False
+
+
+Received = (
+    EventReceived
+    | Answered
+    | Warned
+    | Quarantined
+    | Stray
+    | ModuleLog
+    | Violated
+    | HostCalled
+    | HostCallRefused
+)
 
 
 class Connection(Protocol):

@@ -11,6 +11,9 @@ from typing import Any
 
 import msgspec
 
+HOOK_OP = "on_event"
+"""The op of a hook (Module Protocol v1): args are the event's name and its data."""
+
 RESERVED_NAMES = frozenset({"supervisor"})
 NAME_LIMIT = 128
 MAX_EXIT_CODE = 255
@@ -67,6 +70,28 @@ class Restart(StrEnum):
     PERMANENT = "permanent"
     TRANSIENT = "transient"
     TEMPORARY = "temporary"
+
+
+class Gate(StrEnum):
+    """The gates of an invocation, by the event that each is told with."""
+
+    PRE = "tool:pre"
+    POST = "tool:post"
+    ERROR = "tool:error"
+
+
+class OnFailure(StrEnum):
+    """What a gate that crashes, times out or is not there comes to: a denial, or nothing."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+
+
+class Drop(StrEnum):
+    """Which event an observer loses when its queue is full."""
+
+    OLDEST = "oldest"
+    NEWEST = "newest"
 
 
 class Transport(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,6 +180,23 @@ class Supervision(msgspec.Struct, frozen=True, kw_only=True):
     watch: bool = False
 
 
+class Hook(msgspec.Struct, frozen=True, kw_only=True):
+    """What a module of kind hook sees, and which invocations it stands in the way of.
+
+    `observe` holds globs of event names, `modules` globs of the names of modules whose invocations
+    it gates. `queue` and `drop` are for what it observes, all else is for its gates.
+    """
+
+    observe: tuple[str, ...] = ()
+    gate: tuple[Gate, ...] = ()
+    modules: tuple[str, ...] = ("*",)
+    priority: int = 50
+    on_failure: OnFailure = OnFailure.CLOSED
+    timeout_s: float = 5.0
+    queue: int = 1000
+    drop: Drop = Drop.OLDEST
+
+
 class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
     """One module, as its descriptor file declares it.
 
@@ -170,6 +212,7 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
     description: str | None = None
     inputs: dict[str, Any] | None = None
     outputs: dict[str, Any] | None = None
+    hook: Hook | None = None
     supervision: Supervision = Supervision()
     source: str
     folder: str

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from protocol.args_schema import ops_problems
-from protocol.descriptor import InputForm, Instances, Lifecycle, Transport
+from protocol.descriptor import HOOK_OP, InputForm, Instances, Kind, Lifecycle, Transport
 from protocol.descriptor_shape import DESCRIPTOR, TRANSPORT
 from protocol.dialects import DIALECTS
 from protocol.problem import Problem, described, quoted
@@ -30,6 +30,8 @@ def problems(document: dict[str, Any]) -> list[Problem]:
     if isinstance(transport, dict):
         found += _reachability(transport)
         found += _dialect(transport)
+    if isinstance(document.get("hook"), dict):
+        found += _hook(document, document["hook"])
     supervision = document.get("supervision")
     if isinstance(supervision, dict):
         found += _dependencies(document.get("name"), supervision.get("depends_on"))
@@ -80,6 +82,25 @@ def _dialect(transport: dict[str, Any]) -> Iterator[Problem]:
         yield Problem(
             "/transport/input",
             'is "flat", must be "envelope": only narratoria tools read flat args',
+        )
+
+
+def _hook(document: dict[str, Any], hook: dict[str, Any]) -> Iterator[Problem]:
+    kind = document.get("kind")
+    if kind in tuple(Kind) and kind != Kind.HOOK:
+        yield Problem("/hook", f'is for the kind "hook", must be left out of a {quoted(kind)}')
+        return
+    if not any(hook.get(field, []) != [] for field in ("observe", "gate")):
+        yield Problem(
+            "/hook",
+            'neither observes nor gates anything, must have "observe" such as ["module:*"] '
+            'or "gate" such as ["tool:pre"]',
+        )
+    inputs = document.get("inputs")
+    if isinstance(inputs, dict) and HOOK_OP not in inputs:
+        yield Problem(
+            f"/inputs/{HOOK_OP}",
+            "is missing, must be the JSON Schema of the op that a hook is called with",
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from protocol.descriptor import Descriptor, Supervision
+from protocol.descriptor import Descriptor, Hook, Supervision
 from protocol.descriptor_checks import DEFAULT_PROTOCOL, problems
 from protocol.dialects import DIALECTS
 from protocol.json_document import read_document
@@ -58,11 +58,13 @@ def parse_descriptor(data: bytes, source: str) -> Descriptor:
 def _typed(document: dict[str, Any], data: bytes, source: str) -> Descriptor:
     transport = document["transport"]
     dialect = DIALECTS[transport.get("protocol", DEFAULT_PROTOCOL)]
+    hook = document.get("hook")
     complete = {
         **document,
         "transport": {"lifecycle": dialect.lifecycles[0], "stdout": dialect.stdout, **transport},
         # Not strict: an integer may be written 5.0. Everything else has been checked.
         "supervision": msgspec.convert(document.get("supervision", {}), Supervision, strict=False),
+        "hook": None if hook is None else msgspec.convert(hook, Hook, strict=False),
         "source": source,
         "folder": posixpath.dirname(source),
         "digest": hashlib.sha256(data).hexdigest(),

@@ -14,9 +14,12 @@ from protocol.descriptor import (
     MAX_EXIT_CODE,
     NAME_LIMIT,
     RESERVED_NAMES,
+    Drop,
+    Gate,
     InputForm,
     Kind,
     Lifecycle,
+    OnFailure,
     Restart,
     Start,
     StdoutPolicy,
@@ -167,6 +170,27 @@ SUPERVISION = Fields(
     closed=True,
 )
 
+HOOK = Fields(
+    {
+        "observe": Array(
+            'an array of globs of event names such as ["module:*"]',
+            text("a glob of event names, such as 'module:*'"),
+        ),
+        "gate": Array('an array of gates such as ["tool:pre"]', Choice(tuple(Gate))),
+        "modules": Array(
+            'an array of globs of module names such as ["*"]',
+            text("a glob of module names, such as 'db-*'"),
+            least=1,
+        ),
+        "priority": integer(0, "50"),
+        "on_failure": Choice(tuple(OnFailure)),
+        "timeout_s": seconds("5"),
+        "queue": integer(1, "1000"),
+        "drop": Choice(tuple(Drop)),
+    },
+    closed=True,
+)
+
 _OPS = Map(
     'an object of ops and JSON Schemas such as {"roll":{"type":"object"}}',
     _ANY_TEXT,
@@ -186,6 +210,7 @@ DESCRIPTOR = Fields(
         "description": _ANY_TEXT,
         "inputs": _OPS,
         "outputs": _OPS,
+        "hook": HOOK,
         "supervision": SUPERVISION,
     },
     required=("name", "kind", "transport", "capabilities"),

@@ -60,6 +60,7 @@ class Reason(StrEnum):
     LIMIT_REACHED = "limit_reached"
     UNKNOWN_ASSET = "unknown_asset"
     ASSET_CHANGED = "asset_changed"
+    UNKNOWN_APPROVAL = "unknown_approval"
 
     CAPABILITY = "capability"
     HOOK = "hook"
@@ -83,6 +84,8 @@ class Reason(StrEnum):
     CLIENT = "client"
     DISCONNECT = "disconnect"
     SHUTDOWN = "shutdown"
+    PARENT_ENDED = "parent_ended"
+    """It was made on behalf of a request that has ended."""
 
 
 CODE_OF: dict[Reason, Code] = {
@@ -114,6 +117,7 @@ CODE_OF: dict[Reason, Code] = {
     Reason.LIMIT_REACHED: Code.BAD_REQUEST,
     Reason.UNKNOWN_ASSET: Code.BAD_REQUEST,
     Reason.ASSET_CHANGED: Code.BAD_REQUEST,
+    Reason.UNKNOWN_APPROVAL: Code.BAD_REQUEST,
     Reason.CAPABILITY: Code.FORBIDDEN,
     Reason.HOOK: Code.FORBIDDEN,
     Reason.STORAGE: Code.INTERNAL,
@@ -131,6 +135,7 @@ CODE_OF: dict[Reason, Code] = {
     Reason.CLIENT: Code.CANCELLED,
     Reason.DISCONNECT: Code.CANCELLED,
     Reason.SHUTDOWN: Code.CANCELLED,
+    Reason.PARENT_ENDED: Code.CANCELLED,
 }
 
 

@@ -46,3 +46,13 @@ class SeenUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
 
     origin: dict[str, Any]
     placeholder: str | UnsetType = UNSET
+
+
+class ApprovalUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
+    """A `ui_event` about a question that the host itself asks; `approval` is its id.
+
+    What a module prints cannot have it, so nobody can be made to answer another question than the
+    one he sees.
+    """
+
+    approval: str

@@ -6,10 +6,13 @@ Names beyond the taxonomy are ours and stand here too, so this file lists all th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+
+from protocol.problem import described, did_you_mean
 
 
 class JournalEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,6 +57,9 @@ OURS: dict[str, tuple[str, ...]] = {
     "mount:quarantine": ("data.path", "error"),
     "session:patch": ("session_id", "data.revision", "data.patch"),
     "journal:dropped": ("data.count",),
+    "hook:dropped": ("module", "data.count"),
+    "approval:request": ("data.id", "data.prompt"),
+    "approval:decision": ("data.id", "data.answer", "status"),
 }
 """Names beyond the taxonomy."""
 
@@ -63,15 +69,66 @@ COMPONENTS = ("supervisor",)
 """Who writes entries; a module's own are written on its behalf and name it in `module`."""
 
 
+HOST_OWNED = (
+    "session",
+    "module",
+    "policy",
+    "mount",
+    "hook",
+    "daemon",
+    "journal",
+    "approval",
+    "tool",
+    "supervisor",
+)
+"""What stands before the first ":" of the names that only the host may use."""
+
+SHARED = ("context", "artifact")
+"""The same of names of the taxonomy that are modules' to use."""
+
+EVENT_CHARS = 100
+STATUS_CHARS = 200
+
+_OWN_NAME = re.compile(r"[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)+")
+
+
+def module_event_problem(fields: Mapping[str, Any]) -> str | None:
+    """Say why a module cannot have an entry written with these fields, or return None.
+
+    `fields` are `event`, and `data` and `status` if it has them. A module may use the names of
+    the taxonomy that are about contexts and artifacts, and any name of its own with a ":".
+    """
+    name = fields.get("event")
+    if not isinstance(name, str) or len(name) > EVENT_CHARS or not _OWN_NAME.fullmatch(name):
+        return (
+            f'"event" is {described(name)}, it must be a name such as "mine:step" of at most'
+            f" {EVENT_CHARS} letters, digits and _.-:"
+        )
+    family = name.partition(":")[0]
+    if family in HOST_OWNED:
+        return f'"event" is {described(name)}, and events of {family}:* are the host\'s own'
+    if family in SHARED and name not in TAXONOMY:
+        known = [one for one in TAXONOMY if one.startswith(f"{family}:")]
+        near = did_you_mean(name, known) or f"; there are {', '.join(known)}"
+        return f'"event" is {described(name)}, which is not in the taxonomy{near}'
+    status = fields.get("status")
+    if status is not None and (not isinstance(status, str) or len(status) > STATUS_CHARS):
+        return f'"status" must be a string of at most {STATUS_CHARS} characters'
+    missing = [path for path in TAXONOMY.get(name, ()) if not _has(fields, path)]
+    return f"{name} has no {', '.join(missing)}" if missing else None
+
+
 def lint(document: Mapping[str, Any]) -> list[str]:
     """Return what is wrong with an entry's fields, by the registry; the schema is another check.
 
     A field that is null is missing, but for `data.plan`, `data.parent` and `data.patch`, whose
-    value is somebody else's.
+    value is somebody else's. A name that is not in the registry can only be a module's own.
     """
     name = document.get("event")
     required = REGISTRY.get(name) if isinstance(name, str) else None
     if required is None:
+        if document.get("module") is not None and module_event_problem(document) is None:
+            return []
         return [f"there is no event {name!r:.80}"]
     return [f"{name} has no {path}" for path in required if not _has(document, path)]
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from protocol.descriptor_shape import DESCRIPTOR, SUPERVISION, TRANSPORT
+from protocol.descriptor import Kind
+from protocol.descriptor_shape import DESCRIPTOR, HOOK, SUPERVISION, TRANSPORT
 from protocol.problem import Problem, nearest, step
 from protocol.shape import Fields
 
@@ -17,23 +18,27 @@ from protocol.shape import Fields
 _CUTOFF = 0.8
 
 _HOMES = (("", DESCRIPTOR), ("/transport", TRANSPORT), ("/supervision", SUPERVISION))
+_HOMES_OF_HOOKS = (*_HOMES, ("/hook", HOOK))
 
 
 def near_misses(document: dict[str, Any]) -> list[Problem]:
     """Return warnings for ignored fields that look like known ones, sorted by pointer."""
-    found = list(_misses(document, "", DESCRIPTOR))
+    homes = _HOMES_OF_HOOKS if document.get("kind") == Kind.HOOK else _HOMES
+    found = list(_misses(document, "", DESCRIPTOR, homes))
     transport = document.get("transport")
     if isinstance(transport, dict):
-        found += _misses(transport, "/transport", TRANSPORT)
+        found += _misses(transport, "/transport", TRANSPORT, homes)
     return sorted(found)
 
 
-def _misses(value: dict[str, Any], at: str, known: Fields) -> Iterator[Problem]:
+def _misses(
+    value: dict[str, Any], at: str, known: Fields, homes: tuple[tuple[str, Fields], ...]
+) -> Iterator[Problem]:
     absent = [field for field in known.fields if field not in value]
     for key in value:
         if key in known.fields:
             continue
-        home = next((home for home, fields in _HOMES if key in fields.fields), None)
+        home = next((home for home, fields in homes if key in fields.fields), None)
         meant = nearest(key, absent, _CUTOFF)
         if home is not None:
             hint = f"did you mean '{step(home, key)}'?"

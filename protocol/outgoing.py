@@ -28,9 +28,13 @@ class Outgoing:
         self._waiting: dict[str | int, tuple[bytes, bool]] = {}
         self._taken: dict[str | int, tuple[bytes, bool]] = {}
         self._numbers = count()
+        self.unasked_bytes = 0
+        """How much waits of lines that are of no request."""
 
     def add(self, line: bytes, request_id: str = "") -> None:
         """Queue a line; one with an id, of which a request has one, can be withdrawn."""
+        if not request_id:
+            self.unasked_bytes += len(line)
         self._waiting[request_id or next(self._numbers)] = (line, False)
 
     def take(self) -> bytes:
@@ -40,6 +44,7 @@ class Outgoing:
                 self._taken = {}
             return b""
         self._taken, self._waiting = self._waiting, {}
+        self.unasked_bytes = 0
         return b"".join([line for line, _ in self._taken.values()])
 
     def take_back(self, size: int) -> None:
@@ -50,6 +55,8 @@ class Outgoing:
             if size < len(line):
                 line, begun = line[-size:], True
             back.append((key, (line, begun)))
+            if isinstance(key, int):
+                self.unasked_bytes += len(line)
             size -= len(line)
         self._waiting = dict(reversed(back)) | self._waiting
         self._taken = {}

@@ -20,6 +20,8 @@ class Response(msgspec.Struct, frozen=True):
     duration_ms: int
     session_id: str | None = None
     notices: tuple[Notice, ...] = ()
+    injected: tuple[dict[str, Any], ...] = ()
+    """What hooks want in the context: `content`, `role`, and two flags (docs/protocol.md)."""
 
     @property
     def ok(self) -> bool:
@@ -44,4 +46,6 @@ class Response(msgspec.Struct, frozen=True):
             content["session_id"] = self.session_id
         content["duration_ms"] = self.duration_ms
         content["warnings"] = [msgspec.to_builtins(one) for one in self.notices]
+        if self.injected:
+            content["injected"] = list(self.injected)
         return content

@@ -17,13 +17,14 @@ import psutil
 import pytest
 import trio
 
-from protocol.connection import Request
+from protocol.connection import HostCalled, Request
 from protocol.descriptor import Descriptor
 from protocol.descriptor_loading import parse_descriptor
 from protocol.errors import Failure, Outcome, Success
 from protocol.events import Progress
 from protocol.replies import Operation
 from supervisor.runtime.call import Call
+from supervisor.runtime.host_results import HostResults
 
 GENEROUS_S = 60
 """A bound against hanging for ever, far beyond what any test takes."""
@@ -100,11 +101,16 @@ class Heard:
     def __init__(self) -> None:
         self.events: list[Progress] = []
         self.outcomes: list[Outcome] = []
+        self.called: list[tuple[HostCalled, HostResults]] = []
         self.slow = False
         self._heard = trio.lowlevel.ParkingLot()
 
     def event(self, event: Progress, call: Call) -> None:
         self.events.append(event)
+        self._heard.unpark_all()
+
+    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
+        self.called.append((asked, results))
         self._heard.unpark_all()
 
     def settled(self, outcome: Outcome, call: Call) -> None:

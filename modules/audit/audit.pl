@@ -1,5 +1,5 @@
-# audit: a hook. The host tells it every event (op on_event); it says thank you at once and counts
-# afterwards, because whoever caused the event may be waiting for us.
+# audit: a logging hook. The host tells it every event (op on_event); it says thank you at once, and
+# only then counts it and writes it down: on stderr, so `stdiod logs audit` shows it.
 #
 #   echo '{"operation":"invoke","input":{"op":"on_event","args":{"event":"session:start"}}}' | perl audit.pl
 use v5.14;
@@ -22,12 +22,17 @@ my %descriptor = do {
 
 my ($total, $errors, %events) = (0, 0);
 
-sub count {
-    my ($event) = @_;
-    $event = $event->{event} if ref $event->{event} eq 'HASH';
+# The args of on_event: {"event": its name, "data": the Amplifier Event v1}.
+sub note {
+    my ($args) = @_;
+    my $event  = ref $args->{data} eq 'HASH' ? $args->{data} : {};
+    my $name   = $args->{event} // '(unnamed)';
+    my $status = $event->{status} // '';
     $total++;
-    $errors++ if ($event->{status} // '') eq 'error';
-    $events{ $event->{event} // '(unnamed)' }++;
+    $errors++ if $status eq 'error';
+    $events{$name}++;
+    my @words = grep { defined && $_ ne '' } ($name, $event->{module}, $event->{session_id}, $status, $event->{error}{code});
+    print STDERR join(' ', @words), "\n";
 }
 
 sub failure { my ($code, $message) = @_; +{ ok => JSON::PP::false, error => { code => $code, message => $message } } }
@@ -46,7 +51,7 @@ sub answer {
     return success({ total => $total, errors => $errors, events => \%events }) if $op eq 'report';
     return failure('unsupported_op', "audit has no op $op") if $op ne 'on_event';
     return failure('bad_request', 'an event must be an object') if ref $args ne 'HASH';
-    return (success({}), sub { count($args) });
+    return (success({}), sub { note($args) });
 }
 
 while (my $line = <STDIN>) {    # false at EOF, which is how the host says goodbye

@@ -29,6 +29,8 @@ from protocol.connection import (
     TOLERABLE,
     Answered,
     EventReceived,
+    HostCalled,
+    HostCallRefused,
     LocalError,
     ModuleLog,
     Notice,
@@ -54,6 +56,7 @@ from protocol.events import (
 )
 from protocol.frames import RequestFrame, encode_line
 from protocol.framing import LineSplitter
+from protocol.host_call import FEATURE, BadCall, read_host_call
 from protocol.json_line import Fault, excerpt, is_utf8, overlong_fault, read_object
 from protocol.outgoing import Outgoing
 from protocol.replies import (
@@ -247,6 +250,9 @@ class ModuleConnection:
         if "type" in document:
             event = read_event(line, document)
             if isinstance(event, Fault):
+                if event.reason is Reason.UNKNOWN_TYPE and self._is_host_call(document):
+                    self._receive_host_call(line, document, received)
+                    return
                 self._reject(event, named, received)
             else:
                 self._receive_event(event, line, received)
@@ -262,6 +268,42 @@ class ModuleConnection:
             self._reject(outcome, named, received)
         else:
             self._answer(request, named, outcome, received)
+
+    def _is_host_call(self, document: dict[str, Any]) -> bool:
+        return document.get("type") == "host_call" and FEATURE in self._features
+
+    def _receive_host_call(
+        self, line: bytes, document: dict[str, Any], received: list[Received]
+    ) -> None:
+        """Take a call; unlike an answer it is not paired by order: with several open, it names one.
+
+        A late one without an id would be made on behalf of the wrong request.
+        """
+        named = document.get("requestId")
+        if named is None:
+            self._omits_ids = True
+            request = self._find(None) if len(self._open) == 1 else None
+        else:
+            request = self._open.get(named) if isinstance(named, str) else None
+        call = read_host_call(document)
+        if isinstance(call, BadCall) and call.call_id is None:
+            if request is None:
+                received.append(Stray(excerpt(line)))
+            else:
+                notice = Notice("bad_host_call", call.message, excerpt(line))
+                received.append(Warned(request.request_id, notice))
+        elif isinstance(call, BadCall):
+            received.append(_refused(request, named, call.call_id, call.message))
+        elif request is None:
+            words = _no_request(named, len(self._open))
+            received.append(_refused(request, named, call.call_id, words))
+        elif request.operation is not Operation.INVOKE:
+            words = (
+                f"a module can call the host while it serves an invoke, not a {request.operation}"
+            )
+            received.append(_refused(request, named, call.call_id, words))
+        else:
+            received.append(HostCalled(request.request_id, call, len(line)))
 
     def _receive_event(self, event: Event, line: bytes, received: list[Received]) -> None:
         named = None if event.request_id is UNSET else event.request_id
@@ -345,3 +387,21 @@ class ModuleConnection:
             self._open.clear()
             if not self._echoes_ids:
                 self._step = _Step.LOST
+
+
+def _refused(
+    request: _Open | None, named: object, call_id: str | None, words: str
+) -> HostCallRefused:
+    assert call_id is not None  # noqa: S101 - a call without one cannot be answered
+    if request is not None:
+        return HostCallRefused(request.request_id, call_id, words)
+    return HostCallRefused(named if isinstance(named, str) else None, call_id, words, stray=True)
+
+
+def _no_request(named: object, count: int) -> str:
+    if named is None:
+        state = "none is open" if count == 0 else f"{count} are open"
+        return f'the call names no "requestId", and {state}'
+    if not isinstance(named, str):
+        return '"requestId" of the call must be a string'
+    return f"the request {named!r:.80} of the call is not open"

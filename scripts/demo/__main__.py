@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any, Final, NoReturn
 
 from scripts.demo.stage import Stage
-from scripts.demo.story import Story
+from scripts.demo.story import POLICY, Story
 from scripts.demo.terminal import Screen
 
 MODULES: Final = Path(__file__).resolve().parent.parent.parent / "modules"
@@ -68,6 +68,7 @@ def _play(stage: Stage, modules: Path) -> None:
         story.meet,
         story.work,
         story.remember,
+        story.decide,
         story.stream,
         story.fail,
         story.survive,
@@ -83,6 +84,10 @@ def _copy_runnable(source: Path, target: Path) -> tuple[dict[str, Any], dict[str
     """Copy the modules that can run here; return their descriptors, and what the others lack."""
     present: dict[str, Any] = {}
     missing: dict[str, str] = {}
+    policy = source / POLICY
+    if policy.exists():
+        target.mkdir()
+        shutil.copyfile(policy, target / POLICY)
     for path in sorted(source.glob("*/module.json")):
         try:
             descriptor = json.loads(path.read_text(encoding="utf-8"))

@@ -11,11 +11,13 @@ from typing import Final
 
 from scripts.demo.answers import Json, chunk, event, failure, log, response
 from scripts.demo.crowding import ask_all, requests
+from scripts.demo.deciding import gate, orchestrate
 from scripts.demo.drawing import draw
 from scripts.demo.likeness import SOME_NUMBER, Having, Like
 from scripts.demo.remembering import recall, remember
 from scripts.demo.stage import MismatchError, Stage
 
+POLICY: Final = "policy.toml"
 DESCRIBED_LINES: Final = 8
 AT_ONCE: Final = 64
 RESTARTED_WITHIN_S: Final = 20.0
@@ -45,7 +47,9 @@ class Story:
             valid = Like(rf"{len(self._present)} descriptors? (is|are) valid\n")
             stage.expect("every descriptor is valid", valid, said)
         with stage.step("up"):
-            stage.show("up", "modules", "--data-dir", "data")
+            has_policy = (stage.folder / "modules" / POLICY).exists()
+            policy = ("--policy", f"modules/{POLICY}") if has_policy else ()
+            stage.show("up", "modules", "--data-dir", "data", *policy)
         with stage.step("status"):
             stage.show("status")
             (status,) = stage.ask("status")
@@ -114,7 +118,8 @@ class Story:
             response("audit", "on_event", result={}),
             once=True,
         )
-        seen = {"total": 1, "errors": 0, "events": {"session:start": 1}}
+        # It observes all that happens, too, so there is more in its report.
+        seen = Having({"events": Having({"session:start": 1})})
         self._invoke("audit", "report", {}, response("audit", "report", result=seen))
 
     def remember(self) -> None:
@@ -123,6 +128,20 @@ class Story:
             remember(self._stage)
         else:
             self._stage.skip("a session", self._absence("torch"))
+
+    def decide(self) -> None:
+        """Have a policy, a gate and a person decide what is done."""
+        self._stage.screen.heading("Who decides: a policy, a gate, a person")
+        parts = {
+            "a loop and a plan": (orchestrate, ("orchestrator", "oracle", "memory", "dice")),
+            "a gate": (gate, ("doorkeeper", "notes")),
+        }
+        for name, (play, needed) in parts.items():
+            absent = next((one for one in needed if one not in self._present), None)
+            if absent is None:
+                play(self._stage)
+            else:
+                self._stage.skip(name, self._absence(absent))
 
     def stream(self) -> None:
         """Let modules talk while they work."""

@@ -106,6 +106,9 @@ ADVICE: dict[Reason, Advice] = {
         "the file is not the one that was registered",
         "Have the module make it again.",
     ),
+    Reason.UNKNOWN_APPROVAL: Advice(
+        "that question does not wait any more", "See what waits.", "`stdiod approvals`"
+    ),
     Reason.CAPABILITY: Advice(
         "the module may not do that", 'Grant it under "capabilities" in its descriptor.'
     ),
@@ -140,6 +143,9 @@ ADVICE: dict[Reason, Advice] = {
     Reason.CLIENT: Advice("it was cancelled"),
     Reason.DISCONNECT: Advice("the client went away"),
     Reason.SHUTDOWN: Advice("the daemon is ending", command="`stdiod up DIR` starts one."),
+    Reason.PARENT_ENDED: Advice(
+        "the request on whose behalf it was made has ended", "That one's answer says why."
+    ),
 }
 
 REPORTED_CODES: dict[str, Advice] = {

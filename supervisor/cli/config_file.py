@@ -47,6 +47,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     durability: str | None = None
     assets: str | None = None
     asset_store_bytes: int | None = None
+    policy: Path | None = None
 
 
 class ConfigError(Exception):
@@ -204,4 +205,5 @@ _READERS: dict[str, Callable[[Any, Path], Any]] = {
     "durability": _word(DURABILITIES),
     "assets": _word(ASSETS),
     "asset_store_bytes": _bytes("1 GiB"),
+    "policy": _path,
 }

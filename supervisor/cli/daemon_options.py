@@ -28,6 +28,13 @@ def _data_dir(ctx: click.Context, param: click.Parameter, value: Path | None) ->
     return (value or (config and config.data_dir) or default_data_dir()).absolute()
 
 
+def _policy(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    del param
+    config = configured.said(ctx)
+    chosen = value or (config.policy if config is not None else None)
+    return None if chosen is None else chosen.absolute()
+
+
 def _directories(
     ctx: click.Context, param: click.Parameter, value: tuple[Path, ...]
 ) -> tuple[Path, ...]:
@@ -65,6 +72,13 @@ _OPTIONS = (
         "  [default: $STDIOD_DATA_DIR, else the user's state directory]",
     ),
     click.option(
+        "--policy",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        callback=_policy,
+        help="What modules may call the daemon for; see docs/operating.md.  [default: nothing]",
+    ),
+    click.option(
         "--http",
         default="off",
         metavar="off",
@@ -84,7 +98,7 @@ _OPTIONS = (
 
 
 def with_daemon_options(function: F) -> F:
-    """Add DIR..., --config, --data-dir, --http and --name."""
+    """Add DIR..., --config, --data-dir, --policy, --http and --name."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function

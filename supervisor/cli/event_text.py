@@ -7,6 +7,7 @@ from typing import Any
 import click
 import msgspec
 
+from supervisor.cli.approval_text import decided, how
 from supervisor.cli.terminal import dim, one_line, safe
 
 _PATCH_CHARS = 200
@@ -82,6 +83,9 @@ def event_line(event: dict[str, Any]) -> str:
 def _ui_line(event: dict[str, Any]) -> str:
     name = str(event.get("event"))
     payload = event.get("payload") or {}
+    # Only the daemon's own questions have this: a module cannot make one up.
+    if isinstance(event.get("approval"), str):
+        return _labelled("ask", _approval(name, payload), "yellow")
     placeholder = event.get("placeholder")
     if isinstance(placeholder, str):
         return _ui(one_line(placeholder), payload)
@@ -95,6 +99,13 @@ def _ui_line(event: dict[str, Any]) -> str:
 
 def _ui(said: str, details: dict[str, Any], label: str = "ui") -> str:
     return _labelled(label, f"{said} {dim(_compact(details))}" if details else said, "cyan")
+
+
+def _approval(name: str, payload: dict[str, Any]) -> str:
+    if name != "approval.request":
+        return decided(payload)
+    asked = one_line(f"{payload.get('asked_by')} asks: {payload.get('prompt')}")
+    return f"{asked} {dim('- answer with')} {how(payload)}"
 
 
 def log_line(stream: str, text: str) -> str:

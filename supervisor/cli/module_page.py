@@ -38,6 +38,8 @@ def _lines(module: dict[str, Any]) -> Iterator[str]:
         "requests": _requests(module),
         "latency": _latency(module["latency_ms"]),
         "left out": _left_out(module["counters"]),
+        "observes": _observes(module.get("hook")),
+        "gates": _gates(module.get("hook")),
         "descriptor": one_line(module["descriptor"]),
         "quarantined": one_line(module.get("quarantined") or ""),
     }
@@ -69,6 +71,23 @@ def _latency(latency_ms: dict[str, Any]) -> str:
         return ""
     half, most, longest = (latency(latency_ms[one]) for one in ("p50", "p99", "max"))
     return f"half within {half}, 99 % within {most}, the longest {longest}"
+
+
+def _observes(hook: dict[str, Any] | None) -> str:
+    events = None if hook is None else hook["events"]
+    if hook is None or events is None:
+        return ""
+    return (
+        f"{one_line(', '.join(hook['observe']))}: {events['delivered']} given, "
+        f"{events['waiting']} wait, {events['dropped']} dropped, {events['failed']} failed"
+    )
+
+
+def _gates(hook: dict[str, Any] | None) -> str:
+    if hook is None or not hook["gate"]:
+        return ""
+    gates, modules = ", ".join(hook["gate"]), one_line(", ".join(hook["modules"]))
+    return f"{gates} of {modules}, priority {hook['priority']}, {hook['on_failure']} on failure"
 
 
 def _left_out(counters: dict[str, Any]) -> str:

@@ -27,8 +27,10 @@ from supervisor.faces import control_socket, stdio
 from supervisor.faces.control_socket import SocketPathError, SocketTakenError
 from supervisor.kernel.assets.store import AssetOptions
 from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.findings import Found, usable
+from supervisor.policy.policy_file import PolicyError
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.directory import DescriptorFiles, MissingDirectoryError, shown
 from supervisor.runtime.sd_notify import Notifier
@@ -69,6 +71,8 @@ class ServeOptions:
     """Keep a copy of each asset."""
     asset_store_bytes: int | None = None
     """How much the copies may take together; None for the default."""
+    policy: Path | None = None
+    """The file that says what modules may call the daemon for; without one, nothing."""
 
 
 def serve(options: ServeOptions) -> int:
@@ -79,8 +83,9 @@ def serve(options: ServeOptions) -> int:
     try:
         files = DescriptorFiles(options.directories)
         found = usable({}, files.read_first())
+        operator = OperatorPolicy(options.policy)
         _make_data_dir(options.data_dir)
-    except (MissingDirectoryError, OSError) as error:
+    except (MissingDirectoryError, PolicyError, OSError) as error:
         sys.stderr.write(f"stdiod: {error}\n")
         return USAGE
     if not found.descriptors and not found.quarantined:
@@ -93,7 +98,7 @@ def serve(options: ServeOptions) -> int:
     refusals: list[BaseException] = []
     try:
         with control_socket.listening(options.socket) as listener:
-            trio.run(_main, _Begun(options, found, files, listener, notifier), edges)
+            trio.run(_main, _Begun(options, found, files, operator, listener, notifier), edges)
     except* (SocketTakenError, SocketPathError, ContainmentError, DataInUseError) as group:
         # What is raised within a nursery comes in a group; what is raised before it does not.
         refusals = _leaves(group)
@@ -119,6 +124,7 @@ class _Begun:
     options: ServeOptions
     found: Found
     files: DescriptorFiles
+    operator: OperatorPolicy
     listener: socket.socket
     notifier: Notifier
 
@@ -147,6 +153,7 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
         memory_ceiling_bytes=options.memory_ceiling_bytes,
         memory=options.memory,
         asset_options=asset_options(options),
+        operator=begun.operator,
     ) as daemon:
         daemon.facts.socket = shown(options.socket)
         async with trio.open_nursery() as nursery:

@@ -42,7 +42,8 @@ _NONE = "-"
 def status_text(status: dict[str, Any], width: int | None) -> str:
     """Return the whole page; `width` is the terminal's, None where there is none."""
     lines = [daemon_line(status["daemon"]), _summary(status)]
-    lines += [*_journal_trouble(status["daemon"].get("journal") or {}), ""]
+    lines += _journal_trouble(status["daemon"].get("journal") or {})
+    lines += [*_policy_trouble(status["daemon"].get("policy") or {}), ""]
     modules = status["modules"]
     if modules:
         lines += _table([_row(module) for module in modules], [note(one) for one in modules], width)
@@ -59,6 +60,10 @@ def status_text(status: dict[str, Any], width: int | None) -> str:
     if strays:
         lines += ["", click.style("Left by a module, and nobody can tell by which", fg="yellow")]
         lines += [f"  pid {one['pid']}  {one_line(one['command'])}" for one in strays]
+    waiting = (status["daemon"].get("approvals") or {}).get("waiting")
+    if waiting:
+        words = f"{count(waiting, 'question')} for a person: `stdiod approvals`"
+        lines += ["", click.style(words, fg="yellow")]
     return "\n".join(lines)
 
 
@@ -122,6 +127,12 @@ def _journal_trouble(journal: dict[str, Any]) -> Iterator[str]:
         yield click.style(words, fg="yellow")
     for aside in journal.get("set_aside") or ():
         words = f"a journal was set aside as {aside['path']}: {aside['why']}"
+        yield click.style(one_line(words), fg="yellow")
+
+
+def _policy_trouble(policy: dict[str, Any]) -> Iterator[str]:
+    if policy.get("problem"):
+        words = f"the policy is bad, and the last good one in use: {policy['problem']}"
         yield click.style(one_line(words), fg="yellow")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,9 +19,18 @@ from supervisor.kernel.assets.store import AssetOptions, AssetStore
 from supervisor.kernel.chronicle import Chronicle
 from supervisor.kernel.durability import Durability
 from supervisor.kernel.effects import Effects
-from supervisor.kernel.invocations import Invocations
+from supervisor.kernel.grants.asker import ApprovalAsker
+from supervisor.kernel.grants.grants import Grants
+from supervisor.kernel.grants.operator_policy import OperatorPolicy
+from supervisor.kernel.grants.remembered import Answers
+from supervisor.kernel.hooks.approvals import Approvals
+from supervisor.kernel.hooks.gates import Gates
+from supervisor.kernel.hooks.lineage import Lineage
+from supervisor.kernel.hooks.observing import Observing
+from supervisor.kernel.hooks.registry import Hooks
+from supervisor.kernel.invocations import Deciding, Invocations
 from supervisor.kernel.operations import Operations
-from supervisor.kernel.operations.op import Feed, Parts
+from supervisor.kernel.operations.op import Parts
 from supervisor.kernel.recorder import Forgetful, Recorder, Restored
 from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.reloads import Reloads
@@ -53,35 +62,21 @@ log = structlog.get_logger()
 class Daemon:
     """A running daemon; made by `running`."""
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        facts: DaemonFacts,
-        reloads: Reloads,
-        invocations: Invocations,
-        effects: Effects,
-        *,
-        feed: Feed | None = None,
-    ) -> None:
+    def __init__(self, make_parts: Callable[[Callable[[str], None]], Parts]) -> None:
+        """Serve the ops on the parts; `make_parts` takes what begins the end."""
+        parts = make_parts(self.shut_down)
         self.cause = ""
         """What began the end."""
-        self.fleet = fleet
-        self.sessions = effects.sessions
-        self._durability = effects.durability
-        self.reloads = reloads
-        self.invocations = invocations
-        self.facts = facts
-        self.operations = Operations(
-            Parts(
-                fleet=fleet,
-                invocations=invocations,
-                facts=facts,
-                reloads=reloads,
-                effects=effects,
-                feed=feed,
-                shut_down=self.shut_down,
-            )
-        )
+        self.fleet = parts.fleet
+        self.sessions = parts.effects.sessions
+        self._durability = parts.effects.durability
+        self._guards = parts.invocations.guards
+        self.reloads = parts.reloads
+        self.invocations = parts.invocations
+        self.approvals = parts.approvals
+        self.grants = parts.grants
+        self.facts = parts.facts
+        self.operations = Operations(parts)
         self._ending = trio.Event()
         self._hurry = trio.Event()
         self._fleet_stopped = trio.Event()
@@ -135,7 +130,11 @@ class Daemon:
         with trio.move_on_after(HURRY_AFTER_S + KILLED_WITHIN_S) as scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._hurry_fleet)
+                self._guards.stop()
+                self.approvals.stop()
                 await self.fleet.stop()
+                # No gate serves any more, so what is still asked has an answer in a moment.
+                await self._guards.wait_none_asks()
                 nursery.cancel_scope.cancel()
         if scope.cancelled_caught:
             self._name_survivors()
@@ -170,6 +169,7 @@ async def running(
     with_sessions: bool = True,
     memory: JournalOptions | None = None,
     asset_options: AssetOptions | None = None,
+    operator: OperatorPolicy | None = None,
 ) -> AsyncIterator[Daemon]:
     """Run a daemon around the block; at its end all modules are stopped and nothing is left.
 
@@ -180,6 +180,7 @@ async def running(
     together: above it the biggest is ended first. With `memory` there is a journal in `data_dir`;
     without, `recorder` takes its place, and `restored` what one before it kept, or nothing outlives
     the daemon. Without sessions a `session_id` is passed on to the module and means nothing here.
+    `operator` says what modules may call the daemon for; without it, nothing.
     Raises `ContainmentError`, and `DataInUseError` if another daemon has `data_dir`.
     """
     if files is None:
@@ -197,7 +198,6 @@ async def running(
                 log_files,
                 custody,
                 memory_ceiling_bytes=memory_ceiling_bytes,
-                observer=Chronicle(recorder),
             )
             nursery.start_soon(host.sampler.run)
             nursery.start_soon(host.deadlines.run)
@@ -216,7 +216,8 @@ async def running(
                 "daemon:start",
                 data={"version": VERSION, "pid": facts.pid, "containment": custody.containment},
             )
-            reloads = Reloads(host, fleet, files, found)
+            operator = operator or OperatorPolicy()
+            reloads = Reloads(host, fleet, files, found, operator)
             options = asset_options or AssetOptions()
             checks = AssetChecks(AssetStore(data_dir / "assets", options), copy=options.copy)
             effects = Effects(
@@ -225,13 +226,36 @@ async def running(
                 sessions=Sessions(recorder, host.wall_clock),
                 assets=Assets(recorder, nursery, checks, host.wall_clock),
                 ui=UiEvents(),
+                answers=Answers(recorder, host.wall_clock),
+                lineage=Lineage(),
                 with_sessions=with_sessions,
             )
             await _take_over(effects, journal, restored)
-            invocations = Invocations(host, fleet, effects)
-            daemon = Daemon(fleet, facts, reloads, invocations, effects, feed=feed)
+            gates, approvals = Gates(), Approvals(recorder)
+            asker = ApprovalAsker(approvals)
+            grants = Grants(operator, recorder, effects.answers, environment, asker)
+            deciding = Deciding(gates, approvals, grants)
+            invocations = Invocations(host, fleet, effects, deciding, nursery)
+            observing = Observing(host, fleet, effects, invocations, nursery)
+            hooks = Hooks(recorder, observing, gates)
+            host.observer = Chronicle(recorder, hooks)
+            daemon = Daemon(
+                lambda shut_down: Parts(
+                    fleet=fleet,
+                    invocations=invocations,
+                    facts=facts,
+                    reloads=reloads,
+                    effects=effects,
+                    grants=grants,
+                    hooks=hooks,
+                    approvals=approvals,
+                    feed=feed,
+                    shut_down=shut_down,
+                )
+            )
             try:
                 fleet.admit(found)
+                operator.warn(fleet.modules)
                 yield daemon
                 if not daemon.ending:
                     daemon.shut_down("the end")
@@ -239,6 +263,7 @@ async def running(
                 daemon.sessions.save()
             finally:
                 fleet.abandon()
+                hooks.end()
                 recorder.record("daemon:stop", data={"cause": daemon.cause or "a failure"})
                 checks.end()
             nursery.cancel_scope.cancel()

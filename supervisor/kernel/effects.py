@@ -7,19 +7,23 @@ import msgspec
 from supervisor.kernel.assets.registry import KIND as ASSET
 from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.durability import Durability
+from supervisor.kernel.grants.remembered import Answers
+from supervisor.kernel.hooks.lineage import Lineage
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.ui_events import UiEvents
 
 
 class Effects(msgspec.Struct, frozen=True, kw_only=True):
-    """State, assets, UI events and the record of it all, of one daemon."""
+    """State, assets, UI events, answers, and the record of it all, of one daemon."""
 
     recorder: Recorder
     durability: Durability
     sessions: Sessions
     assets: Assets
     ui: UiEvents
+    answers: Answers
+    lineage: Lineage
     with_sessions: bool = True
     """If not, an id of a session is passed on to the module, and means nothing here."""
 
@@ -29,6 +33,7 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
             await self.assets.restore((), complete=complete)
             return
         self.sessions.restore(restored)
+        self.answers.restore(restored)
         bodies = [one.body for one in restored.documents(ASSET)]
         await self.assets.restore(bodies, complete=complete)
 
@@ -36,3 +41,4 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
         """Keep everything anew: what was kept is lost, such as with a damaged file."""
         self.sessions.keep_all()
         self.assets.keep_all()
+        self.answers.keep_all()

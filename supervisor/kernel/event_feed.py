@@ -16,7 +16,7 @@ import trio
 
 from protocol.errors import Failure, Reason
 from protocol.events import Log, Progress
-from protocol.journal_event import REGISTRY
+from protocol.journal_event import HOST_OWNED, REGISTRY, SHARED
 from supervisor.kernel.journal import Journal
 from supervisor.kernel.journal_text import entry_text
 from supervisor.kernel.refusal import RefusedError
@@ -48,6 +48,7 @@ class EventFeed:
         told = journal.told
         wanted = Filter(
             events=_names(args.get("event")),
+            own_events=_own(args.get("event")),
             module=args.get("module"),
             session_id=args.get("session_id"),
         )
@@ -136,10 +137,19 @@ def _names(pattern: str | None) -> tuple[str, ...] | None:
     if pattern is None:
         return None
     names = tuple(name for name in REGISTRY if fnmatchcase(name, pattern))
-    if not names:
+    if not names and _own(pattern) is None:
         words = f"there is no event {pattern!r:.80}; there are {', '.join(REGISTRY)}"
         raise RefusedError(Failure.because(Reason.INVALID_ARGS, words, pointer="/event"))
     return names
+
+
+def _own(pattern: str | None) -> str | None:
+    """Return the pattern if names that modules make up may fit it."""
+    if pattern is None:
+        return None
+    family, colon, _ = pattern.partition(":")
+    open_ended = any(char in family for char in "*?[")
+    return pattern if open_ended or (colon and family not in (*HOST_OWNED, *SHARED)) else None
 
 
 def _heading(journal: str, first: int | None, last: int, since: int) -> Log:

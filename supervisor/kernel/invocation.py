@@ -7,64 +7,61 @@ and those call the client.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any
 
 import msgspec
-import structlog
 
-from protocol.connection import Notice, Request
+from protocol.connection import HostCalled, Notice, Request
 from protocol.errors import Failure, Outcome, Reason
-from protocol.events import Asset, Progress, StatePatch, StatePatched, UiEvent
+from protocol.events import Asset, Progress, StatePatch, UiEvent
 from protocol.response import Response
 from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.effects import Effects
-from supervisor.kernel.invoke_record import Span
+from supervisor.kernel.invoke_record import Span, Unrecorded
 from supervisor.kernel.origin import Origin
+from supervisor.kernel.parties import Calls, Client, Guard
+from supervisor.kernel.relative import Relative
 from supervisor.kernel.sessions.session import Session
+from supervisor.kernel.taking_effect import InTurn, take_effect
+from supervisor.kernel.wait_graph import Parents
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
 from supervisor.runtime.deadlines import Timer
 from supervisor.runtime.host import Host
+from supervisor.runtime.host_results import HostResults
 from supervisor.runtime.module import Module
 from supervisor.runtime.program import module_folder
 
-log = structlog.get_logger()
 
-
-class Client(Protocol):
-    """Whoever asked; none of its methods may block."""
-
-    def event(self, event: Progress) -> None:
-        """Take an event of the invocation."""
-
-    def finished(self, response: Response) -> None:
-        """Take the response; called once, and last."""
-
-    def congested(self) -> bool:
-        """Whether events should not come faster for now."""
-
-
-class Setting(msgspec.Struct, frozen=True):
+class Setting(msgspec.Struct, frozen=True, kw_only=True):
     """What all invocations of a daemon share."""
 
     host: Host
     effects: Effects
+    calls: Callable[[Invocation], Calls]
+    """Makes what serves the calls of one invocation."""
+    parents: Parents
     now: Callable[[], float]
     """Trio's clock itself: `trio.current_time` asks for it anew, in thrice the time."""
+    recorded: bool = True
+    """If not, the journal says nothing of them."""
 
 
-class Invocation:
+class Invocation(Relative["Invocation"]):
     """A request on its way through a module, and what comes of it on its way to the client."""
 
     __slots__ = (
         "_accepted_at",
         "_call",
+        "_calls",
         "_client",
         "_deadline",
         "_effects",
+        "_guard",
         "_host",
         "_intake",
+        "_make_calls",
         "_module",
         "_now",
         "_session",
@@ -80,29 +77,93 @@ class Invocation:
         client: Client,
         session: Session | None,
         setting: Setting,
+        *,
+        parent: Invocation | None = None,
     ) -> None:
-        """Accept a request; `session` is the one that it names."""
+        """Accept a request; `session` is the one that it names.
+
+        `parent` is the invocation on whose behalf it is made: its end is the end of this one.
+        """
+        super().__init__(parent, setting.parents)
         self._module = module
         self._client = client
         self._session = session
         self._host = setting.host
         self._effects = setting.effects
+        self._make_calls = setting.calls
+        self._calls: Calls | None = None
         self._intake: AssetIntake | None = None
+        self._guard: Guard | None = None
         self._now = setting.now
         self._accepted_at = setting.now()
         self._deadline: Timer | None = None
         self._silence: Timer | None = None
         self._timeout_s = 0.0
-        self._span = Span(setting.effects.recorder, module.name, request, setting.host.wall_clock())
+        self._span = (
+            Span(
+                setting.effects.recorder,
+                module.name,
+                request,
+                setting.host.wall_clock(),
+                None if parent is None else parent.span_id,
+            )
+            if setting.recorded
+            else Unrecorded(setting.effects.recorder, setting.effects.lineage)
+        )
         self._call = Call(request, self)
+
+    @property
+    def request(self) -> Request:
+        """What the module is asked."""
+        return self._call.request
 
     @property
     def request_id(self) -> str:
         """The daemon's own id of the request."""
         return self._call.request.request_id
 
-    def begin(self, timeout_s: float, silence_s: float | None) -> None:
-        """Set the bounds, then hand the call to the module."""
+    @property
+    def module(self) -> Module:
+        """The module it is for."""
+        return self._module
+
+    @property
+    def what(self) -> str:
+        """Its module and op, for words."""
+        return f"{self._module.name}.{self._call.request.op}"
+
+    @property
+    def session_id(self) -> str | None:
+        """The session that the request names."""
+        return self._call.request.session_id
+
+    @property
+    def span_id(self) -> str:
+        """Its span in the journal; those of its children name it as theirs."""
+        return self._span.id
+
+    @property
+    def origin(self) -> Origin:
+        """Where what it produces comes from."""
+        request = self._call.request
+        return Origin(
+            self._module.name, request.op, request.request_id, request.session_id, self._span.id
+        )
+
+    @property
+    def has_outcome(self) -> bool:
+        """Whether its outcome is known."""
+        return self._call.settled
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its module is still to begin with it."""
+        return self._call.server is None and not self._call.settled
+
+    def begin(self, timeout_s: float, silence_s: float | None, guard: Guard | None = None) -> None:
+        """Set the bounds, then hand the call to the module, or first to who guards it."""
+        if self.parent is not None:
+            self.parent.adopt(self)
         if self._session is not None:
             self._effects.sessions.began(self._session, self.request_id, self)
         self._timeout_s = timeout_s
@@ -111,22 +172,70 @@ class Invocation:
         if silence_s is not None:
             self._call.heard_at = self._accepted_at
             self._watch_silence(silence_s, silence_s)
-        self._module.submit(self._call)
+        self._guard = guard
+        if guard is None:
+            self._module.submit(self._call)
+        else:
+            guard.begin()
 
     def give_up(self, stopped: Stopped) -> None:
         """End it for a reason of the host's or the client's own; idempotent."""
+        if self._guard is not None:
+            stopped = self._guard.give_up(stopped)
         self._module.give_up(self._call, stopped)
         if self._intake is not None:
             self._intake.hurry()
+
+    def attend(self) -> None:
+        """Count the module's silence from now on: it has got what it waited for."""
+        self._call.heard_at = self._now()
+
+    def warn(self, notice: Notice) -> None:
+        """Add a warning to the response."""
+        self._call.warn(notice)
+
+    def tell(self, event: Progress) -> None:
+        """Tell the client something of the host's own."""
+        self._client.event(event)
+
+    @property
+    def first(self) -> Invocation:
+        """The one that all this is done for; itself, if it has no parent."""
+        first = self
+        for first in self.ancestors:  # noqa: B007 - the last one counts
+            pass
+        return first
 
     def resume(self) -> None:
         """Tell the module's side that the client may have room again."""
         self._call.resume()
 
+    # What its guard decides.
+
+    def proceed(self, args: dict[str, Any]) -> None:
+        """Hand the call to the module, with these args."""
+        if args is not self._call.request.args:
+            self._call.request = msgspec.structs.replace(self._call.request, args=args)
+        self._module.submit(self._call)
+
+    def refuse(self, failure: Failure) -> None:
+        """End it without the module."""
+        self._call.settle(failure)
+
+    def conclude(self, outcome: Outcome) -> None:
+        """Respond, after the assets that came before."""
+        self._end_what_it_caused()
+        if self._intake is None:
+            self._respond(outcome)
+            return
+        self._intake.finish(lambda: self._respond(outcome))
+        if self._host.shutting_down:
+            self._intake.hurry()
+
     # What the module's side tells (call.Listener).
 
     def event(self, event: Progress, call: Call) -> None:
-        """Pass an event on; from the first asset on, `_InTurn` takes them in the place of this."""
+        """Pass an event on; from the first asset on, `InTurn` takes them in the place of this."""
         kind = type(event)  # streams pass here; `isinstance` is slow to say no
         if type(event) is UiEvent and self._effects.ui.is_plain(event):
             self._client.event(event)
@@ -134,21 +243,26 @@ class Invocation:
             self._pass_on(event)
         elif kind is Asset:
             self._intake = self._begin_intake()
-            call.listener = _InTurn(self, self._intake)
+            call.listener = InTurn(self, self._intake)
             self._intake.put(event)
         else:
             self._client.event(event)
 
+    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
+        """Have a call of the module served."""
+        del call
+        if self._calls is None:
+            self._calls = self._make_calls(self)
+        self._calls.take(asked, results)
+
     def settled(self, outcome: Outcome, call: Call) -> None:
-        """Respond, after the assets that came before."""
+        """Conclude, once its guard has nothing to say."""
+        del call
         if self._silence is not None:
             self._silence.cancel()
-        if self._intake is None:
-            self._respond(outcome, call)
-            return
-        self._intake.finish(lambda: self._respond(outcome, call))
-        if self._host.shutting_down:
-            self._intake.hurry()
+        self._end_what_it_caused()
+        if self._guard is None or not self._guard.takes(outcome):
+            self.conclude(outcome)
 
     def congested(self) -> bool:
         """Whether the client cannot keep up."""
@@ -156,37 +270,17 @@ class Invocation:
 
     def _pass_on(self, event: Progress) -> None:
         """Have an event take effect, then pass it on."""
-        match event:
-            case UiEvent():
-                event = self._effects.ui.pass_on(event, self._origin)
-            case StatePatch():
-                patched = self._patched(event)
-                if patched is None:
-                    return
-                event = patched
-        self._client.event(event)
+        told = take_effect(event, self._session, self._effects, self.origin, self._call.warn)
+        if told is not None:
+            self._client.event(told)
 
-    def _patched(self, event: StatePatch) -> StatePatch | StatePatched | None:
-        """Merge a patch into the session's state; None if it is refused."""
-        session = self._session
-        if session is None:
-            return event
-        refusal = self._effects.sessions.patch(session, event.patch, self._origin)
-        if refusal is not None:
-            self._call.warn(Notice("patch_refused", refusal.message))
-            return None
-        return StatePatched(
-            version=event.version,
-            timestamp=event.timestamp,
-            patch=event.patch,
-            revision=session.kept.revision,
-        )
-
-    def _respond(self, outcome: Outcome, call: Call) -> None:
+    def _respond(self, outcome: Outcome) -> None:
         # Not before: also an answer that waits for assets is wanted by the deadline.
         if self._deadline is not None:
             self._deadline.cancel()
-        request, effects = call.request, self._effects
+        if self.parent is not None:
+            self.parent.let_go(self)
+        request, effects = self._call.request, self._effects
         duration_s = self._now() - self._accepted_at
         self._module.counters.invocations += 1
         self._module.latency.add(int(duration_s * 1_000_000))
@@ -197,12 +291,14 @@ class Invocation:
             request.op,
             round(duration_s * 1000),
             request.session_id,
-            tuple(call.all_notices()) if call.notices else (),
+            tuple(self._call.all_notices()) if self._call.notices else (),
+            () if self._guard is None else tuple(self._guard.injected),
         )
         if type(outcome) is Failure:  # see `event`
             self._module.counters.failures += 1
-            log_failure(response, outcome)
         self._span.end(response)
+        if self.parent is not None:
+            effects.lineage.end(request.request_id)
         if self._session is not None:
             effects.sessions.answered(self._session, response)
         elif self._intake is None or not self._intake.registered:
@@ -212,77 +308,39 @@ class Invocation:
             lambda failure: self._client.finished(acknowledged(response, failure))
         )
 
+    def _end_what_it_caused(self) -> None:
+        if self._calls is None and self._children is None:
+            return
+        words = f"{self.what}, on whose behalf it was made, has ended"
+        stopped = Stopped(Reason.PARENT_ENDED, words)
+        if self._calls is not None:
+            self._calls.end(stopped)
+        self.end_children(stopped)
+
     def _begin_intake(self) -> AssetIntake:
         return AssetIntake(
             self._effects.assets,
-            self._origin,
+            self.origin,
             module_folder(self._module.descriptor),
             pass_on=self._pass_on,
             warn=self._call.warn,
             resume=self._call.resume,
         )
 
-    @property
-    def _origin(self) -> Origin:
-        request = self._call.request
-        return Origin(
-            self._module.name, request.op, request.request_id, request.session_id, self._span.id
-        )
-
-    @property
-    def _what(self) -> str:
-        return f"{self._module.name}.{self._call.request.op}"
-
     def _expired(self) -> None:
-        words = f"{self._what} gave no answer in {self._timeout_s:g} s"
+        words = f"{self.what} gave no answer in {self._timeout_s:g} s"
         self.give_up(Stopped(Reason.DEADLINE, words))
 
     def _watch_silence(self, delay_s: float, silence_s: float) -> None:
         def look() -> None:
             silent_s = self._now() - self._call.heard_at
-            # Waiting for its turn is not the module's silence.
-            if self._call.server is None:
+            # Waiting for its turn, or for the host, is not the module's silence.
+            if self._call.server is None or (self._calls is not None and self._calls.waiting):
                 silent_s = 0.0
             if silent_s < silence_s:
                 self._watch_silence(silence_s - silent_s, silence_s)
             else:
-                words = f"{self._what} said nothing for {silence_s:g} s"
+                words = f"{self.what} said nothing for {silence_s:g} s"
                 self.give_up(Stopped(Reason.SILENCE, words))
 
         self._silence = self._host.deadlines.after(delay_s, look)
-
-
-class _InTurn:
-    """The listener of a call that has assets: its events wait for those."""
-
-    def __init__(self, invocation: Invocation, intake: AssetIntake) -> None:
-        self._invocation = invocation
-        self._intake = intake
-
-    def event(self, event: Progress, call: Call) -> None:
-        """Pass an event on in its turn."""
-        del call
-        self._intake.put(event)
-
-    def settled(self, outcome: Outcome, call: Call) -> None:
-        """Have the invocation respond in its turn."""
-        self._invocation.settled(outcome, call)
-
-    def congested(self) -> bool:
-        """Whether too much waits, here or for the client."""
-        return self._intake.congested or self._invocation.congested()
-
-
-def log_failure(response: Response, failure: Failure) -> None:
-    """Write to the daemon's log that a request failed, and why."""
-    log.warning(
-        "invocation failed",
-        module=response.module,
-        op=response.op,
-        request=response.request_id,
-        instance=failure.details.get("instance"),
-        code=failure.code,
-        reason=failure.details.get("reason"),
-        words=failure.message,
-        duration_ms=response.duration_ms,
-    )

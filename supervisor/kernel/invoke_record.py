@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import structlog
 
 from protocol.connection import Request
 from protocol.errors import Failure
 from protocol.response import Response
+from supervisor.kernel.hooks.lineage import Lineage
 from supervisor.kernel.recorder import DocumentKey, Recorder
 from supervisor.kernel.store.settings import IN_FLIGHT, InFlight
 
@@ -25,15 +27,25 @@ DETAILS_BYTES = 8192
 
 _encode = msgspec.json.Encoder().encode
 
+log = structlog.get_logger()
+
 
 class Span:
     """An accepted invocation, in the journal."""
 
-    __slots__ = ("_recorder", "id")
+    __slots__ = ("_parent", "_recorder", "id")
 
-    def __init__(self, recorder: Recorder, module: str, request: Request, ts: float) -> None:
-        """Keep that it is in flight; `ts` is Unix time (s)."""
+    def __init__(
+        self,
+        recorder: Recorder,
+        module: str,
+        request: Request,
+        ts: float,
+        parent: str | None = None,
+    ) -> None:
+        """Keep that it is in flight; `ts` is Unix time (s), `parent` the span it is nested in."""
         self._recorder = recorder
+        self._parent = parent
         self.id = recorder.new_span()
         session_id = request.session_id
         entry = InFlight(
@@ -42,17 +54,34 @@ class Span:
             request.op[:NAME_CHARS],
             request.request_id,
             None if session_id is None else session_id[:NAME_CHARS],
+            parent,
         )
         recorder.keep(IN_FLIGHT, self.id, _encode(entry))
 
     def end(self, response: Response) -> None:
         """Record how it ended: at any moment the disk says that, or that it is in flight."""
-        _record(self._recorder, response, self.id, (IN_FLIGHT, self.id))
+        _log(response)
+        _record(self._recorder, response, self.id, (IN_FLIGHT, self.id), parent=self._parent)
 
 
-def record_refusal(recorder: Recorder, response: Response) -> None:
+class Unrecorded:
+    """An accepted invocation that the journal says nothing of: an event on its way to a hook."""
+
+    __slots__ = ("_lineage", "id")
+
+    def __init__(self, recorder: Recorder, lineage: Lineage) -> None:
+        self._lineage = lineage
+        self.id = recorder.new_span()
+
+    def end(self, response: Response) -> None:
+        """Forget on whose behalf it was made."""
+        self._lineage.end(response.request_id)
+
+
+def record_refusal(recorder: Recorder, response: Response, parent: str | None = None) -> None:
     """Record a request that was answered without being accepted."""
-    _record(recorder, response, recorder.new_span())
+    _log(response)
+    _record(recorder, response, recorder.new_span(), parent=parent)
 
 
 def _record(
@@ -60,12 +89,16 @@ def _record(
     response: Response,
     span_id: str,
     in_place_of: DocumentKey | None = None,
+    *,
+    parent: str | None = None,
 ) -> None:
     outcome = response.outcome
     # `type() is`: `isinstance` of a msgspec type is slow to say no, and mostly it is a success.
     error = bounded_error(outcome) if type(outcome) is Failure else None
     session_id = response.session_id
     data: dict[str, Any] = {"op": response.op[:NAME_CHARS]}
+    if parent is not None:
+        data["parent_span_id"] = parent
     if response.notices:
         data["warnings"] = len(response.notices)
     recorder.record(
@@ -102,3 +135,21 @@ def bounded_error(failure: Failure) -> dict[str, Any]:
         "message": failure.message[:MESSAGE_CHARS],
         "details": details,
     }
+
+
+def _log(response: Response) -> None:
+    """Write to the daemon's log that a request failed, if it did, and why."""
+    failure = response.outcome
+    if not isinstance(failure, Failure):
+        return
+    log.warning(
+        "invocation failed",
+        module=response.module,
+        op=response.op,
+        request=response.request_id,
+        instance=failure.details.get("instance"),
+        code=failure.code,
+        reason=failure.details.get("reason"),
+        words=failure.message,
+        duration_ms=response.duration_ms,
+    )

@@ -26,7 +26,8 @@ import trio
 from protocol.errors import Failure, Reason
 from protocol.journal_event import JournalEvent
 from supervisor.kernel.durability import FLUSH_S
-from supervisor.kernel.recorder import DocumentKey, Kept
+from supervisor.kernel.entry_encoding import encoded
+from supervisor.kernel.recorder import DocumentKey, Kept, Overhear, overheard
 from supervisor.kernel.store.batch import Entry
 from supervisor.kernel.store.restored import Restored
 from supervisor.kernel.store.retention import Clocks
@@ -41,9 +42,6 @@ OPEN_S = 30.0
 
 CLOSE_S = 5.0
 """How long the end waits for what is still to be written."""
-
-DEPTH = 32
-"""Values that cannot be encoded are copied this deep, with what is wrong replaced."""
 
 log = structlog.get_logger()
 
@@ -69,6 +67,7 @@ class Journal:
         self._flushes: dict[int, tuple[float, Kept]] = {}
         self._flush_asked = trio.Event()
         self._on_loss: list[Callable[[], None]] = [self._keep_in_flight]
+        self._listener: Overhear | None = None
         self._commits = trio.lowlevel.ParkingLot()
         self._opened = trio.Event()
         self._closed = trio.Event()
@@ -122,7 +121,10 @@ class Journal:
         revision = None if event != "session:patch" or data is None else data.get("revision")
         if in_place_of is not None and in_place_of[0] == IN_FLIGHT:
             self._in_flight.pop(in_place_of[1], None)
-        self._add(_entry(entry, revision), in_place_of)
+        written = _entry(entry, revision)
+        self._add(written, in_place_of)
+        if self._listener is not None:
+            self._listener(overheard(entry, written.body))
 
     def keep(self, kind: str, name: str, document: bytes | None, revision: int = 0) -> None:
         """Store a document in place of the one of that kind and name; None deletes it."""
@@ -142,6 +144,10 @@ class Journal:
         ticket = self._writer.ask()
         self._flushes[ticket] = (trio.current_time(), done)
         self._flush_asked.set()
+
+    def overhear(self, listener: Overhear | None) -> None:
+        """Have `listener` called with each entry; also with those that the disk never gets."""
+        self._listener = listener
 
     def unavailable(self) -> Failure | None:
         """Return why nothing can be kept at the moment."""
@@ -288,9 +294,12 @@ class Journal:
             component="supervisor",
             data={"count": count},
         )
-        if self._writer.add(_entry(event, None)):
+        written = _entry(event, None)
+        if self._writer.add(written):
             self._unreported = 0
             log.warning("entries of the journal were dropped", count=count)
+            if self._listener is not None:
+                self._listener(overheard(event, written.body))
             self._tell_of_loss()
             self._lost = False
 
@@ -340,30 +349,6 @@ async def remembering(
             nursery.cancel_scope.cancel()
 
 
-_encode = msgspec.json.Encoder().encode
-
-
 def _entry(event: JournalEvent, revision: int | None) -> Entry:
-    try:
-        body = _encode(event)
-    except (RecursionError, UnicodeError, TypeError, ValueError, OverflowError):
-        # A name on disk that is no UTF-8, say: an entry with a mark in it is better than none.
-        event = msgspec.convert(_encodable(msgspec.structs.asdict(event)), JournalEvent)
-        body = _encode(event)
+    event, body = encoded(event)
     return Entry(event.ts, event.event, event.module, event.session_id, revision, body)
-
-
-def _encodable(value: Any, depth: int = DEPTH) -> Any:
-    match value:
-        case str():
-            return value.encode(errors="replace").decode()
-        case bool() | int() | float() | None:
-            return value
-        case Mapping() if depth:
-            return {
-                str(_encodable(str(key))): _encodable(one, depth - 1) for key, one in value.items()
-            }
-        case list() | tuple() if depth:
-            return [_encodable(one, depth - 1) for one in value]
-        case _:
-            return "\N{REPLACEMENT CHARACTER}"

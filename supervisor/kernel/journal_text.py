@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 _SHOWN = ("path", "from", "to", "cause", "plan", "parent", "key", "uri", "bytes", "capability")
-_MORE = ("count", "revision", "version", "pid")
+_MORE = ("count", "revision", "version", "pid", "event", "as", "prompt", "answer", "by")
 
 
 def entry_text(document: dict[str, Any]) -> str:

@@ -11,19 +11,34 @@ for one invocation and has nothing to remember.
 from __future__ import annotations
 
 import itertools
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from protocol.errors import Failure
+from protocol.journal_event import JournalEvent
+from supervisor.kernel.entry_encoding import encoded
 
 DocumentKey = tuple[str, str]
 """The kind and the name of a document."""
 
+Overhear = Callable[["Overheard"], None]
+"""Called with each entry as it is recorded; must neither block nor raise."""
+
 Kept = Callable[[Failure | None], None]
 """Called once, in the event loop: with None, or with why what was recorded could not be kept."""
+
+
+class Overheard(NamedTuple):
+    """An entry as it was recorded: what it is about, and all of it (`schemas/event.v1.json`)."""
+
+    event: str
+    module: str | None
+    request_id: str | None
+    body: bytes
 
 
 class Recorder(Protocol):
@@ -60,6 +75,9 @@ class Recorder(Protocol):
 
     def new_span(self) -> str:
         """Return an id for something that begins and ends; nothing else has it, ever."""
+
+    def overhear(self, listener: Overhear | None) -> None:
+        """Have `listener` called with each entry from now on, kept or not; None: nobody."""
 
 
 class KeptDocument(Protocol):
@@ -122,9 +140,16 @@ class Forgetful:
 
     _life = uuid.uuid4().hex
     _numbers = itertools.count(1)
+    _listener: Overhear | None = None
 
-    def record(self, event: str, **fields: Any) -> None:
-        """Forget it."""
+    def record(self, event: str, *, in_place_of: DocumentKey | None = None, **fields: Any) -> None:
+        """Tell who overhears, then forget it."""
+        del in_place_of
+        if self._listener is not None:
+            entry = JournalEvent(
+                id=self.new_span(), ts=time.time(), event=event, component="supervisor", **fields
+            )
+            self._listener(overheard(*encoded(entry)))
 
     def keep(self, kind: str, name: str, document: bytes | None, revision: int = 0) -> None:
         """Forget it."""
@@ -140,3 +165,12 @@ class Forgetful:
     def new_span(self) -> str:
         """Return an id that nothing else has."""
         return f"{self._life}-{next(self._numbers):x}"
+
+    def overhear(self, listener: Overhear | None) -> None:
+        """Have `listener` called with each entry."""
+        self._listener = listener
+
+
+def overheard(entry: JournalEvent, body: bytes) -> Overheard:
+    """Return an entry for who overhears; `body` is all of it."""
+    return Overheard(entry.event, entry.module, entry.request_id, body)

@@ -10,6 +10,7 @@ import structlog
 import trio
 
 from protocol.errors import Failure, Reason
+from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.findings import Found
 from supervisor.policy.reload_plan import Plan, Running, plan
@@ -37,13 +38,21 @@ class LastReload(msgspec.Struct, frozen=True):
 class Reloads:
     """The reloads of one daemon."""
 
-    def __init__(self, host: Host, fleet: Fleet, files: DescriptorFiles, found: Found) -> None:
-        """Begin with what `fleet` was started from."""
+    def __init__(
+        self,
+        host: Host,
+        fleet: Fleet,
+        files: DescriptorFiles,
+        found: Found,
+        operator: OperatorPolicy,
+    ) -> None:
+        """Begin with what `fleet` was started from; `operator` is read again with each reload."""
         self.count = 0
         self.last: LastReload | None = None
         self.files = files
         self._host = host
         self._fleet = fleet
+        self._operator = operator
         self._programs: Mapping[str, Mapping[str, str]] = found.programs
         self._one_at_a_time = trio.Lock()
 
@@ -55,8 +64,10 @@ class Reloads:
         """
         async with self._one_at_a_time:
             began = trio.current_time()
+            policy = await trio.to_thread.run_sync(self._operator.look)
             found = await self._plan()
             # No checkpoint from here on: a stop comes before all of it, or after.
+            self._operator.take(policy)
             same = found.empty and not found.moved
             if if_needed and same and found.quarantined == self._fleet.quarantined:
                 return found
@@ -75,6 +86,7 @@ class Reloads:
                 quarantined=len(found.quarantined),
             )
             log.info("reloaded", **_shown(found), **msgspec.to_builtins(self.last))
+            self._operator.warn(self._fleet.modules)
             self._fleet.notify()
             return found
 

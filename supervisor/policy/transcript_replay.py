@@ -18,6 +18,8 @@ from protocol.connection import (
     Answered,
     Connection,
     EventReceived,
+    HostCalled,
+    HostCallRefused,
     LocalError,
     ModuleLog,
     Quarantined,
@@ -218,10 +220,18 @@ class _Process:
                     self._step(f"set aside: {item.fault.reason}: {item.fault.excerpt}")
                 case Stray():
                     self._step(f"dropped: {item.excerpt}")
+                case HostCalled() | HostCallRefused():
+                    self._called(item)
                 case ModuleLog():
                     self._step(f"log of the module: {item.event.message}")
                 case _:
                     assert_never(item)
+
+    def _called(self, item: HostCalled | HostCallRefused) -> None:
+        if isinstance(item, HostCalled):
+            self._step(f"{item.request_id}: host call {item.call.method}")
+        else:
+            self._step(f"host call refused: {item.message}")
 
     def _answered(self, item: Answered) -> None:
         outcome = item.outcome if item.fault is None else item.fault.failure()
@@ -279,7 +289,9 @@ def _written(entry: Entry) -> Request | None:
     if entry.source is not Source.HOST or not entry.is_line or not entry.newline:
         return None
     frame = decode_request(entry.content())
-    if isinstance(frame, Fault) or frame.request_id is None or frame.operation == "cancel":
+    if isinstance(frame, Fault) or frame.request_id is None:
+        return None
+    if frame.operation in (None, "cancel"):  # without one it is the result of a host call
         return None
     if frame.operation in (Operation.HEALTH, Operation.DESCRIBE):
         return Request(frame.request_id, Operation(frame.operation))

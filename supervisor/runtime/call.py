@@ -10,11 +10,12 @@ from typing import Any, Protocol
 
 import trio
 
-from protocol.connection import Notice, Request
+from protocol.connection import HostCalled, Notice, Request
 from protocol.errors import Outcome
 from protocol.events import Progress
 from protocol.json_line import Fault
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.host_results import HostResults
 
 NOTICES_KEPT = 32
 """Warnings beyond this many are only counted: a flood of them must not grow memory."""
@@ -25,6 +26,9 @@ class Listener(Protocol):
 
     def event(self, event: Progress, call: Call) -> None:
         """Take an event; must not block."""
+
+    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
+        """Take a call of the module to the host, answered through `results`; must not block."""
 
     def settled(self, outcome: Outcome, call: Call) -> None:
         """Take the outcome; called once; must not block."""
@@ -100,42 +104,44 @@ class Call:
             self.server.nudge()
 
 
-class _Nobody:
-    """The listener of a call that has ended."""
+class OutcomeOnly:
+    """What a listener is that only wants the outcome."""
 
     def event(self, event: Progress, call: Call) -> None:
         """Ignore it."""
 
-    def settled(self, outcome: Outcome, call: Call) -> None:
-        """Ignore it."""
+    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
+        """Refuse it: nobody is there to serve it."""
+        del call
+        results.refuse(asked.request_id, asked.call.call_id, "nobody serves calls of this request")
 
     def congested(self) -> bool:
         """Return False: nothing is kept."""
         return False
 
 
+class _Nobody(OutcomeOnly):
+    """The listener of a call that has ended."""
+
+    def settled(self, outcome: Outcome, call: Call) -> None:
+        """Ignore it."""
+
+
 _NOBODY = _Nobody()
 
 
-class Awaited:
-    """A listener for those who only want the outcome."""
+class Awaited(OutcomeOnly):
+    """A listener for those who wait for the outcome."""
 
     def __init__(self) -> None:
         self._done = trio.Event()
         self._outcome: Outcome | None = None
-
-    def event(self, event: Progress, call: Call) -> None:
-        """Ignore it."""
 
     def settled(self, outcome: Outcome, call: Call) -> None:
         """Keep the outcome for `wait`."""
         del call
         self._outcome = outcome
         self._done.set()
-
-    def congested(self) -> bool:
-        """Return False: nothing is kept."""
-        return False
 
     async def wait(self) -> Outcome:
         """Wait for the outcome."""

@@ -15,8 +15,7 @@ import trio
 
 from protocol.descriptor import HealthChecks
 from protocol.errors import Outcome, Success
-from protocol.events import Progress
-from supervisor.runtime.call import Call
+from supervisor.runtime.call import Call, OutcomeOnly
 from supervisor.runtime.deadlines import Deadlines, Timer
 
 TICKS = 40
@@ -40,7 +39,7 @@ class Checked(Protocol):
         """Replace it: it does not answer."""
 
 
-class HealthWatch:
+class HealthWatch(OutcomeOnly):
     """The checks of one process."""
 
     def __init__(
@@ -70,13 +69,6 @@ class HealthWatch:
             self._timer.cancel()
 
     # What the one who is asked tells (call.Listener).
-
-    def event(self, event: Progress, call: Call) -> None:
-        """Ignore it."""
-
-    def congested(self) -> bool:
-        """Return False: nothing is kept."""
-        return False
 
     def settled(self, outcome: Outcome, call: Call) -> None:
         """Take the answer, unless it is too late."""

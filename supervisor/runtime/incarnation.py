@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import signal
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any, Protocol
 
@@ -109,6 +109,8 @@ class Incarnation:
         self._complained: deque[bytes] = deque()
         self._handing_over = False
         self._taps = taps or Taps()
+        self.drained: Callable[[], None] = lambda: None
+        """Called each time that the pipe has taken what it had no room for at first."""
 
     @property
     def mid_line(self) -> bool:
@@ -313,6 +315,7 @@ class Incarnation:
                     await trio.sleep(EXIT_FOLLOWS_S)
                     receiver.stdin_broken()
                     return
+                self.drained()
                 if self._connection.closes_stdin:
                     self._close_stdin()
                     return

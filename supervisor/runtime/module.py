@@ -159,6 +159,17 @@ class Module:
         """What is missing for its start; one that runs waits for nothing."""
         return () if self.state in HAS_PROCESS else self.missing
 
+    @property
+    def capacity(self) -> int:
+        """How many calls it can serve at a time, when all its processes are there."""
+        return self.descriptor.supervision.concurrency
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a call would be served now."""
+        life = self.slot.life
+        return not self._queue and self.slot.serves and life is not None and life.can_take()
+
     def submit(self, call: Call) -> None:
         """Serve a call now, let it wait, or refuse it."""
         if not self._queue and self.pool.take(call):

@@ -14,18 +14,17 @@ What a call that the host gives up (deadline, cancel) leaves behind:
 
 from __future__ import annotations
 
-from typing import Any, assert_never
+from typing import Any
 
 import trio
 
 from protocol.connection import (
     Answered,
     EventReceived,
-    ModuleLog,
-    Quarantined,
+    HostCalled,
+    HostCallRefused,
     Received,
     Request,
-    Stray,
     Violated,
     Warned,
 )
@@ -35,6 +34,7 @@ from protocol.outgoing import Written
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit, Stopped, on_death
 from supervisor.runtime.call import Call
+from supervisor.runtime.host_results import HostResults
 from supervisor.runtime.incarnation import Incarnation, Rung
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
 from supervisor.runtime.probing import Probing
@@ -60,6 +60,8 @@ class PersistentLife:
         """Those that the newest piece of output had events of."""
         self._now = trio.lowlevel.current_clock().current_time
         self._probing = Probing(setting, self._connection, self)
+        self._results = HostResults(self.id, self._connection.outgoing)
+        self._results.on_room = self.nudge
         self._replaced_for: str | None = None
         self._ending = trio.Event()
         self._drained = trio.Event()
@@ -75,6 +77,7 @@ class PersistentLife:
         except SpawnError as error:
             return Ended("spawn_failed", f"could not be started: {error}")
         self._incarnation = incarnation
+        self._results.attach(incarnation)
         exit_: Exit | None = None
         try:
             async with trio.open_nursery() as nursery:
@@ -86,6 +89,7 @@ class PersistentLife:
                 nursery.cancel_scope.cancel()
         finally:
             self._ending.set()  # cancelled, it takes no more calls either
+            self._results.detach()
             if exit_ is None:  # the daemon itself is ending without waiting
                 self._fail_all(setting.host.stopping(self.id, self.evidence()), probes=True)
             else:
@@ -172,18 +176,20 @@ class PersistentLife:
                     freed = self._answered(item) or freed
                 case Warned() | Violated():
                     self._faulty(item)
-                case Stray() | Quarantined() | ModuleLog():
-                    self._setting.keep(self.id, item)
+                case HostCalled() | HostCallRefused():
+                    self._called(item)
                 case _:
-                    assert_never(item)
+                    self._setting.keep(self.id, item)
         if talked or self._talked:
             self._talked = [call for call in talked if not call.settled]
         if freed:
             self._owner.capacity_freed(self)
 
     def congested(self) -> bool:
-        """Whether somebody who was just told something cannot keep up."""
-        return bool(self._talked) and any(call.listener.congested() for call in self._talked)
+        """Whether somebody who was just told something, or the module itself, cannot keep up."""
+        return self._results.congested or (
+            bool(self._talked) and any(call.listener.congested() for call in self._talked)
+        )
 
     def stdout_closed(self) -> None:
         """Have it replaced: it can answer nothing any more."""
@@ -289,6 +295,16 @@ class PersistentLife:
             call.warn(item.notice)
         else:
             call.fault = item.fault
+
+    def _called(self, item: HostCalled | HostCallRefused) -> None:
+        if isinstance(item, HostCallRefused):
+            self._setting.counters.late_lines += item.stray
+            self._results.refuse(item.request_id, item.call_id, item.message)
+            return
+        call = self._calls.get(item.request_id)
+        if call is not None:
+            call.heard_at = trio.current_time()
+            call.listener.host_call(item, self._results, call)
 
     def _flush(self) -> None:
         if self._incarnation is not None:

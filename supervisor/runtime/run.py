@@ -13,6 +13,8 @@ import trio
 from protocol.connection import (
     Answered,
     EventReceived,
+    HostCalled,
+    HostCallRefused,
     ModuleLog,
     Notice,
     Quarantined,
@@ -151,6 +153,10 @@ class Run:
                 case Stray() | Quarantined() | ModuleLog():
                     self._setting.keep(self.id, item)
                     self._warn_of(item)
+                case HostCalled() | HostCallRefused():
+                    # Its connection knows of no features: they are told by a `describe`, and
+                    # nobody asks one of a process per invocation.
+                    self._setting.counters.late_lines += 1
                 case _:
                     assert_never(item)
 

@@ -11,11 +11,13 @@ from typing import Any, Protocol
 
 import msgspec
 
+from protocol.connection import HostCalled
 from protocol.errors import Outcome
 from protocol.events import Progress
 from protocol.transcript import Happened, Source
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.call import Call, Listener
+from supervisor.runtime.host_results import HostResults
 
 
 class Tap(Protocol):
@@ -171,6 +173,9 @@ class _Overheard:
 
     def event(self, event: Progress, call: Call) -> None:
         self._listener.event(event, call)
+
+    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
+        self._listener.host_call(asked, results, call)
 
     def settled(self, outcome: Outcome, call: Call) -> None:
         self._tap.answered(self._instance, call, outcome)

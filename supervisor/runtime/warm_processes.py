@@ -16,7 +16,15 @@ from collections.abc import Callable
 
 import trio
 
-from protocol.connection import Answered, Connection, EventReceived, Received, Request
+from protocol.connection import (
+    Answered,
+    Connection,
+    EventReceived,
+    HostCalled,
+    HostCallRefused,
+    Received,
+    Request,
+)
 from protocol.dialects import DIALECTS
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.file_digest import FileDigests
@@ -92,7 +100,7 @@ class WarmProcess:
             self._receiver.receive(received)
             return
         for item in received:
-            if not isinstance(item, EventReceived | Answered):
+            if not isinstance(item, EventReceived | Answered | HostCalled | HostCallRefused):
                 self._setting.keep(self.id, item)
 
     def congested(self) -> bool:

@@ -46,6 +46,7 @@ def test_the_version_and_the_list_of_verbs_import_no_verb_and_nothing_heavy(
         ("status",),
         ("invoke", "dice", "roll"),
         ("session", "show", "s-1", "--json"),
+        ("policy", "forget", "m", "--json"),
         ("record", "dice"),
         ("events",),
         ("asset", "open", "x"),

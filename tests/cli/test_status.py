@@ -73,6 +73,12 @@ def test_what_is_wrong_with_the_journal_stands_above_the_table() -> None:
     ]
 
 
+def test_a_policy_that_is_not_used_is_told_above_the_table() -> None:
+    document = status()
+    document["daemon"]["policy"] = {"path": "p", "mode": "strict", "problem": "p:1: mode: bad"}
+    assert "last good one in use: p:1: mode: bad" in status_text(document, None)
+
+
 def test_columns_start_and_end_in_the_same_place_in_every_row() -> None:
     lines = plain(status_text(status(module("a"), module("a-much-longer-name")), None))
     assert {line.index("ready") for line in lines[4:6]} == {lines[3].index("STATE")}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
 
 from protocol import descriptor_shape as shape
-from protocol.descriptor import Descriptor, Supervision, Transport
+from protocol.descriptor import Descriptor, Hook, Supervision, Transport
 from protocol.descriptor_loading import DescriptorError, parse_descriptor
 from protocol.dialects import DIALECTS
 from protocol.problem import Problem
@@ -42,8 +42,14 @@ def shaped(fields: Fields = shape.DESCRIPTOR, at: str = "") -> Iterator[tuple[st
 def typed(kind: type[msgspec.Struct] = Descriptor, at: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the path and the default of each field a struct has, nested ones too."""
     for field in msgspec.structs.fields(kind):
-        if isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
-            yield from typed(field.type, f"{at}{field.name}.")
+        # An optional object, such as `hook`, is described by its members too.
+        members = [
+            one
+            for one in (field.type, *get_args(field.type))
+            if isinstance(one, type) and issubclass(one, msgspec.Struct)
+        ]
+        if members:
+            yield from typed(members[0], f"{at}{field.name}.")
         elif at or field.name not in NOT_IN_THE_FILE:
             default = field.default
             if field.default_factory is not msgspec.NODEFAULT:
@@ -132,13 +138,21 @@ def test_every_descriptor_that_is_shown_is_a_good_one(name: str, block: Block) -
 
 
 def test_the_whole_descriptor_shows_every_field_with_its_default() -> None:
-    text = DESCRIPTORS[1][1].text
+    text = next(block.text for _, block in DESCRIPTORS if '"name": "dice", "kind"' in block.text)
     whole = parse_descriptor(text.encode(), "/dice.json")
     assert whole.supervision == Supervision()
     assert whole.transport == Transport(command=("python3", "dice.py"))
     shown = json.loads(text)
     for path, _, _ in shaped():
         value = shown
-        if path != "transport.url":
+        if path != "transport.url" and not path.startswith("hook."):
             for step in path.split("."):
                 value = value[step]
+
+
+def test_the_whole_hook_shows_every_field_with_its_default() -> None:
+    text = next(block.text for name, block in DESCRIPTORS if '"kind": "hook"' in block.text)
+    hook = parse_descriptor(text.encode(), "/gate.json").hook
+    assert hook is not None
+    assert msgspec.structs.replace(hook, observe=(), gate=()) == Hook()
+    assert set(json.loads(text)["hook"]) == set(shape.HOOK.fields)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import signal
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,6 +19,8 @@ from protocol.connection import (
     Answered,
     Connection,
     EventReceived,
+    HostCalled,
+    HostCallRefused,
     ModuleLog,
     Quarantined,
     Received,
@@ -27,11 +31,15 @@ from protocol.connection import (
 )
 from protocol.descriptor import Limits
 from protocol.dialects import DIALECTS
-from protocol.errors import CODE_OF, Code, Outcome, Reason, Success
+from protocol.errors import CODE_OF, Code, Failure, Outcome, Reason, Success
 from protocol.events import TYPES
+from protocol.host_call import encode_error, encode_output
+from protocol.journal_event import HOST_OWNED
+from protocol.pi_codes import PiCode, pi_code, pi_error
 from protocol.replies import Operation
 from supervisor.faces.conversation import Conversation
 from supervisor.kernel.daemon import running
+from supervisor.kernel.host_calls.methods import METHODS
 from supervisor.kernel.operations import INPUTS
 from supervisor.policy.session import BOUNDS, Status
 from supervisor.policy.verdict import Exit, Said, on_invocation
@@ -82,11 +90,11 @@ def test_a_document_is_valid(block: Block) -> None:
 class Replay:
     """Plays the host's part of an example to a connection."""
 
-    def __init__(self, dialect: str, *features: str) -> None:
+    def __init__(self, dialect: str, tool: str, *features: str) -> None:
         made = descriptor(stdout="strict" if dialect == "narratoria" else "tolerant")
         limits = Limits(line_bytes=8 << 20)
         supervision = msgspec.structs.replace(made.supervision, limits=limits)
-        made = msgspec.structs.replace(made, supervision=supervision)
+        made = msgspec.structs.replace(made, name=tool, supervision=supervision)
         self.connection: Connection = DIALECTS[dialect].connect(made)
         self.connection.allow_features(frozenset(features))
         self.said = Said()
@@ -95,6 +103,9 @@ class Replay:
     def send(self, expected: str) -> None:
         """Send what the line says, unless it is one that the connection sends by itself."""
         frame = json.loads(expected)
+        if frame.get("type") == "host_result":
+            self.connection.outgoing.add(_result_line(frame))
+            return
         request_id, operation = frame["requestId"], frame["operation"]
         if operation == "cancel":
             assert self.connection.send_cancel(request_id)
@@ -120,7 +131,7 @@ class Replay:
         end = Exit(exit_code=int(how)) if how.isdigit() else Exit(signal=signal.Signals[how])
         return self._outcome("r1", on_invocation(self.said, end, None, f"dice.{self.op}"))
 
-    def words(self, received: list[Received]) -> Iterator[str]:
+    def words(self, received: list[Received]) -> Iterator[str]:  # noqa: C901 - a case for each
         """Say what was received as the document does."""
         for item in received:
             match item:
@@ -139,8 +150,16 @@ class Replay:
                     yield f"set aside: {fault.reason}"
                 case Stray():
                     yield "dropped"
+                case HostCalled() | HostCallRefused():
+                    yield self._called(item)
                 case ModuleLog(event):
                     yield f"log of the module: {log_text(event)}"
+
+    @staticmethod
+    def _called(item: HostCalled | HostCallRefused) -> str:
+        if isinstance(item, HostCalled):
+            return f"{item.request_id}: host call {item.call.call_id}: {item.call.method}"
+        return f"host call {item.call_id} refused: {item.message}"
 
     @staticmethod
     def _outcome(request_id: str, outcome: Outcome) -> str:
@@ -150,11 +169,21 @@ class Replay:
         return f"{request_id}: {outcome.code}{f'/{reason}' if reason else ''}: {outcome.message}"
 
 
+def _result_line(frame: dict[str, Any]) -> bytes:
+    """Encode a result as the host does; an error is made from what it is about."""
+    request_id, payload = frame["requestId"], frame["payload"]
+    if not payload["is_error"]:
+        return encode_output(request_id, payload["call_id"], payload["output"])
+    made = Failure.because(Reason.MALFORMED_REQUEST, payload["error"]["message"])
+    return encode_error(request_id, payload["call_id"], pi_error(made))
+
+
 @pytest.mark.parametrize("block", OF_A_PROCESS, ids=at_line)
 def test_an_example_of_the_wire_goes_as_it_is_shown(block: Block) -> None:
     dialect, *given = block.said["replay"].split()
     features = [one.removeprefix("features=") for one in given]
-    replay = Replay(dialect, *features)
+    tool = str(next(json.loads(text) for who, text in lines(block) if who == "host")["tool"])
+    replay = Replay(dialect, tool, *features)
     made: list[str] = []
     shown: list[str] = []
     writes: list[str] = []
@@ -179,7 +208,7 @@ def test_an_example_of_the_wire_goes_as_it_is_shown(block: Block) -> None:
                 shown.append(text)
             case "again":
                 assert fits(shown, made, {}), (shown, made)
-                replay, made, shown = Replay(dialect, *features), [], []
+                replay, made, shown = Replay(dialect, tool, *features), [], []
             case _:
                 pytest.fail(f"{who!r} is nobody")
 
@@ -264,6 +293,31 @@ def test_each_status_of_a_session_has_a_row() -> None:
     assert [row[0].strip("`") for row in rows(DOCUMENT, "Status")] == list(Status)
 
 
-def test_the_page_does_not_promise_what_is_not_there() -> None:
-    text = read(DOCUMENT)
-    assert "`host_call`, by which a module calls the host, is not in this version" in text
+def test_the_methods_of_host_calls_are_those_there_are_with_their_params() -> None:
+    table = {row[0]: (row[1], row[2]) for row in rows(DOCUMENT, "Method")}
+    found = {}
+    for method in METHODS:
+        params = [
+            f"`{name}`{' (required)' if name in method.required else ''}" for name in method.params
+        ]
+        capability = {
+            "module.invoke": "module.invoke:MODULE.OP",
+            "event.emit": "event.emit:NAME",
+        }.get(method.names[0], method.names[0])
+        names = ", ".join(f"`{name}`" for name in method.names)
+        found[names] = (", ".join(params), f"`{capability}`")
+    assert table == found
+
+
+def test_the_codes_of_host_calls_are_mapped_as_the_table_says() -> None:
+    table = {row[0].strip("`"): row[1] for row in rows(DOCUMENT, "`code`")}
+    assert list(table) == list(PiCode)
+    assert {name: pi for pi, ours in table.items() for name in re.findall(r"`(\w+)`", ours)} == {
+        code: pi_code(code) for code in Code
+    }
+
+
+def test_the_events_that_no_module_may_emit_are_listed() -> None:
+    assert re.findall(r"`(\w+):\*`", read(DOCUMENT).partition('with a ":". ')[2])[
+        : len(HOST_OWNED)
+    ] == list(HOST_OWNED)

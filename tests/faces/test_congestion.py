@@ -13,7 +13,7 @@ import trio.testing
 from supervisor.faces.inbox import HELD_BYTES
 from supervisor.faces.outbox import HIGH_BYTES
 from supervisor.kernel.daemon import Daemon
-from supervisor.kernel.operations import daemon as daemon_ops
+from supervisor.kernel.operations import op
 from tests.faces.conftest import congested, connected, noisy_calls, request
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
@@ -102,7 +102,7 @@ async def test_answers_that_are_not_read_are_not_made_for_ever(
         made += 1
         return {"status": "x" * (HIGH_BYTES // 4)}
 
-    monkeypatch.setattr(daemon_ops, "module_status", big)
+    monkeypatch.setattr(op, "module_status", big)
     async with (
         daemon_with(tmp_path, actor(tmp_path)) as daemon,
         connected(daemon) as client,

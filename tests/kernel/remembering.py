@@ -12,7 +12,7 @@ import trio
 
 from protocol.errors import Failure, Reason
 from protocol.journal_event import lint
-from supervisor.kernel.recorder import CutShort, Kept
+from supervisor.kernel.recorder import CutShort, Kept, Overhear
 
 T = TypeVar("T")
 
@@ -57,6 +57,9 @@ class Remembering:
         assert lint(entry) == []
         self.entries.append({"seq": next(self._numbers), **entry})
         self._heard.unpark_all()
+
+    def overhear(self, listener: Overhear | None) -> None:
+        assert listener is None, "no hook observes in these tests"
 
     def keep(self, kind: str, name: str, document: bytes | None, revision: int = 0) -> None:
         self.documents_kept += 1

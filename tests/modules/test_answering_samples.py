@@ -107,14 +107,28 @@ def test_notes_does_not_start_with_a_file_it_cannot_write(tmp_path: Path) -> Non
     assert "cannot keep notes in NOTES_FILE" in stderr
 
 
-def test_audit_counts_events_by_name(tmp_path: Path) -> None:
+def test_audit_logs_events_and_counts_them_by_name(tmp_path: Path) -> None:
     with Running("audit", tmp_path) as audit:
         start = {"id": "1", "ts": 1.5, "event": "session:start", "component": "kernel"}
-        failed = {"event": "module:invoke", "status": "error", "error": {"code": "timeout"}}
-        for event in (start, failed, {"event": failed}, {"event": start}, start):
-            assert audit.invoke("on_event", event)["result"] == {}
-        assert audit.invoke("report", {})["result"] == {
-            "total": 5,
-            "errors": 2,
-            "events": {"session:start": 3, "module:invoke": 2},
+        failed = {
+            "event": "module:invoke",
+            "module": "dice",
+            "status": "error",
+            "error": {"code": "timeout"},
         }
+        for event in (start, failed, start):
+            given = {"event": event["event"], "data": event}
+            assert audit.invoke("on_event", given)["result"] == {}
+        assert audit.invoke("on_event", {"event": "session:end"})["result"] == {}
+        assert audit.invoke("report", {})["result"] == {
+            "total": 4,
+            "errors": 1,
+            "events": {"session:start": 2, "module:invoke": 1, "session:end": 1},
+        }
+        _, _, logged = audit.finish()
+    assert logged.splitlines() == [
+        "session:start",
+        "module:invoke dice error timeout",
+        "session:start",
+        "session:end",
+    ]

@@ -13,6 +13,18 @@ from tests.modules.samples import DESCRIPTORS, PERSISTENT, Json, Running, frame
 REAL: dict[str, tuple[str, Json, Json]] = {
     "audit": ("report", {}, {"total": 0, "errors": 0, "events": {}}),
     "crowd": ("complete", {"prompt": "a river", "delay_ms": 0, "max_words": 7}, {"words": 7}),
+    "doorkeeper": ("on_event", {"event": "tool:pre"}, {"action": "continue"}),
+    "memory": ("add_message", {"message": {"role": "user", "content": "hi"}}, {"count": 1}),
+    "oracle": (
+        "complete",
+        {"messages": [{"role": "user", "content": "it is\nuse dice.roll"}]},
+        {"content": "it is", "usage": {"input_tokens": 4, "output_tokens": 2}},
+    ),
+    "orchestrator": (
+        "execute",
+        {"prompt": "hello"},
+        {"content": "I hear you.", "turns": 1, "tools": []},
+    ),
     "dice": ("roll", {"dice": "4d1+3"}, {"rolls": [1, 1, 1, 1], "total": 7}),
     "notes": ("add", {"text": "buy milk"}, {"number": 1}),
     "planner": (
@@ -51,6 +63,16 @@ ECHOED: dict[str, tuple[str, Json]] = {
     "audit": ("on_event", {"event": TEXT}),
     "crowd": ("complete", {"prompt": TEXT, "delay_ms": 0, "max_words": 1}),
     "dice": ("roll", {"dice": TEXT}),
+    "doorkeeper": (
+        "on_event",
+        {
+            "event": "tool:pre",
+            "data": {"tool_name": "t", "op": "o", "tool_input": [f"rm -r {TEXT}"]},
+        },
+    ),
+    "memory": ("add_message", {"message": {"role": "user", "content": TEXT}}),
+    "oracle": ("complete", {"messages": [{"role": "user", "content": TEXT}]}),
+    "orchestrator": ("execute", {"prompt": TEXT}),
     "notes": ("add", {"text": TEXT}),
     "planner": ("plan", {"goal": TEXT}),
     "primes": ("echo", {"text": TEXT}),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.descriptor import Descriptor, Kind, Supervision, Transport
+from protocol.descriptor import Descriptor, Gate, Hook, Kind, OnFailure, Supervision, Transport
 from supervisor.policy.effective import Change, changes
 from supervisor.policy.findings import KEPT, Quarantined, Reading, kept
 from supervisor.policy.reload_plan import Plan, Running, plan
@@ -73,6 +73,17 @@ def test_a_changed_value_is_named_by_its_pointer() -> None:
         Change("/description", "", "new"),
         Change("/supervision/depends_on", [], ["b"]),
     )
+
+
+def test_a_changed_hook_is_a_changed_module() -> None:
+    old = msgspec.structs.replace(descriptor("a"), kind=Kind.HOOK, hook=Hook(gate=(Gate.PRE,)))
+    new = msgspec.structs.replace(
+        old, hook=Hook(gate=(Gate.PRE,), on_failure=OnFailure.OPEN), digest="n"
+    )
+    (changed,) = plan(running(old), read(new)).changed
+    assert changed.changes == (Change("/hook/on_failure", "closed", "open"),)
+    written_out = msgspec.structs.replace(old, hook=Hook(gate=(Gate.PRE,)), digest="o")
+    assert plan(running(old), read(written_out)).empty
 
 
 def test_a_value_that_was_not_there_has_no_old_one() -> None:

@@ -82,6 +82,24 @@ COMPLETE: dict[str, Any] = {
     },
 }
 
+GATE: dict[str, Any] = {
+    "name": "gate",
+    "kind": "hook",
+    "transport": {"type": "stdio", "command": ["python3", "gate.py"]},
+    "capabilities": [],
+    "inputs": {"on_event": {"type": "object"}},
+    "hook": {
+        "observe": ["module:*"],
+        "gate": ["tool:pre"],
+        "modules": ["*"],
+        "priority": 50,
+        "on_failure": "closed",
+        "timeout_s": 5,
+        "queue": 1000,
+        "drop": "oldest",
+    },
+}
+
 
 def encoded(document: Any) -> bytes:
     return json.dumps(document, ensure_ascii=False).encode()
@@ -141,7 +159,7 @@ _ODD_TEXTS = (
 _KNOWN_TEXTS = (
     "dice", "kv", "supervisor", "tool", "stdio", "http", "module", "narratoria", "persistent",
     "per-invocation", "flat", "envelope", "strict", "lazy", "transient", "integer", "#",
-    "http://e.x/y", "SIGKILL",
+    "http://e.x/y", "SIGKILL", "hook", "tool:post",
 )  # fmt: skip
 _ODD_NUMBERS = (
     8,
@@ -189,7 +207,7 @@ def _paths(value: Any, at: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 @st.composite
 def spoilt_documents(draw: st.DrawFn) -> dict[str, Any]:
     """Draw a descriptor with up to three members replaced, removed or added anywhere."""
-    document: dict[str, Any] = copy.deepcopy(draw(st.sampled_from([SMALL, COMPLETE])))
+    document: dict[str, Any] = copy.deepcopy(draw(st.sampled_from([SMALL, COMPLETE, GATE])))
     for _ in range(draw(st.integers(0, 3))):
         paths = _paths(document)
         *path, last = draw(st.sampled_from(paths))
@@ -203,5 +221,6 @@ def spoilt_documents(draw: st.DrawFn) -> dict[str, Any]:
                 del target[last]
             case "add" if isinstance(target, dict):
                 names = [key for each in paths for key in each if isinstance(key, str)]
-                target[draw(st.sampled_from([*names, "url", "typo", "$ref"]))] = draw(VALUES)
+                others = [*names, "url", "typo", "$ref", "hook"]
+                target[draw(st.sampled_from(others))] = draw(VALUES)
     return document

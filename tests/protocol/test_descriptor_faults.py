@@ -8,7 +8,7 @@ import pytest
 
 from protocol.descriptor import Supervision
 from protocol.descriptor_loading import parse_descriptor
-from tests.protocol.descriptor_documents import SOURCE, changed, encoded, refusal
+from tests.protocol.descriptor_documents import GATE, SOURCE, changed, encoded, refusal, without
 
 BAD_VALUES: list[tuple[str, Any, str, str]] = [
     # at, value, pointer of the problem ("" when it is the same), words
@@ -113,6 +113,46 @@ BAD_VALUES: list[tuple[str, Any, str, str]] = [
     ("/supervision/warm", -1, "", "must be an integer of at least 0"),
     ("/supervision/warm", 1, "", "is 1, must be 0: only a module with a process per invocation"),
 ]  # fmt: skip
+
+BAD_HOOKS: list[tuple[str, Any, str, str]] = [
+    ("/hook", None, "", "is null, must be an object"),
+    ("/hook", {}, "", 'neither observes nor gates anything, must have "observe" such as'),
+    ("/hook", {"observe": [], "gate": []}, "", "neither observes nor gates anything"),
+    ("/hook/observ", ["*"], "", "unknown key; did you mean 'observe'?"),
+    ("/hook/on_failiure", "open", "", "unknown key; did you mean 'on_failure'?"),
+    ("/hook/observe", "module:*", "", "is a string, must be an array of globs of event names"),
+    ("/hook/observe", [""], "/hook/observe/0", "must be a glob of event names"),
+    ("/hook/gate", ["tool:per"], "/hook/gate/0", 'must be one of "tool:pre", "tool:post"'),
+    ("/hook/gate", ["tool:per"], "/hook/gate/0", "did you mean 'tool:pre'?"),
+    ("/hook/gate", [3], "/hook/gate/0", "is a number, must be one of"),
+    ("/hook/modules", [], "", "is empty, must be an array of globs of module names"),
+    ("/hook/modules", [""], "/hook/modules/0", "must be a glob of module names"),
+    ("/hook/priority", -1, "", "must be an integer of at least 0, such as 50"),
+    ("/hook/priority", 1.5, "", "must be an integer"),
+    ("/hook/on_failure", "close", "", "did you mean 'closed'?"),
+    ("/hook/timeout_s", 0, "", "must be a number of seconds greater than 0"),
+    ("/hook/timeout_s", None, "", "is null, must be a number of seconds"),
+    ("/hook/queue", 0, "", "must be an integer of at least 1"),
+    ("/hook/drop", "old", "", 'must be one of "oldest", "newest"'),
+    ("/inputs", {"run": {}}, "/inputs/on_event", "is missing, must be the JSON Schema of the op"),
+    ("/kind", "tool", "/hook", 'is for the kind "hook", must be left out of a "tool"'),
+]
+
+
+@pytest.mark.parametrize(("at", "value", "pointer", "words"), BAD_HOOKS)
+def test_what_is_wrong_with_a_hook_is_explained_where_it_stands(
+    at: str, value: Any, pointer: str, words: str
+) -> None:
+    (problem,) = refusal(encoded(changed(at, value, GATE))).problems
+    assert problem.pointer == (pointer or at)
+    assert words in problem.message
+
+
+def test_a_hook_of_no_known_kind_is_told_about_its_kind_and_not_about_its_place() -> None:
+    pointers = [one.pointer for one in refusal(encoded(changed("/kind", "hok", GATE))).problems]
+    assert pointers == ["/kind"]
+    pointers = [one.pointer for one in refusal(encoded(without("/kind", GATE))).problems]
+    assert pointers == ["/kind"]
 
 
 @pytest.mark.parametrize(("at", "value", "pointer", "words"), BAD_VALUES)

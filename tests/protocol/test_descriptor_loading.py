@@ -12,10 +12,23 @@ import msgspec
 import pytest
 
 import schemas
-from protocol.descriptor import Descriptor, Kind, Lifecycle, StdoutPolicy, Supervision, Transport
+from protocol.descriptor import (
+    Descriptor,
+    Drop,
+    Gate,
+    Hook,
+    Kind,
+    Lifecycle,
+    OnFailure,
+    StdoutPolicy,
+    Supervision,
+    Transport,
+)
 from protocol.descriptor_loading import MAX_PROBLEMS, parse_descriptor
+from protocol.transcript import descriptor_document
 from tests.protocol.descriptor_documents import (
     COMPLETE,
+    GATE,
     SMALL,
     SOURCE,
     changed,
@@ -61,6 +74,50 @@ def test_the_defaults_in_the_schema_are_those_of_the_documented_example() -> Non
 
     described = schemas.load("stdiod-descriptor.v1")["properties"]["supervision"]
     assert defaults(described) == changed("/depends_on", [], COMPLETE["supervision"])
+
+
+def test_the_defaults_of_a_hook_are_those_of_the_schema() -> None:
+    hook = parsed(changed("/hook", {"observe": ["*"]}, GATE)).hook
+    assert hook == Hook(observe=("*",))
+    described = schemas.load("stdiod-descriptor.v1")["properties"]["hook"]["properties"]
+    defaults = {name: schema["default"] for name, schema in described.items()}
+    assert json.loads(msgspec.json.encode(Hook())) == defaults
+
+
+def test_everything_written_about_a_hook_is_kept() -> None:
+    written = {
+        "gate": ["tool:error", "tool:post"],
+        "modules": ["db-*"],
+        "priority": 3.0,
+        "on_failure": "open",
+        "timeout_s": 0.5,
+        "queue": 7,
+        "drop": "newest",
+    }
+    hook = parsed(changed("/hook", written, GATE)).hook
+    assert hook is not None
+    assert hook == Hook(
+        gate=(Gate.ERROR, Gate.POST),
+        modules=("db-*",),
+        priority=3,
+        on_failure=OnFailure.OPEN,
+        timeout_s=0.5,
+        queue=7,
+        drop=Drop.NEWEST,
+    )
+    assert type(hook.priority) is int
+
+
+@pytest.mark.parametrize("document", [SMALL, without("/hook", GATE)])
+def test_a_module_without_the_field_is_no_hook_whatever_its_kind(document: Any) -> None:
+    assert parsed(document).hook is None
+
+
+@pytest.mark.parametrize("document", [COMPLETE, GATE])
+def test_a_descriptor_written_out_whole_is_read_as_itself(document: Any) -> None:
+    descriptor = parsed(document)
+    again = parsed(descriptor_document(descriptor))
+    assert again == msgspec.structs.replace(descriptor, digest=again.digest)
 
 
 def test_everything_written_is_kept() -> None:

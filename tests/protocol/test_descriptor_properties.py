@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from protocol.descriptor_loading import DescriptorError
 from tests.protocol.descriptor_documents import (
     COMPLETE,
+    GATE,
     SMALL,
     VALUES,
     encoded,
@@ -33,7 +34,7 @@ def test_any_bytes_are_refused_in_words_and_nothing_else_is_raised(data: bytes) 
 @settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_damaged_bytes_never_raise_anything_but_a_descriptor_error(data: st.DataObject) -> None:
-    whole = bytearray(encoded(data.draw(st.sampled_from([SMALL, COMPLETE]))))
+    whole = bytearray(encoded(data.draw(st.sampled_from([SMALL, COMPLETE, GATE]))))
     for _ in range(data.draw(st.integers(1, 3))):
         index = data.draw(st.integers(0, len(whole) - 1))
         whole[index : index + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))

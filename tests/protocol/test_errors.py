@@ -16,6 +16,7 @@ REASONS = {
     Code.BAD_REQUEST: (
         "unknown_module missing_op invalid_args malformed_request reentrant_call unknown_session"
         " session_ended revision_conflict limit_reached unknown_asset asset_changed"
+        " unknown_approval"
     ),
     Code.FORBIDDEN: "capability hook",
     Code.INTERNAL: (
@@ -23,7 +24,7 @@ REASONS = {
         " invalid_event truncated_line line_too_long reported storage"
     ),
     Code.UNSUPPORTED_OP: "unknown_op",
-    Code.CANCELLED: "client disconnect shutdown",
+    Code.CANCELLED: "client disconnect shutdown parent_ended",
 }
 
 

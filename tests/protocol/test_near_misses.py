@@ -31,6 +31,14 @@ def test_ignored_fields_that_were_probably_meant_are_warned_about() -> None:
     ]
 
 
+def test_a_field_of_a_hook_that_is_misplaced_is_pointed_at_its_place_in_hooks_only() -> None:
+    misplaced = changed("/on_failure", "open")
+    assert near_misses(misplaced) == []
+    assert [str(warning) for warning in near_misses(changed("/kind", "hook", misplaced))] == [
+        "/on_failure: unknown field, ignored; did you mean '/hook/on_failure'?"
+    ]
+
+
 def test_a_right_descriptor_has_no_warnings() -> None:
     assert near_misses(COMPLETE) == []
 

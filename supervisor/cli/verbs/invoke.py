@@ -93,7 +93,7 @@ def invoke(
         content["timeout_s"] = timeout_s
     show = Shown(as_json=as_json, with_daemon=descriptor is None)
     if descriptor is None:
-        response = _ask_daemon(socket, module, content, show.event)
+        response = ask_daemon(socket, module, content, show.event)
     else:
         response = _run_here(descriptor, module, content, show, record)
     show.response(response)
@@ -153,12 +153,13 @@ def _warning(warning: dict[str, Any]) -> str:
     return one_line(f"{warning.get('message')}{tail}")
 
 
-def _ask_daemon(
+def ask_daemon(
     socket: Path,
     module: str,
     content: dict[str, Any],
     on_event: Callable[[dict[str, Any], bytes], None],
 ) -> dict[str, Any]:
+    """Have a daemon invoke a module; returns the response. Raises `NoDaemonError`."""
     # Without --timeout the daemon bounds it, by a timeout that only the module's descriptor knows.
     timeout_s = content["timeout_s"] + GRACE_S if "timeout_s" in content else None
     with Client(socket) as client:

@@ -35,6 +35,7 @@ def run(
     config: Path | None,
     socket: Path,
     data_dir: Path,
+    policy: Path | None,
     log_format: str | None,
     stdio: bool,
     no_watch: bool,
@@ -67,5 +68,6 @@ def run(
         memory=journal_options(file),
         copy_assets=file.assets == "copy",
         asset_store_bytes=file.asset_store_bytes,
+        policy=policy,
     )
     raise click.exceptions.Exit(serve(options))

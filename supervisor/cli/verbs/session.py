@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -15,33 +14,13 @@ from supervisor.cli.options import TEXT, with_json, with_socket
 from supervisor.cli.quantities import count
 from supervisor.cli.results import end_with_failure, print_json, print_laid_out
 from supervisor.cli.session_text import page, table
+from supervisor.cli.subverbs import Subverbs
 from supervisor.cli.terminal import one_line
 
 MAX_PAGE = 1000
 """As the daemon's own op has it."""
 
 _JSON = "JSON|@FILE|-"
-
-
-class Subverbs(click.Group):
-    """The verbs of sessions; a wrong one is told with the one that was probably meant."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names in the order in which a session is used."""
-        del ctx
-        return list(self.commands)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the verb."""
-        name = args[0]
-        if name not in self.commands and not name.startswith("-"):
-            near = get_close_matches(name, self.commands, n=1)
-            known = ", ".join(self.commands)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {known}"
-            raise click.UsageError(f"there is no verb 'session {name}'; {hint}", ctx)
-        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=Subverbs)

@@ -36,6 +36,7 @@ def up(
     config: Path | None,
     socket: Path,
     data_dir: Path,
+    policy: Path | None,
     name: str,
     timeout_s: float | None,
     as_json: bool,
@@ -51,6 +52,8 @@ def up(
     arguments = ["--socket", str(socket), "--data-dir", str(data_dir), "--log-format", "json"]
     if config is not None:
         arguments += ["--config", str(config)]  # for what is no option
+    if policy is not None:
+        arguments += ["--policy", str(policy)]
     arguments += ["--name", name, "--", *map(str, absolute(directories))]
     with Ticker(silent=as_json) as ticker:
         ticker.show("starting the daemon")

@@ -13,11 +13,13 @@ from protocol.args_schema import ArgsValidator
 from protocol.errors import Failure, Reason
 from protocol.replies import Operation
 from protocol.version import VERSION
+from supervisor.kernel.operations.approvals import ApprovalOps
 from supervisor.kernel.operations.assets import AssetOps
 from supervisor.kernel.operations.daemon import DaemonOps
 from supervisor.kernel.operations.events import EventOps
 from supervisor.kernel.operations.modules import ModuleOps
 from supervisor.kernel.operations.op import MODULE, Begun, Emit, Op, OpGroup, Parts, args_schema
+from supervisor.kernel.operations.policy import PolicyOps
 from supervisor.kernel.operations.record import RecordOps
 from supervisor.kernel.operations.sessions import SessionOps
 from supervisor.kernel.operations.ui import UiOps
@@ -31,6 +33,8 @@ GROUPS: tuple[type[OpGroup], ...] = (
     SessionOps,
     AssetOps,
     UiOps,
+    PolicyOps,
+    ApprovalOps,
 )
 
 # Served by the face itself, straight from the pipeline: it streams and is cancelled like any

@@ -9,7 +9,7 @@ import msgspec
 import trio
 
 from supervisor.kernel.operations.op import MODULE, Emit, Op, Parts, args_schema
-from supervisor.kernel.status import daemon_status, module_status
+from supervisor.kernel.status import daemon_status
 
 
 class DaemonOps:
@@ -64,22 +64,24 @@ class DaemonOps:
         del emit
         histogram = args.get("histogram", False)
         fleet, facts = self._parts.fleet, self._parts.facts
-        reasons = fleet.quarantine_reasons()
+        status_of = self._parts.status_of
         if "module" in args:
-            return module_status(self._parts.module(args["module"]), reasons, histogram=histogram)
+            return status_of(self._parts.module(args["module"]), histogram=histogram)
         return {
             "daemon": {
                 **daemon_status(facts, trio.current_time()),
                 "reloads": self._reloads.count,
                 "last_reload": msgspec.to_builtins(self._reloads.last),
-                "leaving": [module_status(module) for module in fleet.leaving.values()],
+                "leaving": [status_of(module) for module in fleet.leaving.values()],
                 "watch": msgspec.to_builtins(facts.watch),
                 "assets": self._parts.effects.assets.status(),
                 "ui": self._parts.effects.ui.status(),
                 "sessions": self._parts.effects.sessions.counts(),
+                "policy": self._parts.grants.operator.status(fleet.modules),
+                "approvals": self._parts.approvals.status(),
             },
             "modules": [
-                module_status(module, reasons, histogram=histogram)
+                status_of(module, histogram=histogram)
                 for _, module in sorted(fleet.modules.items(), key=lambda item: item[0])
             ],
             "quarantined": [msgspec.to_builtins(one) for one in fleet.quarantined],

@@ -11,7 +11,6 @@ from protocol.errors import Failure
 from protocol.events import Log
 from supervisor.kernel.operations.op import MODULE, Emit, Op, Parts, args_schema
 from supervisor.kernel.refusal import RefusedError
-from supervisor.kernel.status import module_status
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.module import Module
 from supervisor.runtime.module_log import LogLine
@@ -44,6 +43,7 @@ class ModuleOps:
     def __init__(self, parts: Parts) -> None:
         """Prepare to serve."""
         self._module = parts.module
+        self._status_of = parts.status_of
         self._fleet = parts.fleet
 
     def ops(self) -> Mapping[str, Op]:
@@ -79,7 +79,7 @@ class ModuleOps:
         await self._fleet.wait_until(
             lambda: module.state is State.DOWN or module.pool.seats.wanted or None
         )
-        return module_status(module, self._fleet.quarantine_reasons())
+        return self._status_of(module)
 
     async def _wait(self, args: dict[str, Any], emit: Emit) -> Any:
         names = args.get("modules")
@@ -131,7 +131,7 @@ class ModuleOps:
         verdict = await self._fleet.wait_until(lambda: self._start_verdict(module))
         if isinstance(verdict, Failure):
             raise RefusedError(verdict)
-        return module_status(module, self._fleet.quarantine_reasons())
+        return self._status_of(module)
 
     def _start_verdict(self, module: Module) -> Failure | bool | None:
         return True if module.is_ready() else self._fleet.verdict(module)

@@ -9,10 +9,13 @@ import msgspec
 
 from protocol.events import Progress
 from supervisor.kernel.effects import Effects
+from supervisor.kernel.grants.grants import Grants
+from supervisor.kernel.hooks.approvals import Approvals
+from supervisor.kernel.hooks.registry import Hooks
 from supervisor.kernel.invocations import Invocations
 from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.reloads import Reloads
-from supervisor.kernel.status import DaemonFacts
+from supervisor.kernel.status import DaemonFacts, module_status
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.module import Module
 
@@ -50,6 +53,9 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     facts: DaemonFacts
     reloads: Reloads
     effects: Effects
+    grants: Grants
+    hooks: Hooks
+    approvals: Approvals
     feed: Feed | None = None
     shut_down: Callable[[str], None]
     """Begins the daemon's end; its argument is the cause, for the log."""
@@ -60,6 +66,11 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         if module is None:
             raise RefusedError(self.invocations.unknown_module(name))
         return module
+
+    def status_of(self, module: Module, *, histogram: bool = False) -> dict[str, Any]:
+        """Return one entry of `modules` of `status`."""
+        shown = module_status(module, self.fleet.quarantine_reasons(), histogram=histogram)
+        return {**shown, "hook": self.hooks.status(module)}
 
 
 class OpGroup(Protocol):

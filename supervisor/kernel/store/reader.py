@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections.abc import Sized
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+
+from protocol.journal_event import REGISTRY
 
 PAGE_ENTRIES = 256
 PAGE_BYTES = 1 << 20
@@ -29,6 +33,9 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked for; None asks for all."""
 
     events: tuple[str, ...] | None = None
+    """Names of the registry."""
+    own_events: str | None = None
+    """A pattern for names that modules made up, beside `events`."""
     module: str | None = None
     session_id: str | None = None
 
@@ -107,6 +114,7 @@ class Reader:
             self._connection = sqlite3.connect(
                 uri, uri=True, isolation_level=None, check_same_thread=False, timeout=1.0
             )
+            self._connection.create_function("fits", 2, fnmatchcase, deterministic=True)
         return self._connection
 
 
@@ -114,10 +122,19 @@ def _conditions(wanted: Filter) -> tuple[str, list[str]]:
     words = ""
     values: list[str] = []
     if wanted.events is not None:
-        words += f" AND event IN ({','.join('?' * len(wanted.events))})"
+        named = f"event IN ({_places(wanted.events)})"
         values += wanted.events
+        if wanted.own_events is not None:
+            # Not GLOB, which takes a time that a pattern of many "*" makes long.
+            named += f" OR (event NOT IN ({_places(REGISTRY)}) AND fits(event, ?))"
+            values += [*REGISTRY, wanted.own_events]
+        words += f" AND ({named})"
     for column, value in (("module", wanted.module), ("session_id", wanted.session_id)):
         if value is not None:
             words += f" AND {column} = ?"
             values.append(value)
     return words, values
+
+
+def _places(values: Sized) -> str:
+    return ",".join("?" * len(values))

@@ -1,0 +1,173 @@
+"""What a hook answers: the HookResult of the Amplifier module contract, read from a result.
+
+Fields, defaults and the leniency (nothing is `continue`, unknown fields are ignored) are those of
+the contract, with two differences. `data` may be any JSON value, because what a `tool:post` gate
+replaces is any JSON value. A field that looks like a misspelt known one is invalid: `{"acton":
+"deny"}` must not let anything pass.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from protocol.descriptor import Gate
+from protocol.problem import Problem, kind, nearest, step
+from protocol.shape import Array, Choice, Fields, Map, Scalar, number, text
+
+UNKNOWN_LOOKED_AT = 16
+"""How many unknown fields are compared with the known ones: each takes a fraction of a ms."""
+
+_CUTOFF = 0.8  # as in `protocol.near_misses`: an unknown field may be nobody's slip
+
+
+class Action(StrEnum):
+    """What a hook wants to become of the invocation it was asked about."""
+
+    CONTINUE = "continue"
+    DENY = "deny"
+    MODIFY = "modify"
+    INJECT_CONTEXT = "inject_context"
+    ASK_USER = "ask_user"
+
+
+class Role(StrEnum):
+    """As whose words a text is put into the context."""
+
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+class ApprovalDefault(StrEnum):
+    """What it comes to when nobody answers in time."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+
+
+class MessageLevel(StrEnum):
+    """How urgent a message to the user is."""
+
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class HookResult(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer; a field that does not belong to the action has no effect.
+
+    `approval_timeout` is in seconds. `data` of None modifies nothing, `context_injection` of None
+    or "" injects nothing.
+    """
+
+    action: Action = Action.CONTINUE
+    data: Any = None
+    reason: str | None = None
+    context_injection: str | None = None
+    context_injection_role: Role = Role.SYSTEM
+    ephemeral: bool = False
+    append_to_last_tool_result: bool = False
+    approval_prompt: str | None = None
+    approval_options: tuple[str, ...] | None = None
+    approval_timeout: float = 300.0
+    approval_default: ApprovalDefault = ApprovalDefault.DENY
+    suppress_output: bool = False
+    user_message: str | None = None
+    user_message_level: MessageLevel = MessageLevel.INFO
+    user_message_source: str | None = None
+
+
+class Invalid(msgspec.Struct, frozen=True):
+    """An answer that is no HookResult; `problem` says in one line where and what is right."""
+
+    problem: str
+
+
+_ANY = Scalar("any JSON value", (str, bool, int, float, list, dict, type(None)))
+_TEXT = Scalar("a string, or null", (str, type(None)))
+_FLAG = Scalar("true or false", (bool,))
+_OPTION = text("a string that is not empty")
+
+
+class _Options(Array):
+    """An array, or null."""
+
+    def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
+        if value is not None:
+            super().__call__(value, at, found)
+
+
+RESULT = Fields(
+    {
+        "action": Choice(tuple(Action)),
+        "data": _ANY,
+        "reason": _TEXT,
+        "context_injection": _TEXT,
+        "context_injection_role": Choice(tuple(Role)),
+        "ephemeral": _FLAG,
+        "append_to_last_tool_result": _FLAG,
+        "approval_prompt": _TEXT,
+        "approval_options": _Options(
+            'an array of strings such as ["allow","deny"], or null', _OPTION, least=1
+        ),
+        "approval_timeout": number(
+            "a number of seconds greater than 0, such as 300", lambda value: value > 0
+        ),
+        "approval_default": Choice(tuple(ApprovalDefault)),
+        "suppress_output": _FLAG,
+        "user_message": _TEXT,
+        "user_message_level": Choice(tuple(MessageLevel)),
+        "user_message_source": _TEXT,
+    }
+)
+ERROR = Fields(
+    {
+        "code": text("a string that is not empty"),
+        "message": text("a string", empty=True),
+        "details": Map("an object, such as {}", _ANY, _ANY),
+    },
+    required=("code", "message"),
+)
+
+
+def read_hook_result(value: Any) -> HookResult | Invalid:
+    """Read the `result` of an `on_event` invocation; None stands for none at all."""
+    if value is None:
+        return HookResult()
+    if not isinstance(value, dict):
+        return Invalid(f'result is {kind(value)}, must be an object such as {{"action":"deny"}}')
+    found: list[Problem] = []
+    RESULT(value, "", found)
+    found += _misspelt(value)
+    if found:
+        return Invalid(f"result: {min(found)}")
+    known = {key: value[key] for key in RESULT.fields if key in value}
+    return msgspec.convert(known, HookResult)
+
+
+def replacement_problem(gate: Gate, data: Any) -> str | None:
+    """Say what keeps the `data` of a `modify` from replacing what the gate was asked about.
+
+    That is `tool_input`, an object; `error`, an Error Schema v1; or `result`, any JSON value.
+    """
+    if gate is Gate.PRE and not isinstance(data, dict):
+        return f"data is {kind(data)}, must be an object: the new tool_input"
+    if gate is Gate.ERROR:
+        found: list[Problem] = []
+        ERROR(data, "/data", found)
+        return str(min(found)) if found else None
+    return None
+
+
+def _misspelt(value: dict[str, Any]) -> list[Problem]:
+    absent = [field for field in RESULT.fields if field not in value]
+    unknown = islice((key for key in value if key not in RESULT.fields), UNKNOWN_LOOKED_AT)
+    return [
+        Problem(step("", key), f"unknown field; did you mean '{meant}'?")
+        for key in unknown
+        if (meant := nearest(key, absent, _CUTOFF)) is not None
+    ]

@@ -1,0 +1,126 @@
+"""Calls from a module to the host: `host_call` lines read, `host_result` lines written.
+
+The payloads are those of the Pi extension protocol. `capability` is only what the module believes
+it needs; `cancel_token` and `context` are ignored, and a `timeout_ms` of 0 is none.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from protocol.frames import DEPTH, encode_line
+from protocol.nesting import is_deeper
+from protocol.problem import described
+
+FEATURE = "host_call"
+"""What a module's `describe` names among its features to be able to call."""
+
+CALL_ID_CHARS = 256
+METHOD_CHARS = 128
+
+MAX_TIMEOUT_MS = 7 * 24 * 3600 * 1000
+"""A longer one is no timeout; the bound also keeps arithmetic on times finite."""
+
+
+class HostCall(msgspec.Struct, frozen=True):
+    """Something a module wants the host to do; `call_id` is its own name for it."""
+
+    call_id: str
+    method: str
+    params: dict[str, Any]
+    capability: str | None = None
+    timeout_ms: int | None = None
+
+
+class BadCall(msgspec.Struct, frozen=True):
+    """A call that cannot be served: why; without a `call_id` it cannot be answered either."""
+
+    message: str
+    call_id: str | None = None
+
+
+def read_host_call(document: dict[str, Any]) -> HostCall | BadCall:
+    """Read the object of a `host_call` line; the envelope has been looked at."""
+    payload = document.get("payload")
+    if not isinstance(payload, dict):
+        return BadCall(
+            f'"payload" of a host_call {_found(document, "payload")}, it must be an object'
+        )
+    call_id = payload.get("call_id")
+    if not isinstance(call_id, str) or not 0 < len(call_id) <= CALL_ID_CHARS:
+        return BadCall(
+            f'"call_id" of a host_call {_found(payload, "call_id")}, it must be a string of'
+            f" 1 to {CALL_ID_CHARS} characters"
+        )
+    problem = _problem(payload)
+    if problem is not None:
+        return BadCall(problem, call_id)
+    return HostCall(
+        call_id,
+        payload["method"],
+        payload["params"],
+        payload.get("capability"),
+        payload.get("timeout_ms") or None,
+    )
+
+
+def _problem(payload: dict[str, Any]) -> str | None:
+    method = payload.get("method")
+    if not isinstance(method, str) or not 0 < len(method) <= METHOD_CHARS:
+        return f'"method" of the call {_found(payload, "method")}, it must name a method'
+    params = payload.get("params")
+    if not isinstance(params, dict):
+        return f'"params" of the call {_found(payload, "params")}, it must be an object'
+    if is_deeper(params, DEPTH):
+        return f'"params" of the call is nested more than {DEPTH} levels deep'
+    if not isinstance(payload.get("capability"), str | None):
+        return f'"capability" of the call {_found(payload, "capability")}, it must be a string'
+    timeout_ms = payload.get("timeout_ms")
+    if timeout_ms is not None and not _is_timeout(timeout_ms):
+        return (
+            f'"timeout_ms" of the call {_found(payload, "timeout_ms")}, it must be a whole number'
+            f" from 0 to {MAX_TIMEOUT_MS}"
+        )
+    return None
+
+
+def _is_timeout(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_TIMEOUT_MS
+
+
+def _found(payload: dict[str, Any], field: str) -> str:
+    return f"is {described(payload[field])}" if field in payload else "is missing"
+
+
+class Chunk(msgspec.Struct, frozen=True):
+    """Which part of a streamed answer a result is."""
+
+    index: int
+    is_last: bool
+
+
+def encode_output(
+    request_id: str | None, call_id: str, output: Any, chunk: Chunk | None = None
+) -> bytes:
+    """Encode a `host_result` that has something to say; `output` is an object.
+
+    Raises what `encode_line` does over a value that is no JSON.
+    """
+    return _line(request_id, {"call_id": call_id, "output": output, "is_error": False}, chunk)
+
+
+def encode_error(
+    request_id: str | None, call_id: str, error: dict[str, Any], chunk: Chunk | None = None
+) -> bytes:
+    """Encode a `host_result` that says what went wrong: `error` as `protocol.pi_codes` makes it."""
+    payload = {"call_id": call_id, "output": {}, "is_error": True, "error": error}
+    return _line(request_id, payload, chunk)
+
+
+def _line(request_id: str | None, payload: dict[str, Any], chunk: Chunk | None) -> bytes:
+    if chunk is not None:
+        payload["chunk"] = chunk
+    named = {} if request_id is None else {"requestId": request_id}
+    return encode_line({"type": "host_result", **named, "payload": payload})

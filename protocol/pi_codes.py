@@ -1,0 +1,88 @@
+"""The error codes of host calls, which are Pi's five, and those of stdiod: both ways.
+
+Five codes say less than eight, so the original one goes along in `details.code`, and is what comes
+out of the way back.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from protocol.errors import Code, Failure, Reason
+
+
+class PiCode(StrEnum):
+    """The codes of a `host_call_error` in the Pi extension protocol."""
+
+    TIMEOUT = "timeout"
+    DENIED = "denied"
+    IO = "io"
+    INVALID_REQUEST = "invalid_request"
+    INTERNAL = "internal"
+
+
+_TO_PI: dict[Code, PiCode] = {
+    Code.TIMEOUT: PiCode.TIMEOUT,
+    Code.OOM: PiCode.IO,
+    Code.UNREACHABLE: PiCode.IO,
+    Code.BAD_REQUEST: PiCode.INVALID_REQUEST,
+    Code.FORBIDDEN: PiCode.DENIED,
+    Code.INTERNAL: PiCode.INTERNAL,
+    Code.UNSUPPORTED_OP: PiCode.INVALID_REQUEST,
+    Code.CANCELLED: PiCode.IO,
+}
+_FROM_PI: dict[PiCode, Code] = {
+    PiCode.TIMEOUT: Code.TIMEOUT,
+    PiCode.DENIED: Code.FORBIDDEN,
+    PiCode.IO: Code.UNREACHABLE,
+    PiCode.INVALID_REQUEST: Code.BAD_REQUEST,
+    PiCode.INTERNAL: Code.INTERNAL,
+}
+
+_RETRYABLE = frozenset({Reason.QUEUE_FULL, Reason.NOT_READY})
+"""Nothing of the call was done, and the same call may well go through a moment later."""
+
+
+def pi_code(code: str) -> PiCode:
+    """Return Pi's code for one of ours; a module's own code is `internal`."""
+    return _TO_PI[Code(code)] if code in tuple(Code) else PiCode.INTERNAL
+
+
+def code_of(pi: str) -> Code:
+    """Return our code for one of Pi's; an unknown one is `internal`."""
+    return _FROM_PI[PiCode(pi)] if pi in tuple(PiCode) else Code.INTERNAL
+
+
+def pi_error(failure: Failure) -> dict[str, Any]:
+    """Return a failure as a `host_call_error`.
+
+    Its details stand beside `code`. Those that have a `code` themselves, or could be taken for
+    such, stand whole under `details`, so that nothing gets lost.
+    """
+    details = failure.details
+    if "code" in details or details.keys() == {"details"}:
+        details = {"details": details}
+    return {
+        "code": str(pi_code(failure.code)),
+        "message": failure.message,
+        "details": {"code": failure.code, **details},
+        "retryable": failure.details.get("reason") in tuple(_RETRYABLE),
+    }
+
+
+def failure_of(code: str, message: str, details: dict[str, Any] | None = None) -> Failure:
+    """Return the failure that the fields of a `host_call_error` stand for.
+
+    A `details.code` that goes with the code is ours and is the failure's. Without it, what Pi's
+    code was is kept as `details.pi_code`.
+    """
+    details = {} if details is None else details
+    ours = details.get("code")
+    if not isinstance(ours, str) or pi_code(ours) != code:
+        return Failure(code_of(code), message, {**details, "pi_code": code})
+    inner = details.get("details")
+    if details.keys() == {"code", "details"} and isinstance(inner, dict):
+        return Failure(ours, message, inner)
+    rest = {key: value for key, value in details.items() if key != "code"}
+    return Failure(ours, message, rest)

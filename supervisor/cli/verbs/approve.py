@@ -1,0 +1,37 @@
+"""`stdiod approve`: answer a question that waits for a person."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from supervisor.cli.client import SUPERVISOR, Client
+from supervisor.cli.options import TEXT, with_json, with_socket
+from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.terminal import one_line
+
+
+@click.command
+@click.argument("question", metavar="ID", type=TEXT)
+@click.option("--deny", is_flag=True, help="Answer no.")
+@click.option("--answer", type=TEXT, metavar="X", help="Answer with one of its options.")
+@with_json
+@with_socket
+def approve(*, question: str, deny: bool, answer: str | None, as_json: bool, socket: Path) -> None:
+    """Answer the question ID, with yes if nothing else is said.
+
+    `stdiod approvals` lists the questions. The exit status is 1 if it does not wait any more.
+    """
+    if deny and answer is not None:
+        raise click.UsageError("--deny and --answer are two answers; give one")
+    said = "deny" if deny else answer or "allow"
+    with Client(socket) as client:
+        found = client.known("approve", {"id": question, "answer": said})
+    if not found.ok:
+        end_with_failure(found, as_json=as_json, module=SUPERVISOR, op="approve")
+    if as_json:
+        print_json(found.result)
+        return
+    word = "allowed" if found.result["allowed"] else "denied"
+    click.echo(f"{one_line(str(found.result['id']))} is {word}", err=True)

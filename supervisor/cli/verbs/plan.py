@@ -1,0 +1,106 @@
+"""`stdiod plan`: have an orchestrator carry out a plan, in a session of its own or another."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from protocol.plan import plan_problems
+from supervisor.cli.args_document import read_args
+from supervisor.cli.client import SUPERVISOR, Client, NoAnswerError
+from supervisor.cli.exit_status import NO, NoDaemonError, NoError
+from supervisor.cli.options import SECONDS, TEXT, with_json, with_socket
+from supervisor.cli.results import end_with_failure
+from supervisor.cli.subverbs import Subverbs
+from supervisor.cli.terminal import one_line
+from supervisor.cli.verbs.invoke import Shown, ask_daemon
+
+END_S = 10.0
+"""How long the end of the session may take; what it holds is kept either way."""
+
+
+@click.group(cls=Subverbs)
+def plan() -> None:
+    """Carry out plans: {"goal": TEXT, "inputs": OBJECT}."""
+
+
+@plan.command
+@click.argument("file", metavar="PLAN.json", type=click.Path(allow_dash=True, path_type=Path))
+@click.option(
+    "--with", "orchestrator", type=TEXT, required=True, metavar="MODULE", help="Who carries it out."
+)
+@click.option("--op", type=TEXT, default="execute", show_default=True, help="What it is asked.")
+@click.option(
+    "--session",
+    "session_id",
+    type=TEXT,
+    metavar="ID",
+    help="A session that goes on afterwards.  [default: one for the plan, which then ends]",
+)
+@click.option(
+    "--timeout", "timeout_s", type=SECONDS, help="In the place of the module's timeouts.invoke_s."
+)
+@with_json
+@with_socket
+def run(
+    *,
+    file: Path,
+    orchestrator: str,
+    op: str,
+    session_id: str | None,
+    timeout_s: float | None,
+    as_json: bool,
+    socket: Path,
+) -> None:
+    """Have a module carry out the plan in PLAN.json ("-" for stdin).
+
+    It is invoked with {"plan": the plan, "prompt": its goal}. What it says while it works, and its
+    result, are shown as `invoke` shows them. Ctrl-C cancels.
+    """
+    document = _read(file)
+    show = Shown(as_json=as_json, with_daemon=True)
+    content: dict[str, Any] = {
+        "op": op,
+        "args": {"plan": document, "prompt": document["goal"]},
+    }
+    if timeout_s is not None:
+        content["timeout_s"] = timeout_s
+    with _session(socket, session_id, document, as_json=as_json) as content["session_id"]:
+        response = ask_daemon(socket, orchestrator, content, show.event)
+    show.response(response)
+    if not response.get("ok"):
+        raise click.exceptions.Exit(NO)
+
+
+def _read(file: Path) -> dict[str, Any]:
+    document = read_args("-" if str(file) == "-" else f"@{file}", "PLAN.json")
+    problems = plan_problems(document)
+    if problems:
+        lines = [f"{one_line(str(file))}: {problem}" for problem in problems]
+        raise NoError("the plan is none\n" + "\n".join(lines))
+    return document
+
+
+@contextlib.contextmanager
+def _session(
+    socket: Path, session_id: str | None, document: dict[str, Any], *, as_json: bool
+) -> Iterator[str]:
+    """Give the id of a session; one that begins here ends with the block."""
+    if session_id is not None:
+        yield session_id
+        return
+    with Client(socket) as client:
+        answer = client.known("session.new", {"plan": document})
+    if not answer.ok:
+        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="session.new")
+    own: str = answer.result["session_id"]
+    try:
+        yield own
+    finally:
+        # Whatever happened has been told, or is being told: a daemon that is gone ends it no more.
+        with contextlib.suppress(NoDaemonError, NoAnswerError), Client(socket) as client:
+            client.own("session.end", {"session_id": own}, timeout_s=END_S)

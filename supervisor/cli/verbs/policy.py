@@ -1,0 +1,187 @@
+"""`stdiod policy`: explain and check what modules may call the daemon for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from supervisor.cli.client import SUPERVISOR, Client
+from supervisor.cli.exit_status import NO, NoError
+from supervisor.cli.options import TEXT, with_json, with_socket
+from supervisor.cli.quantities import count
+from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.subverbs import Subverbs
+from supervisor.cli.terminal import one_line
+
+_FILE = click.Path(path_type=Path)
+_DIRECTORIES = click.argument(
+    "directories",
+    metavar="[DIR...]",
+    nargs=-1,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
+_VERDICTS = {"allowed": "may", "denied": "may not", "ask": "may if somebody says so:"}
+_COLOURS = {"allowed": "green", "denied": "red", "ask": "yellow"}
+
+
+@click.group(cls=Subverbs)
+def policy() -> None:
+    """Explain and check what modules are allowed to call the daemon for."""
+
+
+@policy.command
+@click.argument("module", type=TEXT)
+@click.argument("capability", type=TEXT)
+@_DIRECTORIES
+@click.option(
+    "--policy", "file", type=_FILE, metavar="FILE", help="By this file; needs DIR..., no daemon."
+)
+@with_json
+@with_socket
+def explain(
+    *,
+    module: str,
+    capability: str,
+    directories: tuple[Path, ...],
+    file: Path | None,
+    as_json: bool,
+    socket: Path,
+) -> None:
+    """Say whether MODULE may do what CAPABILITY names, and by which rule.
+
+    CAPABILITY is one such as log, session.write or module.invoke:kv.get. Ends with 1 unless the
+    answer is that it may.
+    """
+    if (file is None) is not (not directories):
+        raise click.UsageError("--policy and DIR... go together: they stand in for the daemon")
+    if file is None:
+        found = _ask(socket, module, capability, as_json=as_json)
+    else:
+        found = _decided(file, directories, module, capability)
+    if as_json:
+        print_json(found)
+    else:
+        _print(found)
+    if not _is_allowed(found):
+        raise click.exceptions.Exit(NO)
+
+
+@policy.command
+@click.argument("file", type=_FILE)
+@_DIRECTORIES
+@with_json
+def check(*, file: Path, directories: tuple[Path, ...], as_json: bool) -> None:
+    """Check a policy FILE: what is wrong with it, and which of its entries contradict each other.
+
+    With DIR... also whether there are the modules it names. Ends with 1 if anything was found.
+    """
+    from supervisor.kernel.grants.operator_policy import read_policy
+    from supervisor.policy.policy_file import PolicyError, told, unknown_modules
+
+    source = str(file)
+    try:
+        read = read_policy(file)
+    except PolicyError as error:
+        problems = [told(source, one) for one in error.problems]
+        findings: list[str] = []
+    else:
+        unknown = unknown_modules(read, _descriptors(directories)) if directories else ()
+        problems = []
+        findings = [told(source, one) for one in sorted((*read.findings, *unknown))]
+    if as_json:
+        print_json({"ok": not (problems or findings), "problems": problems, "findings": findings})
+    else:
+        for line in problems:
+            click.echo(line)
+        for line in findings:
+            click.echo(f"{line} ({click.style('warning', fg='yellow')})")
+        if not (problems or findings):
+            click.echo(f"{one_line(source)} is valid")
+    if problems or findings:
+        raise click.exceptions.Exit(NO)
+
+
+@policy.command
+@click.argument("module", type=TEXT)
+@with_json
+@with_socket
+def forget(*, module: str, as_json: bool, socket: Path) -> None:
+    """Forget what was answered about MODULE and remembered: it is asked again."""
+    with Client(socket) as client:
+        answer = client.own("policy.forget", {"module": module})
+    if not answer.ok:
+        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="policy.forget")
+    if as_json:
+        print_json(answer.result)
+        return
+    forgotten = answer.result["forgotten"]
+    for one in forgotten:
+        click.echo(f"{one_line(one['capability'])}: was {_word(one['allowed'])}")
+    click.echo(f"{count(len(forgotten), 'answer')} forgotten")
+
+
+def _ask(socket: Path, module: str, capability: str, *, as_json: bool) -> dict[str, Any]:
+    with Client(socket) as client:
+        answer = client.known("policy.explain", {"module": module, "capability": capability})
+    if not answer.ok:
+        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="policy.explain")
+    found: dict[str, Any] = answer.result
+    return found
+
+
+def _decided(
+    file: Path, directories: tuple[Path, ...], module: str, capability: str
+) -> dict[str, Any]:
+    """Decide without a daemon, from the files."""
+    from protocol.problem import did_you_mean
+    from supervisor.kernel.grants.explained import explained
+    from supervisor.kernel.grants.operator_policy import read_policy
+    from supervisor.policy.capabilities import decide
+    from supervisor.policy.policy_file import PolicyError
+
+    try:
+        read = read_policy(file)
+    except PolicyError as error:
+        raise NoError(str(error)) from None
+    descriptors = _descriptors(directories)
+    descriptor = descriptors.get(module)
+    if descriptor is None:
+        near = did_you_mean(module, descriptors)
+        raise NoError(f"there is no module {module!r} in the directories{near}")
+    decision = decide(read.policy, module, descriptor.capabilities, capability)
+    return explained(decision, descriptor)
+
+
+def _descriptors(directories: tuple[Path, ...]) -> dict[str, Any]:
+    from supervisor.policy.findings import usable
+    from supervisor.runtime.directory import DescriptorFiles
+
+    found = usable({}, DescriptorFiles(directories).read_first())
+    return {one.name: one for one in found.descriptors}
+
+
+def _is_allowed(found: dict[str, Any]) -> bool:
+    remembered = found["remembered"]
+    if found["verdict"] == "ask" and remembered is not None and remembered["same_program"]:
+        return remembered["allowed"] is True
+    return bool(found["verdict"] == "allowed")
+
+
+def _print(found: dict[str, Any]) -> None:
+    verdict = found["verdict"]
+    word = click.style(_VERDICTS[verdict], fg=_COLOURS[verdict])
+    click.echo(f"{one_line(found['module'])} {word} {one_line(found['capability'])}")
+    click.echo(f"  {one_line(found['rule'])}")
+    if found["source"] == "descriptor":
+        listed = ", ".join(found["asked_for"]) or "none"
+        click.echo(f"  it lists: {one_line(listed)}")
+    remembered = found["remembered"]
+    if remembered is not None:
+        program = "" if remembered["same_program"] else ", about another program: it is asked again"
+        click.echo(f"  remembered: {_word(remembered['allowed'])}{program}")
+
+
+def _word(allowed: object) -> str:
+    return "allowed" if allowed else "denied"

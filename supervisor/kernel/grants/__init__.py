@@ -1,0 +1,1 @@
+"""What modules are allowed, by the operator's policy and by the answers of people."""

@@ -1,0 +1,141 @@
+"""Whether a module may do what it asks the host for: the policy's decision, or somebody's answer.
+
+`decide` is the policy's word (`supervisor.policy.capabilities`). Where that is to ask, `ask` looks
+for a remembered answer about the very program, and asks whoever can answer if there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
+
+import msgspec
+import trio
+
+from protocol.descriptor import Descriptor
+from protocol.events import Progress
+from supervisor.kernel.grants.operator_policy import OperatorPolicy
+from supervisor.kernel.grants.program_digest import program_digest
+from supervisor.kernel.grants.remembered import Answers
+from supervisor.kernel.origin import Origin
+from supervisor.kernel.recorder import Recorder
+from supervisor.policy.capabilities import Decision, Verdict, decide
+from supervisor.runtime.file_digest import FileDigests
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What somebody is asked: whether a module may do something, and in whose course it would."""
+
+    module: str
+    capability: str
+    origin: Origin
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What was answered; `words` say by whom, or why by nobody."""
+
+    allowed: bool
+    words: str
+    remember: bool = False
+
+
+class Asker(Protocol):
+    """Whoever can put a question to people."""
+
+    async def ask(self, question: Question, tell: Callable[[Progress], None]) -> Answer:
+        """Return the answer, within a bound of its own; `tell` is for whoever began all this."""
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """Whether something was allowed, and why: by a rule, or else by the answer it asked for."""
+
+    decision: Decision
+    allowed: bool
+    answered: str | None = None
+
+    @property
+    def words(self) -> str:
+        """Return the rule, and the answer if there was one."""
+        rule = str(self.decision.rule)
+        return rule if self.answered is None else f"{rule}; {self.answered}"
+
+
+class Grants:
+    """What the modules of one daemon may do."""
+
+    def __init__(
+        self,
+        operator: OperatorPolicy,
+        recorder: Recorder,
+        answers: Answers,
+        environment: Mapping[str, str],
+        asker: Asker,
+    ) -> None:
+        self.operator = operator
+        self.answers = answers
+        self.asker = asker
+        self._recorder = recorder
+        self._environment = environment
+        self._files = FileDigests()
+        self._one_at_a_time = trio.CapacityLimiter(1)
+        self._asking: WeakValueDictionary[tuple[str, str], trio.Lock] = WeakValueDictionary()
+
+    def decide(self, descriptor: Descriptor, capability: str) -> Decision:
+        """Return the policy's word."""
+        return decide(self.operator.policy, descriptor.name, descriptor.capabilities, capability)
+
+    async def ask(
+        self,
+        descriptor: Descriptor,
+        decision: Decision,
+        origin: Origin,
+        tell: Callable[[Progress], None],
+    ) -> Grant:
+        """Return what somebody answered, now or before, where the policy says to ask.
+
+        `tell` takes the events about a question for whoever began all this.
+        """
+        module, capability = decision.module, decision.capability
+        # One question at a time about the same thing: the answer to the first may do for all.
+        lock = self._asking.setdefault((module, capability), trio.Lock())
+        async with lock:
+            program = await self.program(descriptor)
+            known = self.answers.find(module, capability)
+            if known is not None and known.program == program:
+                word = "allowed" if known.allowed else "denied"
+                return Grant(decision, known.allowed, f"{word} by an answer that was remembered")
+            answer = await self.asker.ask(Question(module, capability, origin), tell)
+            if answer.remember:
+                self.answers.add(module, capability, program, allowed=answer.allowed)
+            return Grant(decision, answer.allowed, answer.words)
+
+    async def program(self, descriptor: Descriptor) -> str:
+        """Return the digest of a module's program."""
+        digest = partial(program_digest, descriptor, self._environment, self._files)
+        return await trio.to_thread.run_sync(digest, limiter=self._one_at_a_time)
+
+    def record(self, grant: Grant, origin: Origin) -> None:
+        """Write a decision into the journal."""
+        rule = grant.decision.rule
+        data: dict[str, Any] = {
+            "capability": grant.decision.capability[:CAPABILITY_CHARS],
+            "rule": grant.words,
+            "source": str(rule.source),
+        }
+        if rule.line is not None:
+            data |= {"file": rule.file, "line": rule.line}
+        self._recorder.record(
+            "policy:decision",
+            module=grant.decision.module,
+            status=str(Verdict.ALLOWED if grant.allowed else Verdict.DENIED),
+            data=data,
+            session_id=origin.session_id,
+            request_id=origin.request_id,
+            span_id=origin.span_id,
+        )
+
+
+CAPABILITY_CHARS = 300
+"""Of a capability in the journal: its scope is what the module wrote."""

@@ -1,0 +1,117 @@
+"""The operator's policy file: read at the start, and again with each reload.
+
+A file that is bad at the start is a reason not to start; later the last good one stays in use, and
+log and status say so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from supervisor.policy.capabilities import Mode, Policy
+from supervisor.policy.policy_file import (
+    PolicyError,
+    PolicyFile,
+    Remark,
+    parse_policy,
+    told,
+    unknown_modules,
+)
+from supervisor.runtime.directory import shown
+
+POLICY_BYTES = 1 << 20
+"""A larger file is no policy; it is not read into memory to find that out."""
+
+log = structlog.get_logger()
+
+
+def read_policy(path: Path) -> PolicyFile:
+    """Read and check a file; raises `PolicyError`."""
+    source = shown(path)
+    try:
+        with path.open("rb") as file:
+            data = file.read(POLICY_BYTES + 1)
+    except OSError as error:
+        words = f"cannot be read: {os.strerror(error.errno or 0)}"
+        raise PolicyError(source, (Remark(1, words),)) from None
+    if len(data) > POLICY_BYTES:
+        words = f"is larger than {POLICY_BYTES} bytes, so it is no policy"
+        raise PolicyError(source, (Remark(1, words),))
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise PolicyError(source, (Remark(line, "is not UTF-8"),)) from None
+    return parse_policy(text, source)
+
+
+class OperatorPolicy:
+    """The policy in use, and what is wrong with its file, if anything."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        """Read the file, if there is one; without, nothing is granted. Raises `PolicyError`."""
+        self.path = path
+        self.problem: str | None = None
+        """Why the file as it is now is not in use."""
+        self._file = PolicyFile(Policy()) if path is None else read_policy(path)
+
+    @property
+    def policy(self) -> Policy:
+        """What is granted."""
+        return self._file.policy
+
+    def look(self) -> PolicyFile | PolicyError:
+        """Read the file again, which may block; `take` makes it count."""
+        if self.path is None:
+            return self._file
+        try:
+            return read_policy(self.path)
+        except PolicyError as error:
+            return error
+
+    def take(self, seen: PolicyFile | PolicyError) -> None:
+        """Have what was seen count, or keep the last good one and say why."""
+        if isinstance(seen, PolicyError):
+            self.problem = str(seen)
+            log.warning("the policy is bad; the last good one stays in use", words=self.problem)
+            return
+        if self.problem is not None or seen.policy != self.policy:
+            log.info("policy read", path=self._shown, mode=str(_mode(seen.policy)))
+        self._file, self.problem = seen, None
+
+    def warn(self, modules: Iterable[str]) -> None:
+        """Write to the log what the file probably does not mean."""
+        for words in self.findings(modules):
+            log.warning("policy", words=words)
+
+    def findings(self, modules: Iterable[str]) -> list[str]:
+        """Return what the file probably does not mean, beside the modules there are."""
+        if self.path is None:
+            return []
+        source = self.policy.source or ""
+        found = sorted((*self._file.findings, *unknown_modules(self._file, modules)))
+        return [told(source, one) for one in found]
+
+    def status(self, modules: Iterable[str]) -> dict[str, Any] | None:
+        """Return what `status` shows; None without a file."""
+        if self.path is None:
+            return None
+        return {
+            "path": self._shown,
+            "mode": str(_mode(self.policy)),
+            "problem": self.problem,
+            "findings": self.findings(modules),
+        }
+
+    @property
+    def _shown(self) -> str | None:
+        return None if self.path is None else shown(self.path)
+
+
+def _mode(policy: Policy) -> Mode:
+    return policy.everywhere.mode or Mode.STRICT

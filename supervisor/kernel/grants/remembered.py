@@ -1,0 +1,92 @@
+"""Answers of people to "may this module do that?", kept beyond the daemon's life.
+
+An answer is about one program: it does not count for a changed one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import msgspec
+import structlog
+
+from supervisor.kernel.recorder import Recorder, Restored
+
+KIND = "grant"
+"""Of the documents."""
+
+ANSWERS_KEPT = 10_000
+"""The oldest are forgotten beyond it; it is asked again then."""
+
+log = structlog.get_logger()
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """An answer; `ts` is Unix time (s)."""
+
+    module: str
+    capability: str
+    program: str
+    """The digest of the program that it is about."""
+    allowed: bool
+    ts: float
+
+
+class Answers:
+    """The remembered answers of one daemon, the oldest first."""
+
+    def __init__(self, recorder: Recorder, wall_clock: Callable[[], float]) -> None:
+        """`wall_clock` gives Unix time (s)."""
+        self._recorder = recorder
+        self._wall_clock = wall_clock
+        self._all: dict[tuple[str, str], Remembered] = {}
+
+    def find(self, module: str, capability: str) -> Remembered | None:
+        """Return the answer about a capability of a module."""
+        return self._all.get((module, capability))
+
+    def add(self, module: str, capability: str, program: str, *, allowed: bool) -> None:
+        """Remember an answer."""
+        one = Remembered(module, capability, program, allowed, self._wall_clock())
+        self._all.pop((module, capability), None)
+        self._all[module, capability] = one
+        self._keep(one)
+        while len(self._all) > ANSWERS_KEPT:
+            oldest = next(iter(self._all.values()))
+            self._drop(oldest)
+
+    def forget(self, module: str) -> list[Remembered]:
+        """Forget all answers about a module, and return them."""
+        found = [one for one in self._all.values() if one.module == module]
+        for one in found:
+            self._drop(one)
+        return found
+
+    def restore(self, restored: Restored) -> None:
+        """Take over what was kept."""
+        found: list[Remembered] = []
+        for document in restored.documents(KIND):
+            try:
+                found.append(msgspec.json.decode(document.body, type=Remembered))
+            except msgspec.DecodeError as error:
+                log.warning("an answer was not restored", name=document.name, words=str(error))
+        for one in sorted(found, key=lambda one: one.ts):
+            self._all[one.module, one.capability] = one
+
+    def keep_all(self) -> None:
+        """Keep all anew: what was kept is lost."""
+        for one in self._all.values():
+            self._keep(one)
+
+    def _drop(self, one: Remembered) -> None:
+        del self._all[one.module, one.capability]
+        self._recorder.keep(KIND, _name(one), None)
+
+    def _keep(self, one: Remembered) -> None:
+        self._recorder.keep(KIND, _name(one), msgspec.json.encode(one))
+
+
+def _name(one: Remembered) -> str:
+    # Both may hold any character, so no separator would keep them apart.
+    return hashlib.sha256(msgspec.json.encode((one.module, one.capability))).hexdigest()

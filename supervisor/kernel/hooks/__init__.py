@@ -1,0 +1,1 @@
+"""Hooks: modules that are told what happens, and modules that say what may."""

@@ -1,0 +1,228 @@
+"""The questions that wait for a person: asked by gates and by the policy, answered by any client.
+
+`ask` waits for the answer, for the time-out, or for whoever asks to be cancelled: a question dies
+with the request it is about. Each is in the journal twice, as `approval:request` and as
+`approval:decision`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import trio
+
+from protocol.errors import Failure, Reason
+from protocol.events import Progress
+from protocol.hook_result import ApprovalDefault
+from protocol.host_events import ApprovalUiEvent
+from supervisor.kernel.invoke_record import NAME_CHARS
+from supervisor.kernel.recorder import Recorder
+from supervisor.kernel.refusal import RefusedError
+from supervisor.policy.approval import allows, options_of
+
+OPEN = 256
+"""How many questions may wait; one more is denied."""
+
+PROMPT_CHARS = 2000
+
+FOLLOWED = 1000
+"""Changes that wait for a follower that reads slowly; it is told how many more there were."""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked, by whom (`hook NAME`, `policy`), and about which request."""
+
+    prompt: str
+    asked_by: str
+    module: str
+    op: str
+    request_id: str
+    session_id: str | None = None
+    span_id: str | None = None
+    options: tuple[str, ...] = ()
+    """In words; `allow` and `deny` are always understood too."""
+    timeout_s: float = 300.0
+    default: ApprovalDefault = ApprovalDefault.DENY
+    """What it comes to when nobody answers in time."""
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What became of a question; `by` is `client`, `timeout`, `withdrawn` or `too_many`."""
+
+    allowed: bool
+    answer: str
+    by: str
+
+
+WITHDRAWN = Decision(allowed=False, answer="deny", by="withdrawn")
+
+
+class _Open:
+    """A question that waits."""
+
+    def __init__(self, id_: str, question: Question) -> None:
+        self.id = id_
+        self.question = question
+        self.asked_at = trio.current_time()
+        self.decision: Decision | None = None
+        self.answered = trio.Event()
+
+    def document(self) -> dict[str, Any]:
+        """Return it as clients see it; `left_s` is until the default applies."""
+        question = self.question
+        left_s = question.timeout_s - (trio.current_time() - self.asked_at)
+        return {
+            "id": self.id,
+            "prompt": question.prompt[:PROMPT_CHARS],
+            "options": list(options_of(question.options)),
+            "asked_by": question.asked_by,
+            "module": question.module,
+            "op": question.op[:NAME_CHARS],
+            "request_id": question.request_id,
+            "session_id": question.session_id,
+            "timeout_s": question.timeout_s,
+            "left_s": round(max(0.0, left_s), 3),
+            "default": str(question.default),
+        }
+
+
+class Change(msgspec.Struct, frozen=True):
+    """A question that was asked, or decided (`decision`), for a follower; `lost` came before it."""
+
+    question: dict[str, Any]
+    decision: Decision | None = None
+    lost: int = 0
+
+
+class Following:
+    """The changes that one follower has not been told of yet."""
+
+    def __init__(self) -> None:
+        self.lost = 0
+        self.send, self._receive = trio.open_memory_channel[Change](FOLLOWED)
+
+    def put(self, change: Change) -> None:
+        """Add a change, or count it where there is no room."""
+        try:
+            self.send.send_nowait(change)
+        except trio.WouldBlock:
+            self.lost += 1
+
+    async def next(self) -> Change:
+        """Wait for the next change."""
+        change = await self._receive.receive()
+        lost, self.lost = self.lost, 0
+        return msgspec.structs.replace(change, lost=lost) if lost else change
+
+
+class Approvals:
+    """The open questions of one daemon."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._open: dict[str, _Open] = {}
+        self._followers: list[Following] = []
+        self._stopping = False
+
+    async def ask(
+        self, question: Question, tell: Callable[[Progress], None] = lambda _: None
+    ) -> Decision:
+        """Ask, and wait for the decision; `tell` takes events for whoever made the request.
+
+        Cancelled, the question is withdrawn.
+        """
+        if self._stopping:
+            return WITHDRAWN
+        if len(self._open) >= OPEN:
+            return Decision(allowed=False, answer="deny", by="too_many")
+        one = _Open(self._new_id(), question)
+        self._open[one.id] = one
+        document = one.document()
+        self._record("approval:request", question, None, document)
+        self._publish(Change(document))
+        tell(_event("approval.request", one.id, document))
+        try:
+            with trio.move_on_after(question.timeout_s):
+                await one.answered.wait()
+            if one.decision is None:
+                allowed = question.default is ApprovalDefault.ALLOW
+                one.decision = Decision(allowed, str(question.default), "timeout")
+            return one.decision
+        finally:
+            del self._open[one.id]
+            decision = one.decision or WITHDRAWN
+            said = {"id": one.id, "answer": decision.answer, "by": decision.by}
+            status = "allowed" if decision.allowed else "denied"
+            self._record("approval:decision", question, status, said)
+            self._publish(Change(document, decision))
+            tell(_event("approval.decision", one.id, {**said, "allowed": decision.allowed}))
+
+    def decide(self, id_: str, answer: str) -> Decision:
+        """Answer a question; raises `RefusedError` if it does not wait, or for another answer."""
+        one = self._open.get(id_)
+        if one is None or one.decision is not None:
+            words = (
+                f"no question {id_!r:.80} waits; it may have been answered, its time may be over,"
+                " or its request has ended"
+            )
+            raise RefusedError(Failure.because(Reason.UNKNOWN_APPROVAL, words))
+        options = options_of(one.question.options)
+        allowed = allows(answer, options)
+        if allowed is None:
+            words = f"{answer!r:.80} is no answer to {id_}; there are {', '.join(options)}"
+            failure = Failure.because(Reason.INVALID_ARGS, words, pointer="/answer")
+            raise RefusedError(failure)
+        one.decision = Decision(allowed, answer, "client")
+        one.answered.set()
+        return one.decision
+
+    def stop(self) -> None:
+        """Withdraw all, and what is asked from here on: the daemon is stopping."""
+        self._stopping = True
+        for one in self._open.values():
+            one.decision = one.decision or WITHDRAWN
+            one.answered.set()
+
+    def waiting(self) -> list[dict[str, Any]]:
+        """Return the open questions, the oldest first."""
+        return [one.document() for one in self._open.values() if one.decision is None]
+
+    def follow(self) -> tuple[Following, Callable[[], None]]:
+        """Begin to follow; call the second of what is returned to end it."""
+        following = Following()
+        self._followers.append(following)
+        return following, lambda: self._followers.remove(following)
+
+    def status(self) -> dict[str, int]:
+        """Return what `status` shows of them."""
+        return {"waiting": len(self.waiting()), "followers": len(self._followers)}
+
+    def _new_id(self) -> str:
+        # Not a number: an answer to a question of a former daemon must not be one to another.
+        while (id_ := f"ap-{secrets.token_hex(3)}") in self._open:
+            pass
+        return id_
+
+    def _publish(self, change: Change) -> None:
+        for one in self._followers:
+            one.put(change)
+
+    def _record(
+        self, event: str, question: Question, status: str | None, data: dict[str, Any]
+    ) -> None:
+        self._recorder.record(
+            event,
+            module=question.module,
+            status=status,
+            data=data,
+            session_id=question.session_id and question.session_id[:NAME_CHARS],
+            request_id=question.request_id,
+            span_id=question.span_id,
+        )
+
+
+def _event(name: str, id_: str, payload: dict[str, Any]) -> ApprovalUiEvent:
+    return ApprovalUiEvent(version="0", event=name, payload=payload, approval=id_)

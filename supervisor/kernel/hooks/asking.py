@@ -1,0 +1,202 @@
+"""Ask the gates about one invocation, one after the other, and a person if one of them wants it.
+
+What their answers come to is `policy.hook_chain`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+import trio
+
+from protocol.connection import Notice
+from protocol.descriptor import Gate
+from protocol.errors import Failure, Reason
+from protocol.events import Log, Progress
+from protocol.frames import DEPTH
+from protocol.hook_result import (
+    Action,
+    HookResult,
+    Invalid,
+    MessageLevel,
+    read_hook_result,
+    replacement_problem,
+)
+from protocol.nesting import is_deeper
+from supervisor.kernel.hooks.approvals import Approvals, Question
+from supervisor.kernel.hooks.gate_call import GateCall
+from supervisor.kernel.hooks.gates import Gates
+from supervisor.kernel.hooks.outcomes import denial, injections
+from supervisor.kernel.invocation import Invocation
+from supervisor.kernel.parties import Submit
+from supervisor.kernel.request_checks import request_refusal
+from supervisor.policy.hook_chain import Answer, Chain, Failed, Link, Said, chain_of
+from supervisor.runtime.host import Host
+
+SUBJECT = {Gate.PRE: "tool_input", Gate.POST: "result", Gate.ERROR: "error"}
+"""What each gate may replace, as the field it is told by."""
+
+_LEVELS: dict[MessageLevel, Literal["info", "warn", "error"]] = {
+    MessageLevel.INFO: "info",
+    MessageLevel.WARNING: "warn",
+    MessageLevel.ERROR: "error",
+}
+
+
+class Guarding(msgspec.Struct, frozen=True):
+    """What the guards of one daemon share."""
+
+    host: Host
+    gates: Gates
+    approvals: Approvals
+    nursery: trio.Nursery
+    submit: Submit
+
+
+class Asking:
+    """The asking about one invocation."""
+
+    def __init__(self, guarding: Guarding, invocation: Invocation, behind: frozenset[str]) -> None:
+        """`behind` are the hooks that it is made on behalf of: those are not asked."""
+        self.injected: list[dict[str, Any]] = []
+        """What those that were asked so far want in the context."""
+        self.waits_for = ""
+        """Who has been asked and has not answered, in words."""
+        self.asks_person = False
+        self.over = False
+        """Whether nothing may be told to clients any more."""
+        self._guarding = guarding
+        self._invocation = invocation
+        self._behind = behind
+
+    async def ask(
+        self, gate: Gate, links: tuple[Link, ...], subject: Any, given: dict[str, Any]
+    ) -> tuple[Failure | None, Any]:
+        """Ask the gates about `subject`, what each may replace; `given` is told beside it.
+
+        Returns why it is denied, if it is, and what `subject` has become.
+        """
+        chain = await self._ask_all(gate, links, subject, given)
+        return await self._refusal(gate, chain), chain.data
+
+    async def _ask_all(
+        self, gate: Gate, links: tuple[Link, ...], subject: Any, given: dict[str, Any]
+    ) -> Chain:
+        gates = self._guarding.gates
+        chain = chain_of((one for one in links if one.name not in self._behind), subject)
+        while (link := chain.next) is not None:
+            await trio.lowlevel.checkpoint_if_cancelled()  # then nobody is asked
+            # A gate whose descriptor was removed meanwhile stands open, whatever came of its call.
+            answer: Answer = HookResult()
+            if gates.hook(link.name) is not None:
+                answer = await self._ask(link.name, gate, chain.data, given)
+            if isinstance(answer, Failed) and gates.hook(link.name) is None:
+                answer = HookResult()
+            chain = chain.after(answer)
+        return chain
+
+    async def _ask(self, name: str, gate: Gate, subject: Any, given: dict[str, Any]) -> Answer:
+        hook = self._guarding.gates.hook(name)
+        assert hook is not None  # noqa: S101 - asked for just before
+        self.waits_for = f"hook {name} ({gate})"
+        call = GateCall(name, hook.timeout_s)
+        data = {**self._facts(), **given, SUBJECT[gate]: subject}
+        answer = await call.ask(self._guarding.submit, gate, data, self._invocation)
+        if isinstance(answer, Failure):
+            return Failed(call.why(answer))
+        result = read_hook_result(answer.result)
+        if isinstance(result, Invalid):
+            return result
+        if result.user_message:
+            self._show(name, result)
+        if result.action is Action.MODIFY and result.data is not None:
+            problem = self._problem(gate, result.data)
+            if problem is not None:
+                return Invalid(problem)
+        return result
+
+    def _problem(self, gate: Gate, data: Any) -> str | None:
+        """Say what keeps `data` from taking the place of what was asked about."""
+        problem = replacement_problem(gate, data)
+        if problem is not None or gate is not Gate.PRE:
+            return problem
+        if is_deeper(data, DEPTH):
+            return f"data nests more than {DEPTH} levels deep"
+        invocation = self._invocation
+        content = {"op": invocation.request.op, "args": data}
+        refusal = request_refusal(invocation.module.name, invocation.module, content)
+        return None if refusal is None else refusal.message
+
+    async def _refusal(self, gate: Gate, chain: Chain) -> Failure | None:
+        """Take a chain's end: return why it is denied, or None when it goes on."""
+        invocation = self._invocation
+        for name, why in chain.passed_over:
+            words = f"hook {name} {why}; it is open, so {invocation.what} went on without it"
+            invocation.warn(Notice("hook_failed", words))
+        if chain.denied is not None:
+            if chain.problem is not None and self._guarding.host.shutting_down:
+                return self.shutdown()
+            return denial(gate, chain.denied, chain.problem, invocation.what)
+        if chain.asked is not None:
+            failure = await self._ask_person(gate, chain.asked)
+            if failure is not None:
+                return failure
+        self.injected += injections(chain)
+        return None
+
+    async def _ask_person(self, gate: Gate, asked: Said) -> Failure | None:
+        if self._guarding.host.shutting_down:
+            return self.shutdown()
+        invocation, result = self._invocation, asked.result
+        request = invocation.request
+        words = result.approval_prompt or result.reason or f"Allow {invocation.what}?"
+        question = Question(
+            prompt=words,
+            asked_by=f"hook {asked.name}",
+            module=invocation.module.name,
+            op=request.op,
+            request_id=request.request_id,
+            session_id=request.session_id,
+            span_id=invocation.span_id,
+            options=result.approval_options or (),
+            timeout_s=result.approval_timeout,
+            default=result.approval_default,
+        )
+        self.waits_for = f"an approval that hook {asked.name} asks for"
+        self.asks_person = True
+        decision = await self._guarding.approvals.ask(question, self._tell_first)
+        self.asks_person = False
+        if decision.allowed:
+            return None
+        reason = {
+            "timeout": f"nobody answered in {result.approval_timeout:g} s",
+            "too_many": "too many questions wait already",
+        }.get(decision.by, f"the answer was {decision.answer}")
+        denied = Said(asked.name, HookResult(action=Action.DENY, reason=reason))
+        return denial(gate, denied, None, invocation.what, approval=decision.by)
+
+    def _show(self, name: str, result: HookResult) -> None:
+        level = _LEVELS[result.user_message_level]
+        words = result.user_message or ""
+        fields = {"hook": result.user_message_source or name}
+        self._invocation.tell(Log(version="0", level=level, message=words, fields=fields))
+
+    def _tell_first(self, event: Progress) -> None:
+        if not self.over:  # nothing is told after the response
+            self._invocation.first.tell(event)
+
+    def _facts(self) -> dict[str, Any]:
+        request = self._invocation.request
+        return {
+            "tool_name": self._invocation.module.name,
+            "op": request.op,
+            "tool_input": request.args,
+            "session_id": request.session_id,
+            "request_id": request.request_id,
+        }
+
+    def shutdown(self) -> Failure:
+        """Return the failure of what ends because the daemon does."""
+        words = f"the daemon is stopping, and {self._invocation.what} with it"
+        return Failure.because(Reason.SHUTDOWN, words)

@@ -1,0 +1,188 @@
+"""One hook that observes: what waits for it, and a task that gives it one event after the other.
+
+Whoever records an event does no more than to put it here. The task calls the hook while it serves;
+while it is down, events wait, and the queue drops. An event that a call failed with is not given
+again: it may be what the hook crashes at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import trio
+
+from protocol.descriptor import Descriptor, Hook, Start
+from protocol.events import Progress
+from protocol.frames import DEPTH
+from protocol.nesting import is_deeper
+from protocol.response import Response
+from supervisor.kernel.hooks.event_queue import EventQueue, Waiting
+from supervisor.kernel.recorder import Recorder
+from supervisor.policy.lifecycle import State
+from supervisor.runtime.deadlines import Deadlines, Timer
+from supervisor.runtime.module import Module
+
+REPORT_S = 10.0
+"""How often `hook:dropped` may be recorded of a hook."""
+
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+Deliver = Callable[[Module, dict[str, Any], "Delivery", frozenset[str]], None]
+"""Calls a hook: its module, the args, the client, the hooks behind the event."""
+
+
+class Delivery:
+    """One call of an observer (kernel.parties.Client); its answer says no more than that."""
+
+    def __init__(self, ended: Callable[[bool], None]) -> None:
+        self._ended = ended
+
+    def event(self, event: Progress) -> None:
+        """Ignore it: nobody has asked."""
+
+    def finished(self, response: Response) -> None:
+        """Have the next one given."""
+        self._ended(response.ok)
+
+    def congested(self) -> bool:
+        """Return False: nothing is kept."""
+        return False
+
+
+class Observer:
+    """A hook that observes, as long as it is mounted."""
+
+    def __init__(
+        self,
+        module: Callable[[], Module | None],
+        deliver: Deliver,
+        recorder: Recorder,
+        deadlines: Deadlines,
+        *,
+        descriptor: Descriptor,
+        hook: Hook,
+    ) -> None:
+        self.name = descriptor.name
+        self.queue = EventQueue(hook.queue, hook.drop)
+        self.in_flight = 0
+        self.delivered = 0
+        self.failed = 0
+        self.hook = hook
+        self._room = _room(descriptor, hook)
+        self._module = module
+        self._deliver = deliver
+        self._recorder = recorder
+        self._deadlines = deadlines
+        self._reported = 0
+        self._report: Timer | None = None
+        self._look = trio.Event()
+        self._scope = trio.CancelScope()
+
+    def change(self, descriptor: Descriptor, hook: Hook) -> None:
+        """Go by another descriptor; what waits goes on waiting."""
+        self.hook = hook
+        self._room = _room(descriptor, hook)
+        self.queue.bound(hook.queue, hook.drop)
+        self._tell_of_drops()
+        self.look()
+
+    def put(self, one: Waiting) -> None:
+        """Have an event given to the hook, if the queue does not drop it."""
+        self.queue.put(one)
+        self._tell_of_drops()
+        self.look()
+
+    def look(self) -> None:
+        """Look again whether an event can be given: the hook's state may have changed."""
+        self._look.set()
+
+    async def run(self) -> None:
+        """Give events until `end`."""
+        with self._scope:
+            while True:
+                self._look = trio.Event()
+                if not self._give_one():
+                    await self._look.wait()
+                await trio.lowlevel.checkpoint()  # the neighbours' turn
+
+    def end(self) -> None:
+        """Give no more events; what waits is lost, and counted."""
+        self._scope.cancel()
+        self.queue.bound(0, self.hook.drop)
+        if self._report is not None:
+            self._report.cancel()
+            self._report = None
+        self._record_drops()
+
+    def status(self) -> dict[str, Any]:
+        """Return what `status` shows of it."""
+        return {
+            "waiting": len(self.queue),
+            "waiting_bytes": self.queue.held_bytes,
+            "in_flight": self.in_flight,
+            "delivered": self.delivered,
+            "failed": self.failed,
+            "dropped": self.queue.dropped,
+        }
+
+    def _give_one(self) -> bool:
+        if not self.queue or self.in_flight >= self._room:
+            return False
+        module = self._module()
+        if module is None or not _takes_events(module):
+            return False
+        one = self.queue.take()
+        args = {"event": one.event, "data": _decode(one.body)}
+        if one.body.count(b"{") + one.body.count(b"[") > DEPTH and is_deeper(args, DEPTH):
+            self.failed += 1  # it could not be written to the hook
+            return True
+        self.in_flight += 1
+        self._deliver(module, args, Delivery(self._ended), one.behind)
+        return True
+
+    def _ended(self, well: bool) -> None:  # noqa: FBT001 - of one call, told by its client
+        self.in_flight -= 1
+        if well:
+            self.delivered += 1
+        else:
+            self.failed += 1
+        self.look()
+
+    def _tell_of_drops(self) -> None:
+        if self._report is None and self.queue.dropped > self._reported:
+            self._record_drops()
+            self._report = self._deadlines.after(REPORT_S, self._report_again)
+
+    def _report_again(self) -> None:
+        self._report = None
+        self._tell_of_drops()
+
+    def _record_drops(self) -> None:
+        count = self.queue.dropped - self._reported
+        if count:
+            self._reported = self.queue.dropped
+            data = {"count": count, "waiting": len(self.queue)}
+            self._recorder.record("hook:dropped", module=self.name, data=data)
+
+
+def _room(descriptor: Descriptor, hook: Hook) -> int:
+    """Return how many events may be with the hook; a gate's calls are to find room beside them."""
+    concurrency = descriptor.supervision.concurrency
+    return concurrency - 1 if hook.gate and concurrency > 1 else concurrency
+
+
+def _takes_events(module: Module) -> bool:
+    """Tell whether it serves now; one that starts with its first request may do so for an event."""
+    if module.slot.serves:
+        return module.is_ready()
+    supervision, slot = module.descriptor.supervision, module.slot
+    return (
+        module.state is State.DOWN
+        and supervision.start is Start.LAZY
+        and not module.stopped_by_command
+        and not slot.barred
+        and not module.waits_for
+        and module.queued == 0
+    )

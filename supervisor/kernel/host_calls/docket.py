@@ -1,0 +1,178 @@
+"""The open calls of one request: taken in the read loop, begun one after the other in a task.
+
+So the calls of a request begin in the order in which they were made, whatever each then waits for,
+and a flood of them has its turn beside those of other requests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Iterator
+
+import structlog
+import trio
+
+from protocol.connection import HostCalled
+from protocol.errors import Failure, Reason
+from protocol.events import Progress
+from supervisor.kernel.grants.grants import CAPABILITY_CHARS, Grant
+from supervisor.kernel.host_calls.method import Host, Method
+from supervisor.kernel.host_calls.methods import method_named
+from supervisor.kernel.host_calls.open_call import OpenCall
+from supervisor.kernel.invocation import Invocation
+from supervisor.kernel.refusal import RefusedError
+from supervisor.policy.capabilities import LOG, Decision, Verdict, covers
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime.host_results import HostResults
+
+OPEN_CALLS = 1024
+"""Of one request; what is beyond it is refused."""
+
+OPEN_BYTES = 64 << 20
+"""What the lines of all open calls of one module may amount to."""
+
+log = structlog.get_logger()
+
+
+class Docket:
+    """The calls that a request has open."""
+
+    def __init__(self, caller: Invocation, host: Host) -> None:
+        self._caller = caller
+        self._host = host
+        self._open: dict[str, OpenCall] = {}
+        self._to_begin: deque[OpenCall] = deque()
+        self._beginning = False
+        self._told: set[bool] = set()
+
+    def take(self, asked: HostCalled, results: HostResults) -> None:
+        """Accept a call, or refuse it at once."""
+        refusal = self._refusal(asked)
+        if refusal is not None:
+            reason, words = refusal
+            results.refuse(asked.request_id, asked.call.call_id, words, reason)
+            return
+        call = OpenCall(self._caller, asked, results, self)
+        self._open[call.call_id] = call
+        self._host.open_bytes[self._caller.module.name] += asked.size_bytes
+        call.limit(self._host.deadlines)
+        self._to_begin.append(call)
+        if not self._beginning:
+            self._beginning = True
+            self._host.nursery.start_soon(self._begin_all)
+
+    def closed(self, call: OpenCall) -> None:
+        """Forget a call that has its answer."""
+        del self._open[call.call_id]
+        self._caller.attend()
+        sizes = self._host.open_bytes
+        sizes[self._caller.module.name] -= call.asked.size_bytes
+        if not sizes[self._caller.module.name]:
+            del sizes[self._caller.module.name]
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the module waits for an answer."""
+        return bool(self._open)
+
+    def end(self, stopped: Stopped) -> None:
+        """End all: the request has ended."""
+        for call in tuple(self._open.values()):
+            call.end(stopped)
+
+    def _refusal(self, asked: HostCalled) -> tuple[Reason, str] | None:
+        if asked.call.call_id in self._open:
+            words = f"a call {asked.call.call_id[:80]!r} of this request is open already"
+            return Reason.MALFORMED_REQUEST, words
+        if len(self._open) >= OPEN_CALLS:
+            words = f"the request has {OPEN_CALLS} calls open, which is the most there may be"
+            return Reason.LIMIT_REACHED, words
+        held = self._host.open_bytes[self._caller.module.name]
+        if held and held + asked.size_bytes > OPEN_BYTES:
+            words = f"the open calls of the module would take more than {OPEN_BYTES} bytes"
+            return Reason.LIMIT_REACHED, words
+        return None
+
+    async def _begin_all(self) -> None:
+        try:
+            while self._to_begin:
+                call = self._to_begin.popleft()
+                if not call.done:
+                    with _answered(call):
+                        self._begin(call)
+                await trio.lowlevel.checkpoint()
+        finally:
+            self._beginning = False
+
+    def _begin(self, call: OpenCall) -> None:
+        method = method_named(call.asked.call.method)
+        capability = method.capability(call.params)
+        module = call.caller.module
+        decision = self._host.grants.decide(module.descriptor, capability)
+        if decision.verdict is Verdict.ASK:
+            self._host.nursery.start_soon(self._ask, call, method, decision)
+        else:
+            allowed = decision.verdict is Verdict.ALLOWED
+            self._go_on(call, method, Grant(decision, allowed))
+
+    async def _ask(self, call: OpenCall, method: Method, decision: Decision) -> None:
+        with call.scope, _answered(call):
+            caller = call.caller
+            descriptor = caller.module.descriptor
+            first = caller.first
+
+            def tell(event: Progress) -> None:
+                if not first.has_outcome:  # nothing is told after the response
+                    first.tell(event)
+
+            grant = await self._host.grants.ask(descriptor, decision, caller.origin, tell)
+            if not call.done:
+                self._go_on(call, method, grant)
+
+    def _go_on(self, call: OpenCall, method: Method, grant: Grant) -> None:
+        decision = grant.decision
+        self._tell(grant)
+        if not grant.allowed:
+            raise RefusedError(_denied(grant))
+        claimed = call.asked.call.capability
+        if claimed is not None and not _agrees(claimed, decision.capability, method):
+            words = (
+                f"the call says that it needs the capability {claimed[:200]!r},"
+                f" and needs {decision.capability[:300]!r}"
+            )
+            raise RefusedError(Failure.because(Reason.MALFORMED_REQUEST, words))
+        method.begin(call, self._host)
+
+    def _tell(self, grant: Grant) -> None:
+        """Record a decision; that a request may log, or not, is worth one entry."""
+        if grant.decision.capability == LOG:
+            if grant.allowed in self._told:
+                return
+            self._told.add(grant.allowed)
+        self._host.grants.record(grant, self._caller.origin)
+
+
+@contextlib.contextmanager
+def _answered(call: OpenCall) -> Iterator[None]:
+    """Have a call answered if it comes to nothing."""
+    try:
+        yield
+    except RefusedError as error:
+        call.refuse(error.failure)
+    # A mistake of ours in one method is that call's failure; the daemon serves the others.
+    except Exception as error:
+        log.exception("a host call failed", method=call.asked.call.method[:80])
+        words = f"the call failed in the daemon: {type(error).__name__}; its log says where"
+        call.refuse(Failure.because(Reason.REPORTED, words))
+
+
+def _denied(grant: Grant) -> Failure:
+    capability = grant.decision.capability[:CAPABILITY_CHARS]
+    words = f"{grant.decision.module} may not {capability}: {grant.words}"
+    return Failure.because(Reason.CAPABILITY, words, capability=capability, rule=grant.words)
+
+
+def _agrees(claimed: str, capability: str, method: Method) -> bool:
+    # The Pi schema: "must match core-derived requirement". It may be less exact than ours is.
+    return covers(claimed, capability) or claimed in method.names

@@ -1,0 +1,95 @@
+"""`module.invoke`: one module has another one do something, on behalf of a request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from protocol.errors import Failure, Reason
+from protocol.events import Progress
+from protocol.response import Response
+from supervisor.kernel.host_calls.method import Host, check_params, invalid
+from supervisor.kernel.host_calls.open_call import OpenCall
+from supervisor.kernel.refusal import RefusedError
+from supervisor.policy.capabilities import INVOKE, invoke_capability
+
+DEPTH = 16
+"""How many modules deep a chain of calls may be: one that goes on for ever ends here."""
+
+
+class ModuleInvoke:
+    """`module.invoke`, also written `invoke`."""
+
+    names = (INVOKE, "invoke")
+    params: Mapping[str, type] = MappingProxyType(
+        {
+            "module": str,
+            "op": str,
+            "args": dict,
+            "session_id": str,
+            "timeout_s": float,
+            "stream": bool,
+        }
+    )
+    required = ("module", "op")
+
+    def capability(self, params: Mapping[str, Any]) -> str:
+        """Return `module.invoke:MODULE.OP`."""
+        check_params(self, params)
+        for field in ("module", "op"):
+            if not params[field]:
+                raise RefusedError(invalid(f'"{field}" is empty'))
+        return invoke_capability(params["module"], params["op"])
+
+    def begin(self, call: OpenCall, host: Host) -> None:
+        """Submit the invocation; the call's answer is its response."""
+        caller, params = call.caller, call.params
+        chain = [caller.module.name, *(one.module.name for one in caller.ancestors)][::-1]
+        if len(chain) >= DEPTH:
+            words = f"calls are nested {DEPTH} deep, which is the deepest there may be"
+            failure = Failure.because(Reason.LIMIT_REACHED, words, chain=chain, most=DEPTH)
+            raise RefusedError(failure)
+        session_id = params.get("session_id")
+        if session_id is not None and session_id != caller.session_id:
+            own = "none" if caller.session_id is None else repr(caller.session_id)
+            words = (
+                f"a call can be of the session of the request being served ({own}), or of none;"
+                f" not of {session_id!r:.130}"
+            )
+            raise RefusedError(Failure.because(Reason.CAPABILITY, words))
+        if params.get("stream"):
+            call.begin_stream()
+        content: dict[str, Any] = {
+            key: params[key] for key in ("op", "args", "session_id", "timeout_s") if key in params
+        }
+        call.child = host.submit(params["module"], content, _Asker(call), parent=caller)
+
+
+class _Asker:
+    """The client of a child: the call that it serves."""
+
+    def __init__(self, call: OpenCall) -> None:
+        self._call = call
+
+    def event(self, event: Progress) -> None:
+        """Send an event on, if that was asked for."""
+        if self._call.streams:
+            self._call.chunk(event)
+
+    def finished(self, response: Response) -> None:
+        """Answer the call."""
+        failure = response.outcome
+        if isinstance(failure, Failure):
+            if response.injected:
+                details = {**failure.details, "injected": list(response.injected)}
+                failure = msgspec.structs.replace(failure, details=details)
+            self._call.refuse(failure)
+        else:
+            self._call.answer(response.document())
+
+    def congested(self) -> bool:
+        """Whether the module that called does not read what it gets."""
+        return self._call.congested()

@@ -1,0 +1,93 @@
+"""What a method that a module can call is, and what all of them work on.
+
+`capability` is made from the params, and says no to those that make no sense; `begin` does at once
+what can be done at once. Both may raise `RefusedError`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+import trio
+
+from protocol.errors import Failure, Reason
+from protocol.problem import described, did_you_mean
+from supervisor.kernel.effects import Effects
+from supervisor.kernel.grants.grants import Grants
+from supervisor.kernel.host_calls.open_call import OpenCall
+from supervisor.kernel.parties import Submit
+from supervisor.kernel.refusal import RefusedError
+from supervisor.runtime.deadlines import Deadlines
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True):
+    """What the methods of one daemon work on."""
+
+    submit: Submit
+    effects: Effects
+    grants: Grants
+    deadlines: Deadlines
+    nursery: trio.Nursery
+    open_bytes: Counter[str]
+    """What the lines of open calls amount to, by module."""
+
+
+class Method(Protocol):
+    """Something that a module can have the host do."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What it is called; the first is the name in the documents."""
+
+    @property
+    def params(self) -> Mapping[str, type]:
+        """What it takes; a float may be written as a whole number."""
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """What of that must be there."""
+
+    def capability(self, params: Mapping[str, Any]) -> str:
+        """Return what a module needs for it; raises `RefusedError` over bad params."""
+
+    def begin(self, call: OpenCall, host: Host) -> None:
+        """Do it, or begin to; the call is then answered once. Raises `RefusedError`."""
+
+
+_KINDS = {
+    dict: "an object",
+    str: "a string",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+}
+
+
+def check_params(method: Method, params: Mapping[str, Any]) -> None:
+    """Hold params to what a method takes; raises `RefusedError`."""
+    known = method.params
+    for key, value in params.items():
+        wanted = known.get(key)
+        if wanted is None:
+            near = did_you_mean(key, known) or f"; there are {', '.join(known) or 'none'}"
+            raise RefusedError(invalid(f"there is no param {described(key)}{near}"))
+        if not _is(value, wanted):
+            words = f'"{key}" is {described(value)}, it must be {_KINDS[wanted]}'
+            raise RefusedError(invalid(words))
+    for key in method.required:
+        if key not in params:
+            raise RefusedError(invalid(f'"{key}" is missing, it must be {_KINDS[known[key]]}'))
+
+
+def _is(value: object, wanted: type) -> bool:
+    if wanted is bool or not isinstance(value, bool):
+        return isinstance(value, (int, float) if wanted is float else wanted)
+    return False
+
+
+def invalid(words: str) -> Failure:
+    """Say what is wrong with a call."""
+    return Failure.because(Reason.MALFORMED_REQUEST, f"params of the call: {words}")

@@ -1,0 +1,182 @@
+"""The methods that a module can call, and what each does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+
+from protocol.errors import Failure, Reason
+from protocol.events import Log
+from protocol.journal_event import module_event_problem
+from protocol.problem import described, did_you_mean
+from supervisor.kernel.host_calls.invoking import ModuleInvoke
+from supervisor.kernel.host_calls.method import Host, Method, check_params, invalid
+from supervisor.kernel.host_calls.open_call import OpenCall
+from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.sessions.session import Session
+from supervisor.policy.capabilities import (
+    EMIT,
+    LOG,
+    SESSION_READ,
+    SESSION_WRITE,
+    emit_capability,
+)
+from supervisor.policy.session import revision_problem
+from supervisor.runtime.log_text import log_text
+
+EMIT_BYTES = 64 << 10
+"""What the data of an event may take, as JSON."""
+
+
+class SessionRead:
+    """`session.read`: the state and the plan of the session of the request being served."""
+
+    names = (SESSION_READ,)
+    params: Mapping[str, type] = MappingProxyType({})
+    required: tuple[str, ...] = ()
+
+    def capability(self, params: Mapping[str, Any]) -> str:
+        """Return `session.read`."""
+        check_params(self, params)
+        return SESSION_READ
+
+    def begin(self, call: OpenCall, host: Host) -> None:
+        """Answer with the session."""
+        shown = _session(call, host).shown()
+        wanted = ("session_id", "title", "status", "revision", "plan", "state")
+        call.answer({key: shown[key] for key in wanted})
+
+
+class SessionWrite:
+    """`session.write`: merge a patch into the state, and answer once that is stored."""
+
+    names = (SESSION_WRITE,)
+    params: Mapping[str, type] = MappingProxyType({"patch": dict, "if_revision": int})
+    required = ("patch",)
+
+    def capability(self, params: Mapping[str, Any]) -> str:
+        """Return `session.write`."""
+        check_params(self, params)
+        return SESSION_WRITE
+
+    def begin(self, call: OpenCall, host: Host) -> None:
+        """Merge the patch."""
+        session = _session(call, host)
+        refusal = revision_problem(session.kept.revision, call.params.get("if_revision"))
+        refusal = refusal or host.effects.sessions.patch(
+            session, call.params["patch"], call.caller.origin
+        )
+        if refusal is not None:
+            raise RefusedError(refusal)
+        output = {"session_id": session.id, "revision": session.kept.revision}
+
+        def stored(failure: Failure | None) -> None:
+            if failure is None:
+                call.answer(output)
+            else:
+                call.refuse(failure)
+
+        host.effects.durability.confirm(stored)
+
+
+class EventEmit:
+    """`event.emit`: an entry of the journal in the module's name."""
+
+    names = (EMIT,)
+    params: Mapping[str, type] = MappingProxyType({"event": str, "data": dict, "status": str})
+    required = ("event",)
+
+    def capability(self, params: Mapping[str, Any]) -> str:
+        """Return `event.emit:NAME`."""
+        check_params(self, params)
+        problem = module_event_problem(params)
+        if problem is not None:
+            raise RefusedError(invalid(problem))
+        return emit_capability(params["event"])
+
+    def begin(self, call: OpenCall, host: Host) -> None:
+        """Record it."""
+        origin, params = call.caller.origin, call.params
+        data = params.get("data", {})
+        if len(msgspec.json.encode(data)) > EMIT_BYTES:
+            words = f'"data" of an event may take {EMIT_BYTES} bytes at the most'
+            raise RefusedError(Failure.because(Reason.LIMIT_REACHED, words))
+        host.effects.recorder.record(
+            params["event"],
+            module=origin.module,
+            status=params.get("status"),
+            data=data,
+            session_id=origin.session_id,
+            request_id=origin.request_id,
+            span_id=origin.span_id,
+        )
+        call.answer({})
+
+
+class LogLine:
+    """`log`: a line of the module's log."""
+
+    names = (LOG,)
+    params: Mapping[str, type] = MappingProxyType({"message": str, "level": str, "fields": dict})
+    required = ("message",)
+
+    def capability(self, params: Mapping[str, Any]) -> str:
+        """Return `log`."""
+        check_params(self, params)
+        level = params.get("level", "info")
+        if level not in _LEVELS:
+            words = f'"level" is {described(level)}, it must be one of {", ".join(_LEVELS)}'
+            raise RefusedError(invalid(words))
+        return LOG
+
+    def begin(self, call: OpenCall, host: Host) -> None:
+        """Write it."""
+        del host
+        params = call.params
+        line = Log(
+            version="0",
+            level=params.get("level", "info"),
+            message=params["message"],
+            fields=params.get("fields", msgspec.UNSET),
+        )
+        call.caller.module.log.log_event(call.instance, log_text(line))
+        call.answer({})
+
+
+_LEVELS = ("debug", "info", "warn", "error")
+
+
+def _session(call: OpenCall, host: Host) -> Session:
+    session_id = call.caller.session_id
+    if session_id is None or not host.effects.with_sessions:
+        words = "the request that is being served has no session"
+        raise RefusedError(Failure.because(Reason.UNKNOWN_SESSION, words))
+    found = host.effects.sessions.find_live(session_id)
+    if isinstance(found, Failure):
+        raise RefusedError(found)
+    return found
+
+
+METHODS: tuple[Method, ...] = (
+    ModuleInvoke(),
+    SessionRead(),
+    SessionWrite(),
+    EventEmit(),
+    LogLine(),
+)
+
+_BY_NAME = {name: method for method in METHODS for name in method.names}
+
+
+def method_named(name: str) -> Method:
+    """Return a method; raises `RefusedError` if there is none of that name."""
+    method = _BY_NAME.get(name)
+    if method is None:
+        names = [one.names[0] for one in METHODS]
+        near = did_you_mean(name, names) or f"; there are {', '.join(names)}"
+        words = f"there is no method {described(name)}{near}"
+        raise RefusedError(Failure.because(Reason.UNKNOWN_OP, words))
+    return method

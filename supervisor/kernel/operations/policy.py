@@ -1,0 +1,64 @@
+"""The ops about what modules are allowed: `policy.explain`, `policy.forget`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import Any, ClassVar
+
+import msgspec
+
+from supervisor.kernel.grants.explained import explained
+from supervisor.kernel.operations.op import MODULE, Emit, Op, Parts, args_schema
+from supervisor.policy.capabilities import Verdict
+
+
+class PolicyOps:
+    """Ops about what modules are allowed."""
+
+    INPUTS: ClassVar[Mapping[str, Any]] = {
+        "policy.explain": args_schema(
+            ("module", "capability"),
+            module=MODULE,
+            capability={
+                "type": "string",
+                "minLength": 1,
+                "description": "such as log, or module.invoke:kv.get",
+            },
+        ),
+        "policy.forget": args_schema(("module",), module=MODULE),
+    }
+
+    def __init__(self, parts: Parts) -> None:
+        """Prepare to serve."""
+        self._parts = parts
+        self._grants = parts.grants
+
+    def ops(self) -> Mapping[str, Op]:
+        """Return the ops."""
+        return {"policy.explain": self._explain, "policy.forget": self._forget}
+
+    async def _explain(self, args: dict[str, Any], emit: Emit) -> dict[str, Any]:
+        del emit
+        descriptor = self._parts.module(args["module"]).descriptor
+        decision = self._grants.decide(descriptor, args["capability"])
+        found = explained(decision, descriptor)
+        if decision.verdict is Verdict.ASK:
+            known = self._grants.answers.find(descriptor.name, args["capability"])
+            if known is not None:
+                same = known.program == await self._grants.program(descriptor)
+                found["remembered"] = {
+                    "allowed": known.allowed,
+                    "ts": known.ts,
+                    "same_program": same,
+                }
+        return found
+
+    def _forget(self, args: dict[str, Any], emit: Emit) -> Awaitable[Any]:
+        del emit
+        # Also of a module that is not there any more: then above all.
+        forgotten = self._grants.answers.forget(args["module"])
+        return self._confirmed([msgspec.to_builtins(one) for one in forgotten])
+
+    async def _confirmed(self, forgotten: list[dict[str, Any]]) -> dict[str, Any]:
+        await self._parts.effects.durability.confirmed()
+        return {"forgotten": forgotten}

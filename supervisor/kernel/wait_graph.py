@@ -1,0 +1,111 @@
+"""Who waits for whom, and whether somebody would wait for himself (policy.waits).
+
+An invocation waits for its open children: what its module calls the host for, and the gates that
+are asked about it. Before its module has begun with it, it also waits for that one's capacity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from protocol.errors import Failure, Reason
+from supervisor.policy.waits import Waits, circle
+from supervisor.runtime.module import Module
+
+
+class Kin(Protocol):
+    """An invocation, as far as others wait for it."""
+
+    @property
+    def request_id(self) -> str:
+        """The daemon's own id of it."""
+
+    @property
+    def module(self) -> Module:
+        """The module it is for."""
+
+    @property
+    def children(self) -> Iterable[Kin]:
+        """The open invocations that are made on its behalf."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its module is still to begin with it."""
+
+    @property
+    def has_outcome(self) -> bool:
+        """Whether its module has done with it: it holds no capacity, though gates may be asked."""
+
+
+class Parents:
+    """The invocations that have open children, by module."""
+
+    def __init__(self) -> None:
+        self._by_module: dict[str, dict[str, Kin]] = {}
+
+    def add(self, one: Kin) -> None:
+        """Take note of one that has a child; idempotent."""
+        self._by_module.setdefault(one.module.name, {})[one.request_id] = one
+
+    def discard(self, one: Kin) -> None:
+        """Forget one that has none any more; idempotent."""
+        of_module = self._by_module.get(one.module.name, {})
+        of_module.pop(one.request_id, None)
+        if not of_module:
+            self._by_module.pop(one.module.name, None)
+
+    def reentrant(self, call: str, parent: Kin, module: Module) -> Failure | None:
+        """Say that a call for a module without room would never be served, if that is so.
+
+        `call` is its id, `parent` the invocation on whose behalf it is to be made.
+        """
+        self.add(parent)  # it is one as soon as the call is made
+        try:
+            chain = circle(call, self._waits(call, parent, module))
+        finally:
+            if not any(True for _ in parent.children):
+                self.discard(parent)
+        if chain is None:
+            return None
+        words = (
+            f"{module.name} would never serve this call: {' -> '.join(chain)} wait for each other;"
+            " a larger supervision.concurrency makes room"
+        )
+        return Failure.because(Reason.REENTRANT_CALL, words, chain=list(chain))
+
+    def _waits(self, call: str, parent: Kin, module: Module) -> Waits:
+        """Collect what the end of a call may depend on, and no more."""
+        modules = {call: module.name}
+        children: dict[str, list[str]] = {}
+        waiting = {call}
+        holders: dict[str, list[str]] = {}
+        capacities: dict[str, int] = {}
+        wanted, found = [module], list[Kin]()
+        while wanted or found:
+            if wanted:
+                one = wanted.pop()
+                if one.name not in holders:
+                    there = self._holders(one)
+                    holders[one.name] = [kin.request_id for kin in there]
+                    capacities[one.name] = one.capacity
+                    found += there
+                continue
+            kin = found.pop()
+            if kin.request_id in modules:
+                continue
+            modules[kin.request_id] = kin.module.name
+            below = list(kin.children)
+            children[kin.request_id] = [child.request_id for child in below]
+            if kin is parent:
+                children[kin.request_id].append(call)
+            if kin.is_waiting:
+                waiting.add(kin.request_id)
+                wanted.append(kin.module)
+            found += below
+        return Waits(modules, children, waiting, holders, capacities)
+
+    def _holders(self, module: Module) -> list[Kin]:
+        """Return those that hold a module's capacity; others there end by themselves."""
+        of_module = self._by_module.get(module.name, {})
+        return [one for one in of_module.values() if not (one.is_waiting or one.has_outcome)]

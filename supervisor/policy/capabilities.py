@@ -1,0 +1,199 @@
+"""Whether a module may do what it asks the host for: one decision, with the rule that made it.
+
+The rules are tried from the top; the first that applies decides:
+
+1. the descriptor does not list the capability: denied;
+2. a `deny` entry covers it, the module's own or the global one: denied;
+3. an `allow` entry covers it, the module's own, then the global one: allowed;
+4. the module's `mode`, else the global one: `strict` denies, `permissive` allows, `prompt` asks.
+
+A capability is `METHOD` or `METHOD:SCOPE`, made here from what is asked for, never taken from the
+module. An entry covers the capability that is equal to it and all below it, where a level begins
+with "." or ":"; `*` in an entry stands for any characters, levels included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import assert_never
+
+import msgspec
+
+from protocol.problem import quoted
+
+INVOKE = "module.invoke"
+SESSION_READ = "session.read"
+SESSION_WRITE = "session.write"
+EMIT = "event.emit"
+LOG = "log"
+METHODS = (INVOKE, SESSION_READ, SESSION_WRITE, EMIT, LOG)
+
+WILDCARD = "*"
+_LEVELS = (".", ":")
+
+
+def invoke_capability(module: str, op: str) -> str:
+    """Return `module.invoke:MODULE.OP`; "%", "." and ":" in the module's name as in a URL.
+
+    Or else what is allowed for `kv` would be allowed for another module of the name `kv.secret`.
+    """
+    for char in ("%", *_LEVELS):
+        module = module.replace(char, f"%{ord(char):02X}")
+    return f"{INVOKE}:{module}.{op}"
+
+
+def emit_capability(event: str) -> str:
+    """Return `event.emit:NAME`."""
+    return f"{EMIT}:{event}"
+
+
+def covers(entry: str, capability: str) -> bool:
+    """Tell whether an entry is about a capability.
+
+    If both are entries: whether everything the second is about, the first is about too; a "yes" is
+    always right, for a `*` of the second can only be met by one of the first.
+    """
+    head, *parts = entry.split(WILDCARD)
+    if not capability.startswith(head):
+        return False
+    at = len(head)
+    if not parts:
+        return _level_ends(capability, at)
+    # The leftmost place of each part will do: what follows it can only gain. Not a regular
+    # expression, since the names in a capability are the module's and may be made to be slow.
+    *inner, last = parts
+    for part in inner:
+        at = capability.find(part, at)
+        if at < 0:
+            return False
+        at += len(part)
+    if not last:
+        return True
+    while (at := capability.find(last, at)) >= 0:
+        if _level_ends(capability, at + len(last)):
+            return True
+        at += 1
+    return False
+
+
+def _level_ends(capability: str, at: int) -> bool:
+    return at == len(capability) or capability[at] in _LEVELS
+
+
+class Mode(StrEnum):
+    """What becomes of a capability that no entry covers."""
+
+    STRICT = "strict"
+    PROMPT = "prompt"
+    PERMISSIVE = "permissive"
+
+
+class Verdict(StrEnum):
+    """Whether the module may, may not, or somebody has to be asked."""
+
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    ASK = "ask"
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """An entry of a list, and the line of the file it stands in."""
+
+    text: str
+    line: int
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True):
+    """The rules of one scope: of all modules, or of one."""
+
+    mode: Mode | None = None
+    mode_line: int | None = None
+    allow: tuple[Entry, ...] = ()
+    deny: tuple[Entry, ...] = ()
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """What the operator grants; without a file, nothing."""
+
+    source: str | None = None
+    everywhere: Rules = Rules()
+    modules: Mapping[str, Rules] = {}
+
+
+class Source(StrEnum):
+    """Where the rule that decided stands."""
+
+    DESCRIPTOR = "descriptor"
+    DENY = "deny"
+    ALLOW = "allow"
+    MODE = "mode"
+
+
+class Rule(msgspec.Struct, frozen=True, kw_only=True):
+    """The rule that decided.
+
+    `module` is None for a global one, `entry` is the text in the list or the mode, and `file` and
+    `line` are None for a mode that is the default.
+    """
+
+    source: Source
+    module: str | None = None
+    entry: str | None = None
+    file: str | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        """Return one line, such as `policy.toml:3: deny "log"`."""
+        if self.source is Source.DESCRIPTOR:
+            return "the descriptor's capabilities do not list it"
+        scope = "" if self.module is None else f"[modules.{quoted(self.module)}] "
+        said = f"{scope}{self.source} {quoted(self.entry or '')}"
+        return f"{said}, the default" if self.line is None else f"{self.file}:{self.line}: {said}"
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What was decided about one capability of one module, and by which rule."""
+
+    verdict: Verdict
+    module: str
+    capability: str
+    rule: Rule
+
+
+def decide(policy: Policy, module: str, declared: Iterable[str], capability: str) -> Decision:
+    """Decide by the rules at the top; `declared` are the capabilities in the descriptor."""
+    if not any(covers(entry, capability) for entry in declared):
+        rule = Rule(source=Source.DESCRIPTOR, module=module)
+        return Decision(Verdict.DENIED, module, capability, rule)
+    own = policy.modules.get(module, Rules())
+    for source, verdict in ((Source.DENY, Verdict.DENIED), (Source.ALLOW, Verdict.ALLOWED)):
+        for scope, rules in ((module, own), (None, policy.everywhere)):
+            for entry in rules.deny if source is Source.DENY else rules.allow:
+                if covers(entry.text, capability):
+                    rule = Rule(
+                        source=source,
+                        module=scope,
+                        entry=entry.text,
+                        file=policy.source,
+                        line=entry.line,
+                    )
+                    return Decision(verdict, module, capability, rule)
+    scope, rules = (None, policy.everywhere) if own.mode is None else (module, own)
+    mode = rules.mode or Mode.STRICT
+    rule = Rule(
+        source=Source.MODE, module=scope, entry=mode, file=policy.source, line=rules.mode_line
+    )
+    return Decision(_verdict_of(mode), module, capability, rule)
+
+
+def _verdict_of(mode: Mode) -> Verdict:
+    match mode:
+        case Mode.STRICT:
+            return Verdict.DENIED
+        case Mode.PROMPT:
+            return Verdict.ASK
+        case Mode.PERMISSIVE:
+            return Verdict.ALLOWED
+        case _:
+            assert_never(mode)

@@ -1,0 +1,151 @@
+"""The gates of one invocation, asked one after the other: a fold over their answers.
+
+Rules that live here, and nowhere else (the Amplifier kernel's, but for failures):
+
+- lower priority is asked first, equal ones in the order they were given;
+- `deny` ends the chain, whatever was asked or injected before it;
+- `modify` replaces the data, for the gates after it and for the invocation;
+- `inject_context` collects: the texts are joined, the role is the first one's;
+- of several `ask_user` the first is put to the user, if none after it denies;
+- an answer that is no HookResult denies;
+- a gate that fails denies, unless its `on_failure` is open: then it is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, assert_never
+
+import msgspec
+
+from protocol.descriptor import OnFailure
+from protocol.hook_result import Action, HookResult, Invalid
+
+INVALID_ANSWER = "Hook handler returned invalid response"
+"""The reason of a denial for an answer that is no HookResult, as the Amplifier kernel words it."""
+
+_BETWEEN_INJECTIONS = "\n\n"
+
+
+class Link(msgspec.Struct, frozen=True):
+    """One gate of a chain."""
+
+    name: str
+    priority: int
+    on_failure: OnFailure = OnFailure.CLOSED
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """A gate that did not answer: it crashed, timed out or is not there. `why` is a phrase."""
+
+    why: str
+
+
+Answer = HookResult | Invalid | Failed
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A result, and the gate that gave it."""
+
+    name: str
+    result: HookResult
+
+
+class Chain(msgspec.Struct, frozen=True, kw_only=True):
+    """How far the gates have been asked, and what came of it."""
+
+    waiting: tuple[Link, ...] = ()
+    """Those still to be asked, the next one first."""
+    data: Any = None
+    """What the next gate is asked about; in the end, what the invocation goes on with."""
+    denied: Said | None = None
+    problem: str | None = None
+    """What was wrong, if the denial stands for an invalid answer or a failure."""
+    asked: Said | None = None
+    injected: tuple[Said, ...] = ()
+    passed_over: tuple[tuple[str, str], ...] = ()
+    """The gates that failed and are open, each with why."""
+
+    @property
+    def next(self) -> Link | None:
+        """The gate to ask now, about `data`; None when nothing can change the result any more."""
+        return self.waiting[0] if self.waiting and self.denied is None else None
+
+    def after(self, answer: Answer) -> Chain:
+        """Return the chain with the answer of `next` taken in.
+
+        Raises `ValueError` if nobody was to be asked.
+        """
+        link = self.next
+        if link is None:
+            raise ValueError("an answer that nobody was asked for")
+        rest = msgspec.structs.replace(self, waiting=self.waiting[1:])
+        match answer:
+            case HookResult():
+                return _taken(rest, Said(link.name, answer))
+            case Invalid(problem):
+                return _denied(rest, link, INVALID_ANSWER, problem)
+            case Failed(why) if link.on_failure is OnFailure.OPEN:
+                passed_over = (*self.passed_over, (link.name, why))
+                return msgspec.structs.replace(rest, passed_over=passed_over)
+            case Failed(why):
+                return _denied(rest, link, f"hook {link.name} {why}", why)
+            case _:
+                assert_never(answer)
+
+    def result(self) -> HookResult:
+        """Return what the gates asked so far come to, as the one result of the whole chain.
+
+        Its `data` is that of the chain if the action is `continue`.
+        """
+        if self.denied is not None:
+            return self.denied.result
+        if self.asked is not None:
+            return self.asked.result
+        if self.injected:
+            return _merged(tuple(said.result for said in self.injected))
+        return HookResult(data=self.data)
+
+
+def chain_of(links: Iterable[Link], data: Any) -> Chain:
+    """Begin the chain of some gates, given in the order in which they were registered."""
+    return Chain(waiting=tuple(sorted(links, key=lambda link: link.priority)), data=data)
+
+
+def _taken(chain: Chain, said: Said) -> Chain:
+    result, replace = said.result, msgspec.structs.replace
+    match result.action:
+        case Action.CONTINUE:
+            return chain
+        case Action.DENY:
+            return replace(chain, denied=said)
+        case Action.MODIFY:
+            return chain if result.data is None else replace(chain, data=result.data)
+        case Action.INJECT_CONTEXT:
+            if not result.context_injection:
+                return chain
+            return replace(chain, injected=(*chain.injected, said))
+        case Action.ASK_USER:
+            return chain if chain.asked is not None else replace(chain, asked=said)
+        case _:
+            assert_never(result.action)
+
+
+def _denied(chain: Chain, link: Link, reason: str, problem: str) -> Chain:
+    denial = HookResult(action=Action.DENY, reason=reason)
+    return msgspec.structs.replace(chain, denied=Said(link.name, denial), problem=problem)
+
+
+def _merged(results: tuple[HookResult, ...]) -> HookResult:
+    """Join injections as the Amplifier kernel does; the fields that are not named get lost."""
+    first, *others = results
+    if not others:
+        return first
+    return HookResult(
+        action=Action.INJECT_CONTEXT,
+        context_injection=_BETWEEN_INJECTIONS.join(one.context_injection or "" for one in results),
+        context_injection_role=first.context_injection_role,
+        ephemeral=first.ephemeral,
+        append_to_last_tool_result=any(one.append_to_last_tool_result for one in results),
+        suppress_output=first.suppress_output,
+    )

@@ -1,0 +1,245 @@
+"""Read the operator's policy file: text to `Policy`, or to words about what is wrong.
+
+Wrong types, modes, keys and syntax are errors. Entries that contradict each other are findings:
+what they come to is well-defined, since deny beats allow, but somebody meant something else.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from protocol.problem import did_you_mean, nearest, printable, quoted, shortened
+from supervisor.policy.capabilities import METHODS, Entry, Mode, Policy, Rules, covers
+from supervisor.policy.toml_lines import Place, lines
+
+MAX_ENTRIES = 1000
+"""In all lists together: each decision may look at all of them, in a fraction of a millisecond."""
+
+MAX_TOLD = 100
+"""Problems and findings that are told; nobody reads the second hundred."""
+
+_SCOPE_KEYS = ("mode", "allow", "deny")
+_KEYS = (*_SCOPE_KEYS, "modules")
+_MODES = ", ".join(quoted(mode) for mode in Mode)
+_LIST = 'an array of capabilities such as ["log", "session.*"]'
+_EXCERPT_CHARS = 60
+_CUTOFF = 0.8  # other capabilities than the host's own are no mistake: "login" is no "log"
+_WHERE = re.compile(r"^(.*) \(at (?:line (\d+), column \d+|end of document)\)$", re.DOTALL)
+_TYPES: tuple[tuple[type, str], ...] = (
+    (str, "a string"),
+    (bool, "a boolean"),
+    (int, "a number"),
+    (float, "a number"),
+    (list, "an array"),
+    (dict, "a table"),
+)
+
+
+class Remark(msgspec.Struct, frozen=True, order=True):
+    """Something about a line of a policy file; the message begins with the key, if it has one."""
+
+    line: int
+    message: str
+
+
+class PolicyError(Exception):
+    """A policy file that cannot be used; its text is one line per problem: `FILE:LINE: ...`."""
+
+    def __init__(self, source: str, problems: tuple[Remark, ...]) -> None:
+        super().__init__(source, problems)
+        self.source = source
+        self.problems = problems
+
+    def __str__(self) -> str:
+        return "\n".join(told(self.source, problem) for problem in self.problems)
+
+
+class PolicyFile(msgspec.Struct, frozen=True):
+    """A policy, the findings about its entries, and in which line each module's table begins."""
+
+    policy: Policy
+    findings: tuple[Remark, ...] = ()
+    module_lines: dict[str, int] = {}
+
+
+def told(source: str, remark: Remark) -> str:
+    """Return a remark as the one line that a person reads."""
+    return f"{printable(source)}:{remark.line}: {remark.message}"
+
+
+def parse_policy(text: str, source: str) -> PolicyFile:
+    """Parse and check a policy; `source` is the path its text was read from.
+
+    Raises `PolicyError` with everything that is wrong, and nothing else.
+    """
+    try:
+        document = tomllib.loads(text)
+        where = lines(text)
+    except RecursionError:
+        raise PolicyError(source, (Remark(1, "is nested too deeply to be read"),)) from None
+    except ValueError as error:  # a TOMLDecodeError, or an integer of too many digits
+        raise PolicyError(source, (_syntax(text, str(error)),)) from None
+    reading = _Reading(where)
+    policy = reading.policy(document, source)
+    if reading.problems:
+        raise PolicyError(source, tuple(sorted(reading.problems)[:MAX_TOLD]))
+    found = sorted(_findings(policy))[:MAX_TOLD]
+    return PolicyFile(
+        policy, tuple(found), {name: where["modules", name] for name in policy.modules}
+    )
+
+
+def unknown_modules(found: PolicyFile, known: Iterable[str]) -> tuple[Remark, ...]:
+    """Return a finding for each table of rules that is about no module there is."""
+    names = set(known)
+    return tuple(
+        Remark(
+            line, f"{_key(('modules', name))}: no module has this name{did_you_mean(name, names)}"
+        )
+        for name, line in sorted(found.module_lines.items(), key=lambda item: item[1])
+        if name not in names
+    )[:MAX_TOLD]
+
+
+def _syntax(text: str, words: str) -> Remark:
+    rows = text.replace("\r\n", "\n").split("\n")
+    match = _WHERE.match(words)
+    if match is None:
+        return Remark(1, f"is not TOML: {printable(words)}")
+    line = len(rows) if match[2] is None else int(match[2])
+    row = rows[min(line, len(rows)) - 1].strip()
+    shown = f", in {quoted(shortened(row, _EXCERPT_CHARS))}" if row else ""
+    return Remark(line, f"is not TOML: {printable(match[1])}{shown}")
+
+
+class _Reading:
+    """One document on its way to a policy, with the problems found so far."""
+
+    def __init__(self, where: dict[Place, int]) -> None:
+        self.problems: list[Remark] = []
+        self._where = where
+        self._entries = 0
+
+    def policy(self, document: dict[str, Any], source: str) -> Policy:
+        self._unknown_keys((), document, _KEYS)
+        everywhere = self._rules((), document)
+        modules: dict[str, Rules] = {}
+        tables = document.get("modules", {})
+        if not isinstance(tables, dict):
+            self._wrong(("modules",), tables, "tables such as [modules.orchestrator]")
+            tables = {}
+        for name, table in tables.items():
+            place = ("modules", name)
+            if isinstance(table, dict):
+                self._unknown_keys(place, table, _SCOPE_KEYS)
+                modules[name] = self._rules(place, table)
+            else:
+                self._wrong(place, table, "a table with mode, allow and deny")
+        return Policy(source=source, everywhere=everywhere, modules=modules)
+
+    def _rules(self, at: Place, table: dict[str, Any]) -> Rules:
+        mode = table.get("mode")
+        known = tuple(Mode)
+        if mode is not None and mode not in known:
+            hint = did_you_mean(mode, known) if isinstance(mode, str) else ""
+            self._wrong((*at, "mode"), mode, f"one of {_MODES}{hint}")
+            mode = None
+        return Rules(
+            mode=None if mode is None else Mode(mode),
+            mode_line=None if mode is None else self._where[*at, "mode"],
+            allow=self._list((*at, "allow"), table.get("allow", [])),
+            deny=self._list((*at, "deny"), table.get("deny", [])),
+        )
+
+    def _list(self, at: Place, value: Any) -> tuple[Entry, ...]:
+        if not isinstance(value, list):
+            self._wrong(at, value, _LIST)
+            return ()
+        before, self._entries = self._entries, self._entries + len(value)
+        if before <= MAX_ENTRIES < self._entries:
+            self._say(
+                at, f"makes more than {MAX_ENTRIES} entries in this file, the most there may be"
+            )
+        entries = []
+        for index, text in enumerate(value):
+            place = (*at, index)
+            if isinstance(text, str) and text:
+                entries.append(Entry(text, self._where[place]))
+            else:
+                self._wrong(place, text, 'a capability such as "module.invoke:kv.get"')
+        return tuple(entries)
+
+    def _unknown_keys(self, at: Place, table: dict[str, Any], known: tuple[str, ...]) -> None:
+        for key in table:
+            if key not in known:
+                hint = did_you_mean(key, known) or f"; known are {', '.join(known)}"
+                self._say((*at, key), f"unknown key{hint}")
+
+    def _wrong(self, at: Place, value: Any, want: str) -> None:
+        shown = quoted(value) if isinstance(value, str) else _kind(value)
+        self._say(at, f"is {shown}, must be {want}")
+
+    def _say(self, at: Place, message: str) -> None:
+        self.problems.append(Remark(self._where[at], f"{_key(at)}: {message}"))
+
+
+def _kind(value: Any) -> str:
+    return next((name for kind, name in _TYPES if isinstance(value, kind)), "a date or time")
+
+
+def _key(place: Place) -> str:
+    """Write a place as TOML does, with indices in brackets."""
+    words = ""
+    for step in place:
+        if isinstance(step, int):
+            words += f"[{step}]"
+        else:
+            bare = re.fullmatch(r"[A-Za-z0-9_-]+", step) is not None and len(step) <= _EXCERPT_CHARS
+            words += ("." if words else "") + (step if bare else quoted(step))
+    return words
+
+
+def _findings(policy: Policy) -> Iterator[Remark]:
+    everywhere = policy.everywhere
+    yield from _never(((), everywhere), ((), everywhere))
+    for name, rules in policy.modules.items():
+        scope = ("modules", name)
+        yield from _never((scope, rules), (scope, rules), ((), everywhere))
+    for at, rules in (((), everywhere), *((("modules", n), r) for n, r in policy.modules.items())):
+        for field, entries in (("allow", rules.allow), ("deny", rules.deny)):
+            yield from _misspelt((*at, field), entries)
+
+
+def _never(granting: tuple[Place, Rules], *denying: tuple[Place, Rules]) -> Iterator[Remark]:
+    """Find the entries of an allow list that a deny entry covers completely."""
+    at, rules = granting
+    for index, allowed in enumerate(rules.allow):
+        for scope, others in denying:
+            denied = next((one for one in others.deny if covers(one.text, allowed.text)), None)
+            if denied is not None:
+                yield Remark(
+                    allowed.line,
+                    f"{_key((*at, 'allow', index))}: {quoted(allowed.text)} never applies: "
+                    f"{_key((*scope, 'deny'))} in line {denied.line} has {quoted(denied.text)}, "
+                    "and deny beats allow",
+                )
+                break
+
+
+def _misspelt(at: Place, entries: tuple[Entry, ...]) -> Iterator[Remark]:
+    for index, entry in enumerate(entries):
+        method = entry.text.partition(":")[0]
+        if any(covers(entry.text, one) or covers(one, entry.text) for one in METHODS):
+            continue
+        meant = nearest(method, METHODS, _CUTOFF)
+        if meant is not None:
+            yield Remark(
+                entry.line,
+                f"{_key((*at, index))}: {quoted(entry.text)} covers nothing that a module can "
+                f"ask for; did you mean {quoted(meant + entry.text[len(method) :])}?",
+            )

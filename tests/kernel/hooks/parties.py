@@ -1,0 +1,71 @@
+"""Hooks, and the modules they stand before."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from protocol.descriptor import Descriptor
+from supervisor.kernel.daemon import Daemon
+from tests import factories
+from tests.kernel.conftest import Asker, ask
+
+HOOK = str(Path(__file__).parent / "hook.py")
+
+
+def hook(
+    folder: Path,
+    name: str = "h",
+    answers: dict[str, Any] | None = None,
+    *,
+    supervision: dict[str, Any] | None = None,
+    **fields: Any,
+) -> Descriptor:
+    """Make the descriptor of a hook that answers as told (hook.py); fields are those of `hook`."""
+    return factories.descriptor(
+        folder,
+        [*factories.PYTHON, HOOK, name, json.dumps(answers or {})],
+        name=name,
+        kind="hook",
+        hook=fields,
+        supervision={"concurrency": 8, **(supervision or {})},
+    )
+
+
+async def seen(daemon: Daemon, name: str = "h") -> list[dict[str, Any]]:
+    """Return what a hook was given, each as {"event","data"}."""
+    document = await ask(daemon, name, "seen").document()
+    assert document["ok"], document
+    result: list[dict[str, Any]] = document["result"]
+    return result
+
+
+async def given(daemon: Daemon, count: int, name: str = "h") -> list[dict[str, Any]]:
+    """Wait until a hook was given so many events."""
+    while len(found := await seen(daemon, name)) < count:
+        await trio.lowlevel.checkpoint()
+    return found
+
+
+async def then(daemon: Daemon, name: str = "h", **answers: Any) -> None:
+    """Have a hook answer otherwise from now on; those who hang get `held`."""
+    assert (await ask(daemon, name, "then", args=answers).document())["ok"]
+
+
+async def waits(daemon: Daemon, name: str = "h") -> None:
+    """Wait until an event hangs in a hook; one call of `seen` is not counted."""
+    module = daemon.fleet.modules[name]
+    while not module.in_flight:
+        await trio.lowlevel.checkpoint()
+
+
+def denied(asker: Asker) -> dict[str, Any]:
+    """Return the details of a request that a hook denied."""
+    (response,) = asker.responses
+    error: dict[str, Any] = response.document()["error"]
+    assert (error["code"], error["details"]["reason"]) == ("forbidden", "hook"), error
+    details: dict[str, Any] = error["details"]
+    return {**details, "message": error["message"]}

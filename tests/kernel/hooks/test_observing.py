@@ -1,0 +1,279 @@
+"""Hooks that observe: told of what fits, never of themselves, never in anyone's way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from protocol.descriptor import Descriptor
+from protocol.errors import Reason
+from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.hooks import observer
+from supervisor.kernel.invocation import Invocation
+from supervisor.kernel.store.settings import JournalOptions
+from supervisor.policy.findings import Reading
+from supervisor.policy.lifecycle import State
+from supervisor.policy.reload_plan import Running, plan
+from supervisor.policy.verdict import Stopped
+from tests import journals
+from tests.factories import actor
+from tests.kernel.conftest import Asker, ask, daemon_with, run_op
+from tests.kernel.hooks.parties import given, hook, seen
+
+GONE = Stopped(Reason.CLIENT, "the client cancelled the request")
+
+
+async def unemitted(event: Any) -> None:
+    raise AssertionError(event)
+
+
+async def observed(daemon: Daemon, name: str = "h") -> dict[str, Any]:
+    shown = await run_op(daemon, "status", {"module": name}, unemitted)
+    found: dict[str, Any] = shown["hook"]["events"]
+    return found
+
+
+async def until(daemon: Daemon, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Wait until what `status` says of the observer h holds."""
+    while not holds(events := await observed(daemon)):
+        await trio.lowlevel.checkpoint()
+    return events
+
+
+def entries(folder: Path, event: str | None = None) -> list[dict[str, Any]]:
+    """Return what the journal of an ended daemon has."""
+    found = [entry for _, entry in journals.read(folder / "data" / "journal.db")]
+    return [one for one in found if event in (None, one["event"])]
+
+
+def begin(daemon: Daemon, tool: str, op: str, parent: Invocation | None = None) -> Any:
+    asker = Asker()
+    args = {"event": "mine", "data": {}} if op == "on_event" else {}
+    return daemon.invocations.submit(tool, {"op": op, "args": args}, asker, parent=parent), asker
+
+
+def reload(daemon: Daemon, *descriptors: Descriptor) -> None:
+    current = {name: Running(one.descriptor) for name, one in daemon.fleet.modules.items()}
+    daemon.fleet.apply(plan(current, Reading(descriptors)))
+
+
+async def test_a_hook_is_given_the_whole_event_as_the_journal_has_it(tmp_path: Path) -> None:
+    hooks = hook(tmp_path, observe=["module:invoke", "session:*"])
+    async with daemon_with(tmp_path, actor(tmp_path), hooks, memory=JournalOptions()) as daemon:
+        await ask(daemon, "m", args={"n": 1}).response()
+        session = daemon.sessions.new()
+        first, second = await given(daemon, 2)
+    assert (first["event"], first["data"]["event"]) == ("module:invoke", "module:invoke")
+    assert first["data"]["data"] == {"op": "echo"}
+    assert (second["event"], second["data"]["session_id"]) == ("session:start", session.id)
+    kept = {one["id"]: one for one in entries(tmp_path)}
+    assert [kept[one["data"]["id"]] for one in (first, second)] == [first["data"], second["data"]]
+
+
+async def test_a_hook_is_told_also_where_nothing_is_kept(tmp_path: Path) -> None:
+    hooks = hook(tmp_path, observe=["module:invoke"])
+    async with daemon_with(tmp_path, actor(tmp_path), hooks) as daemon:
+        await ask(daemon, "m").response()
+        (event,) = await given(daemon, 1)
+    assert event["data"]["module"] == "m"
+
+
+async def test_a_hook_is_told_also_where_the_journal_could_not_be_opened(tmp_path: Path) -> None:
+    (tmp_path / "data" / "journal.db").mkdir(parents=True)
+    hooks = hook(tmp_path, observe=["module:invoke"])
+    async with daemon_with(tmp_path, actor(tmp_path), hooks, memory=JournalOptions()) as daemon:
+        await ask(daemon, "m").response()
+        (event,) = await given(daemon, 1)
+    assert event["data"]["module"] == "m"
+
+
+async def test_a_hook_is_told_nothing_of_itself_and_its_calls_are_not_recorded(
+    tmp_path: Path,
+) -> None:
+    hooks = hook(tmp_path, observe=["*"])
+    async with daemon_with(tmp_path, actor(tmp_path), hooks, memory=JournalOptions()) as daemon:
+        for _ in range(3):
+            await ask(daemon, "m").response()
+        await until(daemon, lambda events: events["delivered"] >= 3 and not events["waiting"])
+        found = await seen(daemon)
+    assert not [one for one in found if one["data"].get("module") == "h"]
+    assert [one["event"] for one in found].count("module:invoke") == 3
+    calls = [one for one in entries(tmp_path, "module:invoke") if one["module"] == "h"]
+    assert {one["data"]["op"] for one in calls} == {"seen"}
+
+
+async def test_what_is_done_on_a_hooks_behalf_is_told_to_others_only(tmp_path: Path) -> None:
+    hooks = [hook(tmp_path, one, {"mine": "hang"}, observe=["module:*"]) for one in ("h", "i")]
+    module = actor(tmp_path, supervision={"concurrency": 2})
+    async with daemon_with(tmp_path, module, *hooks) as daemon:
+        own, _ = begin(daemon, "h", "on_event")
+        child, of_child = begin(daemon, "m", "echo", own)
+        _, of_grandchild = begin(daemon, "m", "echo", child)
+        _, refused = begin(daemon, "nobody", "echo", own)
+        ids = {(await one.response()).request_id for one in (of_child, of_grandchild, refused)}
+        last = (await ask(daemon, "m").response()).request_id
+        for name, expected in (("h", set[str]()), ("i", ids)):
+            told: set[str] = set()
+            while last not in told:
+                told = {one["data"].get("request_id") for one in await seen(daemon, name)}
+            assert ids & told == expected
+        own.give_up(GONE)
+        while daemon.invocations.lineage.all():  # until the last event is delivered too
+            await trio.lowlevel.checkpoint()
+
+
+async def test_two_hooks_do_not_feed_each_other(tmp_path: Path) -> None:
+    # Of an event that h's own call has caused, i is told; what i does about it, h is not.
+    hooks = [hook(tmp_path, one, {"*": "hang"}, observe=["module:invoke"]) for one in ("h", "i")]
+    async with daemon_with(tmp_path, actor(tmp_path), *hooks) as daemon:
+        own, _ = begin(daemon, "h", "on_event")
+        begin(daemon, "m", "echo", own)
+        while not (await observed(daemon, "i"))["in_flight"]:
+            await trio.lowlevel.checkpoint()
+        behind = {frozenset(one) for one in daemon.invocations.lineage.all()}
+        assert frozenset({"h", "i"}) in behind
+
+
+async def test_while_a_hook_hangs_nobody_waits_and_the_oldest_are_dropped(tmp_path: Path) -> None:
+    hooks = hook(
+        tmp_path,
+        answers={"*": "hang"},
+        observe=["module:invoke"],
+        queue=2,
+        supervision={"concurrency": 2},
+    )
+    async with daemon_with(tmp_path, actor(tmp_path), hooks, memory=JournalOptions()) as daemon:
+        for number in range(8):
+            asker = ask(daemon, "m", args={"n": number})
+            assert (await asker.response()).ok
+            if number < 2:
+                await until(daemon, lambda events: events["in_flight"] == number + 1)  # noqa: B023
+        events = await observed(daemon)
+        assert (events["in_flight"], events["waiting"], events["dropped"]) == (2, 2, 4)
+        shown = await run_op(daemon, "status", {"module": "h"}, unemitted)
+        assert (shown["hook"]["queue"], shown["hook"]["drop"]) == (2, "oldest")
+    told = entries(tmp_path, "hook:dropped")
+    # The first at once, what came within the same while together, and at the end what was left.
+    assert [one["data"]["count"] for one in told] == [1, 5]
+    assert {one["module"] for one in told} == {"h"}
+
+
+async def test_drops_are_recorded_again_when_their_time_has_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(observer, "REPORT_S", 0.0)
+    hooks = hook(tmp_path, answers={"*": "hang"}, observe=["module:invoke"], queue=1)
+    async with daemon_with(tmp_path, actor(tmp_path), hooks, memory=JournalOptions()) as daemon:
+        daemon.fleet.modules["h"].stop("the test")
+        for _ in range(4):
+            await ask(daemon, "m").response()
+    assert sum(one["data"]["count"] for one in entries(tmp_path, "hook:dropped")) == 4
+
+
+async def test_while_a_hook_is_down_events_wait_for_it(tmp_path: Path) -> None:
+    hooks = hook(tmp_path, observe=["module:invoke"])
+    async with daemon_with(tmp_path, actor(tmp_path), hooks) as daemon:
+        module = daemon.fleet.modules["h"]
+        module.stop("the test")
+        await daemon.fleet.wait_until(lambda: module.state is State.DOWN or None)
+        for _ in range(3):
+            await ask(daemon, "m").response()
+        events = await observed(daemon)
+        assert (events["waiting"], events["in_flight"], events["delivered"]) == (3, 0, 0)
+        module.start("the test")
+        await until(daemon, lambda events: events["delivered"] == 3)
+        assert len(await seen(daemon)) == 3
+
+
+async def test_a_lazy_hook_is_started_by_an_event(tmp_path: Path) -> None:
+    hooks = hook(tmp_path, observe=["module:invoke"], supervision={"start": "lazy"})
+    async with daemon_with(tmp_path, actor(tmp_path), hooks) as daemon:
+        await ask(daemon, "m").response()
+        await until(daemon, lambda events: events["delivered"] == 1)
+
+
+@pytest.mark.parametrize("answer", ["exit", "refuse"])
+async def test_an_event_that_a_hook_fails_with_is_not_given_again(
+    tmp_path: Path, answer: str
+) -> None:
+    hooks = hook(
+        tmp_path,
+        answers={"session:start": answer},
+        observe=["session:*"],
+        supervision={"backoff": {"initial_s": 0.01}},
+    )
+    async with daemon_with(tmp_path, hooks) as daemon:
+        session = daemon.sessions.new()
+        await until(daemon, lambda events: events["failed"] == 1)
+        daemon.sessions.end(session.id)
+        await until(daemon, lambda events: events["delivered"] == 1)
+        assert [one["event"] for one in await seen(daemon)][-1] == "session:end"
+
+
+@pytest.mark.parametrize("answer", ["nonsense", "flood"])
+async def test_what_an_observer_answers_means_nothing(tmp_path: Path, answer: str) -> None:
+    hooks = hook(tmp_path, answers={"*": answer}, observe=["session:*"])
+    async with daemon_with(tmp_path, hooks) as daemon:
+        for _ in range(3):
+            daemon.sessions.new()
+        await until(daemon, lambda events: events["delivered"] == 3)
+
+
+async def test_an_event_that_cannot_be_written_to_a_hook_is_passed_over(tmp_path: Path) -> None:
+    hooks = hook(tmp_path, observe=["daemon:start"])
+    async with daemon_with(tmp_path, hooks) as daemon:
+        recorder = daemon.invocations._effects.recorder
+        deep: Any = []
+        for _ in range(200):
+            deep = [deep]
+        recorder.record("daemon:start", data={"deep": deep})
+        recorder.record("daemon:start", data={"deep": []})
+        await until(daemon, lambda events: events["failed"] == 1 and events["delivered"] == 1)
+
+
+async def test_what_a_hook_registers_is_recorded_and_again_when_it_changes(tmp_path: Path) -> None:
+    before = hook(tmp_path, observe=["session:*"], gate=["tool:pre"])
+    async with daemon_with(tmp_path, before, memory=JournalOptions()) as daemon:
+        reload(daemon, before)
+        reload(daemon, hook(tmp_path, observe=["module:*"]))
+        reload(daemon)
+        session = daemon.sessions.new()
+        assert session.id
+    told = [one["data"] for one in entries(tmp_path, "hook:register")]
+    assert [(one["event"], one["as"]) for one in told] == [
+        ("session:*", "observer"),
+        ("tool:pre", "gate"),
+        ("module:*", "observer"),
+    ]
+
+
+async def test_a_reloaded_hook_is_told_by_its_new_globs_and_a_removed_one_no_more(
+    tmp_path: Path,
+) -> None:
+    parties = actor(tmp_path), hook(tmp_path, observe=["session:*"])
+    async with daemon_with(tmp_path, *parties) as daemon:
+        reload(daemon, parties[0], hook(tmp_path, observe=["module:invoke"]))
+        daemon.sessions.new()
+        await ask(daemon, "m").response()
+        await until(daemon, lambda events: events["delivered"] == 1)
+        assert [one["event"] for one in await seen(daemon)] == ["module:invoke"]
+        reload(daemon, parties[0])
+        await ask(daemon, "m").response()
+        assert (await run_op(daemon, "status", {"module": "m"}, unemitted))["hook"] is None
+
+
+async def test_a_hook_that_hangs_at_the_end_is_stopped_like_any_module(tmp_path: Path) -> None:
+    timeouts = {"stop_s": 0.05, "exit_s": 0.05}
+    hooks = hook(
+        tmp_path,
+        answers={"*": "hang"},
+        observe=["*"],
+        supervision={"timeouts": timeouts},
+    )
+    async with daemon_with(tmp_path, actor(tmp_path), hooks) as daemon:
+        await ask(daemon, "m").response()
+        await until(daemon, lambda events: events["in_flight"] > 0)

@@ -1,0 +1,191 @@
+"""What modules are granted: the policy as it is read, and answers that are remembered."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.descriptor import Descriptor
+from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.grants.grants import Answer, Question
+from supervisor.kernel.grants.operator_policy import OperatorPolicy, read_policy
+from supervisor.kernel.grants.program_digest import program_digest
+from supervisor.kernel.store.settings import JournalOptions
+from supervisor.policy.policy_file import PolicyError
+from supervisor.runtime.file_digest import FileDigests
+from tests.factories import PYTHON, descriptor
+from tests.kernel.conftest import daemon_with, run_op
+from tests.kernel.test_host_calls import CALLER, allowing, caller, error, payload, results
+
+PROMPT = 'mode = "prompt"\n'
+
+
+class Person:
+    """Answers each question, and keeps it."""
+
+    def __init__(self, *, allowed: bool = True, remember: bool = True) -> None:
+        self.asked: list[Question] = []
+        self._answer = Answer(allowed, "a person said so", remember)
+
+    async def ask(self, question: Question, tell: object) -> Answer:
+        del tell
+        self.asked.append(question)
+        return self._answer
+
+
+def own_program(folder: Path) -> tuple[Descriptor, Path]:
+    """Return a caller whose program is a file of its own, and that file."""
+    program = folder / "program.py"
+    program.write_text(Path(CALLER).read_text())
+    made = descriptor(
+        folder, [*PYTHON, str(program), "a"], name="a", capabilities=["log", "session.read"]
+    )
+    return made, program
+
+
+async def nothing(event: object) -> None:
+    """Take what an op emits."""
+
+
+async def logged(daemon: Daemon) -> dict[str, Any]:
+    [result] = await results(daemon, payload("log", message="x"))
+    return result
+
+
+async def test_a_person_is_asked_once_about_a_program_and_again_when_it_changed(
+    tmp_path: Path,
+) -> None:
+    module, program = own_program(tmp_path)
+    async with daemon_with(tmp_path, module, operator=allowing(tmp_path, PROMPT)) as daemon:
+        person = Person()
+        daemon.grants.asker = person
+        for _ in range(2):
+            assert not (await logged(daemon))["is_error"]
+        [question] = person.asked
+        assert (question.module, question.capability) == ("a", "log")
+        assert (question.origin.op, question.origin.module) == ("calls", "a")
+        program.write_text(program.read_text() + "# changed\n")
+        assert not (await logged(daemon))["is_error"]
+        assert len(person.asked) == 2
+        forgotten = await run_op(daemon, "policy.forget", {"module": "a"}, nothing)
+        assert [one["capability"] for one in forgotten["forgotten"]] == ["log"]
+        await logged(daemon)
+        assert len(person.asked) == 3
+
+
+@pytest.mark.parametrize("remember", [True, False])
+async def test_a_no_is_a_no_and_may_be_remembered_too(remember: bool, tmp_path: Path) -> None:
+    module, _ = own_program(tmp_path)
+    async with daemon_with(tmp_path, module, operator=allowing(tmp_path, PROMPT)) as daemon:
+        person = Person(allowed=False, remember=remember)
+        daemon.grants.asker = person
+        for _ in range(2):
+            problem = error(await logged(daemon), "denied", "forbidden")
+            assert "a person said so" in problem["message"] or "remembered" in problem["message"]
+        assert len(person.asked) == (1 if remember else 2)
+
+
+async def test_a_remembered_answer_outlives_the_daemon(tmp_path: Path) -> None:
+    module, program = own_program(tmp_path)
+    operator = allowing(tmp_path, PROMPT)
+    person = Person()
+    wanted = {"module": "a", "capability": "log"}
+    for _ in range(2):
+        async with daemon_with(
+            tmp_path, module, operator=operator, memory=JournalOptions()
+        ) as daemon:
+            daemon.grants.asker = person
+            assert not (await logged(daemon))["is_error"]
+            found = await run_op(daemon, "policy.explain", wanted, nothing)
+            assert found["verdict"] == "ask"
+            remembered = found["remembered"]
+            assert (remembered["allowed"], remembered["same_program"]) == (True, True)
+    assert len(person.asked) == 1
+    program.write_text("changed")
+    async with daemon_with(tmp_path, operator=operator, memory=JournalOptions()) as daemon:
+        forgotten = await run_op(daemon, "policy.forget", {"module": "a"}, nothing)
+        assert len(forgotten["forgotten"]) == 1  # also of a module that is not there
+
+
+async def test_a_request_that_ends_does_not_wait_for_a_person(tmp_path: Path) -> None:
+    class Slow(Person):
+        async def ask(self, question: Question, tell: object) -> Answer:
+            self.asked.append(question)
+            daemon.sessions.end("s")
+            return await super().ask(question, tell)
+
+    a = caller(tmp_path, "a")
+    async with daemon_with(tmp_path, a, operator=allowing(tmp_path, PROMPT)) as daemon:
+        daemon.sessions.new("s")
+        daemon.grants.asker = Slow()
+        with pytest.raises(AssertionError, match="was ended"):
+            await results(daemon, payload("log", message="x"), session_id="s")
+
+
+def test_the_digest_is_of_the_command_and_the_bytes_it_names(tmp_path: Path) -> None:
+    module, program = own_program(tmp_path)
+    digests = [program_digest(module, os.environ, FileDigests())]
+    program.write_text("other")
+    digests.append(program_digest(module, os.environ, FileDigests()))
+    program.unlink()
+    digests.append(program_digest(module, os.environ, FileDigests()))
+    other = descriptor(tmp_path, ["no-such-program"], name="a")
+    digests.append(program_digest(other, os.environ, FileDigests()))
+    assert len(set(digests)) == 4
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"mode = 1\n", "policy.toml:1: mode"),
+        (b"# fine\nallow = [\xff]\n", "policy.toml:2: is not UTF-8"),
+        (b"#" * (1 << 20) + b"\n", "is larger than"),
+        (None, "policy.toml:1: cannot be read: No such file"),
+    ],
+)
+def test_a_bad_file_is_told_with_its_line(data: bytes | None, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "policy.toml"
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(PolicyError) as found:
+        read_policy(path)
+    assert words in str(found.value)
+
+
+def test_a_file_that_became_bad_leaves_the_last_good_one_in_use(tmp_path: Path) -> None:
+    operator = allowing(tmp_path, 'allow = ["log"]')
+    path = tmp_path / "policy.toml"
+    before = operator.policy
+    path.write_text("allow = 1")
+    operator.take(operator.look())
+    assert operator.policy is before
+    status = operator.status([])
+    assert status is not None
+    assert "policy.toml:1" in status["problem"]
+    path.write_text('mode = "prompt"\n[modules.nobody]\n')
+    operator.take(operator.look())
+    status = operator.status(["somebody"])
+    assert status is not None
+    assert (status["mode"], status["problem"]) == ("prompt", None)
+    assert "nobody" in status["findings"][0]
+
+
+def test_without_a_file_there_is_nothing_to_read_or_show() -> None:
+    operator = OperatorPolicy()
+    operator.take(operator.look())
+    assert operator.status(["m"]) is None
+    assert operator.findings(["m"]) == []
+
+
+async def test_a_reload_reads_the_policy_again(tmp_path: Path) -> None:
+    module, _ = own_program(tmp_path)
+    operator = allowing(tmp_path, "")
+    async with daemon_with(tmp_path, module, operator=operator) as daemon:
+        error(await logged(daemon), "denied", "forbidden")
+        (tmp_path / "policy.toml").write_text('allow = ["log"]')
+        await daemon.reloads.reload("a test", if_needed=True)
+        assert not operator.problem
+        assert operator.policy.everywhere.allow

@@ -1,0 +1,214 @@
+"""What an entry covers, and which of two rules decides."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from supervisor.policy.capabilities import (
+    METHODS,
+    Entry,
+    Mode,
+    Policy,
+    Rule,
+    Rules,
+    Source,
+    Verdict,
+    covers,
+    decide,
+    emit_capability,
+    invoke_capability,
+)
+
+
+@pytest.mark.parametrize(
+    ("entry", "capability", "expected"),
+    [
+        ("log", "log", True),
+        ("log", "login", False),
+        ("login", "log", False),
+        ("module.invoke", "module.invoke:kv.get", True),
+        ("module.invoke:kv", "module.invoke:kv.get", True),
+        ("module.invoke:kv.get", "module.invoke:kv.get", True),
+        ("module.invoke:kv.get", "module.invoke:kv", False),
+        ("module.invoke:kv", "module.invoke:kvs.get", False),
+        ("module.invoke:kv.ge", "module.invoke:kv.get", False),
+        ("module.*", "module.invoke:kv.get", True),
+        ("module.invoke:kv.*", "module.invoke:kv.get", True),
+        ("module.invoke:kv.*", "module.invoke:kv", False),
+        ("module.invoke:*.get", "module.invoke:kv.get", True),
+        ("module.invoke:*.get", "module.invoke:kv.get.all", True),
+        ("module.invoke:*.get", "module.invoke:kv.getter", False),
+        ("module.invoke:*.get", "module.invoke:kv.getter.get", True),
+        ("*", "log", True),
+        ("**", "log", True),
+        ("*.read", "session.read", True),
+        ("session.*", "session", False),
+        ("session.", "session.read", False),
+        ("Session.read", "session.read", False),
+        ("session.?ead", "session.read", False),
+        ("[ls]og", "log", False),
+        ("a*b*a", "a.b.a", True),
+        ("a*b*a", "a.a.b", False),
+    ],
+)
+def test_an_entry_covers_what_it_names_and_all_below(
+    entry: str, capability: str, expected: bool
+) -> None:
+    assert covers(entry, capability) is expected
+
+
+def test_a_name_with_levels_in_it_is_not_taken_for_another_module() -> None:
+    assert invoke_capability("kv", "get") == "module.invoke:kv.get"
+    assert invoke_capability("kv", "a.b") == "module.invoke:kv.a.b"
+    secret = invoke_capability("kv.secret", "get")
+    assert secret == "module.invoke:kv%2Esecret.get"
+    assert not covers("module.invoke:kv", secret)
+    assert not covers("module.invoke:a", invoke_capability("a:b", "x"))
+    assert invoke_capability("kv%2Esecret", "get") != secret
+    assert covers("event.emit:kv", emit_capability("kv:set"))
+
+
+WORDS = st.text("ab.:*", max_size=8)
+
+
+@given(WORDS, WORDS)
+def test_what_is_below_a_covered_capability_is_covered(entry: str, capability: str) -> None:
+    if covers(entry, capability):
+        assert covers(entry, capability + ".x")
+        assert covers(entry, capability + ":x.y")
+
+
+def matches(entry: str, text: str) -> bool:
+    """Tell whether an entry is about a text, by trying what each `*` may stand for."""
+    if not entry:
+        return text[:1] in {"", ".", ":"}
+    if entry[0] == "*":
+        return any(matches(entry[1:], text[at:]) for at in range(len(text) + 1))
+    return text[:1] == entry[0] and matches(entry[1:], text[1:])
+
+
+@given(WORDS, st.text("ab.:", max_size=8))
+def test_covering_is_what_trying_everything_says(entry: str, capability: str) -> None:
+    assert covers(entry, capability) is matches(entry, capability)
+
+
+@given(WORDS, WORDS, st.text("ab.:", max_size=8))
+def test_what_a_covered_entry_covers_is_covered(wide: str, narrow: str, capability: str) -> None:
+    if covers(wide, narrow) and covers(narrow, capability):
+        assert covers(wide, capability)
+
+
+# Every rule there is about one capability, the ones that beat the others first. Modes stand last:
+# of two modes the module's own counts. Each takes a policy and adds itself.
+WANTED = "module.invoke:shell.run"
+
+
+def with_rules(own: bool, **fields: object) -> Callable[[Policy], Policy]:
+    def add(policy: Policy) -> Policy:
+        rules = policy.modules.get("m", Rules()) if own else policy.everywhere
+        rules = msgspec.structs.replace(rules, **fields)
+        if own:
+            return msgspec.structs.replace(policy, modules={"m": rules})
+        return msgspec.structs.replace(policy, everywhere=rules)
+
+    return add
+
+
+def entry_at(line: int) -> tuple[Entry, ...]:
+    return (Entry("log", 90), Entry("module.invoke:shell", line), Entry("module.*", 91))
+
+
+RULES: dict[str, tuple[Callable[[Policy], Policy], Verdict, Rule]] = {}
+for source, verdict in ((Source.DENY, Verdict.DENIED), (Source.ALLOW, Verdict.ALLOWED)):
+    for own in (True, False):
+        line = len(RULES) + 1
+        RULES[f"{source} of the {'module' if own else 'file'}"] = (
+            with_rules(own, **{source: entry_at(line)}),
+            verdict,
+            Rule(
+                source=source,
+                module="m" if own else None,
+                entry="module.invoke:shell",
+                file="p.toml",
+                line=line,
+            ),
+        )
+VERDICTS = {
+    Mode.STRICT: Verdict.DENIED,
+    Mode.PROMPT: Verdict.ASK,
+    Mode.PERMISSIVE: Verdict.ALLOWED,
+}
+for own in (True, False):
+    for mode, verdict in VERDICTS.items():
+        line = len(RULES) + 1
+        RULES[f"{mode} of the {'module' if own else 'file'}"] = (
+            with_rules(own, mode=mode, mode_line=line),
+            verdict,
+            Rule(
+                source=Source.MODE,
+                module="m" if own else None,
+                entry=mode,
+                file="p.toml",
+                line=line,
+            ),
+        )
+SAME_PLACE = {
+    frozenset({f"{one} of the {scope}", f"{other} of the {scope}"})
+    for one, other in itertools.combinations(Mode, 2)
+    for scope in ("module", "file")
+}
+PAIRS = [pair for pair in itertools.combinations(RULES, 2) if frozenset(pair) not in SAME_PLACE]
+FILE = Policy(source="p.toml")
+
+
+def test_the_table_of_pairs_is_complete() -> None:
+    assert len(RULES) == 10
+    assert len(PAIRS) == 45 - 6
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_rule_that_is_alone_decides(name: str) -> None:
+    add, verdict, rule = RULES[name]
+    decision = decide(add(FILE), "m", ["module.*"], WANTED)
+    assert (decision.verdict, decision.rule) == (verdict, rule)
+    assert (decision.module, decision.capability) == ("m", WANTED)
+
+
+@pytest.mark.parametrize(("stronger", "weaker"), PAIRS)
+def test_of_two_rules_the_stronger_decides(stronger: str, weaker: str) -> None:
+    add, verdict, rule = RULES[stronger]
+    for policy in (RULES[weaker][0](add(FILE)), add(RULES[weaker][0](FILE))):
+        decision = decide(policy, "m", ["module.*"], WANTED)
+        assert (decision.verdict, decision.rule) == (verdict, rule)
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_what_the_descriptor_does_not_list_is_denied_whatever_the_policy_says(name: str) -> None:
+    decision = decide(RULES[name][0](FILE), "m", ["module.invoke:kv", "log"], WANTED)
+    assert decision.verdict is Verdict.DENIED
+    assert decision.rule.source is Source.DESCRIPTOR
+    assert str(decision.rule) == "the descriptor's capabilities do not list it"
+
+
+def test_without_a_policy_all_is_denied_by_default() -> None:
+    decision = decide(Policy(), "m", METHODS, "log")
+    assert decision.verdict is Verdict.DENIED
+    assert str(decision.rule) == 'mode "strict", the default'
+
+
+def test_rules_of_another_module_are_nothing_to_this_one() -> None:
+    policy = Policy(modules={"other": Rules(mode=Mode.PERMISSIVE, allow=(Entry("*", 1),))})
+    assert decide(policy, "m", METHODS, "log").verdict is Verdict.DENIED
+
+
+def test_a_rule_reads_as_one_line() -> None:
+    own = RULES["allow of the module"][2]
+    assert str(own) == 'p.toml:3: [modules."m"] allow "module.invoke:shell"'
+    assert str(RULES["deny of the file"][2]) == 'p.toml:2: deny "module.invoke:shell"'
+    assert str(RULES["prompt of the file"][2]) == 'p.toml:9: mode "prompt"'

@@ -1,0 +1,203 @@
+"""Lines by which a module calls the host, and what is made of bad ones."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.connection import (
+    Answered,
+    HostCalled,
+    HostCallRefused,
+    Received,
+    Stray,
+    Warned,
+)
+from protocol.dialects.module import ModuleConnection
+from protocol.host_call import (
+    BadCall,
+    Chunk,
+    HostCall,
+    encode_error,
+    encode_output,
+    read_host_call,
+)
+from protocol.outgoing import Outgoing
+from tests.protocol.wire import Cuts, cuts, descriptor, event, feed, health, invoke, line
+
+GOOD = {"call_id": "c1", "capability": "log", "method": "log", "params": {"message": "x"}}
+
+
+def connection(*requests: str, features: tuple[str, ...] = ("host_call",)) -> ModuleConnection:
+    made = ModuleConnection(descriptor())
+    made.allow_features(frozenset(features))
+    for one in requests:
+        made.send_request(invoke(one))
+    return made
+
+
+def called(payload: Any, **envelope: Any) -> bytes:
+    return event("host_call", payload=payload, **envelope)
+
+
+def one(received: list[Received]) -> Received:
+    assert len(received) == 1, received
+    return received[0]
+
+
+@given(cuts)
+def test_a_call_is_the_requests_that_it_names_however_it_is_cut(lengths: Cuts) -> None:
+    made = connection("r1", "r2")
+    data = called(GOOD, requestId="r2")
+    item = one(feed(made, data, lengths))
+    assert item == HostCalled("r2", HostCall("c1", "log", {"message": "x"}, "log"), len(data) - 1)
+
+
+def test_without_an_id_the_one_open_request_is_meant_and_with_several_none() -> None:
+    assert isinstance(one(feed(connection("r1"), called(GOOD))), HostCalled)
+    item = one(feed(connection("r1", "r2"), called(GOOD)))
+    assert isinstance(item, HostCallRefused)
+    assert item.stray
+    assert "2 are open" in item.message
+
+
+def test_a_call_without_an_id_makes_late_lines_ambiguous() -> None:
+    made = connection("r1")
+    feed(made, line(requestId="r1", ok=True))
+    made.send_request(invoke("r2"))
+    feed(made, called(GOOD))
+    assert not made.abandon("r2")
+
+
+@pytest.mark.parametrize("named", ["r9", 7, ["r1"]])
+def test_a_call_for_a_request_that_is_not_open_is_refused_and_a_stray(named: object) -> None:
+    item = one(feed(connection("r1"), called(GOOD, requestId=named)))
+    assert isinstance(item, HostCallRefused)
+    assert (item.call_id, item.stray) == ("c1", True)
+
+
+def test_a_call_is_late_once_its_request_is_answered_or_given_up() -> None:
+    made = connection("r1", "r2")
+    feed(made, line(requestId="r1", ok=True))
+    made.abandon("r2")
+    for request in ("r1", "r2"):
+        assert isinstance(one(feed(made, called(GOOD, requestId=request))), HostCallRefused)
+
+
+def test_a_probe_has_no_calls() -> None:
+    made = connection()
+    made.send_request(health("h1"))
+    item = one(feed(made, called(GOOD, requestId="h1")))
+    assert isinstance(item, HostCallRefused)
+    assert "not a health" in item.message
+
+
+def test_without_the_feature_the_type_is_unknown() -> None:
+    item = one(feed(connection("r1", features=("cancel",)), called(GOOD, requestId="r1")))
+    assert isinstance(item, Answered)
+    assert item.fault is not None
+    assert item.fault.reason == "unknown_type"
+
+
+def test_a_call_of_another_version_is_a_fault_of_the_request() -> None:
+    data = line({"version": "1", "type": "host_call", "requestId": "r1", "payload": GOOD})
+    item = one(feed(connection("r1"), data))
+    assert isinstance(item, Answered)
+    assert item.fault is not None
+    assert item.fault.reason == "bad_version"
+
+
+@pytest.mark.parametrize("payload", [None, 7, {}, {"call_id": 1}, {"call_id": ""}, GOOD["params"]])
+def test_a_call_that_cannot_be_answered_is_a_warning_of_the_request(payload: Any) -> None:
+    item = one(feed(connection("r1"), called(payload, requestId="r1")))
+    assert isinstance(item, Warned)
+    assert item.notice.reason == "bad_host_call"
+    assert isinstance(one(feed(connection(), called(payload, requestId="r1"))), Stray)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"method": None}, '"method" of the call is null'),
+        ({"method": ""}, '"method"'),
+        ({"params": []}, '"params" of the call is an array, it must be an object'),
+        ({"capability": 1}, '"capability"'),
+        ({"timeout_ms": -1}, '"timeout_ms" of the call is -1'),
+        ({"timeout_ms": 1.5}, '"timeout_ms" of the call is 1.5'),
+        ({"timeout_ms": True}, '"timeout_ms"'),
+        ({"timeout_ms": 10**12}, '"timeout_ms"'),
+    ],
+)
+def test_what_is_wrong_is_named(change: dict[str, Any], words: str) -> None:
+    found = read_host_call({"payload": {**GOOD, **change}})
+    assert isinstance(found, BadCall)
+    assert words in found.message
+    assert found.call_id == "c1"
+
+
+def test_params_have_a_bounded_depth() -> None:
+    deep: Any = {}
+    for _ in range(130):
+        deep = {"x": deep}
+    found = read_host_call({"payload": {**GOOD, "params": deep}})
+    assert isinstance(found, BadCall)
+    assert "128 levels" in found.message
+
+
+def test_no_time_limit_is_zero_or_none() -> None:
+    for given_ in ({}, {"timeout_ms": 0}, {"timeout_ms": None}):
+        found = read_host_call({"payload": {**GOOD, **given_}})
+        assert isinstance(found, HostCall)
+        assert found.timeout_ms is None
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=8,
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["call_id", "method", "params", "capability", "timeout_ms"]), json_values
+    )
+)
+def test_any_payload_is_a_call_or_said_to_be_none(payload: dict[str, Any]) -> None:
+    found = read_host_call({"payload": payload})
+    assert found.call_id is None or found.call_id == payload["call_id"]
+    assert isinstance(found, HostCall) or found.message
+
+
+def test_results_have_the_fields_of_the_pi_schema() -> None:
+    chunk = Chunk(2, is_last=False)
+    assert json.loads(encode_output("r1", "c1", {"x": 1}, chunk)) == {
+        "type": "host_result",
+        "requestId": "r1",
+        "payload": {
+            "call_id": "c1",
+            "output": {"x": 1},
+            "is_error": False,
+            "chunk": {"index": 2, "is_last": False},
+        },
+    }
+    error = {"code": "io", "message": "gone"}
+    assert json.loads(encode_error(None, "c1", error)) == {
+        "type": "host_result",
+        "payload": {"call_id": "c1", "output": {}, "is_error": True, "error": error},
+    }
+
+
+def test_what_waits_of_lines_that_are_of_no_request_is_counted() -> None:
+    outgoing = Outgoing()
+    outgoing.add(b"request\n", "r1")
+    outgoing.add(b"result\n")
+    assert outgoing.unasked_bytes == 7
+    assert outgoing.take() == b"request\nresult\n"
+    assert outgoing.unasked_bytes == 0
+    outgoing.take_back(3)
+    assert outgoing.unasked_bytes == 3

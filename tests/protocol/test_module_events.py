@@ -1,0 +1,62 @@
+"""The entries of the journal that a module may have written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol.journal_event import HOST_OWNED, TAXONOMY, lint, module_event_problem
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"event": "mine:step"},
+        {"event": "a.b-c:d_e:f", "status": "ok", "data": {"x": 1}},
+        {"event": "context:get"},
+        {"event": "context:set", "data": {"key": "k"}},
+        {"event": "artifact:read", "data": {"uri": "u"}, "status": "ok"},
+    ],
+)
+def test_own_names_and_those_of_contexts_and_artifacts_are_a_modules_to_use(
+    fields: dict[str, Any],
+) -> None:
+    assert module_event_problem(fields) is None
+    assert lint({**fields, "module": "m"}) == []
+
+
+@pytest.mark.parametrize("family", HOST_OWNED)
+def test_what_is_the_hosts_is_not_a_modules(family: str) -> None:
+    problem = module_event_problem({"event": f"{family}:made-up"})
+    assert problem is not None
+    assert "the host's own" in problem
+
+
+def test_each_name_of_the_taxonomy_is_the_hosts_or_a_modules() -> None:
+    families = {name.partition(":")[0] for name in TAXONOMY}
+    assert families - set(HOST_OWNED) == {"context", "artifact"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "null"),
+        ({"event": "plain"}, "such as"),
+        ({"event": "a:b c"}, "such as"),
+        ({"event": "a:" + "b" * 100}, "such as"),
+        ({"event": "context:gett"}, "did you mean 'context:get'"),
+        ({"event": "context:set"}, "data.key"),
+        ({"event": "artifact:read", "data": {"uri": "u"}}, "status"),
+        ({"event": "a:b", "status": 1}, "status"),
+        ({"event": "a:b", "status": "s" * 201}, "status"),
+    ],
+)
+def test_what_is_wrong_with_an_event_is_said(fields: dict[str, Any], words: str) -> None:
+    problem = module_event_problem(fields)
+    assert problem is not None
+    assert words in problem
+
+
+def test_an_own_name_without_a_module_is_no_entry() -> None:
+    assert lint({"event": "mine:step"}) == ["there is no event 'mine:step'"]
