@@ -162,13 +162,13 @@ class Module:
     @property
     def capacity(self) -> int:
         """How many calls it can serve at a time, when all its processes are there."""
-        return self.descriptor.supervision.concurrency
+        supervision = self.descriptor.supervision
+        return supervision.concurrency * supervision.instances.max
 
     @property
     def has_room(self) -> bool:
         """Whether a call would be served now."""
-        life = self.slot.life
-        return not self._queue and self.slot.serves and life is not None and life.can_take()
+        return not self._queue and self.pool.has_room
 
     def submit(self, call: Call) -> None:
         """Serve a call now, let it wait, or refuse it."""

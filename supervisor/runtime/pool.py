@@ -133,6 +133,11 @@ class Pool:
 
     # Calls.
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a slot would take a call now."""
+        return self.seats.least_loaded() is not None
+
     def take(self, call: Call) -> bool:
         """Give a call to the slot that has the fewest; False if none has room."""
         if self._only is not None:
