@@ -29,8 +29,6 @@ from protocol.connection import (
     TOLERABLE,
     Answered,
     EventReceived,
-    HostCalled,
-    HostCallRefused,
     LocalError,
     ModuleLog,
     Notice,
@@ -42,6 +40,7 @@ from protocol.connection import (
     Warned,
 )
 from protocol.descriptor import Descriptor, Lifecycle, StdoutPolicy
+from protocol.dialects.host_call_lines import received_call
 from protocol.errors import Outcome, Reason
 from protocol.events import (
     Asset,
@@ -56,7 +55,7 @@ from protocol.events import (
 )
 from protocol.frames import RequestFrame, encode_line
 from protocol.framing import LineSplitter
-from protocol.host_call import FEATURE, BadCall, read_host_call
+from protocol.host_call import FEATURE
 from protocol.json_line import Fault, excerpt, is_utf8, overlong_fault, read_object
 from protocol.outgoing import Outgoing
 from protocol.replies import (
@@ -285,25 +284,7 @@ class ModuleConnection:
             request = self._find(None) if len(self._open) == 1 else None
         else:
             request = self._open.get(named) if isinstance(named, str) else None
-        call = read_host_call(document)
-        if isinstance(call, BadCall) and call.call_id is None:
-            if request is None:
-                received.append(Stray(excerpt(line)))
-            else:
-                notice = Notice("bad_host_call", call.message, excerpt(line))
-                received.append(Warned(request.request_id, notice))
-        elif isinstance(call, BadCall):
-            received.append(_refused(request, named, call.call_id, call.message))
-        elif request is None:
-            words = _no_request(named, len(self._open))
-            received.append(_refused(request, named, call.call_id, words))
-        elif request.operation is not Operation.INVOKE:
-            words = (
-                f"a module can call the host while it serves an invoke, not a {request.operation}"
-            )
-            received.append(_refused(request, named, call.call_id, words))
-        else:
-            received.append(HostCalled(request.request_id, call, len(line)))
+        received.append(received_call(line, document, request, len(self._open)))
 
     def _receive_event(self, event: Event, line: bytes, received: list[Received]) -> None:
         named = None if event.request_id is UNSET else event.request_id
@@ -387,21 +368,3 @@ class ModuleConnection:
             self._open.clear()
             if not self._echoes_ids:
                 self._step = _Step.LOST
-
-
-def _refused(
-    request: _Open | None, named: object, call_id: str | None, words: str
-) -> HostCallRefused:
-    assert call_id is not None  # noqa: S101 - a call without one cannot be answered
-    if request is not None:
-        return HostCallRefused(request.request_id, call_id, words)
-    return HostCallRefused(named if isinstance(named, str) else None, call_id, words, stray=True)
-
-
-def _no_request(named: object, count: int) -> str:
-    if named is None:
-        state = "none is open" if count == 0 else f"{count} are open"
-        return f'the call names no "requestId", and {state}'
-    if not isinstance(named, str):
-        return '"requestId" of the call must be a string'
-    return f"the request {named!r:.80} of the call is not open"

@@ -21,7 +21,7 @@ from supervisor.cli.terminal import one_line
 @with_json
 @with_socket
 def approvals(*, follow: bool, as_json: bool, socket: Path) -> None:
-    """Show the questions that wait for a person: what hooks ask before they let something pass.
+    """Show the questions that wait for a person: of hooks, and of a policy that prompts.
 
     `stdiod approve ID` answers one. With --follow until Ctrl-C (status 130); with --json each
     change is a line then.

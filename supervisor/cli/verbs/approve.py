@@ -21,7 +21,8 @@ from supervisor.cli.terminal import one_line
 def approve(*, question: str, deny: bool, answer: str | None, as_json: bool, socket: Path) -> None:
     """Answer the question ID, with yes if nothing else is said.
 
-    `stdiod approvals` lists the questions. The exit status is 1 if it does not wait any more.
+    `stdiod approvals` lists the questions. Of a policy's, the answers "allow always" and "deny
+    always" are remembered. The exit status is 1 if it does not wait any more.
     """
     if deny and answer is not None:
         raise click.UsageError("--deny and --answer are two answers; give one")

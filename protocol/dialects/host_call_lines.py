@@ -1,0 +1,57 @@
+"""What a `host_call` line of a module comes to: a call to serve, one to refuse, or a warning."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from protocol.connection import HostCalled, HostCallRefused, Notice, Received, Stray, Warned
+from protocol.host_call import BadCall, read_host_call
+from protocol.json_line import excerpt
+from protocol.replies import Operation
+
+
+class Serving(Protocol):
+    """The open request in whose course a call is made."""
+
+    @property
+    def request_id(self) -> str:
+        """The daemon's own id of it."""
+
+    @property
+    def operation(self) -> Operation:
+        """What the module is asked."""
+
+
+def received_call(
+    line: bytes, document: dict[str, Any], request: Serving | None, open_requests: int
+) -> Received:
+    """Read a line; `request` is the one that it names or can only mean, None if there is none."""
+    named = document.get("requestId")
+    call = read_host_call(document)
+    if isinstance(call, BadCall):
+        if call.call_id is not None:
+            return _refused(request, named, call.call_id, call.message)
+        if request is None:
+            return Stray(excerpt(line))
+        return Warned(request.request_id, Notice("bad_host_call", call.message, excerpt(line)))
+    if request is None:
+        return _refused(request, named, call.call_id, _no_request(named, open_requests))
+    if request.operation is not Operation.INVOKE:
+        words = f"a module can call the host while it serves an invoke, not a {request.operation}"
+        return _refused(request, named, call.call_id, words)
+    return HostCalled(request.request_id, call, len(line))
+
+
+def _refused(request: Serving | None, named: object, call_id: str, words: str) -> HostCallRefused:
+    if request is not None:
+        return HostCallRefused(request.request_id, call_id, words)
+    return HostCallRefused(named if isinstance(named, str) else None, call_id, words, stray=True)
+
+
+def _no_request(named: object, count: int) -> str:
+    if named is None:
+        state = "none is open" if count == 0 else f"{count} are open"
+        return f'the call names no "requestId", and {state}'
+    if not isinstance(named, str):
+        return '"requestId" of the call must be a string'
+    return f"the request {named!r:.80} of the call is not open"
