@@ -31,11 +31,13 @@ class Host:
         draw: Callable[[], float] = random.random,
         observer: Observer | None = None,
     ) -> None:
-        """`wall_clock` gives Unix time (s) for stamps; `draw` is random in [0, 1), for jitter.
+        """`environment` is taken as it is now, since each spawn looks at all of it.
+
+        `wall_clock` gives Unix time (s) for stamps; `draw` is random in [0, 1), for jitter.
 
         `observer` is told what becomes of the modules.
         """
-        self.environment = environment
+        self.environment = dict(environment)
         self.log_files = log_files
         self.deadlines = Deadlines()
         self.starts = Starts(self.deadlines)

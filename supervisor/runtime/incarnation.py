@@ -17,6 +17,7 @@ starting another would make two.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections import deque
@@ -100,7 +101,8 @@ class Incarnation:
         self._stop_s = stop_s
         self._to_write = trio.Event()
         self._room = trio.Event()
-        self._stop = trio.Event()
+        self._stopping = False
+        self._nursery: trio.Nursery | None = None
         self._hurry = trio.Event()
         self._first_rung = Rung.END_OF_INPUT
         self._left = memoryview(b"")
@@ -151,7 +153,7 @@ class Incarnation:
         stdin = self._process.stdin
         if self._handing_over:
             return  # all that the lines lead to is written after the last of them
-        if self._left or self._connection.closes_stdin or stdin is None:
+        if self._left or stdin is None:
             self._to_write.set()
             return
         data = self._connection.data_to_send()
@@ -166,6 +168,8 @@ class Incarnation:
         if written < len(data):
             self._left = memoryview(data)[written:]
             self._to_write.set()
+        elif self._connection.closes_stdin:
+            self._close_stdin()
 
     def withdraw(self, request_id: str) -> Written:
         """Return how much of a request was written, and do not write it if that is nothing."""
@@ -185,7 +189,9 @@ class Incarnation:
     def stop(self, rung: Rung = Rung.END_OF_INPUT) -> None:
         """Begin the stop ladder at a rung, or climb on to it if it has begun."""
         self._first_rung = max(self._first_rung, rung)
-        self._stop.set()
+        if not self._stopping and self._nursery is not None:
+            self._nursery.start_soon(self._climb_down)
+        self._stopping = True
         if rung is Rung.KILL:
             self._hurry.set()
 
@@ -206,18 +212,31 @@ class Incarnation:
         ended = False
         exit_ = Exit()
         try:
+            self.write_now()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._read_stdout, receiver, asked)
                 nursery.start_soon(self._read_stderr)
-                nursery.start_soon(self._write_stdin, receiver)
-                nursery.start_soon(self._climb_down)
-                await self._process.wait_exited()
+                if self._process.stdin is not None:
+                    nursery.start_soon(self._write_stdin, receiver)
+                if self._stopping:
+                    nursery.start_soon(self._climb_down)
+                with self._climbable(nursery):
+                    await self._process.wait_exited()
                 ended = True
                 nursery.cancel_scope.cancel()
         finally:
             if ended or await self._kill():
                 exit_ = await self._finish(receiver)
         return exit_
+
+    @contextlib.contextmanager
+    def _climbable(self, nursery: trio.Nursery) -> Iterator[None]:
+        """Have `stop` start the ladder within the block; most processes never need one."""
+        self._nursery = nursery
+        try:
+            yield
+        finally:
+            self._nursery = None
 
     async def _finish(self, receiver: Receiver) -> Exit:
         self._process.kill()
@@ -249,7 +268,7 @@ class Incarnation:
             survivors=survivors,
             possible_survivors=self._process.possible_survivors,
             breach=self._breach,
-            stopped_by_host=self._stop.is_set(),
+            stopped_by_host=self._stopping,
         )
         self._taps.exited(self.instance, exit_)
         return exit_
@@ -355,7 +374,6 @@ class Incarnation:
             self._taps.tap.happened(self.instance, event)
 
     async def _climb_down(self) -> None:
-        await self._stop.wait()
         if self._first_rung <= Rung.END_OF_INPUT:
             self._close_stdin()
             await self._pause(self._exit_s)

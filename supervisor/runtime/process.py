@@ -22,7 +22,7 @@ import signal
 import subprocess
 import termios
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import trio
 
@@ -282,13 +282,30 @@ def _pipe(*, read_by: contextlib.ExitStack, written_by: contextlib.ExitStack) ->
     return reading, writing
 
 
-_spawn_limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("spawn_limiter")
+class _PromptLimiter:
+    """A limiter that lets the event loop go round once less where there is room."""
+
+    def __init__(self, total: int) -> None:
+        self._limiter = trio.CapacityLimiter(total)
+
+    async def acquire_on_behalf_of(self, borrower: object) -> None:
+        try:
+            self._limiter.acquire_on_behalf_of_nowait(borrower)
+        except trio.WouldBlock:
+            await self._limiter.acquire_on_behalf_of(borrower)
+
+    def release_on_behalf_of(self, borrower: object) -> None:
+        self._limiter.release_on_behalf_of(borrower)
+
+
+_spawn_limiter: trio.lowlevel.RunVar[_PromptLimiter] = trio.lowlevel.RunVar("spawn_limiter")
 
 
 def _limiter() -> trio.CapacityLimiter:
     try:
-        return _spawn_limiter.get()
+        limiter = _spawn_limiter.get()
     except LookupError:
-        limiter = trio.CapacityLimiter(SPAWN_AT_ONCE)
+        limiter = _PromptLimiter(SPAWN_AT_ONCE)
         _spawn_limiter.set(limiter)
-        return limiter
+    # "CapacityLimiter-like" is what trio asks for; its annotation is narrower.
+    return cast("trio.CapacityLimiter", limiter)

@@ -64,7 +64,10 @@ class Cgroup2Rung:
     def contain(self, instance: str, leader: Stat, brand: int) -> Cgroup:
         """Move a process just spawned into a cgroup of its own."""
         folder = f"{self.folder}/{_folder_name(instance)}"
-        os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+        try:
+            os.mkdir(folder)  # noqa: PTH102
+        except OSError:
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - somebody else made or removed one
         try:
             _move(leader.pid, folder)
         except OSError:
@@ -113,6 +116,8 @@ class Cgroup:
         self.folder = folder
         self.counts_memory = False
         self._tree = outside
+        self._removed = False
+        self._breach: tuple[int, int] | None = None
 
     def signal(self, *numbers: signal.Signals) -> None:
         """Signal each process; a process forked meanwhile may miss it."""
@@ -120,8 +125,7 @@ class Cgroup:
 
     def kill(self) -> None:
         """Have the kernel kill all of it, and the group: a leader may not have been moved yet."""
-        # Most instances end with nobody else in there, and then one short read is all it costs.
-        if cgroup_folder.pids(self.folder) or not self._is_flat():
+        if not self._is_removed():
             # A zombie is in no list and has no environment: who they were is noted before.
             self._tree.remember(cgroup_folder.members([self.folder]))
             cgroup_folder.kill(self.folder)
@@ -137,6 +141,8 @@ class Cgroup:
 
     def memory_breach(self) -> tuple[int, int] | None:
         """Read memory.events: `oom_kill` counts what the kernel killed for the limit."""
+        if self._removed:
+            return self._breach
         if not cgroup_folder.counter(self.folder, "memory.events", "oom_kill"):
             return None
         limit = cgroup_folder.number(self.folder, "memory.max")
@@ -145,6 +151,8 @@ class Cgroup:
     def find(self) -> list[Stat]:
         """Return who is in the cgroup, and who is outside of it and was forked by it."""
         outside = self._tree.find()
+        if self._removed:
+            return outside
         return [
             *outside,
             *(one for one in cgroup_folder.members([self.folder], outside) if one.lives),
@@ -153,17 +161,24 @@ class Cgroup:
     def remove(self) -> None:
         """Remove the folder, and reap what was left."""
         self._tree.remove()
-        try:
-            os.rmdir(self.folder)  # noqa: PTH106
-        except OSError:
+        if not self._is_removed():
             cgroup_folder.remove_tree(self.folder)
 
-    def _is_flat(self) -> bool:
-        # A cgroup's folder has one link more for each folder in it.
-        try:
-            return os.stat(self.folder).st_nlink <= 2  # noqa: PLR2004, PTH116
-        except OSError:
-            return True
+    def _is_removed(self) -> bool:
+        # Most instances end with nobody else in there. The kernel removes a cgroup only if nobody
+        # lives in it or below, and nobody gets into one that was removed: one call asks for that,
+        # sees to it that it stays so, and leaves nothing to remove later.
+        if not self._removed:
+            breach = self.memory_breach()
+            try:
+                os.rmdir(self.folder)  # noqa: PTH106
+            except FileNotFoundError:
+                pass
+            except OSError:
+                return False
+            self._removed = True
+            self._breach = breach
+        return True
 
 
 def _move(leader: int, folder: str) -> None:

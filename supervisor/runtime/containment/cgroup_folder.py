@@ -26,7 +26,8 @@ def write(path: str, file: str, text: str) -> None:
 
 def pids(path: str) -> list[int]:
     """Return the living processes in a cgroup, not those in the folders below it."""
-    return [int(word) for word in procfs.read_bytes(f"{path}/cgroup.procs").split() if word != b"0"]
+    listed = procfs.read_records(f"{path}/cgroup.procs")
+    return [int(word) for word in listed.split() if word != b"0"]
 
 
 def all_pids(path: str) -> list[int]:

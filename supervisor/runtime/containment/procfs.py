@@ -16,6 +16,10 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 READ_BYTES = 16384
 """Nearly all that is read here is shorter."""
 
+LAST_READ_BYTES = 2048
+"""Of records that are shorter than this, a read that brings less than this was the last: the kernel
+puts as many as fit into a page of 4096 bytes (seq_read_iter in fs/seq_file.c)."""
+
 COMMAND_CHARS = 200
 """A command is shown to be recognized, and some are long."""
 
@@ -48,22 +52,35 @@ def read_bytes(path: str) -> bytes:
         return b""
 
 
-def _contents(path: str) -> bytes:
+def read_records(path: str) -> bytes:
+    """Return the bytes of a file of short records: one of /proc/PID, or a list of pids.
+
+    `b""` as in `read_bytes`; it takes one read where that takes two.
+    """
+    try:
+        return _contents(path, LAST_READ_BYTES)
+    except OSError:
+        return b""
+
+
+def _contents(path: str, last_read_bytes: int = 1) -> bytes:
     # A file object would ask for the size (twice) and the position, which mean nothing here: half
     # of the system calls, and more than half of the time.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         found = b""
-        while data := os.read(descriptor, READ_BYTES):
+        while True:
+            data = os.read(descriptor, READ_BYTES)
             found += data
-        return found
+            if len(data) < last_read_bytes:
+                return found
     finally:
         os.close(descriptor)
 
 
 def stat(pid: int) -> Stat | None:
     """Return who has this pid now."""
-    data = read_bytes(f"/proc/{pid}/stat")
+    data = read_records(f"/proc/{pid}/stat")
     # The name stands in parentheses and may hold anything, parentheses and newlines too.
     fields = data[data.rfind(b")") + 1 :].split()
     if len(fields) < 20:  # noqa: PLR2004 - through field 22, the start time
@@ -106,7 +123,8 @@ def children(pid: int) -> list[int] | None:
 def children_of_thread(pid: int, thread: int | str) -> list[int] | None:
     """Return the children that a thread forked or was given; None if there is no such list."""
     try:
-        return [int(word) for word in _contents(f"/proc/{pid}/task/{thread}/children").split()]
+        listed = _contents(f"/proc/{pid}/task/{thread}/children", LAST_READ_BYTES)
+        return [int(word) for word in listed.split()]
     except FileNotFoundError:
         return [] if not os.path.exists(f"/proc/{pid}/task/{thread}") else None  # noqa: PTH110
     except OSError:
@@ -173,7 +191,7 @@ def brand(pid: int) -> int:
 
 def rss_bytes(pid: int) -> int:
     """Return the resident memory of a process, pages that it shares included."""
-    fields = read_bytes(f"/proc/{pid}/statm").split()
+    fields = read_records(f"/proc/{pid}/statm").split()
     return int(fields[1]) * _PAGE_BYTES if len(fields) > 1 else 0
 
 
