@@ -227,10 +227,10 @@ class Story:
         name = persistent[0]
         with stage.step(f"kill -9 of {name}"):
             (before,) = stage.ask("status", name)
-            (victim,) = before["instances"]
+            victim, *others = before["instances"]
             stage.screen.command(f"kill -9 {victim['pid']}")
             os.kill(victim["pid"], signal.SIGKILL)
-            after = self._replaced(name, victim["id"])
+            after = self._replaced(name, victim["id"], 1 + len(others))
             stage.show("wait", name)
             stage.show("status", name)
             stage.expect(
@@ -239,7 +239,8 @@ class Story:
                     {
                         "state": "ready",
                         "restarts": before["restarts"] + 1,
-                        "instances": [Having({"state": "ready", "in_flight": 0})],
+                        "instances": [Having({"state": "ready", "in_flight": 0})]
+                        * (1 + len(others)),
                         "last_exit": Having(
                             {
                                 "reason": "signaled",
@@ -337,19 +338,19 @@ class Story:
             thought = log(Like(r"Thinking, \d+ of 120"))
             stage.expect("what it said before is there", [thought] * len(events), events)
             (after,) = stage.ask("status", "planner")
-            same = [Having({"pid": before["instances"][0]["pid"], "state": "ready"})]
+            same = [Having({"pid": one["pid"], "state": "ready"}) for one in before["instances"]]
             stage.expect("the module was told to stop and serves on", same, after["instances"])
 
     def _absence(self, module: str) -> str:
         return self._missing.get(module, f"there is no module {module} here")
 
-    def _replaced(self, name: str, victim: str) -> Json:
-        """Return the status of a module once it has another instance and is ready."""
+    def _replaced(self, name: str, victim: str, number: int) -> Json:
+        """Return the status of a module once it is ready, with so many others than the victim."""
         ends_at = time.monotonic() + RESTARTED_WITHIN_S
         while True:
             (status,) = self._stage.ask("status", name)
-            instances = [instance["id"] for instance in status["instances"]]
-            if status["state"] == "ready" and instances not in ([], [victim]):
+            ready = {one["id"] for one in status["instances"] if one["state"] == "ready"}
+            if status["state"] == "ready" and victim not in ready and len(ready) == number:
                 return dict(status)
             if time.monotonic() > ends_at:
                 words = f"{name} was not ready again within {RESTARTED_WITHIN_S:g} s"

@@ -27,7 +27,7 @@ class Deaf(NamedTuple):
         """Say what to do."""
         return (
             f"`kill {self.pid}` ends it and its modules in order, "
-            f"`stdiod --socket {shlex.quote(str(self.socket))} up DIR` starts another one"
+            f"then `stdiod --socket {shlex.quote(str(self.socket))} up DIR` starts another one"
         )
 
 

@@ -137,5 +137,6 @@ def _last_exit(died: dict[str, Any]) -> Iterator[str]:
 
 def _how(died: dict[str, Any]) -> str:
     if died["signal"] is not None:
-        return f", {signal_name(died['signal'])}"
+        by_us = " sent by stdiod" if died.get("stopped_by_host") else ""
+        return f", {signal_name(died['signal'])}{by_us}"
     return "" if died["exit_code"] is None else f", exit code {died['exit_code']}"

@@ -48,8 +48,8 @@ class Ended(msgspec.Struct, frozen=True):
 class Owner(Protocol):
     """What a life tells its slot; each is ignored once the slot has another life."""
 
-    def started(self, life: Life) -> None:
-        """Take note that it is ready to serve."""
+    def started(self, life: Life, why: str) -> None:
+        """Take note that it is ready to serve; `why` is what shows it."""
 
     def start_failed(self, life: Life, ended: Ended) -> None:
         """Take note that it will not get ready; `ended` says why."""

@@ -45,6 +45,7 @@ def state_evidence(pool: Pool, waits_for: tuple[str, ...]) -> dict[str, Any]:
         evidence |= {
             "exit_code": died.exit_code,
             "signal": died.signal,
+            "stopped_by_host": died.stopped_by_host or None,
             "stderr_tail": list(died.stderr_tail) or None,
             "rule": died.rule,
         }

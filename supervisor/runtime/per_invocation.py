@@ -50,7 +50,7 @@ class PerInvocationLife:
             if self._warm is not None:
                 nursery.start_soon(self._warm.run)
             try:
-                self._owner.started(self)
+                self._owner.started(self, "its command can be run")
                 await self._retiring.wait()
                 await self._retire()
             finally:

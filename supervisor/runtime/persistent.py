@@ -315,7 +315,7 @@ class PersistentLife:
     async def _begin(self) -> None:
         failure = await self._probing.start()
         if failure is None:
-            self._owner.started(self)
+            self._owner.started(self, "answered health and describe")
             await self._probing.watch()
         else:
             self._start_failure = failure

@@ -313,7 +313,8 @@ class Pool:
             self._simplify()
 
     def _tell(self, seat: Seat, cause: str) -> None:
-        least = self.setting.descriptor.supervision.instances.min
+        # One that is stopped lacks no instance, though they go one after the other.
+        least = self.setting.descriptor.supervision.instances.min if self.seats.wanted else 1
         before = self.state
         self.state = self.seats.state(least)
         if before is not self.state:

@@ -131,12 +131,12 @@ class Slot:
 
     # What a life reports (life.Owner).
 
-    def started(self, life: Life) -> None:
+    def started(self, life: Life, why: str) -> None:
         """Serve: it is ready."""
         if life is self._life:
             self._give_turn_back()
             self._crashes.ready()
-            self._feed(Input.STARTED, "answered health and describe")
+            self._feed(Input.STARTED, why)
 
     def start_failed(self, life: Life, ended: Ended) -> None:
         """End it: it will not get ready."""

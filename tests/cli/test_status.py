@@ -34,6 +34,13 @@ def plain(page: str) -> list[str]:
     return click.unstyle(page).splitlines()
 
 
+def test_a_signal_that_the_daemon_sent_is_said_to_be_its_own() -> None:
+    stopped = last_exit("was killed by SIGTERM", reason="stopped", signal=15, stopped_by_host=True)
+    shown = "\n".join(plain(module_text(module(last_exit=stopped))))
+    assert "reason stopped, SIGTERM sent by stdiod" in shown
+    assert "sent by stdiod" not in "\n".join(plain(module_text(module(last_exit=KILLED))))
+
+
 def test_json_is_the_daemons_answer_and_nothing_else(run: Run, serve: Serve) -> None:
     daemon = serve(lambda frame: [ok(FLEET)])
     ended = run("status", "--json")

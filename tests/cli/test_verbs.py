@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import click
 import pytest
 
 from supervisor.cli.failure_text import failure_text
@@ -192,3 +193,13 @@ def test_sizes_are_written_in_binary_units(size_bytes: int, words: str) -> None:
 def test_a_command_to_copy_has_the_name_as_a_shell_takes_it(name: str, typed: str) -> None:
     error = {"code": "unreachable", "message": "", "details": {"reason": "not_ready"}}
     assert f"`stdiod status {typed}` says why." in failure_text(error, module=name)
+
+
+def test_a_signal_that_the_daemon_sent_is_said_to_be_its_own() -> None:
+    details = {"reason": "start_deadline", "signal": 15, "stopped_by_host": True}
+    error = {"code": "timeout", "message": "dice is not ready", "details": details}
+    page = click.unstyle(failure_text(error, module="dice", op="roll"))
+    assert "process   killed by SIGTERM (signal 15, sent by stdiod)" in page
+    del details["stopped_by_host"]
+    page = click.unstyle(failure_text(error, module="dice", op="roll"))
+    assert "process   killed by SIGTERM (signal 15)" in page

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,7 +50,15 @@ def test_a_link_is_followed_and_where_it_leads_is_remembered(tmp_path: Path) -> 
         ("", "no regular file"),
         ("file/below", "Not a directory"),
         ("fifo", "no regular file"),
-        ("/dev/zero", "no regular file"),
+        ("/dev/zero", "leads into /dev, where the daemon would find its own"),
+        ("/proc/self/environ", "leads into /proc"),
+        ("/tmp/../proc/self/environ", "leads into /proc"),
+        ("//proc/./version", "leads into /proc"),
+        ("/sys/kernel/mm/transparent_hugepage/enabled", "leads into /sys"),
+        ("/dev/fd/0", "leads into /dev"),
+        ("own", "leads into /proc"),
+        ("round/fd/0", "leads into /proc"),
+        ("file/", "Not a directory"),
         ("bytes", "is not UTF-8"),
     ],
 )
@@ -57,6 +66,9 @@ def test_what_cannot_be_read_is_refused_in_words(tmp_path: Path, path: str, word
     (tmp_path / "loop").symlink_to("loop")
     (tmp_path / "dangling").symlink_to("nowhere")
     (tmp_path / "file").write_text("x")
+    (tmp_path / "own").symlink_to("/proc/self/exe")
+    (tmp_path / "round").symlink_to("near")
+    (tmp_path / "near").symlink_to("/usr/../proc/self")
     os.mkfifo(tmp_path / "fifo")
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff")).write_text("x")
     (tmp_path / "bytes").symlink_to(os.fsdecode(b"\xff"))
@@ -65,6 +77,23 @@ def test_what_cannot_be_read_is_refused_in_words(tmp_path: Path, path: str, word
         pass
     assert len(str(caught.value)) < 500
     assert open_files() == before
+
+
+def test_files_in_shared_memory_are_everybodys(tmp_path: Path) -> None:
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        (tmp_path / "link").symlink_to(f"/dev//./shm/{Path(file.name).name}")
+        with opened("link", str(tmp_path)) as found:
+            assert found.real_path == os.path.realpath(file.name)
+
+
+def test_a_path_is_resolved_as_the_system_does(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "up").symlink_to("..")
+    (tmp_path / "a" / "b" / "across").symlink_to(f"{tmp_path}//a/./up/a")
+    (tmp_path / "a" / "file").write_text("x")
+    for path in ("a/b/across/file", "a/up/a/b/../file", "a/b/across/up/a/up/a//file"):
+        with opened(path, str(tmp_path)) as found:
+            assert found.real_path == os.path.realpath(tmp_path / path)
 
 
 def test_a_fifo_in_the_place_of_a_file_does_not_hold_up_who_opens_it(

@@ -83,7 +83,7 @@ class FakeLife:
     # What the test makes it do.
 
     def get_ready(self) -> None:
-        self._owner.started(self)
+        self._owner.started(self, "answered health and describe")
 
     def fail_to_start(self, reason: str = "start_deadline") -> None:
         self._owner.start_failed(self, Ended(reason, "was not healthy within 10 s"))

@@ -52,7 +52,7 @@ class Listening:
     def __init__(self) -> None:
         self.ready = trio.Event()
 
-    def started(self, life: Life) -> None:
+    def started(self, life: Life, why: str) -> None:
         self.ready.set()
 
     def start_failed(self, life: Life, ended: Ended) -> None:

@@ -50,6 +50,13 @@ async def test_a_call_that_is_given_up_is_answered_at_once_and_its_process_seen_
     assert open_files() == before
 
 
+async def test_what_makes_it_ready_is_said_truly(running: Running, tmp_path: Path) -> None:
+    module = await running.ready(script(tmp_path, "touch ran\n" + DONE))
+    (line,) = await module.log.last_lines(1)
+    assert line.text == "starting -> ready: its command can be run"
+    assert not (tmp_path / "ran").exists()
+
+
 async def test_a_call_that_is_given_up_before_its_process_exists_runs_nothing(
     running: Running, tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ async def test_one_that_never_gets_well_ends_at_its_start_deadline(
     assert children() == []
     refusal = await submit(running.module, "echo").failure()
     assert (refusal.code, refusal.details["reason"]) == ("timeout", "start_deadline")
+    assert refusal.details["stopped_by_host"] is True
 
 
 async def test_one_that_stays_starting_is_told_what_it_said(

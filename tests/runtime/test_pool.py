@@ -109,6 +109,18 @@ async def test_a_call_that_is_served_in_time_makes_nothing_grow(
     assert len(stage.lives) == 1
 
 
+async def test_one_that_is_stopped_is_not_degraded_on_its_way(
+    running: Running, stage: Stage, tmp_path: Path
+) -> None:
+    module = up(running, tmp_path, stage, min=3, max=3)
+    assert module.state is State.READY
+    lines: list[str] = []
+    module.log.follow(lambda line: lines.append(line.text))
+    module.stop("the test")
+    moves = [line for line in lines if not line.startswith("this instance")]
+    assert moves == ["ready -> stopping: the test"]
+
+
 async def test_what_is_idle_is_stopped_down_to_min(
     running: Running, stage: Stage, tmp_path: Path, mock_clock: Clock
 ) -> None:

@@ -6,6 +6,8 @@ disturbs nobody else, and nothing for long.
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.system.daemon import Daemon
@@ -15,22 +17,25 @@ SHORT_S = 0.3
 """A bound that is meant to run out."""
 
 
-def modules(warm: int = 0) -> list[dict[str, object]]:
+def modules(warm: int = 0, instances: int = 1) -> list[dict[str, object]]:
     """Return the descriptors; `warm` is for those that start a process per invocation.
 
-    Not for one that does not wait for its input.
+    Not for one that does not wait for its input. `instances` is for the others, but the witness.
     """
+    pool: dict[str, Any] = {"instances": {"min": instances, "max": instances}}
     hasty = timeouts(health_s=SHORT_S, stop_s=SHORT_S)
     quiet = {**timeouts(stop_s=SHORT_S), "silence_s": SHORT_S}
-    strict = misbehaving("strict")
+    strict = misbehaving("strict", **pool)
     strict["transport"]["stdout"] = "strict"
     tolerant = narratoria("tolerant", warm=warm)
     tolerant["transport"]["stdout"] = "tolerant"
     return [
         misbehaving("witness"),
-        misbehaving("steady"),
-        misbehaving("hasty", health={"interval_s": 3600}, timeouts=hasty),
-        misbehaving("nameless", "ids=no", timeouts=timeouts(exit_s=SHORT_S, stop_s=SHORT_S)),
+        misbehaving("steady", **pool),
+        misbehaving("hasty", health={"interval_s": 3600}, timeouts=hasty, **pool),
+        misbehaving(
+            "nameless", "ids=no", timeouts=timeouts(exit_s=SHORT_S, stop_s=SHORT_S), **pool
+        ),
         strict,
         per_invocation("once", concurrency=4, warm=warm),
         narratoria("tool", concurrency=4, warm=warm),
@@ -38,7 +43,7 @@ def modules(warm: int = 0) -> list[dict[str, object]]:
         narratoria("hasty_tool", timeouts=timeouts(exit_s=SHORT_S, stop_s=SHORT_S), warm=warm),
         narratoria("heedless", "start=no_newline+exit"),
         narratoria("quiet_tool", timeouts=quiet, warm=warm),
-        misbehaving("quiet", timeouts=quiet),
+        misbehaving("quiet", timeouts=quiet, **pool),
     ]
 
 

@@ -56,6 +56,7 @@ def test_the_inner_daemon_answers_for_itself(start_daemon: StartDaemon, folder: 
     assert daemon.client.ask("inner", "health").result == {"status": "ok"}
     described = daemon.client.ask("inner", "describe").result
     assert described["name"] == "inner"
+    assert described["kind"] == "tool"
     assert "invoke" in described["inputs"]
     status = daemon.invoke("inner", "status").result
     assert [one["name"] for one in status["modules"]] == ["echo"]

@@ -20,13 +20,19 @@ from supervisor.kernel.daemon import running
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.directory import scan
 from supervisor.runtime.survivors import LOCK_FD
+from tests import factories
 from tests.system.client import Client
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon, command, start
 from tests.system.descriptors import descriptor, misbehaving, per_invocation, write
 from tests.system.liveness import BOUND_S
 
-CYCLES = 500
+CYCLES = 250
+"""Starts and stops of a persistent module, which take some 20 ms each."""
+
+RUNS = 10_000
+AT_ONCE = 100
+"""Invocations with a process each, which are cheaper, and how many are asked for at once."""
 
 
 @contextlib.contextmanager
@@ -180,7 +186,6 @@ def _open_files() -> int:
 
 @pytest.mark.fault(21)
 async def test_cycles_of_spawn_and_stop_leave_no_descriptor_behind(tmp_path: Path) -> None:
-    # 500 of the 10,000 cycles of the fault list: a leak of one in a cycle shows as well.
     shell = r"""
     while read -r line; do
       id=${line#*\"requestId\":\"}; id=${id%%\"*}
@@ -219,6 +224,38 @@ async def test_cycles_of_spawn_and_stop_leave_no_descriptor_behind(tmp_path: Pat
             before = await open_files()
             for _ in range(CYCLES):
                 await cycle()
+            assert await open_files() == before
+
+
+@pytest.mark.fault(21)
+async def test_ten_thousand_processes_leave_no_descriptor_behind(tmp_path: Path) -> None:
+    supervision = {"concurrency": 4, "timeouts": {"invoke_s": 3600}}
+    document = descriptor("once", ["true"], protocol="narratoria", supervision=supervision)
+    write(tmp_path / "modules", document)
+    with trio.fail_after(BOUND_S * 20):
+        async with running(scan([tmp_path / "modules"]), data_dir=tmp_path / "data") as daemon:
+            module = daemon.fleet.modules["once"]
+
+            async def invoke_all() -> None:
+                asked = [factories.call() for _ in range(AT_ONCE)]
+                for call, _ in asked:
+                    module.submit(call)
+                for _, heard in asked:
+                    assert (await heard.failure()).details["reason"] == "missing_done"
+
+            async def open_files() -> int:
+                # The answer comes before the last of its process has been closed; this is after.
+                module.stop("a test")
+                await daemon.fleet.wait_until(lambda: module.state is State.DOWN or None)
+                await module.log.last_lines(1)
+                return _open_files()
+
+            module.start("a test")
+            await invoke_all()
+            before = await open_files()
+            module.start("a test")
+            for _ in range(RUNS // AT_ONCE):
+                await invoke_all()
             assert await open_files() == before
 
 

@@ -1,9 +1,9 @@
 """Start, stop, crash, reload, invoke, cancel, disconnect in any order, with real processes.
 
-The orders are the same in every run (`derandomize`): a failure here is then the doing of whoever
-changed something, and comes back when it is run again. New orders are for `make soak`. Examples are
-not shrunk: with real processes a shorter one may fail for another reason, or not at all; the
-operations that failed are printed, to be played by hand (`play`).
+Each run draws orders of its own, and none is kept for the next. A failure prints the operations, to
+be played by hand (`play`), and the line that has pytest draw them again (`reproduce_failure`).
+Examples are not shrunk: with real processes a shorter one may fail for another reason, or not at
+all.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ LISTS = st.lists(
 @settings(
     max_examples=20,
     deadline=None,
-    derandomize=True,
+    derandomize=False,
+    database=None,
+    print_blob=True,
     phases=(Phase.explicit, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )

@@ -7,6 +7,7 @@ is what was looked at, so that a path that changes in between cannot show anothe
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import stat
@@ -19,6 +20,15 @@ CHUNK_BYTES = 1 << 20
 """One read: large enough for hashing to run without Python's lock, small enough to stop soon."""
 
 SHOWN_CHARS = 200
+
+KERNELS_OWN = ("/proc", "/sys", "/dev")
+"""What is below is not the same for every process: /proc/self is the daemon, not the module."""
+
+SHARED = ("/dev", "shm")
+"""The exception: files in memory, which all processes share."""
+
+MOST_LINKS = 40
+"""As many as the kernel follows (MAXSYMLINKS)."""
 
 KeepOn = Callable[[], bool]
 """Asked before each chunk; False stops the reading."""
@@ -53,7 +63,7 @@ def opened(path: str, folder: str) -> Iterator[OpenFile]:
     descriptor = -1
     try:
         absolute.encode()
-        real_path = os.path.realpath(absolute, strict=True)
+        real_path = _resolved(absolute, path)
         real_path.encode()
         # Looked at first, since to open a device may do something.
         _check_regular(os.stat(real_path), path)  # noqa: PTH116
@@ -102,6 +112,41 @@ def digest(file: OpenFile, keep_on: KeepOn) -> str | None:
         summed.update(chunk)
         read += len(chunk)
     return summed.hexdigest() if read == file.size else None
+
+
+def _resolved(absolute: str, path: str) -> str:
+    """Return where a path leads, all links followed; raises `UnreadableError` and `OSError`.
+
+    Each step is looked at, since a link in /proc (and so /dev/fd/3) leads to a file that the daemon
+    has open, wherever that is.
+    """
+    steps = _steps(absolute)
+    at, links = "/", 0
+    while steps:
+        step = steps.pop()
+        if step == "..":
+            at = os.path.dirname(at)  # noqa: PTH120 - `Path` would make a surrogate's step the same
+            continue
+        at = f"{at.rstrip('/')}/{step}"
+        if at in KERNELS_OWN:
+            if at == SHARED[0] and steps[-1:] == [SHARED[1]]:
+                continue
+            words = f"{path!r:.{SHOWN_CHARS}} leads into {at}, where the daemon would find its own"
+            raise UnreadableError(words)
+        if stat.S_ISLNK(os.lstat(at).st_mode):
+            links += 1
+            if links > MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            target = os.readlink(at)  # noqa: PTH115
+            steps += _steps(target)
+            at = "/" if target.startswith("/") else os.path.dirname(at)  # noqa: PTH120
+    os.lstat(absolute)  # a slash at the end of what is no folder
+    return at
+
+
+def _steps(path: str) -> list[str]:
+    """Return the names in a path, the first one last."""
+    return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 
 def _check_regular(found: os.stat_result, path: str) -> None:
