@@ -22,6 +22,7 @@ import signal
 import subprocess
 import termios
 from collections.abc import Mapping
+from functools import partial
 from typing import NamedTuple
 
 import trio
@@ -43,9 +44,6 @@ BUSY_RETRIES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 GONE_WITHIN_S = 2.0
 """Killed processes are gone within milliseconds, unless the kernel holds them in a driver."""
-
-SPAWN_AT_ONCE = 8
-"""Spawning happens in threads, since `exec` may wait for a slow disk; this many at a time."""
 
 
 class Held(NamedTuple):
@@ -146,8 +144,8 @@ async def spawn(
     for pause_s in (*BUSY_RETRIES_S, None):
         try:
             # Not abandoned when cancelled: a process that nobody holds would be a leak.
-            process = await trio.to_thread.run_sync(
-                _spawn, descriptor, host, instance, custody, limiter=_limiter()
+            process = await custody.spawn_threads.run(
+                partial(_spawn, descriptor, host, instance, custody)
             )
         except SpawnError as error:
             if error.code != errno.ETXTBSY or pause_s is None:
@@ -280,15 +278,3 @@ def _pipe(*, read_by: contextlib.ExitStack, written_by: contextlib.ExitStack) ->
     read_by.callback(os.close, reading)
     written_by.callback(os.close, writing)
     return reading, writing
-
-
-_spawn_limiter: trio.lowlevel.RunVar[trio.CapacityLimiter] = trio.lowlevel.RunVar("spawn_limiter")
-
-
-def _limiter() -> trio.CapacityLimiter:
-    try:
-        return _spawn_limiter.get()
-    except LookupError:
-        limiter = trio.CapacityLimiter(SPAWN_AT_ONCE)
-        _spawn_limiter.set(limiter)
-        return limiter
