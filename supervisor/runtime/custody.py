@@ -32,6 +32,7 @@ from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.containment.process_group import ProcessGroupRung
 from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.guardianship import Guardianship
+from supervisor.runtime.spawn_threads import SpawnThreads
 from supervisor.runtime.survivors import DataInUseError, claim
 
 LAST_SWEEP_S = 5.0
@@ -50,6 +51,7 @@ class Custody:
         self.daemon = daemon
         self.why_not_higher = chosen.why_not_higher
         self.mark_fd: int | None = None
+        self.spawn_threads = SpawnThreads()
         self._rung = chosen.rung
         self._orphans = orphans
         self._guardianship: Guardianship | None = None
@@ -226,6 +228,7 @@ async def holding(
         held.callback(chosen.rung.close)
         author = data.author(daemon, orphans.brands.run)
         custody = Custody(daemon, chosen, orphans)
+        held.callback(custody.spawn_threads.close)
         custody.mark_fd = author.mark_fd
         guardianship = Guardianship(author, chosen.rung.folder, data.record, orphans)
         custody._guardianship = guardianship  # noqa: SLF001 - made here

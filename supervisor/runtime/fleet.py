@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TypeVar
 
 import structlog
 import trio
 
 from protocol.descriptor import Descriptor, Start
-from protocol.errors import Failure, Reason
+from protocol.errors import Failure
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
 from supervisor.policy.reload_plan import Plan
+from supervisor.runtime.changes import Changes, Noted
+from supervisor.runtime.dependence import Dependence, outlook, starts_on_demand
 from supervisor.runtime.host import Host
 from supervisor.runtime.module import Module
 
@@ -34,9 +38,10 @@ class Fleet:
         self._generations: dict[str, Iterator[int]] = {}
         self._host = host
         self._nursery = nursery
-        self._change = trio.Event()
+        self._changes = Changes()
+        self._dependence: Dependence | None = None
         self._waking = False
-        self._wake_again = False
+        self._to_wake: dict[str, None] = {}
 
     def admit(self, found: Found) -> None:
         """Take the modules of a scan in; start those that are eager."""
@@ -48,7 +53,7 @@ class Fleet:
         # Where starts have to wait for their turn, those that others wait for come first.
         for module in sorted(self.eager(), key=lambda one: one.name not in needed):
             module.start("the daemon started")
-        self._wake_dependants()
+        self._wake_dependants(self.modules)
 
     def apply(self, plan: Plan) -> None:
         """Do what a plan says; the processes follow in their own time, each within its bounds."""
@@ -60,6 +65,7 @@ class Fleet:
             self.modules[descriptor.name].relabel(descriptor)
         for one in plan.changed:
             self.modules[one.descriptor.name].adopt(one.descriptor)
+        self._dependence = None
         back = {one.name for one in plan.added if one.name in self.leaving}
         for descriptor in plan.added:
             self._add(descriptor)
@@ -75,12 +81,12 @@ class Fleet:
                 module.replace("its descriptor came back")
             elif descriptor.supervision.start is Start.EAGER:
                 module.start("its descriptor was added")
-        self._changed()
+        # Who was removed, or came back, is waited for too.
+        self._changed(*self.modules, *self.leaving)
 
     def notify(self) -> None:
         """Have those who wait look again."""
-        self._change.set()
-        self._change = trio.Event()
+        self._changes.tell_all()
 
     async def wait_until(self, verdict: Callable[[], Verdict | None]) -> Verdict:
         """Wait until `verdict` returns something, asking after each change of a state."""
@@ -88,22 +94,24 @@ class Fleet:
             found = verdict()
             if found is not None:
                 return found
-            await self._change.wait()
+            await self._changes.wait()
+
+    @contextlib.contextmanager
+    def changes(self) -> Iterator[Noted]:
+        """Note within the block who has changed, and those that depend on them."""
+        with self._changes.noting() as noted:
+            yield noted
 
     async def stop(self) -> None:
         """Stop all modules for good, each after those that depend on it."""
         self._host.shutting_down = True
         async with trio.open_nursery() as nursery:
-            dependants: dict[str, list[Module]] = {}
             for module in self.all():
-                for needed in module.descriptor.supervision.depends_on:
-                    dependants.setdefault(needed, []).append(module)
-            for module in self.all():
-                if _is_down(module) and module.name not in dependants:
+                first = self.dependants(module.name)
+                if _is_down(module) and not first:
                     # Nothing to wait for: of ten thousand lazy modules, few have a process.
                     module.stopped_by_command = True
                 else:
-                    first = dependants.get(module.name, [])
                     nursery.start_soon(self._stop_in_turn, module, first)
 
     def abandon(self) -> None:
@@ -126,7 +134,7 @@ class Fleet:
 
     def dependants(self, name: str) -> list[Module]:
         """Return the modules that name this one in `depends_on`."""
-        return [module for module in self.all() if name in module.descriptor.supervision.depends_on]
+        return [one for one in self._depends().on(name) if self._has(one)]
 
     def quarantine_reasons(self) -> dict[str, str]:
         """Return why a file is quarantined, by its path."""
@@ -145,26 +153,7 @@ class Fleet:
 
         With `final`, a module in `backoff` still may be.
         """
-        if _is_stuck(module, final=final):
-            return module.unavailable()
-        # Without recursion: a chain of dependencies may be long.
-        left, seen = [module], {module.name}
-        while left:
-            waiting = left.pop()
-            if waiting.state is not State.DOWN:
-                continue
-            for name in waiting.waits_for:
-                needed = self.modules.get(name)
-                if needed is None:
-                    words = f"{module.name} waits for {name}, and there is no such module"
-                    return Failure.because(Reason.NOT_READY, words, waits_for=name)
-                if _is_stuck(needed, final=final) and not _starts_on_demand(needed):
-                    words = f"{module.name} waits for {name}: {needed.unavailable().message}"
-                    return Failure.because(Reason.NOT_READY, words, waits_for=name)
-                if name not in seen:
-                    seen.add(name)
-                    left.append(needed)
-        return None
+        return outlook(self.modules, module, final=final)
 
     def _add(self, descriptor: Descriptor) -> None:
         name = descriptor.name
@@ -176,7 +165,7 @@ class Fleet:
                 descriptor,
                 self._host,
                 self._nursery,
-                self._changed,
+                partial(self._changed, name),
                 self.verdict,
                 dependants=self.dependants,
                 generations=generations,
@@ -188,6 +177,16 @@ class Fleet:
         if module.state not in HAS_PROCESS:
             module.missing = descriptor.supervision.depends_on  # `_changed` looks who serves
         self.modules[name] = module
+        self._dependence = None
+
+    def _has(self, module: Module) -> bool:
+        name = module.name
+        return self.modules.get(name) is module or self.leaving.get(name) is module
+
+    def _depends(self) -> Dependence:
+        if self._dependence is None:
+            self._dependence = Dependence(self.all())
+        return self._dependence
 
     def _tell_of(self, plan: Plan) -> None:
         observer = self._host.observer
@@ -211,18 +210,17 @@ class Fleet:
 
     async def _see_off(self, module: Module) -> None:
         """Stop a removed module after those removed with it that depend on it; then forget it."""
-        await self.wait_until(
-            lambda: all(map(_is_down, self._leaving_dependants(module.name))) or None
-        )
-        if self.leaving.get(module.name) is not module:
+        name = module.name
+        while up := [one for one in self._leaving_dependants(name) if not _is_down(one)]:
+            await self._changes.wait_of(up[0].name)
+        if self.leaving.get(name) is not module:
             return  # it came back meanwhile
         module.remove("its descriptor was removed")
-        await self.wait_until(
-            lambda: _is_down(module) or self.leaving.get(module.name) is not module or None
-        )
-        if self.leaving.get(module.name) is module:
-            del self.leaving[module.name]
-            self.notify()
+        while not _is_down(module) and self.leaving.get(name) is module:
+            await self._changes.wait_of(name)
+        if self.leaving.get(name) is module:
+            del self.leaving[name]
+            self._changes.tell([name])
 
     def _leaving_dependants(self, name: str) -> list[Module]:
         return [one for one in self.dependants(name) if self.leaving.get(one.name) is one]
@@ -247,78 +245,66 @@ class Fleet:
             module.replace("its descriptor or program changed")
 
     async def _stop_in_turn(self, module: Module, dependants: list[Module]) -> None:
-        await self.wait_until(lambda: all(_is_down(one) for one in dependants) or None)
+        for one in dependants:
+            await self._until_down(one)
         module.stop("the daemon is stopping")
-        await self.wait_until(lambda: _is_down(module) or None)
+        await self._until_down(module)
 
-    def _changed(self) -> None:
-        self._wake_dependants()
-        self.notify()
+    async def _until_down(self, module: Module) -> None:
+        while not _is_down(module):
+            await self._changes.wait_of(module.name)
 
-    def _wake_dependants(self) -> None:
+    def _changed(self, *names: str) -> None:
+        concerned = self._depends().concerned(names)
+        self._wake_dependants(concerned)
+        self._changes.tell(concerned)
+
+    def _wake_dependants(self, names: Iterable[str]) -> None:
         # A start wakes others, and they others: in turns, since a chain may be long.
-        self._wake_again = True
+        self._to_wake.update(dict.fromkeys(names))
         if self._waking:
             return
         self._waking = True
         try:
-            while self._wake_again:
-                self._wake_again = False
-                self._wake_each()
+            while self._to_wake:
+                waking = tuple(self._to_wake)
+                self._to_wake.clear()
+                for name in waking:
+                    self._wake(name)
         finally:
             self._waking = False
 
-    def _wake_each(self) -> None:
-        for module in self.modules.values():
-            needed = module.descriptor.supervision.depends_on
-            if not needed and not module.missing:
-                continue
-            module.missing = tuple(name for name in needed if not self._serves(name))
-            if module.state in HAS_PROCESS:
-                continue
-            wanted = module.pool.seats.wanted and module.state is State.DOWN
-            if wanted and not module.missing:
-                got_ready = f"{', '.join(needed)} got ready"
-                module.start(got_ready if needed else "it depends on nothing any more")
-            elif wanted:
-                self._want(module.waits_for, module.name)
-            # Only now: what it waits for may have been down because nobody had wanted it yet.
-            if module.queued and module.waits_for and (stuck := self.verdict(module)) is not None:
-                module.refuse_waiting(stuck)
+    def _wake(self, name: str) -> None:
+        module = self.modules.get(name)
+        if module is None:
+            return  # it is leaving
+        needed = module.descriptor.supervision.depends_on
+        if not needed and not module.missing:
+            return
+        module.missing = tuple(one for one in needed if not self._serves(one))
+        if module.state in HAS_PROCESS:
+            return
+        wanted = module.pool.seats.wanted and module.state is State.DOWN
+        if wanted and not module.missing:
+            got_ready = f"{', '.join(needed)} got ready"
+            module.start(got_ready if needed else "it depends on nothing any more")
+        elif wanted:
+            self._want(module.waits_for, module.name)
+        # Only now: what it waits for may have been down because nobody had wanted it yet.
+        if module.queued and module.waits_for and (stuck := self.verdict(module)) is not None:
+            module.refuse_waiting(stuck)
 
     def _want(self, names: Iterable[str], dependant: str) -> None:
         for name in names:
             needed = self.modules.get(name)
             if needed is None:
                 continue  # removed; it may come back
-            if not needed.pool.seats.wanted and _starts_on_demand(needed):
+            if not needed.pool.seats.wanted and starts_on_demand(needed):
                 needed.start(f"{dependant} depends on it")
 
     def _serves(self, name: str) -> bool:
         module = self.modules.get(name)
         return module is not None and module.state in SERVES
-
-
-def _is_stuck(module: Module, *, final: bool) -> bool:
-    match module.state:
-        case State.FAILED:
-            return True
-        case State.BACKOFF:
-            return not final
-        case State.DOWN:
-            return not module.pool.seats.wanted
-        case _:
-            return False
-
-
-def _starts_on_demand(module: Module) -> bool:
-    # What an operator stopped stays stopped, what failed has its own retry, and what ended for good
-    # (temporary, transient) is not to be started again and again.
-    return (
-        module.state is State.DOWN
-        and not module.stopped_by_command
-        and (module.pool.asleep or module.pool.last_exit is None)
-    )
 
 
 def _is_down(module: Module) -> bool:

@@ -22,7 +22,8 @@ import signal
 import subprocess
 import termios
 from collections.abc import Mapping
-from typing import NamedTuple, cast
+from functools import partial
+from typing import NamedTuple
 
 import trio
 
@@ -43,9 +44,6 @@ BUSY_RETRIES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 
 GONE_WITHIN_S = 2.0
 """Killed processes are gone within milliseconds, unless the kernel holds them in a driver."""
-
-SPAWN_AT_ONCE = 8
-"""Spawning happens in threads, since `exec` may wait for a slow disk; this many at a time."""
 
 
 class Held(NamedTuple):
@@ -146,8 +144,8 @@ async def spawn(
     for pause_s in (*BUSY_RETRIES_S, None):
         try:
             # Not abandoned when cancelled: a process that nobody holds would be a leak.
-            process = await trio.to_thread.run_sync(
-                _spawn, descriptor, host, instance, custody, limiter=_limiter()
+            process = await custody.spawn_threads.run(
+                partial(_spawn, descriptor, host, instance, custody)
             )
         except SpawnError as error:
             if error.code != errno.ETXTBSY or pause_s is None:
@@ -280,32 +278,3 @@ def _pipe(*, read_by: contextlib.ExitStack, written_by: contextlib.ExitStack) ->
     read_by.callback(os.close, reading)
     written_by.callback(os.close, writing)
     return reading, writing
-
-
-class _PromptLimiter:
-    """A limiter that lets the event loop go round once less where there is room."""
-
-    def __init__(self, total: int) -> None:
-        self._limiter = trio.CapacityLimiter(total)
-
-    async def acquire_on_behalf_of(self, borrower: object) -> None:
-        try:
-            self._limiter.acquire_on_behalf_of_nowait(borrower)
-        except trio.WouldBlock:
-            await self._limiter.acquire_on_behalf_of(borrower)
-
-    def release_on_behalf_of(self, borrower: object) -> None:
-        self._limiter.release_on_behalf_of(borrower)
-
-
-_spawn_limiter: trio.lowlevel.RunVar[_PromptLimiter] = trio.lowlevel.RunVar("spawn_limiter")
-
-
-def _limiter() -> trio.CapacityLimiter:
-    try:
-        limiter = _spawn_limiter.get()
-    except LookupError:
-        limiter = _PromptLimiter(SPAWN_AT_ONCE)
-        _spawn_limiter.set(limiter)
-    # "CapacityLimiter-like" is what trio asks for; its annotation is narrower.
-    return cast("trio.CapacityLimiter", limiter)

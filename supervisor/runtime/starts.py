@@ -16,7 +16,7 @@ import trio
 from supervisor.runtime.deadlines import Deadlines, Timer
 
 AT_ONCE = 32
-"""More than are spawned at once (`process.SPAWN_AT_ONCE`), so that those threads have work."""
+"""More than are spawned at once (`spawn_threads.AT_ONCE`), so that those threads have work."""
 
 HELD_S = 1.0
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import threading
 from pathlib import Path
 
+from supervisor.runtime.containment import procfs
 from tests import factories
 from tests.kernel.conftest import daemon_with
 from tests.system.daemon_process import DaemonProcess
@@ -41,6 +44,21 @@ async def test_a_persistent_module_holds_four_descriptors(tmp_path: Path) -> Non
         async with daemon_with(folder, *modules):
             held.append(pipes_and_pidfds())
     assert held[1] - held[0] == 4 * DESCRIPTORS
+
+
+async def test_modules_are_not_among_the_children_in_which_orphans_are_looked_for(
+    tmp_path: Path,
+) -> None:
+    modules = [factories.actor(tmp_path, name=f"m{number}") for number in range(5)]
+    async with daemon_with(tmp_path, *modules) as daemon:
+        found = [one.pool.seats.instances() for one in daemon.fleet.modules.values()]
+        pids = {instance.pid for ((instance, _),) in found}
+        me = os.getpid()
+        assert len(pids) == len(modules)
+        assert pids.isdisjoint(procfs.children_of_thread(me, me) or ())
+        spawners = [one.native_id for one in threading.enumerate() if one.name == "stdiod-spawn"]
+        lists = [procfs.children_of_thread(me, one) or () for one in spawners if one is not None]
+        assert pids.issubset(pid for listed in lists for pid in listed)
 
 
 def test_threads_do_not_grow_with_modules(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import trio
@@ -87,14 +87,18 @@ class ModuleOps:
         goal = args.get("for", "ready")
         pending = {module.name: module for module in modules}
         verdicts: dict[str, str] = {}
-        while pending:
-            settled = await self._fleet.wait_until(lambda: self._settled(pending, goal) or None)
-            for module, well in settled:
-                del pending[module.name]
-                verdicts[module.name] = str(module.state)
-                await emit(_progress(module, len(verdicts), len(modules), well=well))
-                if not well and goal != "verdict":
-                    raise RefusedError(self._fleet.verdict(module) or module.unavailable())
+        with self._fleet.changes() as changes:
+            looked_at = list(pending.values())
+            while pending:
+                for module, well in self._settled(looked_at, goal):
+                    del pending[module.name]
+                    verdicts[module.name] = str(module.state)
+                    await emit(_progress(module, len(verdicts), len(modules), well=well))
+                    if not well and goal != "verdict":
+                        raise RefusedError(self._fleet.verdict(module) or module.unavailable())
+                if pending:
+                    names = await changes.take()
+                    looked_at = [pending[name] for name in names if name in pending]
         return {"modules": verdicts}
 
     async def _logs(self, args: dict[str, Any], emit: Emit) -> Any:
@@ -136,9 +140,9 @@ class ModuleOps:
     def _start_verdict(self, module: Module) -> Failure | bool | None:
         return True if module.is_ready() else self._fleet.verdict(module)
 
-    def _settled(self, pending: dict[str, Module], goal: str) -> list[tuple[Module, bool]]:
+    def _settled(self, modules: Iterable[Module], goal: str) -> list[tuple[Module, bool]]:
         settled: list[tuple[Module, bool]] = []
-        for module in pending.values():
+        for module in modules:
             if goal == "down":
                 if module.state is State.DOWN:
                     settled.append((module, True))

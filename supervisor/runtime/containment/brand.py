@@ -112,7 +112,10 @@ class Brands:
 
 def _has_forked(turn: _Turn) -> bool:
     # Where the kernel has no list of children, this waits until the program has begun.
-    children = procfs.children_of_thread(os.getpid(), turn.thread) or ()
+    children = procfs.children_of_thread(os.getpid(), turn.thread) or []
+    # The newest is listed last (copy_process), and orphans are added to the main thread's alone.
+    if turn.thread != os.getpid():
+        children = children[-1:]
     return any(procfs.brand(pid) == turn.brand for pid in children)
 
 

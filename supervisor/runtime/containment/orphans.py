@@ -39,6 +39,9 @@ from supervisor.runtime.containment.procfs import Stat
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
 
+KNOWN = 64
+"""Fewer processes that are known to be an instance's are not worth looking through."""
+
 
 def is_subreaper() -> bool:
     """Whether this process adopts orphans below it."""
@@ -92,6 +95,8 @@ class Orphans:
         self.put_off = False
         """Whether the last `collect` left a zombie for later: it must be called again."""
         self.reaped_count = 0
+        self._look_at = KNOWN
+        """How many known ones there may be before those that are gone are forgotten."""
 
     @contextlib.contextmanager
     def spawning(self) -> Iterator[None]:
@@ -167,6 +172,9 @@ class Orphans:
 
     def ownerless(self, strays: Iterable[Stat]) -> list[Stat]:
         """Return those of whom no living instance can be the owner: all began after they did."""
+        strays = tuple(strays)
+        if not strays:
+            return []
         with self._lock:
             if self._spawning:  # perhaps of the one that is just beginning
                 return []
@@ -195,13 +203,19 @@ class Orphans:
         return reaped
 
     def _forget_the_gone(self) -> None:
+        # One that is gone is harmless, since start times are compared: only its room counts. Each
+        # look is at no more than have come since the last one, so it costs O(1) on average.
         with self._lock:
+            if len(self._known) < self._look_at:
+                return
             known = tuple(self._known.items())
         for pid, one in known:
             now = procfs.stat(pid)
             if now is None or now.start != one.start:
                 with self._lock:
                     self._known.pop(pid, None)
+        with self._lock:
+            self._look_at = max(KNOWN, 2 * len(self._known))
 
     def _may_reap(self, one: Stat) -> bool:
         if self._owner_seen(one) is not None:

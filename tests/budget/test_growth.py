@@ -1,0 +1,146 @@
+"""What one module more costs does not depend on how many there are."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+import supervisor
+from protocol.events import Progress
+from supervisor.policy.lifecycle import SERVES, State
+from supervisor.runtime.containment import procfs
+from supervisor.runtime.containment.brand import Brands
+from supervisor.runtime.containment.orphans import KNOWN, Orphans
+from tests import factories
+from tests.budget.fake_process import without_processes
+from tests.budget.turns import Turns, taking_turns
+from tests.kernel.conftest import daemon_with, run_op
+
+FEW, MANY = 20, 100
+GROWTH = 1.2
+"""A line that is run for each module whenever one changes makes this 1.4 and more."""
+
+OURS = str(Path(supervisor.__file__).parent)
+
+
+class Lines:
+    """How many lines of the daemon's own code have been run."""
+
+    def __init__(self) -> None:
+        self.run = 0
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count within the block; each round of a loop counts, those within a line too."""
+        before = sys.gettrace()
+        sys.settrace(self._frame)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+    def _frame(self, frame: FrameType, event: str, _: Any) -> Any:
+        return self._line if frame.f_code.co_filename.startswith(OURS) else None
+
+    def _line(self, frame: FrameType, event: str, _: Any) -> Any:
+        self.run += event == "line"
+        return self._line
+
+
+async def ignore(event: Progress | None) -> None:
+    """Take no note of it."""
+
+
+async def restarted_and_stopped(folder: Path, count: int) -> tuple[float, float]:
+    """Return how many lines it takes, for each module, to restart and to stop all."""
+    made = [factories.descriptor(folder, ["true"], name=f"m{one}") for one in range(count)]
+    restart, stop = Lines(), Lines()
+    async with daemon_with(folder, *made) as daemon:
+        modules = daemon.fleet.modules.values()
+        with restart.counting():
+            for module in modules:
+                module.restart("the test")
+            await run_op(daemon, "wait", {"for": "ready"}, ignore)
+        assert all(module.state in SERVES for module in modules)
+        with stop.counting():
+            await daemon.fleet.stop()
+        assert all(module.state is State.DOWN for module in modules)
+    return restart.run / count, stop.run / count
+
+
+async def test_starting_and_stopping_a_module_costs_the_same_among_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with taking_turns() as turns:
+        few = await among(FEW, tmp_path, turns, monkeypatch)
+        many = await among(MANY, tmp_path, turns, monkeypatch)
+    growth = [more / less for less, more in zip(few, many, strict=True)]
+    assert max(growth) < GROWTH, f"lines to restart and to stop one: {few}, among more {many}"
+
+
+async def among(
+    count: int, folder: Path, turns: Turns, monkeypatch: pytest.MonkeyPatch
+) -> tuple[float, float]:
+    with monkeypatch.context() as patch:
+        without_processes(turns, patch)
+        found = await restarted_and_stopped(folder / str(count), count)
+    turns.peers.clear()
+    return found
+
+
+def test_collecting_orphans_does_not_look_at_all_that_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    me = procfs.stat(os.getpid())
+    assert me is not None
+    orphans = Orphans("d", whole_process=False)
+    orphans.remember([me._replace(pid=pid) for pid in range(10**8, 10**8 + KNOWN)], "m#1")
+    looked_at: list[int] = []
+    monkeypatch.setattr(procfs, "stat", looked_at.append)  # nobody is there
+    orphans.collect()
+    assert len(looked_at) >= KNOWN  # those that are gone are forgotten
+    looked_at.clear()
+    for pid in range(KNOWN // 2):
+        orphans.remember([me._replace(pid=10**8 + pid)], "m#1")
+        orphans.collect()
+    assert sum(pid >= 10**8 for pid in looked_at) == 0
+
+
+def test_a_fork_is_seen_without_a_look_at_those_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    brands = Brands(whole_process=True)
+    looked_at: list[int] = []
+
+    def forked(pid: int, thread: int) -> list[int]:
+        return list(range(1, MANY + 1))
+
+    def brand(pid: int) -> int:
+        looked_at.append(pid)
+        return second if pid == MANY else first
+
+    first, second = brands.next(), brands.next()
+    monkeypatch.setattr(procfs, "children_of_thread", forked)
+    monkeypatch.setattr(procfs, "brand", brand)
+
+    def fork() -> None:
+        with brands.forking(second):
+            next_one = threading.Thread(target=fork_next)
+            next_one.start()
+            next_one.join()
+
+    def fork_next() -> None:
+        with brands.forking(brands.next()):
+            pass
+
+    # Not in the main thread, which is given orphans as well.
+    thread = threading.Thread(target=fork)
+    thread.start()
+    thread.join()
+    assert looked_at == [MANY]
