@@ -19,6 +19,7 @@ WARM = 2
 ALONE = {
     "notes": "what it was told to remember is in the memory of the process that was told",
     "audit": "it counts the events that its own process was told",
+    "memory": "a conversation without a session is in the memory of the process that was told",
 }
 """Modules of which there is to be one process only (docs/descriptor.md, `instances`)."""
 
