@@ -43,7 +43,7 @@ class Span:
             request.request_id,
             None if session_id is None else session_id[:NAME_CHARS],
         )
-        recorder.keep(IN_FLIGHT, self.id, _encode(entry))
+        recorder.keep(IN_FLIGHT, self.id, entry)
 
     def end(self, response: Response) -> None:
         """Record how it ended: at any moment the disk says that, or that it is in flight."""

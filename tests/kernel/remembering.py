@@ -12,7 +12,7 @@ import trio
 
 from protocol.errors import Failure, Reason
 from protocol.journal_event import lint
-from supervisor.kernel.recorder import CutShort, Kept
+from supervisor.kernel.recorder import Content, CutShort, Kept
 
 T = TypeVar("T")
 
@@ -58,8 +58,10 @@ class Remembering:
         self.entries.append({"seq": next(self._numbers), **entry})
         self._heard.unpark_all()
 
-    def keep(self, kind: str, name: str, document: bytes | None, revision: int = 0) -> None:
+    def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
         self.documents_kept += 1
+        if isinstance(document, msgspec.Struct):
+            document = msgspec.json.encode(document)
         if document is None:
             self.kept.pop((kind, name), None)
         else:
