@@ -104,6 +104,8 @@ class ModuleConnection:
         self._open: dict[str, _Open] = {}
         self._echoes_ids = False
         self._omits_ids = False
+        self._streaming = False
+        """Whether the last line was an event."""
         self._step = _Step.KEPT
         self._sync_id = ""
         self._features: frozenset[str] = frozenset()
@@ -162,18 +164,25 @@ class ModuleConnection:
 
     def _receive_data(self, data: bytes) -> list[Received]:
         received: list[Received] = []
+        streaming = self._streaming
         for line in self._splitter.feed(data):
             if not isinstance(line, bytes):
                 self._reject(overlong_fault(line), None, received)
-            elif line.find(b'"type"') < 0:  # in half the time of `in`
+            # After an event mostly comes another one: the look costs a fifth of what an event does.
+            elif not streaming and line.find(b'"type"') < 0:  # in half the time of `in`
                 self._receive_reply_line(line, received)
             else:
                 # No function of its own: a stream spends its time here.
                 try:
                     event = decode_event(line)
                 except _DECODE_ERRORS:
-                    self._receive_slowly(line, received)
+                    streaming = False
+                    if line.find(b'"type"') < 0:
+                        self._receive_reply_line(line, received)
+                    else:
+                        self._receive_slowly(line, received)
                     continue
+                streaming = True
                 named = event.request_id
                 # `type() is`: where the answer is no, `isinstance` of a msgspec type takes five
                 # times as long.
@@ -184,6 +193,7 @@ class ModuleConnection:
                     received.append(EventReceived(named, event))
                 else:
                     self._receive_event(event, line, received)
+        self._streaming = streaming
         return received
 
     def receive_eof(self) -> list[Received]:

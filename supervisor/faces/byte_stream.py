@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import stat
 from collections.abc import Callable
 
 import structlog
@@ -26,8 +27,13 @@ kernel does not wake a reader for a hang-up after the end of the input."""
 log = structlog.get_logger()
 
 
-async def read_some(descriptor: int) -> bytes:
-    """Wait for bytes; `b""` at the end, or when the other side is gone."""
+async def read_some(descriptor: int, *, drained: bool = False) -> bytes:
+    """Wait for bytes; `b""` at the end, or when the other side is gone.
+
+    With `drained` there is no first look, as in `runtime.process.read`.
+    """
+    if drained:
+        await trio.lowlevel.wait_readable(descriptor)
     while True:
         try:
             return os.read(descriptor, READ_BYTES)
@@ -48,10 +54,13 @@ async def carry(conversation: Conversation, reading: int, writing: int) -> None:
         nursery.start_soon(_write, conversation, writing, nursery.cancel_scope.cancel)
         nursery.start_soon(conversation.serve_held)
         nursery.start_soon(_part, conversation, nursery.cancel_scope.cancel)
-        while data := await read_some(reading):
+        drained, pollable = False, _is_pollable(reading)
+        while data := await read_some(reading, drained=drained):
             conversation.receive_data(data)
             await conversation.wait_room()
-            await trio.lowlevel.checkpoint()  # one chunk, then the neighbours' turn
+            drained = pollable and len(data) < READ_BYTES
+            if not drained:
+                await trio.lowlevel.checkpoint()  # one chunk, then the neighbours' turn
         conversation.receive_eof()
         # Of two pipes, the end of the one says nothing about who reads the other.
         if not _hung_up(writing):
@@ -66,6 +75,12 @@ def disconnect(conversation: Conversation) -> None:
     conversation.outbox.close()
     conversation.forget_unfinished()
     conversation.cancel_all(Stopped(Reason.DISCONNECT, "the client closed its connection"))
+
+
+def _is_pollable(descriptor: int) -> bool:
+    """Tell whether it can be waited for: a file or /dev/null, as a stdin may be, cannot."""
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)
 
 
 async def _write(conversation: Conversation, writing: int, gone: Callable[[], None]) -> None:
@@ -83,7 +98,8 @@ async def _write(conversation: Conversation, writing: int, gone: Callable[[], No
             else:
                 left = left[written:]
                 outbox.written(written)
-        await trio.lowlevel.checkpoint()
+        if outbox.waiting_bytes:  # else `take` waits
+            await trio.lowlevel.checkpoint()
 
 
 async def _part(conversation: Conversation, gone: Callable[[], None]) -> None:

@@ -56,7 +56,7 @@ class Span:
             None if session_id is None else session_id[:NAME_CHARS],
             parent,
         )
-        recorder.keep(IN_FLIGHT, self.id, _encode(entry))
+        recorder.keep(IN_FLIGHT, self.id, entry)
 
     def end(self, response: Response) -> None:
         """Record how it ended: at any moment the disk says that, or that it is in flight."""

@@ -27,7 +27,7 @@ from protocol.errors import Failure, Reason
 from protocol.journal_event import JournalEvent
 from supervisor.kernel.durability import FLUSH_S
 from supervisor.kernel.entry_encoding import encoded
-from supervisor.kernel.recorder import DocumentKey, Kept, Overhear, overheard
+from supervisor.kernel.recorder import Content, DocumentKey, Kept, Overhear, overheard
 from supervisor.kernel.store.batch import Entry
 from supervisor.kernel.store.restored import Restored
 from supervisor.kernel.store.retention import Clocks
@@ -59,7 +59,7 @@ class Journal:
         self._restored = Restored()
         self._wall_clock = wall_clock
         self._numbers = itertools.count(1)
-        self._in_flight: dict[str, bytes] = {}
+        self._in_flight: dict[str, Content] = {}
         self._unreported = 0
         self._lost = False
         self._late = False
@@ -126,7 +126,7 @@ class Journal:
         if self._listener is not None:
             self._listener(overheard(entry, written.body))
 
-    def keep(self, kind: str, name: str, document: bytes | None, revision: int = 0) -> None:
+    def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
         """Store a document in place of the one of that kind and name; None deletes it."""
         if kind == IN_FLIGHT:
             if document is None:

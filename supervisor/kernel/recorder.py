@@ -28,6 +28,9 @@ DocumentKey = tuple[str, str]
 Overhear = Callable[["Overheard"], None]
 """Called with each entry as it is recorded; must neither block nor raise."""
 
+Content = bytes | msgspec.Struct
+"""What a document says; a struct is encoded as JSON when it is written, if it comes to that."""
+
 Kept = Callable[[Failure | None], None]
 """Called once, in the event loop: with None, or with why what was recorded could not be kept."""
 
@@ -64,8 +67,11 @@ class Recorder(Protocol):
         `in_place_of` is deleted when the entry is written: after a crash one of both is there.
         """
 
-    def keep(self, kind: str, name: str, document: bytes | None, revision: int = 0) -> None:
-        """Store a document in place of the one of that kind and name; None deletes it."""
+    def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
+        """Store a document in place of the one of that kind and name; None deletes it.
+
+        A struct must be frozen, and encodable as JSON; most are gone before they are encoded.
+        """
 
     def flush(self, done: Kept) -> None:
         """Call `done` when all that was written before is durable, or cannot be made so."""
@@ -89,7 +95,7 @@ class KeptDocument(Protocol):
 
     @property
     def body(self) -> bytes:
-        """What was given to `keep`."""
+        """What was given to `keep`, encoded."""
 
 
 class NewerPatch(Protocol):
@@ -151,7 +157,7 @@ class Forgetful:
             )
             self._listener(overheard(*encoded(entry)))
 
-    def keep(self, kind: str, name: str, document: bytes | None, revision: int = 0) -> None:
+    def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
         """Forget it."""
 
     def flush(self, done: Kept) -> None:

@@ -33,7 +33,7 @@ from protocol.outgoing import Written
 from protocol.transcript import Happened, Source
 from supervisor.policy.verdict import Breach, Exit
 from supervisor.runtime.module_log import ModuleLog, Stderr
-from supervisor.runtime.process import Process, read, read_rest
+from supervisor.runtime.process import READ_BYTES, Process, read, read_rest
 from supervisor.runtime.taps import Taps
 from supervisor.runtime.turns import turns
 
@@ -148,17 +148,20 @@ class Incarnation:
         if not self._handing_over:
             self._to_write.set()
 
-    def write_now(self) -> None:
-        """Write what the pipe takes this moment; the writer sees to the rest."""
+    def write_now(self) -> bool:
+        """Write what the pipe takes this moment; the writer sees to the rest.
+
+        Returns whether there was anything that could be written.
+        """
         stdin = self._process.stdin
         if self._handing_over:
-            return  # all that the lines lead to is written after the last of them
+            return False  # all that the lines lead to is written after the last of them
         if self._left or stdin is None:
             self._to_write.set()
-            return
+            return False
         data = self._connection.data_to_send()
         if not data:
-            return
+            return False
         try:
             written = os.write(stdin, data)
         except OSError:
@@ -170,6 +173,7 @@ class Incarnation:
             self._to_write.set()
         elif self._connection.closes_stdin:
             self._close_stdin()
+        return True
 
     def withdraw(self, request_id: str) -> Written:
         """Return how much of a request was written, and do not write it if that is nothing."""
@@ -291,15 +295,18 @@ class Incarnation:
     async def _read_stdout(self, receiver: Receiver, asked: trio.Event | None) -> None:
         if asked is not None:
             await asked.wait()
-        while data := await read(self._process.stdout):
+        drained = True
+        while data := await read(self._process.stdout, drained=drained):
+            drained = len(data) < READ_BYTES
             if self._taps.tap is not None:
                 self._tell(Source.MODULE, data)
             self._said += turns(data)
             while self._said:
                 received = self._connection.receive_data(self._said.popleft())
-                if received:
-                    self._hand_over(received, receiver)
-                await trio.lowlevel.checkpoint()  # one piece, then the neighbours' turn
+                if received and self._hand_over(received, receiver):
+                    drained = False  # just asked: it may answer during the neighbours' turn
+                if self._said or not drained:
+                    await trio.lowlevel.checkpoint()  # one piece, then the neighbours' turn
                 while receiver.congested():
                     self._room = trio.Event()
                     await self._room.wait()
@@ -309,20 +316,26 @@ class Incarnation:
         receiver.stdout_closed()
 
     async def _read_stderr(self) -> None:
-        while data := await read(self._process.stderr):
+        drained = True
+        while data := await read(self._process.stderr, drained=drained):
+            drained = len(data) < READ_BYTES
             self._tell(Source.STDERR, data)
             self._complained += turns(data)
             while self._complained:
                 self.stderr.feed(self._complained.popleft())
-                await trio.lowlevel.checkpoint()
+                if self._complained or not drained:
+                    await trio.lowlevel.checkpoint()
         self.stderr.finish()
 
-    def _hand_over(self, received: list[Received], receiver: Receiver) -> None:
-        """Have what was read received, and write what that leads to without waking the writer."""
+    def _hand_over(self, received: list[Received], receiver: Receiver) -> bool:
+        """Have what was read received, and write what that leads to without waking the writer.
+
+        Returns whether there was anything to write.
+        """
         self._handing_over = True
         receiver.receive(received)
         self._handing_over = False
-        self.write_now()
+        return self.write_now()
 
     async def _write_stdin(self, receiver: Receiver) -> None:
         while True:

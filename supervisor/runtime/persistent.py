@@ -163,14 +163,17 @@ class PersistentLife:
         heard_at = self._now()
         freed = False
         talked: list[Call] = []
+        last: Call | None = None
+        calls = self._calls
         for item in received:
             match item:
                 case EventReceived():
-                    call = self._calls.get(item.request_id)
+                    call = calls.get(item.request_id)
                     if call is not None:
-                        if not talked or talked[-1] is not call:
+                        if call is not last:
+                            last = call
                             talked.append(call)
-                        call.heard_at = heard_at
+                            call.heard_at = heard_at
                         call.listener.event(item.event, call)
                 case Answered():
                     freed = self._answered(item) or freed

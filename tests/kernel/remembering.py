@@ -12,7 +12,7 @@ import trio
 
 from protocol.errors import Failure, Reason
 from protocol.journal_event import lint
-from supervisor.kernel.recorder import CutShort, Kept, Overhear
+from supervisor.kernel.recorder import Content, CutShort, Kept, Overhear
 
 T = TypeVar("T")
 
@@ -61,8 +61,10 @@ class Remembering:
     def overhear(self, listener: Overhear | None) -> None:
         assert listener is None, "no hook observes in these tests"
 
-    def keep(self, kind: str, name: str, document: bytes | None, revision: int = 0) -> None:
+    def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
         self.documents_kept += 1
+        if isinstance(document, msgspec.Struct):
+            document = msgspec.json.encode(document)
         if document is None:
             self.kept.pop((kind, name), None)
         else:

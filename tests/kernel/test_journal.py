@@ -116,6 +116,16 @@ async def test_of_each_document_the_newest_form_is_found_again(tmp_path: Path) -
         assert kept.take_restored().kinds == {}  # it may be much: the journal lets go of it
 
 
+async def test_a_document_given_as_a_struct_is_written_as_json(tmp_path: Path) -> None:
+    entry = InFlight(5.0, "dice", "roll", "r1", "s1")
+    async with journal(tmp_path) as kept:
+        kept.keep("session", "a", entry, 3)
+    async with journal(tmp_path) as kept:
+        ((revision, body),) = documents(kept.take_restored(), "session").values()
+    assert revision == 3
+    assert msgspec.json.decode(body, type=InFlight) == entry
+
+
 async def test_patches_newer_than_their_sessions_document_are_found_again(tmp_path: Path) -> None:
     async with journal(tmp_path) as kept:
         for session in ("a", "b", "no document"):

@@ -329,3 +329,25 @@ def test_the_end_of_the_process_names_what_it_left_unanswered_once() -> None:
     assert feed(connection, line(requestId="r3", ok=True)) == [
         Stray('{"requestId":"r3","ok":true}')
     ]
+
+
+def test_after_an_event_come_plain_replies_and_events_all_the_same() -> None:
+    connection = asked(invoke("r1"), invoke("r2"), invoke("r3"))
+    said = b"".join(
+        [
+            line(version="0", type="log", requestId="r1", level="info", message="on it"),
+            line(requestId="r1", ok=True, result={"n": 1}),
+            line(requestId="r2", ok=True, result={"n": 2}),
+            line(version="0", type="log", requestId="r3", level="info", message="on it"),
+            line(version="0", type="done", requestId="r3", ok=True, result={"n": 3}),
+        ]
+    )
+    received = connection.receive_data(said)
+    assert [type(item) for item in received] == [
+        EventReceived,
+        Answered,
+        Answered,
+        EventReceived,
+        Answered,
+    ]
+    assert answers(received) == {f"r{n}": Success({"n": n}) for n in (1, 2, 3)}

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from supervisor.kernel.recorder import DocumentKey
+from supervisor.kernel.recorder import Content, DocumentKey
 
 CHUNKS = (2048, 256, 32, 4, 1)
 """Rows per statement; seven values each stay below SQLite's 32,766 variables."""
@@ -34,7 +34,7 @@ class Batch(msgspec.Struct):
     """What is written at once; of each document, the newest form (None: it is deleted)."""
 
     entries: list[Entry] = msgspec.field(default_factory=list)
-    documents: dict[DocumentKey, tuple[int, bytes | None]] = msgspec.field(default_factory=dict)
+    documents: dict[DocumentKey, tuple[int, Content | None]] = msgspec.field(default_factory=dict)
     size_bytes: int = 0
     """Of the entries."""
     ticket: int = 0
@@ -58,7 +58,7 @@ def insert_entries(connection: sqlite3.Connection, entries: Sequence[Entry], las
 
 def store_documents(
     connection: sqlite3.Connection,
-    documents: dict[DocumentKey, tuple[int, bytes | None]],
+    documents: dict[DocumentKey, tuple[int, Content | None]],
     stored: set[DocumentKey],
 ) -> None:
     """Write or delete documents; `stored` names those that have a row, and is kept so.
@@ -66,7 +66,9 @@ def store_documents(
     What came and went since the last group, as most invocations do, costs nothing.
     """
     kept = [
-        (*key, revision, body) for key, (revision, body) in documents.items() if body is not None
+        (*key, revision, body if isinstance(body, bytes) else msgspec.json.encode(body))
+        for key, (revision, body) in documents.items()
+        if body is not None
     ]
     gone = [key for key, (_, body) in documents.items() if body is None and key in stored]
     for chunk in _chunks(kept):
@@ -84,7 +86,7 @@ def store_documents(
 
 
 def remember_stored(
-    documents: dict[DocumentKey, tuple[int, bytes | None]], stored: set[DocumentKey]
+    documents: dict[DocumentKey, tuple[int, Content | None]], stored: set[DocumentKey]
 ) -> None:
     """Take note of what `store_documents` did, once that is committed."""
     for key, (_, body) in documents.items():

@@ -20,7 +20,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from supervisor.kernel.recorder import DocumentKey
+from supervisor.kernel.recorder import Content, DocumentKey
 from supervisor.kernel.store.batch import (
     Batch,
     Entry,
@@ -141,7 +141,7 @@ class Writer:
         with self._lock:
             pending = self._pending
             if in_place_of is not None:
-                pending.documents[in_place_of] = (0, None)
+                self._delete(in_place_of)
             if self._waiting_bytes + size > QUEUE_BYTES:
                 return False
             self._waiting_bytes += size
@@ -151,14 +151,13 @@ class Writer:
                 self._changed.notify()
         return True
 
-    def keep(self, key: DocumentKey, revision: int, body: bytes | None) -> None:
+    def keep(self, key: DocumentKey, revision: int, body: Content | None) -> None:
         """Queue the newest form of a document, in place of the one that waits."""
         with self._lock:
-            if body is None and self._is_unwritten(key):
-                # Nothing to delete: or what came and went while the disk is full would pile up.
-                self._pending.documents.pop(key, None)
-                return
-            self._pending.documents[key] = (revision, body)
+            if body is None:
+                self._delete(key)
+            else:
+                self._pending.documents[key] = (revision, body)
             if len(self._pending.documents) == 1:
                 self._changed.notify()
 
@@ -224,9 +223,14 @@ class Writer:
             if not self._batch:
                 self._batch, self._pending = self._pending, Batch()
 
-    def _is_unwritten(self, key: DocumentKey) -> bool:
+    def _delete(self, key: DocumentKey) -> None:
         # In this order: what was in the batch is in `_stored` before the batch is let go of.
-        return key not in self._batch.documents and key not in self._stored
+        if key in self._batch.documents or key in self._stored:
+            self._pending.documents[key] = (0, None)
+        else:
+            # What comes and goes within a group, as most invocations do, was never anywhere else;
+            # while the disk is full it would pile up.
+            self._pending.documents.pop(key, None)
 
     def _is_due(self) -> bool:
         return bool(self._pending) or self._is_urgent()
