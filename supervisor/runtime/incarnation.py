@@ -1,4 +1,4 @@
-"""One process from its first byte to its last: pumps, writer, exit watch, stop ladder.
+"""One process from its first byte to its last: pumps, exit watch, stop ladder.
 
 The order at the end is the design (docs/architecture.md). The pidfd says that the leader has ended;
 then
@@ -18,10 +18,9 @@ starting another would make two.
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Any, Protocol
 
@@ -29,11 +28,11 @@ import structlog
 import trio
 
 from protocol.connection import Connection, Received
-from protocol.outgoing import Written
 from protocol.transcript import Happened, Source
 from supervisor.policy.verdict import Breach, Exit
 from supervisor.runtime.module_log import ModuleLog, Stderr
 from supervisor.runtime.process import READ_BYTES, Process, read, read_rest
+from supervisor.runtime.stdin_writer import StdinWriter
 from supervisor.runtime.taps import Taps
 from supervisor.runtime.turns import turns
 
@@ -99,30 +98,21 @@ class Incarnation:
         self._connection = connection
         self._exit_s = exit_s
         self._stop_s = stop_s
-        self._to_write = trio.Event()
         self._room = trio.Event()
         self._stopping = False
         self._nursery: trio.Nursery | None = None
         self._hurry = trio.Event()
         self._first_rung = Rung.END_OF_INPUT
-        self._left = memoryview(b"")
         # Read from stdout and stderr and not taken yet: an exit may come between two turns.
         self._said: deque[bytes] = deque()
         self._complained: deque[bytes] = deque()
-        self._handing_over = False
         self._taps = taps or Taps()
-        self.drained: Callable[[], None] = lambda: None
-        """Called each time that the pipe has taken what it had no room for at first."""
+        self.stdin = StdinWriter(instance, process, connection, self._taps)
 
     @property
     def mid_line(self) -> bool:
         """Whether it has printed the beginning of a line."""
         return self._connection.unfinished_line is not None
-
-    @property
-    def half_written(self) -> bool:
-        """Whether bytes wait because the process does not read them."""
-        return bool(self._left)
 
     @property
     def exited(self) -> bool:
@@ -142,49 +132,6 @@ class Incarnation:
             "uptime_s": round(self.uptime_s, 3),
             "stderr_tail": self.stderr.tail(),
         }
-
-    def flush(self) -> None:
-        """Have what the connection has to send written; many calls make one write."""
-        if not self._handing_over:
-            self._to_write.set()
-
-    def write_now(self) -> bool:
-        """Write what the pipe takes this moment; the writer sees to the rest.
-
-        Returns whether there was anything that could be written.
-        """
-        stdin = self._process.stdin
-        if self._handing_over:
-            return False  # all that the lines lead to is written after the last of them
-        if self._left or stdin is None:
-            self._to_write.set()
-            return False
-        data = self._connection.data_to_send()
-        if not data:
-            return False
-        try:
-            written = os.write(stdin, data)
-        except OSError:
-            written = 0  # whatever it is, the writer will meet it too
-        if self._taps.tap is not None:
-            self._tell(Source.HOST, data[:written])
-        if written < len(data):
-            self._left = memoryview(data)[written:]
-            self._to_write.set()
-        elif self._connection.closes_stdin:
-            self._close_stdin()
-        return True
-
-    def withdraw(self, request_id: str) -> Written:
-        """Return how much of a request was written, and do not write it if that is nothing."""
-        outgoing = self._connection.outgoing
-        if self.half_written:
-            # Left with the connection until the pipe has room: a thousand that are given up in one
-            # moment would each copy all that the others wait to write.
-            outgoing.take_back(len(self._left))
-            self._left = memoryview(b"")
-            self._to_write.set()
-        return outgoing.withdraw(request_id)
 
     def nudge(self) -> None:
         """Have a paused reader look again whether there is room."""
@@ -216,7 +163,7 @@ class Incarnation:
         ended = False
         exit_ = Exit()
         try:
-            self.write_now()
+            self.stdin.write_now()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._read_stdout, receiver, asked)
                 nursery.start_soon(self._read_stderr)
@@ -289,7 +236,7 @@ class Incarnation:
         """Give in turns what was read and not taken yet, then what is still in a pipe."""
         yield from untaken
         for chunk in read_rest(pipe):
-            self._tell(source, chunk)
+            self._taps.said(self.instance, source, chunk)
             yield from turns(chunk)
 
     async def _read_stdout(self, receiver: Receiver, asked: trio.Event | None) -> None:
@@ -299,7 +246,7 @@ class Incarnation:
         while data := await read(self._process.stdout, drained=drained):
             drained = len(data) < READ_BYTES
             if self._taps.tap is not None:
-                self._tell(Source.MODULE, data)
+                self._taps.said(self.instance, Source.MODULE, data)
             self._said += turns(data)
             while self._said:
                 received = self._connection.receive_data(self._said.popleft())
@@ -310,7 +257,7 @@ class Incarnation:
                 while receiver.congested():
                     self._room = trio.Event()
                     await self._room.wait()
-        self._tell_event(Happened.EOF)
+        self._taps.happened(self.instance, Happened.EOF)
         receiver.receive(self._connection.receive_eof())
         await trio.sleep(EXIT_FOLLOWS_S)
         receiver.stdout_closed()
@@ -319,7 +266,7 @@ class Incarnation:
         drained = True
         while data := await read(self._process.stderr, drained=drained):
             drained = len(data) < READ_BYTES
-            self._tell(Source.STDERR, data)
+            self._taps.said(self.instance, Source.STDERR, data)
             self._complained += turns(data)
             while self._complained:
                 self.stderr.feed(self._complained.popleft())
@@ -332,63 +279,18 @@ class Incarnation:
 
         Returns whether there was anything to write.
         """
-        self._handing_over = True
+        self.stdin.hold()
         receiver.receive(received)
-        self._handing_over = False
-        return self.write_now()
+        return self.stdin.release()
 
     async def _write_stdin(self, receiver: Receiver) -> None:
-        while True:
-            self._to_write = trio.Event()
-            if not self._left:
-                self._left = memoryview(self._connection.data_to_send())
-            if self._left:
-                if not await self._write_left():
-                    await trio.sleep(EXIT_FOLLOWS_S)
-                    receiver.stdin_broken()
-                    return
-                self.drained()
-                if self._connection.closes_stdin:
-                    self._close_stdin()
-                    return
-            else:
-                await self._to_write.wait()
-
-    async def _write_left(self) -> bool:
-        while self._left:
-            stdin = self._process.stdin
-            if stdin is None:
-                return False
-            try:
-                written = os.write(stdin, self._left)
-            except BlockingIOError:
-                try:
-                    await trio.lowlevel.wait_writable(stdin)
-                except trio.ClosedResourceError:
-                    return False
-            except OSError:
-                return False  # EPIPE: it closed its stdin; SIGPIPE is ignored by Python
-            else:
-                self._tell(Source.HOST, self._left[:written])
-                self._left = self._left[written:]
-        return True
-
-    def _close_stdin(self) -> None:
-        if self._process.stdin is not None:
-            self._tell_event(Happened.STDIN_CLOSED)
-        self._process.close_stdin()
-
-    def _tell(self, source: Source, data: bytes | memoryview) -> None:
-        if self._taps.tap is not None and data:
-            self._taps.tap.said(self.instance, source, bytes(data))
-
-    def _tell_event(self, event: Happened) -> None:
-        if self._taps.tap is not None:
-            self._taps.tap.happened(self.instance, event)
+        if not await self.stdin.run():
+            await trio.sleep(EXIT_FOLLOWS_S)
+            receiver.stdin_broken()
 
     async def _climb_down(self) -> None:
         if self._first_rung <= Rung.END_OF_INPUT:
-            self._close_stdin()
+            self.stdin.close()
             await self._pause(self._exit_s)
         if self._first_rung <= Rung.TERMINATE:
             # A stopped process takes its SIGTERM only once it is continued.

@@ -77,7 +77,7 @@ class PersistentLife:
         except SpawnError as error:
             return Ended("spawn_failed", f"could not be started: {error}")
         self._incarnation = incarnation
-        self._results.attach(incarnation)
+        self._results.attach(incarnation.stdin)
         exit_: Exit | None = None
         try:
             async with trio.open_nursery() as nursery:
@@ -126,9 +126,9 @@ class PersistentLife:
         if self._incarnation is None:
             return
         if len(self._calls) == 1:
-            self._incarnation.write_now()
+            self._incarnation.stdin.write_now()
         else:  # it has something to do: what else comes this moment makes one write
-            self._incarnation.flush()
+            self._incarnation.stdin.flush()
 
     def end(self, *, abrupt: bool) -> None:
         """Begin to end; see `Life`."""
@@ -217,7 +217,7 @@ class PersistentLife:
             return
         written = Written.NOTHING
         if self._incarnation is not None:
-            written = self._incarnation.withdraw(request_id)
+            written = self._incarnation.stdin.withdraw(request_id)
         cancelled = written is Written.ALL and self._connection.send_cancel(request_id)
         in_step = self._connection.abandon(request_id)
         if cancelled:
@@ -260,7 +260,7 @@ class PersistentLife:
         """Have a request written."""
         self._connection.send_request(request)
         if self._incarnation is not None:
-            self._incarnation.write_now()
+            self._incarnation.stdin.write_now()
 
     def found(self, *, well: bool) -> None:
         """Tell the owner what a probe found."""
@@ -311,7 +311,7 @@ class PersistentLife:
 
     def _flush(self) -> None:
         if self._incarnation is not None:
-            self._incarnation.flush()
+            self._incarnation.stdin.flush()
 
     # The tasks beside the process.
 

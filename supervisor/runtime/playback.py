@@ -142,7 +142,7 @@ class _Player:
 
     def go_on(self) -> None:
         """Write what is due, or end it."""
-        self._incarnation.flush()
+        self._incarnation.stdin.flush()
         nothing_to_say = self._script.closes_stdin and not self._script.has_a_part
         if nothing_to_say or (self._stops and self._script.complete):
             self._incarnation.stop()

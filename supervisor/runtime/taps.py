@@ -92,6 +92,16 @@ class Taps:
         finally:
             del self._processes[process.instance]
 
+    def said(self, instance: str, source: Source, data: bytes | memoryview) -> None:
+        """Tell what was written or read, if anything was."""
+        if self.tap is not None and data:
+            self.tap.said(instance, source, bytes(data))
+
+    def happened(self, instance: str, event: Happened) -> None:
+        """Tell what became of a pipe."""
+        if self.tap is not None:
+            self.tap.happened(instance, event)
+
     def exited(self, instance: str, exit_: Exit) -> None:
         """Tell how a process ended."""
         if self.tap is None:

@@ -79,7 +79,7 @@ class WarmProcess:
         """Write the request; all that was and will be said goes to `receiver`. Return its end."""
         self._receiver = receiver
         self._connection.send_request(request)
-        self.incarnation.flush()
+        self.incarnation.stdin.flush()
         self._asked.set()
         await self._gone.wait()
         return self._exit

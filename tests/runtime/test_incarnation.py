@@ -203,7 +203,7 @@ async def test_the_end_of_a_process_is_not_taken_for_the_choice_to_close_its_pip
 ) -> None:
     async with started(host, tmp_path, READY + "os._exit(4)") as one:
         one.connection.send_request(call(text="x" * 1_000_000)[0].request)
-        one.incarnation.flush()
+        one.incarnation.stdin.flush()
         await one.ended.wait()
     assert one.ear.closed == []
 
@@ -216,7 +216,7 @@ async def test_a_pipe_that_a_living_process_closes_is_reported(
     async with started(host, tmp_path, code) as one:
         if name == "stdin":
             one.connection.send_request(call(text="x" * 1_000_000)[0].request)
-            one.incarnation.flush()
+            one.incarnation.stdin.flush()
         await one.ear.cut_off.wait()
         assert one.ear.closed == [name]
         assert one.exit is None
@@ -226,13 +226,13 @@ async def test_a_pipe_that_a_living_process_closes_is_reported(
 async def test_a_request_that_is_not_read_shows_as_half_written(host: Host, tmp_path: Path) -> None:
     code = READY + "sys.stdin.readline(); print('{}', flush=True)\n" + FOREVER
     async with started(host, tmp_path, code) as one:
-        assert not one.incarnation.half_written
+        assert not one.incarnation.stdin.half_written
         one.ear.heard = trio.Event()
         one.connection.send_request(call(text="x" * 1_000_000)[0].request)
         one.connection.send_request(call(text="x" * 1_000_000)[0].request)
-        one.incarnation.flush()
+        one.incarnation.stdin.flush()
         await one.ear.heard.wait()
-        assert one.incarnation.half_written
+        assert one.incarnation.stdin.half_written
 
 
 async def test_a_flood_on_stderr_before_the_first_word_is_no_deadlock(
@@ -256,7 +256,7 @@ async def test_a_receiver_that_cannot_keep_up_pauses_the_reading_until_it_is_nud
         one.ear.tires = True
         one.ear.heard = trio.Event()
         one.connection.send_request(call()[0].request)
-        one.incarnation.flush()
+        one.incarnation.stdin.flush()
         await one.ear.heard.wait()
         await trio.testing.wait_all_tasks_blocked()
         assert len(one.ear.received) <= 65536 // 8 + 1  # a pipe full; the process waits
