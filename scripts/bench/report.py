@@ -1,10 +1,10 @@
-"""Show what was found to people: a table on the terminal."""
+"""Show what was found to people: a paragraph for each row, with its bounds."""
 
 from __future__ import annotations
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from collections.abc import Iterator
+
+import click
 
 from scripts.bench.findings import Findings
 from scripts.bench.growth import curves
@@ -12,71 +12,48 @@ from scripts.bench.results import Result, Verdict
 from scripts.bench.rows import OURS
 from scripts.bench.wording import figure, ranged
 
-PLAIN_WIDTH = 190
-"""Where there is no terminal, nothing is cut."""
-
-_COLOURS = {Verdict.MET: "green", Verdict.SHORT: "red", Verdict.UNKNOWN: "dim"}
+_COLOURS = {Verdict.MET: "green", Verdict.SHORT: "red", Verdict.UNKNOWN: "yellow"}
 
 
 def print_report(findings: Findings) -> None:
-    """Print all; plain where nobody looks."""
-    console = Console(highlight=False)
-    if not console.is_terminal:
-        console = Console(highlight=False, width=PLAIN_WIDTH)
-    found = findings.results()
-    if found:
-        console.print(_rows(found))
+    """Print all; in colours on a terminal."""
+    for result in findings.results():
+        click.secho(f"\n{result.row.title}", bold=True)
+        lines = [(OURS, _ours(result)), *_peers(result)]
+        width = max(len(name) for name, _ in lines)
+        for name, words in lines:
+            click.echo(f"  {name.ljust(width)}  {words}")
+        for target, verdict in result.verdicts():
+            click.echo(f"  {target}: {click.style(str(verdict), fg=_COLOURS[verdict])}")
     if findings.points:
-        console.print(_growth(findings))
+        _print_growth(findings)
     for party in findings.parties:
         if party.version is None:
-            console.print(f"missing: {escape(party.name)}: {escape(party.why)}")
-
-
-def _rows(found: list[Result]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("what")
-    table.add_column("stdiod", justify="right")
-    table.add_column("peers: median (range), ratio of stdiod to it (range)")
-    table.add_column("bound")
-    for result in found:
-        table.add_row(result.row.title, _ours(result), _peers(result), _bounds(result))
-    return table
+            click.echo(f"missing: {party.name}: {party.why}")
 
 
 def _ours(result: Result) -> str:
     ours = result.figures.get(OURS)
     if ours is None:
-        return escape(result.failures.get(OURS, "not measured"))
+        return result.failures.get(OURS, "not measured")
     return f"{ranged(ours)} {result.row.unit}"
 
 
-def _peers(result: Result) -> str:
-    lines: list[str] = []
+def _peers(result: Result) -> Iterator[tuple[str, str]]:
+    """Give each peer with its median (range), and the ratio of ours to it."""
     for name in result.row.contenders:
         if name == OURS:
             continue
         ratio = result.ratios.get(name)
         words = [ranged(result.figures[name])] if name in result.figures else []
-        words += [] if ratio is None else [f"{ranged(ratio)} x"]
-        words += [escape(result.failures[name])] if name in result.failures else []
-        lines.append(f"{escape(name)} {', '.join(words) or '[dim]missing[/]'}")
-    return "\n".join(lines)
+        words += [] if ratio is None else [f"stdiod is {ranged(ratio)} x"]
+        words += [result.failures[name]] if name in result.failures else []
+        yield name, ", ".join(words) or "missing"
 
 
-def _bounds(result: Result) -> str:
-    return "\n".join(
-        f"{target}: [{_COLOURS[verdict]}]{verdict}[/]" for target, verdict in result.verdicts()
-    )
-
-
-def _growth(findings: Findings) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("what grows with the number of modules")
-    table.add_column("size: value")
-    table.add_column("k of n^k", justify="right")
+def _print_growth(findings: Findings) -> None:
+    click.secho("\nwhat grows with the number of modules, as n^k", bold=True)
     for curve in curves(findings.points):
         points = ", ".join(f"{size:,}: {figure(value)}" for size, value in curve.points)
-        k = "" if curve.exponent is None else f"{curve.exponent:.2f}"
-        table.add_row(f"{curve.family}: {escape(curve.measure)} ({curve.unit})", points, k)
-    return table
+        k = "" if curve.exponent is None else f"; k is {curve.exponent:.2f}"
+        click.echo(f"  {curve.family}: {curve.measure} ({curve.unit}): {points}{k}")

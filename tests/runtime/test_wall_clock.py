@@ -24,6 +24,7 @@ STAMPS = {
     "supervisor/cli/direct.py",  # when a transcript was recorded
     "supervisor/kernel/operations/record.py",  # the same
     "supervisor/kernel/journal.py",  # the stamps of entries
+    "supervisor/kernel/recorder.py",  # the same, where there is no journal
     "supervisor/kernel/store/retention.py",  # compared with those; it looks for jumps itself
 }
 
