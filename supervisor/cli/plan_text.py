@@ -40,7 +40,16 @@ def _lines(plan: dict[str, Any]) -> Iterator[str]:
     for one in plan["quarantined"]:
         mark = click.style("!", fg="red")
         yield f"{mark} {one_line(one['descriptor'])}: {one_line(one['reason'])}"
+    yield from _policy(plan.get("policy_problem"))
     yield _summary(plan)
+
+
+def _policy(problem: str | None) -> Iterator[str]:
+    if problem is None:
+        return
+    mark = click.style("!", fg="red")
+    yield from (f"{mark} {one_line(line)}" for line in problem.splitlines())
+    yield "  the last good policy stays in use"
 
 
 def _head(mark: str, colour: str, one: dict[str, Any]) -> str:

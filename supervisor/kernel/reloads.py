@@ -13,6 +13,7 @@ from protocol.errors import Failure, Reason
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.findings import Found
+from supervisor.policy.policy_file import PolicyError
 from supervisor.policy.reload_plan import Plan, Running, plan
 from supervisor.runtime.directory import DescriptorFiles
 from supervisor.runtime.fleet import Fleet
@@ -94,6 +95,11 @@ class Reloads:
         """Return what a reload would do; raises `RefusedError` once the daemon is stopping."""
         async with self._one_at_a_time:
             return await self._plan()
+
+    async def policy_problem(self) -> str | None:
+        """Return what keeps the policy file, as it is now, from being in use."""
+        seen = await trio.to_thread.run_sync(self._operator.look)
+        return str(seen) if isinstance(seen, PolicyError) else None
 
     async def wait_for(self, number: int) -> LastReload:
         """Return once so many reloads have been applied."""

@@ -18,6 +18,7 @@ NOTHING: dict[str, Any] = {
     "moved": [],
     "unchanged": ["kv"],
     "quarantined": [],
+    "policy_problem": None,
 }
 PLAN: dict[str, Any] = {
     **NOTHING,
@@ -75,6 +76,18 @@ def test_a_quarantined_descriptor_is_named_and_the_answer_is_no(run: Run, serve:
     shown = run("reload")
     assert shown.exit_code == 1
     assert shown.stdout.splitlines()[0] == "! /d/bad.json: is not JSON"
+
+
+def test_a_policy_that_is_not_used_is_told_and_the_answer_is_no(run: Run, serve: Serve) -> None:
+    serve(lambda frame: [ok({**NOTHING, "policy_problem": "/p:1: mode: is bad\n/p:2: no\x1b"})])
+    shown = run("reload")
+    assert shown.exit_code == 1
+    assert shown.stdout.splitlines() == [
+        "! /p:1: mode: is bad",
+        "! /p:2: no\\x1b",
+        "  the last good policy stays in use",
+        "no change; 1 module untouched",
+    ]
 
 
 def test_programs_get_the_whole_plan(run: Run, serve: Serve) -> None:

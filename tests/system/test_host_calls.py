@@ -183,6 +183,10 @@ def test_a_policy_is_read_again_by_a_signal_and_a_bad_one_is_not_used(
     assert ":1: mode" in reload(2)["problem"]
     assert log_result(daemon)["is_error"] is False
     assert "the last good one stays in use" in daemon.log()
+    for dry_run in (True, False):
+        assert ":1: mode" in daemon.op("reload", dry_run=dry_run)["policy_problem"]
+    policy(tmp_path, 'mode = "strict"\n')
+    assert daemon.op("reload", dry_run=True)["policy_problem"] is None
 
 
 def test_what_a_module_is_told_of_its_state_is_on_disk(

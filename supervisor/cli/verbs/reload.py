@@ -19,7 +19,8 @@ from supervisor.cli.results import end_with_failure, print_json
 def reload(*, dry_run: bool, as_json: bool, socket: Path) -> None:
     """Replace the modules whose descriptors changed, and no others; show the plan as a diff.
 
-    Ends with 1 if a descriptor cannot be used: its module runs on as it was.
+    The policy file is read again too. Ends with 1 if it or a descriptor cannot
+    be used: what was in use stays in use.
     """
     with Client(socket) as client:
         answer = client.own("reload", {"dry_run": dry_run})
@@ -31,5 +32,5 @@ def reload(*, dry_run: bool, as_json: bool, socket: Path) -> None:
         from supervisor.cli.plan_text import plan_text
 
         click.echo(plan_text(answer.result))
-    if answer.result["quarantined"]:
+    if answer.result["quarantined"] or answer.result.get("policy_problem"):
         raise click.exceptions.Exit(NO)

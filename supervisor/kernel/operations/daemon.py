@@ -91,7 +91,12 @@ class DaemonOps:
         del emit
         dry_run = args.get("dry_run", False)
         plan = await (self._reloads.rehearse() if dry_run else self._reloads.reload("a command"))
-        return {"dry_run": dry_run, "reloads": self._reloads.count, **plan.document()}
+        return {
+            "dry_run": dry_run,
+            "reloads": self._reloads.count,
+            **plan.document(),
+            "policy_problem": await self._reloads.policy_problem(),
+        }
 
     async def _reloaded(self, args: dict[str, Any], emit: Emit) -> Any:
         del emit
