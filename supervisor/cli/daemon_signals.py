@@ -33,7 +33,6 @@ class Edges:
 
     def __init__(self) -> None:
         """Begin: from here on a signal ends the process, PID 1 or not."""
-        self.passed = False
         for number in SIGNALS:
             signal.signal(number, self._handle)
 
@@ -44,10 +43,7 @@ class Edges:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         del frame
-        # Once there was a receiver, trio hands a signal that it was too late for back to us; the
-        # end it asks for is under way then, and is to be an orderly one up to its exit status.
-        if not self.passed:
-            raise SystemExit(128 + number)
+        raise SystemExit(128 + number)
 
 
 async def obey(

@@ -23,6 +23,7 @@ import trio
 from supervisor.cli.daemon_log import set_up_logging
 from supervisor.cli.daemon_signals import SIGNALS, Edges, Reloading, obey
 from supervisor.cli.service_status import tell_status
+from supervisor.cli.signal_receiver import receiving
 from supervisor.faces import control_socket, stdio
 from supervisor.faces.control_socket import SocketPathError, SocketTakenError
 from supervisor.kernel.assets.store import AssetOptions
@@ -98,7 +99,7 @@ def serve(options: ServeOptions) -> int:
     refusals: list[BaseException] = []
     try:
         with control_socket.listening(options.socket) as listener:
-            trio.run(_main, _Begun(options, found, files, operator, listener, notifier), edges)
+            trio.run(_main, _Begun(options, found, files, operator, listener, notifier))
     except* (SocketTakenError, SocketPathError, ContainmentError, DataInUseError) as group:
         # What is raised within a nursery comes in a group; what is raised before it does not.
         refusals = _leaves(group)
@@ -129,11 +130,10 @@ class _Begun:
     notifier: Notifier
 
 
-async def _main(begun: _Begun, edges: Edges) -> None:
+async def _main(begun: _Begun) -> None:
     # Handlers first, children after: PID 1 has no default actions, and a signal that comes while
     # the modules are being started must find somebody.
-    with trio.open_signal_receiver(*SIGNALS) as signals:
-        edges.passed = True
+    with receiving(SIGNALS) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(begun.notifier.run)
             await _serve_fleet(begun, signals)
