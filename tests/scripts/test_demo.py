@@ -13,7 +13,6 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.modules.forced import copy_forced
 from tests.scripts.checkout import CHECKOUT, MODULES, WITHIN_S, documents, environment, run
 
 FEW = ("torch", "dice")
@@ -60,13 +59,6 @@ def few(tmp_path: Path) -> Path:
 
 def failed(printed: str) -> list[str]:
     return [step["step"] for step in documents(printed) if not step["ok"]]
-
-
-def test_the_demo_goes_as_it_should_with_pools_and_warm_starts_forced_on(tmp_path: Path) -> None:
-    copy_forced(MODULES, tmp_path / "modules")
-    done = run("demo", "--json", "--modules", str(tmp_path / "modules"))
-    assert failed(done.stdout) == []
-    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_demo_goes_as_it_should() -> None:

@@ -31,7 +31,8 @@ def hook(
         name=name,
         kind="hook",
         hook=fields,
-        supervision={"concurrency": 8, **(supervision or {})},
+        # One that hangs at the end of a test is not waited for.
+        supervision={"concurrency": 8, "timeouts": {"stop_s": 0.05}, **(supervision or {})},
     )
 
 
