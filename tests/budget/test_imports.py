@@ -19,7 +19,8 @@ from supervisor.cli.main import main
 try:
     main()
 finally:
-    sys.stderr.write("\\n" + " ".join(set(sys.modules) - before))
+    there = {name for name, module in sys.modules.items() if module is not None}
+    sys.stderr.write("\\n" + " ".join(there - before))
 """
 OURS = ("supervisor", "protocol", "schemas")
 
