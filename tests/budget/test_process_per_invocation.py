@@ -15,6 +15,7 @@ import pytest
 import trio
 
 from supervisor.runtime.containment import procfs
+from supervisor.runtime.spawn_threads import SpawnThreads
 from tests import factories
 from tests.budget.conftest import assert_within
 from tests.kernel.conftest import Asker, daemon_with
@@ -75,7 +76,7 @@ def counting(patch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
             count(os, attribute)
         patched.setattr(os, "open", counted_open)
         count(subprocess, "Popen", "spawned")
-        count(trio.to_thread, "run_sync", "threads")
+        count(SpawnThreads, "run", "threads")
         trio.lowlevel.add_instrument(tasks)
         try:
             yield counts
@@ -108,5 +109,5 @@ async def test_an_invocation_asks_the_kernel_no_more_than_it_needs(
                 daemon.invocations.submit("m", {"op": "run"}, asker)
                 response = await asker.response()
                 assert response.ok, response
-    assert counts["spawned"] == INVOCATIONS
+    assert counts["spawned"] == counts["threads"] == INVOCATIONS
     assert_within(counts, INVOCATIONS, BUDGETS[rung])
