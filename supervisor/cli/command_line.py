@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import click
 
 from protocol.version import VERSION
+from supervisor.cli import collector
 from supervisor.cli.exit_status import BROKEN_PIPE, BUG, INTERRUPTED
 from supervisor.cli.options import SOCKET_HELP
 from supervisor.cli.standard_streams import let_go_of_stdout
@@ -77,6 +78,7 @@ class Verbs(click.Group):
         if cmd_name not in VERBS:
             return None
         module = import_module(f"supervisor.cli.verbs.{VERBS[cmd_name].module}")
+        collector.begin()
         command: click.Command = getattr(module, cmd_name)
         return command
 

@@ -20,6 +20,7 @@ import msgspec
 import structlog
 import trio
 
+from supervisor.cli import collector
 from supervisor.cli.daemon_log import set_up_logging
 from supervisor.cli.daemon_signals import SIGNALS, Edges, Reloading, obey
 from supervisor.cli.service_status import tell_status
@@ -78,6 +79,7 @@ class ServeOptions:
 
 def serve(options: ServeOptions) -> int:
     """Run until told to end; returns the exit status."""
+    collector.put_off()
     edges = Edges()
     set_up_logging(options.log_format, options.log_file)
     notifier = Notifier.from_environment(os.environ)
@@ -166,6 +168,7 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
                     await nursery.start(daemon.watch)
                 if options.stdio:
                     faces.start_soon(stdio.serve, daemon, options.name)
+                collector.begin()
                 _say_listening(begun, daemon)
                 nursery.start_soon(tell_status, daemon, notifier)
                 await daemon.wait_ending()
