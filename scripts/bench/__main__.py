@@ -29,6 +29,7 @@ from scripts.bench import (
     page,
     patches,
     scale,
+    shares,
     supervised,
     warm,
 )
@@ -37,13 +38,13 @@ from scripts.bench.growth import Point
 from scripts.bench.parties import machine, parties
 from scripts.bench.progress import Progress
 from scripts.bench.report import print_report
-from scripts.bench.rows import Sample
+from scripts.bench.rows import Sample, Share
 from scripts.bench.sizes import FULL, QUICK, Sizes
 from scripts.bench.workshop import NoCompilerError, Workshop
 from scripts.peers import environments
 from scripts.peers.supervisors import Packaged
 
-Scene = Callable[[Workshop, Sizes], Awaitable[Sequence[Sample | Point]]]
+Scene = Callable[[Workshop, Sizes], Awaitable[Sequence[Sample | Point | Share]]]
 
 SCENES: dict[str, Scene] = {
     "stream": in_process.stream,
@@ -57,8 +58,9 @@ SCENES: dict[str, Scene] = {
     "patch": patches.patch,
     "journal": memory.journal,
     "scale": scale.scale,
+    "shares": shares.shares,
 }
-ONCE = ("patch", "journal", "scale")
+ONCE = ("patch", "journal", "scale", "shares")
 """Of these one round is enough: they take long, and have nobody beside them."""
 
 OPEN_FILES = 65_536
@@ -102,19 +104,27 @@ def _measured(options: argparse.Namespace) -> Findings:
             if party.version is None:
                 progress.note(f"{party.name} is left out: {party.why}")
         names = options.scenes or list(SCENES)
-        rounds, points = trio.run(_rounds, workshop, sizes, names, progress)
+        rounds, others = trio.run(_rounds, workshop, sizes, names, progress)
     progress.end()
     if options.quick:
         progress.note("quick: this shows that it works; measure without it")
     today = f"{dt.datetime.now(tz=dt.UTC):%Y-%m-%d}"
-    return Findings(today, here, present, options.quick, tuple(map(tuple, rounds)), tuple(points))
+    return Findings(
+        today,
+        here,
+        present,
+        options.quick,
+        tuple(map(tuple, rounds)),
+        tuple(one for one in others if isinstance(one, Point)),
+        tuple(one for one in others if isinstance(one, Share)),
+    )
 
 
 async def _rounds(
     workshop: Workshop, sizes: Sizes, names: Sequence[str], progress: Progress
-) -> tuple[list[list[Sample]], list[Point]]:
+) -> tuple[list[list[Sample]], list[Point | Share]]:
     rounds: list[list[Sample]] = []
-    points: list[Point] = []
+    others: list[Point | Share] = []
     for number in range(sizes.rounds):
         samples: list[Sample] = []
         for name in names:
@@ -127,12 +137,12 @@ async def _rounds(
                 progress.note(f"{name} is left out: {error}")
                 continue
             for one in found:
-                if isinstance(one, Point):
-                    points.append(one)
-                else:
+                if isinstance(one, Sample):
                     samples.append(one)
+                else:
+                    others.append(one)
         rounds.append(samples)
-    return rounds, points
+    return rounds, others
 
 
 def _allow_open_files() -> None:

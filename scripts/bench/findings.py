@@ -8,7 +8,7 @@ import msgspec
 
 from scripts.bench.growth import Point, curves
 from scripts.bench.results import Figures, Result, results
-from scripts.bench.rows import Sample
+from scripts.bench.rows import Sample, Share
 
 
 class Machine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -41,10 +41,15 @@ class Findings(msgspec.Struct, frozen=True):
     quick: bool
     rounds: tuple[tuple[Sample, ...], ...]
     points: tuple[Point, ...]
+    shares: tuple[Share, ...] = ()
 
     def results(self) -> list[Result]:
         """Sum the rounds up."""
         return results(self.rounds)
+
+    def shares_of(self, result: Result) -> list[Share]:
+        """Return what a row's CPU time consists of, the largest part first."""
+        return [share for share in self.shares if share.row == result.row.title]
 
 
 def to_json(findings: Findings) -> str:

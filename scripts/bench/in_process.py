@@ -16,6 +16,7 @@ from protocol.response import Response
 from scripts.bench.peer_programs import each_ms, rate, with_sdk
 from scripts.bench.rows import (
     ASYNCIO,
+    BARE,
     CRASH,
     INVOKE_MANY,
     INVOKE_ONE,
@@ -97,6 +98,7 @@ async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
             arguments = [str(count), str(window), workshop.program("primes")]
             commands = {
                 C: [workshop.program("pingpong"), *arguments],
+                BARE: [sys.executable, str(PROGRAMS / "trio_pingpong.py"), *arguments],
                 ASYNCIO: [sys.executable, str(PROGRAMS / "asyncio_pingpong.py"), *arguments],
             }
             if workshop.node is not None:

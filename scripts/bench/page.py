@@ -56,7 +56,7 @@ def page(findings: Findings) -> str:
     found = findings.results()
     parts = [HEAD, *_about(findings), "## Bounds\n", _bounds(found)]
     for result in found:
-        parts += [f"## {_title(result)}\n", *_row(result)]
+        parts += [f"## {_title(result)}\n", *_row(result), *_shares(findings, result)]
     if findings.points:
         parts += _scale(curves(findings.points))
     return "\n".join(parts)
@@ -124,6 +124,24 @@ def _contenders(result: Result) -> Iterator[tuple[str, str, str]]:
         else:
             words = f"{ranged(found)}; {failure}" if failure else ranged(found)
             yield name, words, "" if ratio is None else f"{ranged(ratio)} x"
+
+
+def _shares(findings: Findings, result: Result) -> Iterator[str]:
+    parts = findings.shares_of(result)
+    if parts:
+        whole = sum(part.cpu_us for part in parts)
+        yield "Where our own CPU time goes, sampled in one round:\n"
+        yield _table(
+            ("Part", "us", "%"),
+            (
+                *((part.part, figure(part.cpu_us), _percent(part.cpu_us, whole)) for part in parts),
+                ("all", figure(whole), ""),
+            ),
+        )
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{part / whole * 100:.0f}"
 
 
 def _scale(drawn: Sequence[Curve]) -> Iterator[str]:

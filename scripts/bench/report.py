@@ -25,6 +25,10 @@ def print_report(findings: Findings) -> None:
             click.echo(f"  {name.ljust(width)}  {words}")
         for target, verdict in result.verdicts():
             click.echo(f"  {target}: {click.style(str(verdict), fg=_COLOURS[verdict])}")
+        parts = findings.shares_of(result)
+        if parts:
+            words = ", ".join(f"{part.part} {figure(part.cpu_us)}" for part in parts)
+            click.echo(f"  our CPU time (us): {words}")
     if findings.points:
         _print_growth(findings)
     for party in findings.parties:

@@ -16,6 +16,7 @@ C = "C"
 NODE = "Node"
 ASYNCIO = "asyncio"
 TRIO = "trio.run_process"
+BARE = "bare trio"
 MCP = "MCP SDK"
 MCP_BOTH = "MCP SDK, both ends"
 COLD = "stdiod, cold"
@@ -31,6 +32,14 @@ class Sample(NamedTuple):
     contender: str
     value: float | None
     why: str = ""
+
+
+class Share(NamedTuple):
+    """A part of the CPU time (us) that one of a row's calls takes us."""
+
+    row: str
+    part: str
+    cpu_us: float
 
 
 @dataclass(frozen=True)
@@ -74,6 +83,10 @@ def most(bound: float, peer: str | None = None) -> Target:
 
 
 SUPERVISORS = (OURS, SUPERVISORD, CIRCUS, S6)
+BARE_NOTE = (
+    "`bare trio` writes and reads the same lines on the same event loop as stdiod, and does "
+    "nothing else: no deadline, no journal, no supervision."
+)
 MCP_NOTE = (
     "The MCP SDK's client calls a tool of a server in C, so that the client is what is measured; "
     "`both ends` has the SDK's own server too."
@@ -94,14 +107,14 @@ INVOKE_ONE = Row(
     "invoke, one at a time, in process",
     "calls/s",
     (least(5.0, MCP), least(1.0, NODE)),
-    (OURS, C, NODE, ASYNCIO, MCP, MCP_BOTH),
-    f"The module is native. {MCP_NOTE}",
+    (OURS, C, BARE, NODE, ASYNCIO, MCP, MCP_BOTH),
+    f"The module is native. {BARE_NOTE} {MCP_NOTE}",
 )
 INVOKE_MANY = Row(
     "invoke, 64 at a time, in process",
     "calls/s",
     (least(15.0, MCP), least(0.5, NODE)),
-    (OURS, C, NODE, ASYNCIO, MCP, MCP_BOTH),
+    (OURS, C, BARE, NODE, ASYNCIO, MCP, MCP_BOTH),
     "As the row above.",
 )
 SOCKET_ONE = Row(

@@ -11,7 +11,8 @@ from scripts.bench.__main__ import SCENES
 from scripts.bench.findings import from_json
 from scripts.bench.growth import LAZY, RUNNING, UNITS
 from scripts.bench.page import files
-from scripts.bench.rows import OURS, ROWS
+from scripts.bench.rows import INVOKE_MANY, INVOKE_ONE, OURS, ROWS, TOOL
+from scripts.bench.shares import OTHERS, PARTS, THREADS
 from tests.scripts.checkout import CHECKOUT, run
 
 BY_TITLE = {row.title: row for row in ROWS}
@@ -30,6 +31,7 @@ TITLES = {
     "patch": ("state patches",),
     "journal": ("journal",),
     "scale": (),
+    "shares": (),
 }
 """How the titles of each scene's rows begin."""
 
@@ -47,7 +49,7 @@ def test_each_row_belongs_to_a_scene() -> None:
 
 
 @NEEDS_COMPILER
-@pytest.mark.parametrize("scene", [scene for scene in TITLES if scene != "scale"])
+@pytest.mark.parametrize("scene", [scene for scene in TITLES if TITLES[scene]])
 def test_a_scene_measures_its_rows_with_us_and_whoever_is_there(scene: str) -> None:
     found = measured(scene)
     wanted = [row.title for row in ROWS if row.title.startswith(TITLES[scene])]
@@ -65,6 +67,16 @@ def test_a_scene_measures_its_rows_with_us_and_whoever_is_there(scene: str) -> N
     sampled = {contender for samples in found["rounds"] for _, contender, *_ in samples}
     assert sampled <= {name for title in wanted for name in BY_TITLE[title].contenders}
     assert found["points"] == []
+
+
+@NEEDS_COMPILER
+def test_the_scene_of_shares_looks_into_our_own_time() -> None:
+    found = measured("shares")
+    assert found["rows"] == []
+    shares = from_json(json.dumps(found)).shares
+    assert {share.row for share in shares} <= {row.title for row in (INVOKE_ONE, INVOKE_MANY, TOOL)}
+    assert {share.part for share in shares} <= {*PARTS.values(), THREADS, OTHERS}
+    assert all(share.cpu_us > 0 for share in shares)
 
 
 @NEEDS_COMPILER

@@ -10,7 +10,7 @@ from scripts.bench.growth import IDLE, MEMORY, RUNNING, START, Point, curves
 from scripts.bench.page import files, page, write
 from scripts.bench.plot import svg
 from scripts.bench.results import Figures
-from scripts.bench.rows import CRASH, MCP, NODE, OURS, S6, TOOL, WARM, C, Sample
+from scripts.bench.rows import CRASH, MCP, NODE, OURS, S6, TOOL, WARM, C, Sample, Share
 from scripts.bench.wording import figure, ranged
 
 MACHINE = Machine("A CPU", 2, 8_000_000_000, "Linux 6", "3.11.7", 0.1)
@@ -33,7 +33,10 @@ POINTS = (
     Point(RUNNING, IDLE, 10, 0.0),
     Point(RUNNING, IDLE, 100, 0.0),
 )
-FOUND = Findings("2030-01-02", MACHINE, PARTIES, quick=False, rounds=ROUNDS, points=POINTS)
+SHARES = (Share(TOOL.title, "trio", 300.0), Share(TOOL.title, "who asks", 100.0))
+FOUND = Findings(
+    "2030-01-02", MACHINE, PARTIES, quick=False, rounds=ROUNDS, points=POINTS, shares=SHARES
+)
 
 
 def test_the_page_has_bounds_verdicts_figures_and_who_is_missing() -> None:
@@ -49,6 +52,8 @@ def test_the_page_has_bounds_verdicts_figures_and_who_is_missing() -> None:
     assert "| s6 | only 0 of 2 processes came |  |" in text
     assert f"| {NODE} | missing |  |" in text
     assert "Bound: at most 15: **falls short**." in text
+    for line in ("| trio | 300 | 75 |", "| who asks | 100 | 25 |", "| all | 400 |  |"):
+        assert line in text
 
 
 @pytest.mark.parametrize(("load", "busy"), [(0.9, False), (1.1, True)])
