@@ -25,6 +25,8 @@ SUPERVISION: Final = {
     "queue": 64,
 }
 
+CROWD: Final = {"min": 0, "max": 3, "idle_stop_s": 1, "max_requests": 20, "max_age_s": 5}
+
 FORMS: Final[dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]]] = {
     # name: words of the command line, transport, supervision
     "plain": ([], {}, {}),
@@ -37,6 +39,8 @@ FORMS: Final[dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]]] = {
     "crasher": (["start=exit", "code=7"], {}, {}),
     "once": ([], {"lifecycle": "per-invocation"}, {"concurrency": 4}),
     "tool": (["speaks=events"], {"protocol": "narratoria"}, {"concurrency": 4}),
+    "warm": (["speaks=events"], {"protocol": "narratoria"}, {"concurrency": 4, "warm": 2}),
+    "pool": ([], {}, {"concurrency": 4, "instances": CROWD}),
 }
 
 CALLS: Final[tuple[tuple[int, dict[str, Any]], ...]] = (
