@@ -14,7 +14,15 @@ from typing import Any
 import msgspec
 
 from protocol.problem import did_you_mean, nearest, printable, quoted, shortened
-from supervisor.policy.capabilities import METHODS, Entry, Mode, Policy, Rules, covers
+from supervisor.policy.capabilities import (
+    METHODS,
+    Entry,
+    Mode,
+    Policy,
+    Rules,
+    covers,
+    is_about_a_method,
+)
 from supervisor.policy.toml_lines import Place, lines, repeat_in
 
 MAX_ENTRIES = 1000
@@ -239,7 +247,7 @@ def _never(granting: tuple[Place, Rules], *denying: tuple[Place, Rules]) -> Iter
 def _misspelt(at: Place, entries: tuple[Entry, ...]) -> Iterator[Remark]:
     for index, entry in enumerate(entries):
         method = entry.text.partition(":")[0]
-        if any(covers(entry.text, one) or covers(one, entry.text) for one in METHODS):
+        if is_about_a_method(entry.text):
             continue
         meant = nearest(method, METHODS, _CUTOFF)
         if meant is not None:
