@@ -180,7 +180,10 @@ class Asking:
         level = _LEVELS[result.user_message_level]
         words = result.user_message or ""
         fields = {"hook": result.user_message_source or name}
-        self._invocation.tell(Log(version="0", level=level, message=words, fields=fields))
+        if self._invocation.parent is not None:
+            # Whoever is behind the chain is the user; what was called on their behalf has none.
+            fields["about"] = self._invocation.what
+        self._tell_first(Log(version="0", level=level, message=words, fields=fields))
 
     def _tell_first(self, event: Progress) -> None:
         if not self.over:  # nothing is told after the response
