@@ -16,7 +16,6 @@ import msgspec
 import trio
 
 from protocol.errors import Failure, Reason
-from protocol.events import Progress
 from protocol.hook_result import ApprovalDefault
 from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.invoke_record import NAME_CHARS
@@ -29,6 +28,9 @@ OPEN = 256
 """How many questions may wait; one more is denied."""
 
 PROMPT_CHARS = 2000
+
+REQUEST, DECISION = "approval.request", "approval.decision"
+"""What the client that invoked is told of a question."""
 
 FOLLOWED = 1000
 """Changes that wait for a follower that reads slowly; it is told how many more there were."""
@@ -130,7 +132,7 @@ class Approvals:
         self._stopping = False
 
     async def ask(
-        self, question: Question, tell: Callable[[Progress], None] = lambda _: None
+        self, question: Question, tell: Callable[[ApprovalUiEvent], None] = lambda _: None
     ) -> Decision:
         """Ask, and wait for the decision; `tell` takes events for whoever made the request.
 
@@ -146,7 +148,7 @@ class Approvals:
         key = self._keep(one.id, question)
         self._record("approval:request", question, None, document)
         self._publish(Change(document))
-        tell(_event("approval.request", one.id, document))
+        tell(_event(REQUEST, one.id, document))
         try:
             with trio.move_on_after(question.timeout_s):
                 await one.answered.wait()
@@ -161,7 +163,7 @@ class Approvals:
             status = "allowed" if decision.allowed else "denied"
             self._record("approval:decision", question, status, said, in_place_of=key)
             self._publish(Change(document, decision))
-            tell(_event("approval.decision", one.id, {**said, "allowed": decision.allowed}))
+            tell(_event(DECISION, one.id, {**said, "allowed": decision.allowed}))
 
     def decide(self, id_: str, answer: str) -> Decision:
         """Answer a question; raises `RefusedError` if it does not wait, or for another answer."""
