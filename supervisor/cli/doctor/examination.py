@@ -57,6 +57,7 @@ def examine(
         machine.processes(count),
         *places.socket_place(socket, data_dir, answers=status is not None),
         *places.data_place(data_dir),
+        *places.journals_aside(data_dir, running.told_aside(one)),
         surroundings.inherited(environment, whose),
         *surroundings.search_path(environment, whose),
         *unreadable,
