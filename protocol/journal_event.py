@@ -81,7 +81,7 @@ HOST_OWNED = (
     "tool",
     "supervisor",
 )
-"""What stands before the first ":" of the names that only the host may use."""
+"""What stands before the first ":" of the names that only the host may use, in any case."""
 
 SHARED = ("context", "artifact")
 """The same of names of the taxonomy that are modules' to use."""
@@ -89,14 +89,17 @@ SHARED = ("context", "artifact")
 EVENT_CHARS = 100
 STATUS_CHARS = 200
 
-_OWN_NAME = re.compile(r"[A-Za-z0-9_.-]+(:[A-Za-z0-9_.-]+)+")
+_WORD = r"[A-Za-z0-9_.-]+"
+_OWN_NAME = re.compile(f"{_WORD}(:{_WORD})+")
+_STATUS = re.compile(_WORD)
 
 
 def module_event_problem(fields: Mapping[str, Any]) -> str | None:
     """Say why a module cannot have an entry written with these fields, or return None.
 
     `fields` are `event`, and `data` and `status` if it has them. A module may use the names of
-    the taxonomy that are about contexts and artifacts, and any name of its own with a ":".
+    the taxonomy that are about contexts and artifacts, and any name of its own with a ":". A
+    `status` is one word: with spaces it would read as more than that in `stdiod events`.
     """
     name = fields.get("event")
     if not isinstance(name, str) or len(name) > EVENT_CHARS or not _OWN_NAME.fullmatch(name):
@@ -104,18 +107,37 @@ def module_event_problem(fields: Mapping[str, Any]) -> str | None:
             f'"event" is {described(name)}, it must be a name such as "mine:step" of at most'
             f" {EVENT_CHARS} letters, digits and _.-:"
         )
-    family = name.partition(":")[0]
+    family = name.partition(":")[0].lower()  # `Session:end` is read as `session:end`
     if family in HOST_OWNED:
-        return f'"event" is {described(name)}, and events of {family}:* are the host\'s own'
+        return (
+            f'"event" is {described(name)}, and events of {family}:* are the host\'s own, in any'
+            ' case; it must be a name such as "mine:step"'
+        )
     if family in SHARED and name not in TAXONOMY:
         known = [one for one in TAXONOMY if one.startswith(f"{family}:")]
         near = did_you_mean(name, known) or f"; there are {', '.join(known)}"
         return f'"event" is {described(name)}, which is not in the taxonomy{near}'
     status = fields.get("status")
-    if status is not None and (not isinstance(status, str) or len(status) > STATUS_CHARS):
-        return f'"status" must be a string of at most {STATUS_CHARS} characters'
+    if status is not None and not _is_status(status):
+        return (
+            f'"status" is {described(status)}, it must be a word such as "ok" of at most'
+            f" {STATUS_CHARS} letters, digits and _.-"
+        )
     missing = [path for path in TAXONOMY.get(name, ()) if not _has(fields, path)]
     return f"{name} has no {', '.join(missing)}" if missing else None
+
+
+def is_own_family(family: str) -> bool:
+    """Tell whether names that begin with `family` and a ":" may be a module's own."""
+    return family.lower() not in (*HOST_OWNED, *SHARED)
+
+
+def _is_status(value: object) -> bool:
+    return (
+        isinstance(value, str)
+        and len(value) <= STATUS_CHARS
+        and _STATUS.fullmatch(value) is not None
+    )
 
 
 def lint(document: Mapping[str, Any]) -> list[str]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from protocol.connection import HostCalled, HostCallRefused, Notice, Received, Stray, Warned
-from protocol.host_call import BadCall, read_host_call
-from protocol.json_line import excerpt
+from protocol.errors import Reason
+from protocol.host_call import FEATURE, BadCall, read_host_call
+from protocol.json_line import Fault, excerpt
 from protocol.replies import Operation
 
 
@@ -40,6 +41,17 @@ def received_call(
         words = f"a module can call the host while it serves an invoke, not a {request.operation}"
         return _refused(request, named, call.call_id, words)
     return HostCalled(request.request_id, call, len(line))
+
+
+def unannounced(line: bytes, *, reads_results: bool) -> Fault:
+    """Say why a call is none: nothing said that the module makes any, or it could read no result.
+
+    `reads_results` is whether its input stays open after the request.
+    """
+    words = f'the module\'s answer to describe does not say "features": ["{FEATURE}"]'
+    if not reads_results:
+        words = 'only a module with transport.lifecycle "persistent" can call the host'
+    return Fault(Reason.UNKNOWN_TYPE, f"{FEATURE!r} is no event type here: {words}", excerpt(line))
 
 
 def _refused(request: Serving | None, named: object, call_id: str, words: str) -> HostCallRefused:

@@ -40,7 +40,7 @@ from protocol.connection import (
     Warned,
 )
 from protocol.descriptor import Descriptor, Lifecycle, StdoutPolicy
-from protocol.dialects.host_call_lines import received_call
+from protocol.dialects.host_call_lines import received_call, unannounced
 from protocol.errors import Outcome, Reason
 from protocol.events import (
     Asset,
@@ -259,9 +259,11 @@ class ModuleConnection:
         if "type" in document:
             event = read_event(line, document)
             if isinstance(event, Fault):
-                if event.reason is Reason.UNKNOWN_TYPE and self._is_host_call(document):
-                    self._receive_host_call(line, document, received)
-                    return
+                if event.reason is Reason.UNKNOWN_TYPE and document["type"] == FEATURE:
+                    if FEATURE in self._features:
+                        self._receive_host_call(line, document, received)
+                        return
+                    event = unannounced(line, reads_results=not self.closes_stdin)
                 self._reject(event, named, received)
             else:
                 self._receive_event(event, line, received)
@@ -277,9 +279,6 @@ class ModuleConnection:
             self._reject(outcome, named, received)
         else:
             self._answer(request, named, outcome, received)
-
-    def _is_host_call(self, document: dict[str, Any]) -> bool:
-        return document.get("type") == "host_call" and FEATURE in self._features
 
     def _receive_host_call(
         self, line: bytes, document: dict[str, Any], received: list[Received]

@@ -16,7 +16,7 @@ import trio
 
 from protocol.errors import Failure, Reason
 from protocol.events import Log, Progress
-from protocol.journal_event import HOST_OWNED, REGISTRY, SHARED
+from protocol.journal_event import REGISTRY, is_own_family
 from supervisor.kernel.journal import Journal
 from supervisor.kernel.journal_text import entry_text
 from supervisor.kernel.refusal import RefusedError
@@ -149,7 +149,7 @@ def _own(pattern: str | None) -> str | None:
         return None
     family, colon, _ = pattern.partition(":")
     open_ended = any(char in family for char in "*?[")
-    return pattern if open_ended or (colon and family not in (*HOST_OWNED, *SHARED)) else None
+    return pattern if open_ended or (colon and is_own_family(family)) else None
 
 
 def _heading(journal: str, first: int | None, last: int, since: int) -> Log:

@@ -24,6 +24,7 @@ from supervisor.kernel.parties import Calls, Client, Guard
 from supervisor.kernel.relative import Relative
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.taking_effect import InTurn, take_effect
+from supervisor.kernel.unanswered import with_questions
 from supervisor.kernel.wait_graph import Parents
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
@@ -199,6 +200,16 @@ class Invocation(Relative["Invocation"]):
         self._client.event(event)
 
     @property
+    def questions(self) -> list[str]:
+        """The ids of the questions to people that it waits for, or what is done on its behalf."""
+        found = [one for child in self.children for one in child.questions]
+        if self._calls is not None:
+            found += self._calls.questions
+        if self._guard is not None and self._guard.question is not None:
+            found.append(self._guard.question)
+        return found
+
+    @property
     def first(self) -> Invocation:
         """The one that all this is done for; itself, if it has no parent."""
         first = self
@@ -329,6 +340,7 @@ class Invocation(Relative["Invocation"]):
 
     def _expired(self) -> None:
         words = f"{self.what} gave no answer in {self._timeout_s:g} s"
+        words = with_questions(words, self.questions)
         self.give_up(Stopped(Reason.DEADLINE, words))
 
     def _watch_silence(self, delay_s: float, silence_s: float) -> None:

@@ -31,7 +31,7 @@ from supervisor.kernel.recorder import Content, DocumentKey, Kept, Overhear, ove
 from supervisor.kernel.store.batch import Entry
 from supervisor.kernel.store.restored import Restored
 from supervisor.kernel.store.retention import Clocks
-from supervisor.kernel.store.settings import IN_FLIGHT, JournalOptions
+from supervisor.kernel.store.settings import UNENDED, JournalOptions
 from supervisor.kernel.store.writer import Told, Writer, WriterOptions
 from supervisor.runtime.directory import shown
 
@@ -59,14 +59,14 @@ class Journal:
         self._restored = Restored()
         self._wall_clock = wall_clock
         self._numbers = itertools.count(1)
-        self._in_flight: dict[str, Content] = {}
+        self._unended: dict[DocumentKey, Content] = {}
         self._unreported = 0
         self._lost = False
         self._late = False
         self._over = False
         self._flushes: dict[int, tuple[float, Kept]] = {}
         self._flush_asked = trio.Event()
-        self._on_loss: list[Callable[[], None]] = [self._keep_in_flight]
+        self._on_loss: list[Callable[[], None]] = [self._keep_unended]
         self._listener: Overhear | None = None
         self._commits = trio.lowlevel.ParkingLot()
         self._opened = trio.Event()
@@ -119,8 +119,8 @@ class Journal:
             span_id=span_id,
         )
         revision = None if event != "session:patch" or data is None else data.get("revision")
-        if in_place_of is not None and in_place_of[0] == IN_FLIGHT:
-            self._in_flight.pop(in_place_of[1], None)
+        if in_place_of is not None:
+            self._unended.pop(in_place_of, None)
         written = _entry(entry, revision)
         self._add(written, in_place_of)
         if self._listener is not None:
@@ -128,12 +128,13 @@ class Journal:
 
     def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
         """Store a document in place of the one of that kind and name; None deletes it."""
-        if kind == IN_FLIGHT:
+        key = (kind, name)
+        if kind in UNENDED:
             if document is None:
-                self._in_flight.pop(name, None)
+                self._unended.pop(key, None)
             else:
-                self._in_flight[name] = document
-        self._writer.keep((kind, name), revision, document)
+                self._unended[key] = document
+        self._writer.keep(key, revision, document)
 
     def flush(self, done: Kept) -> None:
         """Call `done` when all that was written before is durable, or cannot be made so."""
@@ -307,9 +308,9 @@ class Journal:
         for again in self._on_loss:
             again()
 
-    def _keep_in_flight(self) -> None:
-        for name, document in self._in_flight.items():
-            self._writer.keep((IN_FLIGHT, name), 0, document)
+    def _keep_unended(self) -> None:
+        for key, document in self._unended.items():
+            self._writer.keep(key, 0, document)
 
 
 class _Relay:

@@ -44,6 +44,10 @@ class Guard(Protocol):
     def give_up(self, stopped: Stopped) -> Stopped:
         """Decide nothing any more; returns the reason, with what was waited for."""
 
+    @property
+    def question(self) -> str | None:
+        """The id of the question to a person that is open, if one is."""
+
 
 class Calls(Protocol):
     """The calls to the host that a module makes while it serves one request."""
@@ -57,6 +61,10 @@ class Calls(Protocol):
     @property
     def waiting(self) -> bool:
         """Whether the module waits for the host to answer one."""
+
+    @property
+    def questions(self) -> list[str]:
+        """The ids of the questions to people, whether a call is allowed, that are open."""
 
 
 class Submit(Protocol):

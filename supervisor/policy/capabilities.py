@@ -77,6 +77,11 @@ def covers(entry: str, capability: str) -> bool:
     return False
 
 
+def is_about_a_method(entry: str) -> bool:
+    """Tell whether an entry is about anything that a module can ask the host for."""
+    return any(covers(entry, one) or covers(one, entry) for one in METHODS)
+
+
 def _level_ends(capability: str, at: int) -> bool:
     return at == len(capability) or capability[at] in _LEVELS
 

@@ -14,8 +14,16 @@ from typing import Any
 import msgspec
 
 from protocol.problem import did_you_mean, nearest, printable, quoted, shortened
-from supervisor.policy.capabilities import METHODS, Entry, Mode, Policy, Rules, covers
-from supervisor.policy.toml_lines import Place, lines
+from supervisor.policy.capabilities import (
+    METHODS,
+    Entry,
+    Mode,
+    Policy,
+    Rules,
+    covers,
+    is_about_a_method,
+)
+from supervisor.policy.toml_lines import Place, lines, repeat_in
 
 MAX_ENTRIES = 1000
 """In all lists together: each decision may look at all of them, in a fraction of a millisecond."""
@@ -30,6 +38,8 @@ _LIST = 'an array of capabilities such as ["log", "session.*"]'
 _EXCERPT_CHARS = 60
 _CUTOFF = 0.8  # other capabilities than the host's own are no mistake: "login" is no "log"
 _WHERE = re.compile(r"^(.*) \(at (?:line (\d+), column \d+|end of document)\)$", re.DOTALL)
+_TWICE = ("Cannot overwrite", "Cannot declare", "Cannot mutate", "Duplicate inline")
+"""How tomllib's words begin where something stands twice; they name no key, and one line."""
 _TYPES: tuple[tuple[type, str], ...] = (
     (str, "a string"),
     (bool, "a boolean"),
@@ -111,6 +121,9 @@ def _syntax(text: str, words: str) -> Remark:
     match = _WHERE.match(words)
     if match is None:
         return Remark(1, f"is not TOML: {printable(words)}")
+    if match[1].startswith(_TWICE) and (repeat := repeat_in(text)) is not None:
+        words = f"stands in line {repeat.first} already, and a key may stand once only"
+        return Remark(repeat.second, f"is not TOML: {_key(repeat.place)} {words}")
     line = len(rows) if match[2] is None else int(match[2])
     row = rows[min(line, len(rows)) - 1].strip()
     shown = f", in {quoted(shortened(row, _EXCERPT_CHARS))}" if row else ""
@@ -234,7 +247,7 @@ def _never(granting: tuple[Place, Rules], *denying: tuple[Place, Rules]) -> Iter
 def _misspelt(at: Place, entries: tuple[Entry, ...]) -> Iterator[Remark]:
     for index, entry in enumerate(entries):
         method = entry.text.partition(":")[0]
-        if any(covers(entry.text, one) or covers(one, entry.text) for one in METHODS):
+        if is_about_a_method(entry.text):
             continue
         meant = nearest(method, METHODS, _CUTOFF)
         if meant is not None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import tomllib
 from bisect import bisect_right
+from collections.abc import Container
+from typing import NamedTuple
 
 Place = tuple[str | int, ...]
 """The keys and indices that lead to a value, such as `("modules", "kv", "allow", 0)`."""
@@ -30,6 +32,20 @@ _LEAF = re.compile(
 )
 
 
+class Repeat(NamedTuple):
+    """A key or table that stands twice, and the lines of both."""
+
+    place: Place
+    first: int
+    second: int
+
+
+class _RepeatError(Exception):
+    def __init__(self, repeat: Repeat) -> None:
+        super().__init__(repeat)
+        self.repeat = repeat
+
+
 def lines(text: str) -> dict[Place, int]:
     """Return the line, from 1, of each key, table and array element of valid TOML."""
     return {place: line for place, (line, _) in spots(text).items()}
@@ -45,6 +61,17 @@ def spots(text: str) -> dict[Place, tuple[int, str | None]]:
     return walk.found
 
 
+def repeat_in(text: str) -> Repeat | None:
+    """Return what stands twice in text that tomllib refuses for it; None if nothing is found."""
+    try:
+        spots(text)
+    except _RepeatError as error:
+        return error.repeat
+    except (ValueError, RecursionError):  # no TOML in another way too, before that
+        pass
+    return None
+
+
 class _Walk:
     def __init__(self, text: str) -> None:
         self.found: dict[Place, tuple[int, str | None]] = {}
@@ -52,6 +79,8 @@ class _Walk:
         self._at = 0
         self._ends = [place.start() for place in re.finditer("\n", text)]
         self._lengths: dict[Place, int] = {}  # of arrays of tables
+        self._given: set[Place] = set()  # by a value
+        self._closed: set[Place] = set()  # to headers: these have one, a value, or a dotted key
 
     def document(self) -> None:
         table: Place = ()
@@ -72,8 +101,13 @@ class _Walk:
         line = self._line()
         *path, last = self._keys()
         for key in path:
-            place = self._newest(self._note((*place, key), line))
-        place = self._note((*place, last), line)
+            place = self._newest(self._once((*place, key), line, self._given))
+        place = (*place, last)
+        if not last_is_array:
+            self._once(place, line, self._closed)
+        elif place not in self._lengths:
+            self._once(place, line, self.found)
+        self._closed.add(place)
         if last_is_array:
             self._lengths[place] = self._lengths.get(place, 0) + 1
             place = self._note(self._newest(place), line)
@@ -85,8 +119,13 @@ class _Walk:
     def _member(self, table: Place) -> None:
         line = self._line()
         place = table
-        for key in self._keys():
-            place = self._note((*place, key), line)
+        *path, last = self._keys()
+        for key in path:
+            place = self._once((*place, key), line, self._given)
+            self._closed.add(place)
+        place = self._once((*place, last), line, self.found)
+        self._given.add(place)
+        self._closed.add(place)
         self._take("=")
         self._skip(_SPACE)
         self._value(place)
@@ -125,6 +164,11 @@ class _Walk:
     def _note(self, place: Place, line: int) -> Place:
         self.found.setdefault(place, (line, None))
         return place
+
+    def _once(self, place: Place, line: int, taken: Container[Place]) -> Place:
+        if place in taken:
+            raise _RepeatError(Repeat(place, self.found[place][0], line))
+        return self._note(place, line)
 
     def _line(self) -> int:
         return bisect_right(self._ends, self._at - 1) + 1

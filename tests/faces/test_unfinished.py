@@ -94,5 +94,5 @@ async def test_a_request_of_too_many_values_is_refused_unread(
         refused = await client.done()
         assert error(refused) == ("bad_request", "malformed_request")
         assert "holds too many values" in refused["error"]["message"]
-        await client.send(request("b", "m", op="echo", args={"n": [1] * (1 << 17)}))
+        await client.send(request("b", "m", op="echo", args={"n": [12345] * (1 << 16)}))
         assert (await client.done())["ok"]

@@ -185,12 +185,13 @@ async def test_a_file_that_cannot_be_read_as_a_journal_is_refused_and_set_aside(
         assert (await sent(kept, since=0)).seqs == []
 
 
+@pytest.mark.parametrize("pattern", ["module:invok", "Module:*"])
 async def test_a_pattern_that_fits_nothing_is_refused_with_the_names_there_are(
-    tmp_path: Path,
+    tmp_path: Path, pattern: str
 ) -> None:
     async with journal(tmp_path) as kept:
         with pytest.raises(RefusedError, match=", ".join(REGISTRY)):
-            await sent(kept, event="module:invok")
+            await sent(kept, event=pattern)
 
 
 @pytest.mark.parametrize(

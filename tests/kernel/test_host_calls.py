@@ -94,6 +94,7 @@ async def test_a_module_has_another_one_do_something_on_behalf_of_its_request(
         (payload("session.read"), "invalid_request", "bad_request", "no session"),
         (payload("session.write", patch=[]), "invalid_request", "bad_request", "an object"),
         (payload("event.emit", event="session:end"), "invalid_request", "bad_request", "own"),
+        (payload("event.emit", event="Session:end"), "invalid_request", "bad_request", "own"),
         (payload("event.emit", event="plain"), "invalid_request", "bad_request", "mine:step"),
         (payload("event.emit", event="context:gett"), "invalid_request", "bad_request", "get"),
         (payload("event.emit", event="context:set"), "invalid_request", "bad_request", "data.key"),

@@ -19,7 +19,7 @@ from supervisor.kernel.store import writer as writer_module
 from supervisor.kernel.store.batch import CHUNKS, store_documents
 from supervisor.kernel.store.reader import Filter, Reader
 from supervisor.kernel.store.restored import Restored
-from supervisor.kernel.store.settings import IN_FLIGHT, InFlight
+from supervisor.kernel.store.settings import IN_FLIGHT, OPEN_QUESTION, InFlight, OpenQuestion
 from supervisor.kernel.store.writer import ENTRY_BYTES, QUEUE_BYTES
 from tests import journals
 from tests.kernel.memory import Disk, flushed, journal, until
@@ -166,6 +166,46 @@ async def test_what_was_in_flight_when_the_daemon_died_is_closed_by_the_next_one
     assert first["error"]["details"] == {"reason": "daemon_restart"}
     assert second["duration_ms"] == 0  # the clock was set back
     assert third["span_id"] == "a-3"
+
+
+async def test_a_question_that_was_open_when_the_daemon_died_is_denied_by_the_next_one(
+    tmp_path: Path,
+) -> None:
+    async with journal(tmp_path) as kept:
+        was = OpenQuestion("ap-1", "m", "r7", "s", "a-0")
+        kept.keep(OPEN_QUESTION, "a-1", msgspec.json.encode(was))
+        kept.keep(OPEN_QUESTION, "a-2", b"not JSON")
+        kept.keep(OPEN_QUESTION, "a-3", b"decided in time")
+        kept.keep(OPEN_QUESTION, "a-3", None)
+    for _ in range(2):  # once, and not again
+        async with journal(tmp_path) as kept:
+            assert documents(kept.take_restored(), OPEN_QUESTION) == {}
+    first, second = journals.of(kept.path, "approval:decision")
+    assert (first["status"], first["module"], first["session_id"]) == ("denied", "m", "s")
+    assert first["data"] == {"id": "ap-1", "answer": "deny", "by": "daemon_restart"}
+    assert (first["request_id"], first["span_id"]) == ("r7", "a-0")
+    assert second["data"]["by"] == "daemon_restart"
+
+
+async def test_an_open_question_outlives_a_restart_of_the_journals_file_and_not_its_decision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = Disk(monkeypatch)
+    async with journal(tmp_path) as kept:
+        keys = [(OPEN_QUESTION, f"{kept.life}-{number}") for number in (1, 2)]
+        for key in keys:
+            kept.keep(*key, OpenQuestion("ap-1", "m", "r7"))
+        data = {"id": "ap-1", "answer": "deny", "by": "timeout"}
+        kept.record("approval:decision", status="denied", data=data, in_place_of=keys[0])
+        assert await flushed(kept) is None
+        disk.connections[-1].connection.execute("DROP TABLE events")
+        note(kept)
+        await kept.wait_beyond(1)
+        assert await flushed(kept) is None
+    async with journal(tmp_path):
+        pass
+    (decision,) = journals.of(kept.path, "approval:decision")
+    assert decision["data"]["by"] == "daemon_restart"
 
 
 async def test_an_invocation_is_at_any_moment_in_flight_or_has_its_entry(

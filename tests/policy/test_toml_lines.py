@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from supervisor.policy.toml_lines import Place, lines, spots
+from supervisor.policy.toml_lines import Place, lines, repeat_in, spots
 
 LEAVES = [
     "1", "-2.5e3", "inf", "true", "0x_f".replace("_", ""), "1979-05-27", "1979-05-27 07:32:00.5",
@@ -173,3 +173,37 @@ def test_text_that_is_no_toml_is_never_walked_for_ever() -> None:
     for text in ("a = [", "a = {b", "a =", "=", '"', "[", "[["):
         with pytest.raises(ValueError, match="not TOML at character"):
             lines(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "first", "second"),
+    [
+        ("a = 1\n\na = 2", ("a",), 1, 3),
+        ("a = [\n1,\n]\na = [\n2,\n]\n", ("a",), 1, 4),
+        ("[t]\na = 1\n'a' = 2\n", ("t", "a"), 2, 3),
+        ("[t]\n[u]\n[t]\n", ("t",), 1, 3),
+        ("a = 1\n[a]\n", ("a",), 1, 2),
+        ("a = 1\n[a.b]\n", ("a",), 1, 2),
+        ("a = 1\na.b = 2\n", ("a",), 1, 2),
+        ("a.b = 1\n[a]\n", ("a",), 1, 2),
+        ("a.b = 1\na = 2\n", ("a",), 1, 2),
+        ("[a.b]\n[a]\nb = 1\n", ("a", "b"), 1, 3),
+        ("x = {a = 1, a = 2}\n", ("x", "a"), 1, 1),
+        ("\nx = {a = 1}\nx.b = 2\n", ("x",), 2, 3),
+        ("x = {}\n[x]\n", ("x",), 1, 2),
+        ("a = []\n[[a]]\n", ("a",), 1, 2),
+        ("[[a]]\n[a]\n", ("a",), 1, 2),
+        ("[[a]]\nb = 1\n[[a]]\nb = 2\nb = 3\n", ("a", 1, "b"), 4, 5),
+    ],
+)
+def test_what_stands_twice_is_found_with_both_lines(
+    text: str, place: Place, first: int, second: int
+) -> None:
+    with pytest.raises(tomllib.TOMLDecodeError):
+        tomllib.loads(text)
+    assert repeat_in(text) == (place, first, second)
+
+
+@pytest.mark.parametrize("text", ["a = 1\nb = [", "a = [\na = 1", "[[[[", "a = " + "[" * 100_000])
+def test_text_that_is_wrong_in_another_way_has_nothing_twice(text: str) -> None:
+    assert repeat_in(text) is None

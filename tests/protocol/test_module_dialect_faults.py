@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.connection import Answered, EventReceived, Quarantined, Received, Stray, Violated
+from protocol.descriptor import Lifecycle
 from protocol.dialects.module import ModuleConnection
 from protocol.errors import Failure, Reason, Success
 from tests.protocol.test_module_dialect import answers, asked
@@ -112,6 +113,25 @@ def test_a_bad_line_that_names_a_request_fails_that_one_alone(make: Any, bad: by
     assert set(reasons(feed(connection, bad))) == {"r2"}
     assert answers(feed(connection, line(requestId="r1", ok=True))) == {"r1": Success(None)}
     assert connection.process_exited() == []
+
+
+@pytest.mark.parametrize(
+    ("lifecycle", "features", "missing"),
+    [
+        (Lifecycle.PERSISTENT, ["cancel"], 'describe does not say "features": ["host_call"]'),
+        (Lifecycle.PER_INVOCATION, [], 'transport.lifecycle "persistent" can call the host'),
+    ],
+)
+def test_a_call_of_a_module_that_makes_none_is_told_what_is_missing(
+    lifecycle: Lifecycle, features: list[str], missing: str
+) -> None:
+    connection = asked(invoke("r1"), lifecycle=lifecycle)
+    connection.allow_features(frozenset(features))
+    (answered,) = feed(connection, line(requestId="r1", version="0", type="host_call", payload={}))
+    assert isinstance(answered, Answered)
+    assert isinstance(answered.outcome, Failure)
+    assert answered.outcome.details["reason"] == Reason.UNKNOWN_TYPE
+    assert missing in answered.outcome.message
 
 
 @pytest.mark.parametrize("make", [strict, tolerant])

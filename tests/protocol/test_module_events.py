@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,10 +28,12 @@ def test_own_names_and_those_of_contexts_and_artifacts_are_a_modules_to_use(
 
 
 @pytest.mark.parametrize("family", HOST_OWNED)
-def test_what_is_the_hosts_is_not_a_modules(family: str) -> None:
-    problem = module_event_problem({"event": f"{family}:made-up"})
+@pytest.mark.parametrize("cased", [str, str.upper, str.title], ids=["as it is", "upper", "title"])
+def test_what_is_the_hosts_is_not_a_modules(family: str, cased: Callable[[str], str]) -> None:
+    problem = module_event_problem({"event": f"{cased(family)}:made-up"})
     assert problem is not None
-    assert "the host's own" in problem
+    assert f"{family}:* are the host's own" in problem
+    assert 'such as "mine:step"' in problem
 
 
 def test_each_name_of_the_taxonomy_is_the_hosts_or_a_modules() -> None:
@@ -46,10 +49,14 @@ def test_each_name_of_the_taxonomy_is_the_hosts_or_a_modules() -> None:
         ({"event": "a:b c"}, "such as"),
         ({"event": "a:" + "b" * 100}, "such as"),
         ({"event": "context:gett"}, "did you mean 'context:get'"),
+        ({"event": "Context:get"}, "did you mean 'context:get'"),
         ({"event": "context:set"}, "data.key"),
         ({"event": "artifact:read", "data": {"uri": "u"}}, "status"),
         ({"event": "a:b", "status": 1}, "status"),
-        ({"event": "a:b", "status": "s" * 201}, "status"),
+        ({"event": "a:b", "status": "s" * 201}, "at most 200 letters"),
+        ({"event": "a:b", "status": ""}, 'a word such as "ok"'),
+        ({"event": "a:b", "status": "ok 3ms session=s-1"}, 'a word such as "ok"'),
+        ({"event": "a:b", "status": "ok\n"}, 'a word such as "ok"'),
     ],
 )
 def test_what_is_wrong_with_an_event_is_said(fields: dict[str, Any], words: str) -> None:

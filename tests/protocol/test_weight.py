@@ -61,6 +61,7 @@ def plain_weight(line: bytes) -> int:
         + outside.count(b"[") * weight.ARRAY_BYTES
         + fields * weight.FIELD_BYTES
         + (len(strings) - fields) * weight.STRING_BYTES
+        + max(outside.count(b",") - fields, 0) * weight.PLACE_BYTES
     )
 
 
@@ -74,7 +75,10 @@ def test_a_line_weighs_the_same_however_it_is_cut(value: Any, window: int) -> No
         assert is_heavier(line, whole - 1)
 
 
-@pytest.mark.parametrize("item", [*DENSE, b'"ab"', b'{"id":12345,"name":"abcdef","value":1.5}'])
+RECORD = b'{"id":12345,"name":"abcdef","value":1.5}'
+
+
+@pytest.mark.parametrize("item", [*DENSE, b'"ab"', b"0", b"-1", b"null", b"0,0,0,[]", RECORD])
 def test_what_a_line_becomes_is_no_more_than_twice_its_weight(item: bytes) -> None:
     line = array(item, LINE_BYTES)
     tracemalloc.start()
@@ -85,6 +89,25 @@ def test_what_a_line_becomes_is_no_more_than_twice_its_weight(item: bytes) -> No
         tracemalloc.stop()
     assert value
     assert is_heavier(line, size // 2)
+
+
+@pytest.mark.parametrize("item", [b"-9", b"257", b"1e1", b"12345", b"-1.5e10"])
+def test_no_array_of_numbers_becomes_more_than_fourteen_times_its_size(item: bytes) -> None:
+    line = array(item, LINE_BYTES)
+    tracemalloc.start()
+    try:
+        value = msgspec.json.decode(line)
+        size = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert value
+    assert size < len(line) * 14
+
+
+def test_a_record_weighs_what_its_fields_do() -> None:
+    most = weight.OBJECT_BYTES + 3 * weight.FIELD_BYTES + weight.STRING_BYTES
+    assert not is_heavier(RECORD, most)
+    assert is_heavier(RECORD, most - 1)
 
 
 @pytest.mark.parametrize("item", DENSE)

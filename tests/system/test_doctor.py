@@ -78,12 +78,14 @@ def test_a_journal_that_was_set_aside_or_cannot_be_written_is_named(
     assert found["level"] == "warn"
     assert "it is no SQLite database" in found["message"]
     assert "journal.db.set-aside-" in found["message"]
+    assert "journal.db.set-aside-" in found["hint"]
     daemon.end()
+    again = Diagnosis(folder).only("journal")
+    assert (again["level"], again["hint"]) == ("warn", found["hint"])
     path.unlink()
     path.mkdir()
     start_daemon(misbehaving("one"))
-    found = Diagnosis(folder).only("journal")
-    assert found["level"] == "bad"
+    (found,) = [one for one in Diagnosis(folder).about("journal") if one["level"] == "bad"]
     assert str(path) in found["message"]
 
 

@@ -21,8 +21,10 @@ from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon
 from tests.system.descriptors import misbehaving
 from tests.system.liveness import BOUND_S, Liveness
+from tests.system.test_hooks import hook
 
 HELD = {"fault": "gate"}
+RESTART = "daemon_restart"
 
 
 @pytest.fixture
@@ -67,13 +69,13 @@ def until_seen(daemon: Daemon, event: str, **wanted: Any) -> dict[str, Any]:
     raise AssertionError("the daemon hung up")
 
 
-def in_flight_is_kept(daemon: Daemon) -> None:
-    """Wait until the journal knows that something is in flight."""
+def is_kept(daemon: Daemon, kind: str = "in_flight") -> None:
+    """Wait until the journal knows that something has begun and not ended."""
     with closing(sqlite3.connect(daemon.data_dir / journals.FILE)) as connection:
         found = 0
         while not found:
             (found,) = connection.execute(
-                "SELECT count(*) FROM documents WHERE kind = 'in_flight'"
+                "SELECT count(*) FROM documents WHERE kind = ?", (kind,)
             ).fetchone()
 
 
@@ -120,7 +122,7 @@ def test_after_kill_9_the_journal_goes_on_without_a_gap_and_what_was_in_flight_i
     assert daemon.invoke("slow", word="first").ok
     daemon.client.send_invoke("slow", **HELD)
     liveness.wait_for("gate")
-    in_flight_is_kept(daemon)
+    is_kept(daemon)
     kill(daemon)
 
     daemon = start_daemon(slow)
@@ -135,6 +137,26 @@ def test_after_kill_9_the_journal_goes_on_without_a_gap_and_what_was_in_flight_i
     assert entries(daemon, event="daemon:stop") == []
     numbers = [one["seq"] for one in entries(daemon)]
     assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_a_question_that_was_open_at_kill_9_is_decided_once_by_the_next_daemon(
+    killable: Any, start_daemon: StartDaemon
+) -> None:
+    asks = hook(answers={"*": {"action": "ask_user"}}, gate=["tool:pre"])
+    daemon = killable(misbehaving("one"), asks)
+    daemon.client.send_invoke("one", word="hello")
+    asked = until_seen(daemon, "approval:request")
+    is_kept(daemon, "open_question")
+    kill(daemon)
+
+    for _ in range(2):
+        daemon = start_daemon(misbehaving("one"), asks)
+        decided = until_seen(daemon, "approval:decision")
+        assert decided["data"] == {"id": asked["data"]["id"], "answer": "deny", "by": RESTART}
+        assert (decided["status"], decided["request_id"]) == ("denied", asked["request_id"])
+        assert daemon.op("approvals")["approvals"] == []
+        assert len(entries(daemon, event="approval:*")) == 2
+        daemon.end()
 
 
 def test_what_was_answered_before_kill_9_is_in_the_journal_a_moment_later(

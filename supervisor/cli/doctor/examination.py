@@ -13,6 +13,7 @@ from supervisor.cli.doctor import (
     descriptors,
     machine,
     places,
+    policy,
     running,
     surroundings,
 )
@@ -31,11 +32,13 @@ def examine(
     *,
     data_dir_chosen: bool,
     asked_containment: str | None = None,
+    policy_file: Path | None = None,
 ) -> list[Finding]:
     """Return all findings; without `directories`, the daemon's own are looked at.
 
     `data_dir_chosen` says that somebody named it; else a daemon that runs knows better.
-    `asked_containment` is the rung that the configuration insists on.
+    `asked_containment` is the rung that the configuration insists on, `policy_file` the policy that
+    somebody named; else that of a daemon that runs is looked at.
     """
     status, words = _status(socket)
     one = {} if status is None else status["daemon"]
@@ -54,10 +57,12 @@ def examine(
         machine.processes(count),
         *places.socket_place(socket, data_dir, answers=status is not None),
         *places.data_place(data_dir),
+        *places.journals_aside(data_dir, running.told_aside(one)),
         surroundings.inherited(environment, whose),
         *surroundings.search_path(environment, whose),
         *unreadable,
         *descriptors.examine(found, environment, directories),
+        *policy.examine(policy_file, status, found.descriptors),
     ]
     if not directories:
         findings.append(ok("descriptor", "none were looked at; `stdiod doctor DIR` looks at some"))

@@ -5,15 +5,22 @@ from __future__ import annotations
 import os
 import pwd
 import stat
+from collections.abc import Collection
 from pathlib import Path
 
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
 from supervisor.cli.lock_holder import lock_holder
 from supervisor.cli.missing_socket import deaf_daemon
 from supervisor.cli.quantities import size
+from supervisor.kernel.journal import FILE
+from supervisor.kernel.store.reading_aside import how_to_read, kept_aside
+from supervisor.runtime.directory import shown
 
 LITTLE_SPACE_BYTES = 64 << 20
 """A module's logs may take 15 MiB; with less than this left, logs will soon be left out."""
+
+ASIDE_NAMED = 10
+"""Journals that were set aside; the newest are named."""
 
 _PRIVATE = 0o077
 
@@ -64,6 +71,25 @@ def data_place(path: Path) -> list[Finding]:
         findings.append(warn(area, words, f"chmod 700 {path}"))
     findings += _space(area, path)
     return findings or [ok(area, f"{path} can be written to")]
+
+
+def journals_aside(data_dir: Path, told: Collection[str]) -> list[Finding]:
+    """Name what daemons set aside, but for the paths that the one that runs has `told` of."""
+    try:
+        found = [shown(one) for one in kept_aside(data_dir / FILE)]
+    except OSError:
+        return []  # of the directory, `data_place` says it
+    return [
+        warn(
+            "journal", f"a file that no daemon could use was set aside: {one}", hint_for_aside(one)
+        )
+        for one in [one for one in found if one not in told][-ASIDE_NAMED:]
+    ]
+
+
+def hint_for_aside(path: str) -> str:
+    """Say what can be done with a journal that was set aside."""
+    return f"{how_to_read(path)}; remove the file if you do not need it: nothing else reads it"
 
 
 def _missing(path: Path, data_dir: Path) -> Finding:

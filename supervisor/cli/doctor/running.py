@@ -6,7 +6,7 @@ import datetime as dt
 from typing import Any
 
 from protocol.version import VERSION
-from supervisor.cli.doctor import containment, descriptors
+from supervisor.cli.doctor import containment, descriptors, places
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
 from supervisor.cli.quantities import duration, size
 from supervisor.cli.terminal import shell_word
@@ -59,6 +59,11 @@ def daemon(status: dict[str, Any]) -> list[Finding]:
     return findings
 
 
+def told_aside(daemon: dict[str, Any]) -> set[str]:
+    """Return which journals the daemon says that it has set aside."""
+    return {aside["path"] for aside in (daemon.get("journal") or {}).get("set_aside", ())}
+
+
 def quarantined(status: dict[str, Any]) -> list[Finding]:
     """Return what the daemon has in quarantine."""
     return [
@@ -89,7 +94,7 @@ def _journal(journal: dict[str, Any] | None) -> list[Finding]:
         warn(
             area,
             f"a file that could not be used ({aside['why']}) was set aside as {aside['path']}",
-            "nothing reads it any more; remove it if you do not want to look at it",
+            places.hint_for_aside(aside["path"]),
         )
         for aside in journal["set_aside"]
     ]

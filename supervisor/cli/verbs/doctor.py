@@ -29,6 +29,12 @@ _COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
     metavar="PATH",
     help="Where logs are kept.  [default: the daemon's, $STDIOD_DATA_DIR, or the user's state]",
 )
+@click.option(
+    "--policy",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What modules may call the daemon for.  [default: the daemon's]",
+)
 @with_config
 @with_json
 @with_socket
@@ -40,6 +46,7 @@ def doctor(
     config: Path | None,
     socket: Path,
     data_dir: Path | None,
+    policy: Path | None,
     as_json: bool,
 ) -> None:
     """Look at all that a daemon needs, and say what is wrong and what to do about it.
@@ -54,6 +61,7 @@ def doctor(
     if file is not None:
         directories = directories or file.directories or ()
         data_dir = data_dir or file.data_dir
+        policy = policy or file.policy
     asked = None if file is None or file.containment == "auto" else file.containment
     findings = examine(
         directories,
@@ -61,6 +69,7 @@ def doctor(
         data_dir or default_data_dir(),
         data_dir_chosen=data_dir is not None,
         asked_containment=asked,
+        policy_file=None if policy is None else policy.absolute(),
     )
     well = all(finding.level != "bad" for finding in findings)
     if as_json:

@@ -15,7 +15,7 @@ import msgspec
 import trio
 
 from protocol.descriptor import Descriptor
-from protocol.events import Progress
+from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.grants.program_digest import program_digest
 from supervisor.kernel.grants.remembered import Answers
@@ -44,7 +44,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Asker(Protocol):
     """Whoever can put a question to people."""
 
-    async def ask(self, question: Question, tell: Callable[[Progress], None]) -> Answer:
+    async def ask(self, question: Question, tell: Callable[[ApprovalUiEvent], None]) -> Answer:
         """Return the answer, within a bound of its own; `tell` is for whoever began all this."""
 
 
@@ -91,7 +91,7 @@ class Grants:
         descriptor: Descriptor,
         decision: Decision,
         origin: Origin,
-        tell: Callable[[Progress], None],
+        tell: Callable[[ApprovalUiEvent], None],
     ) -> Grant:
         """Return what somebody answered, now or before, where the policy says to ask.
 

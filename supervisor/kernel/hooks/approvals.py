@@ -2,7 +2,8 @@
 
 `ask` waits for the answer, for the time-out, or for whoever asks to be cancelled: a question dies
 with the request it is about. Each is in the journal twice, as `approval:request` and as
-`approval:decision`.
+`approval:decision`; until then it is kept, so that the next daemon decides it if this one is
+killed.
 """
 
 from __future__ import annotations
@@ -15,18 +16,21 @@ import msgspec
 import trio
 
 from protocol.errors import Failure, Reason
-from protocol.events import Progress
 from protocol.hook_result import ApprovalDefault
 from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.invoke_record import NAME_CHARS
-from supervisor.kernel.recorder import Recorder
+from supervisor.kernel.recorder import DocumentKey, Recorder
 from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.store.settings import OPEN_QUESTION, OpenQuestion
 from supervisor.policy.approval import allows, options_of
 
 OPEN = 256
 """How many questions may wait; one more is denied."""
 
 PROMPT_CHARS = 2000
+
+REQUEST, DECISION = "approval.request", "approval.decision"
+"""What the client that invoked is told of a question."""
 
 FOLLOWED = 1000
 """Changes that wait for a follower that reads slowly; it is told how many more there were."""
@@ -128,7 +132,7 @@ class Approvals:
         self._stopping = False
 
     async def ask(
-        self, question: Question, tell: Callable[[Progress], None] = lambda _: None
+        self, question: Question, tell: Callable[[ApprovalUiEvent], None] = lambda _: None
     ) -> Decision:
         """Ask, and wait for the decision; `tell` takes events for whoever made the request.
 
@@ -141,9 +145,10 @@ class Approvals:
         one = _Open(self._new_id(), question)
         self._open[one.id] = one
         document = one.document()
+        key = self._keep(one.id, question)
         self._record("approval:request", question, None, document)
         self._publish(Change(document))
-        tell(_event("approval.request", one.id, document))
+        tell(_event(REQUEST, one.id, document))
         try:
             with trio.move_on_after(question.timeout_s):
                 await one.answered.wait()
@@ -156,9 +161,9 @@ class Approvals:
             decision = one.decision or WITHDRAWN
             said = {"id": one.id, "answer": decision.answer, "by": decision.by}
             status = "allowed" if decision.allowed else "denied"
-            self._record("approval:decision", question, status, said)
+            self._record("approval:decision", question, status, said, in_place_of=key)
             self._publish(Change(document, decision))
-            tell(_event("approval.decision", one.id, {**said, "allowed": decision.allowed}))
+            tell(_event(DECISION, one.id, {**said, "allowed": decision.allowed}))
 
     def decide(self, id_: str, answer: str) -> Decision:
         """Answer a question; raises `RefusedError` if it does not wait, or for another answer."""
@@ -210,8 +215,20 @@ class Approvals:
         for one in self._followers:
             one.put(change)
 
+    def _keep(self, id_: str, question: Question) -> DocumentKey:
+        key = (OPEN_QUESTION, self._recorder.new_span())
+        session_id = question.session_id and question.session_id[:NAME_CHARS]
+        kept = OpenQuestion(id_, question.module, question.request_id, session_id, question.span_id)
+        self._recorder.keep(*key, kept)
+        return key
+
     def _record(
-        self, event: str, question: Question, status: str | None, data: dict[str, Any]
+        self,
+        event: str,
+        question: Question,
+        status: str | None,
+        data: dict[str, Any],
+        in_place_of: DocumentKey | None = None,
     ) -> None:
         self._recorder.record(
             event,
@@ -221,6 +238,7 @@ class Approvals:
             session_id=question.session_id and question.session_id[:NAME_CHARS],
             request_id=question.request_id,
             span_id=question.span_id,
+            in_place_of=in_place_of,
         )
 
 

@@ -23,8 +23,9 @@ from protocol.hook_result import (
     read_hook_result,
     replacement_problem,
 )
+from protocol.host_events import ApprovalUiEvent
 from protocol.nesting import is_deeper
-from supervisor.kernel.hooks.approvals import Approvals, Question
+from supervisor.kernel.hooks.approvals import REQUEST, Approvals, Question
 from supervisor.kernel.hooks.gate_call import GateCall
 from supervisor.kernel.hooks.gates import Gates
 from supervisor.kernel.hooks.outcomes import denial, injections
@@ -63,7 +64,8 @@ class Asking:
         """What those that were asked so far want in the context."""
         self.waits_for = ""
         """Who has been asked and has not answered, in words."""
-        self.asks_person = False
+        self.question: str | None = None
+        """The id of the question to a person that is open, if one is."""
         self.over = False
         """Whether nothing may be told to clients any more."""
         self._guarding = guarding
@@ -164,9 +166,7 @@ class Asking:
             default=result.approval_default,
         )
         self.waits_for = f"an approval that hook {asked.name} asks for"
-        self.asks_person = True
-        decision = await self._guarding.approvals.ask(question, self._tell_first)
-        self.asks_person = False
+        decision = await self._guarding.approvals.ask(question, self._tell_of_question)
         if decision.allowed:
             return None
         reason = {
@@ -180,7 +180,14 @@ class Asking:
         level = _LEVELS[result.user_message_level]
         words = result.user_message or ""
         fields = {"hook": result.user_message_source or name}
-        self._invocation.tell(Log(version="0", level=level, message=words, fields=fields))
+        if self._invocation.parent is not None:
+            # Whoever is behind the chain is the user; what was called on their behalf has none.
+            fields["about"] = self._invocation.what
+        self._tell_first(Log(version="0", level=level, message=words, fields=fields))
+
+    def _tell_of_question(self, event: ApprovalUiEvent) -> None:
+        self.question = event.approval if event.event == REQUEST else None
+        self._tell_first(event)
 
     def _tell_first(self, event: Progress) -> None:
         if not self.over:  # nothing is told after the response

@@ -51,6 +51,11 @@ class Guard:
         self._phase = _Phase.BEFORE
         self._scope = trio.CancelScope()
 
+    @property
+    def question(self) -> str | None:
+        """The id of the question to a person that is open, if one is."""
+        return self._asking.question
+
     def begin(self) -> None:
         """Ask those before it, if there are any; then have it served, or refused."""
         if self._standing.pre:
@@ -95,7 +100,7 @@ class Guard:
 
     def stop(self) -> None:
         """End what is not to be served any more, or waits for a person: the daemon is stopping."""
-        if self._phase is _Phase.BEFORE or self._asking.asks_person:
+        if self._phase is _Phase.BEFORE or self._asking.question is not None:
             self._invocation.give_up(Stopped(Reason.SHUTDOWN, "the daemon is stopping"))
 
     def _end(self) -> None:

@@ -15,8 +15,9 @@ import trio
 
 from protocol.connection import HostCalled
 from protocol.errors import Failure, Reason
-from protocol.events import Progress
+from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.grants.grants import CAPABILITY_CHARS, Grant
+from supervisor.kernel.hooks.approvals import REQUEST
 from supervisor.kernel.host_calls.method import Host, Method
 from supervisor.kernel.host_calls.methods import method_named
 from supervisor.kernel.host_calls.open_call import OpenCall
@@ -76,6 +77,11 @@ class Docket:
         """Whether the module waits for an answer."""
         return bool(self._open)
 
+    @property
+    def questions(self) -> list[str]:
+        """The ids of the questions to people, whether a call is allowed, that are open."""
+        return [one.question for one in self._open.values() if one.question is not None]
+
     def end(self, stopped: Stopped) -> None:
         """End all: the request has ended."""
         for call in tuple(self._open.values()):
@@ -122,7 +128,8 @@ class Docket:
             descriptor = caller.module.descriptor
             first = caller.first
 
-            def tell(event: Progress) -> None:
+            def tell(event: ApprovalUiEvent) -> None:
+                call.question = event.approval if event.event == REQUEST else None
                 if not first.has_outcome:  # nothing is told after the response
                     first.tell(event)
 

@@ -11,6 +11,7 @@ from protocol.errors import Failure, Reason
 from protocol.host_call import Chunk, encode_error, encode_output
 from protocol.pi_codes import pi_error
 from supervisor.kernel.invocation import Invocation
+from supervisor.kernel.unanswered import with_questions
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.deadlines import Deadlines, Timer
 from supervisor.runtime.host_results import HostResults
@@ -38,6 +39,7 @@ class OpenCall:
         "caller",
         "child",
         "done",
+        "question",
         "scope",
         "streams",
     )
@@ -50,6 +52,8 @@ class OpenCall:
         self.asked = asked
         self.child: Invocation | None = None
         """The invocation that serves it, if one does."""
+        self.question: str | None = None
+        """The id of the question to a person whether it is allowed, while that is open."""
         self.scope = trio.CancelScope()
         """Of the task that serves it, if one does."""
         self.streams = False
@@ -79,9 +83,7 @@ class OpenCall:
         """End it when its own time is over."""
         timeout_ms = self.asked.call.timeout_ms
         if timeout_ms is not None:
-            words = f"the host call {self._what} was not served within {timeout_ms} ms"
-            stopped = Stopped(Reason.DEADLINE, words)
-            self._timer = deadlines.after(timeout_ms / 1000, lambda: self.end(stopped))
+            self._timer = deadlines.after(timeout_ms / 1000, self._expired)
 
     def begin_stream(self) -> None:
         """Answer in chunks from here on."""
@@ -145,6 +147,14 @@ class OpenCall:
         self.scope.cancel()
         if self.child is not None:
             self.child.give_up(stopped)
+
+    def _expired(self) -> None:
+        timeout_ms = self.asked.call.timeout_ms
+        words = f"the host call {self._what} was not served within {timeout_ms} ms"
+        questions = [] if self.child is None else self.child.questions
+        if self.question is not None:
+            questions = [self.question]
+        self.end(Stopped(Reason.DEADLINE, with_questions(words, questions)))
 
     def _error_line(self, error: dict[str, Any]) -> bytes:
         return encode_error(self.asked.request_id, self.call_id, error, self._last_chunk())

@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from supervisor.kernel.store.faults import UnusableError, in_words, is_damage
+from supervisor.kernel.store.reading_aside import MARK
 from supervisor.runtime.directory import shown
 
 APPLICATION_ID = 0x7374646A
@@ -117,10 +118,10 @@ def open_database(path: Path, *, power: bool, now: float, after_seq: int = 0) ->
 def set_aside(path: Path, now: float) -> Path:
     """Rename the file, with what belongs to it, so that nothing is overwritten; returns where."""
     stamp = dt.datetime.fromtimestamp(now, dt.UTC).strftime("%Y%m%dT%H%M%SZ")
-    number, aside = 1, path.with_name(f"{path.name}.set-aside-{stamp}")
+    number, aside = 1, path.with_name(f"{path.name}{MARK}{stamp}")
     while os.path.lexists(aside):
         number += 1
-        aside = path.with_name(f"{path.name}.set-aside-{stamp}-{number}")
+        aside = path.with_name(f"{path.name}{MARK}{stamp}-{number}")
     path.rename(aside)
     for ending in ("-wal", "-shm"):
         with contextlib.suppress(FileNotFoundError):

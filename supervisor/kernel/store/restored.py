@@ -1,10 +1,12 @@
 """What a daemon finds when it starts: documents, and the patches that came after them.
 
-Invocations that were in flight when the former daemon ended get their entry here: the one place
-that knows that nobody answered them.
+Invocations that were in flight when the former daemon ended, and questions that were open, get
+their entry here: the one place that knows that nobody answered them.
 """
 
 from __future__ import annotations
+
+import itertools
 
 import msgspec
 
@@ -13,7 +15,13 @@ from protocol.journal_event import JournalEvent
 from supervisor.kernel.recorder import CutShort, DocumentKey
 from supervisor.kernel.store.batch import Entry, insert_entries
 from supervisor.kernel.store.database import Database, transaction
-from supervisor.kernel.store.settings import IN_FLIGHT, InFlight
+from supervisor.kernel.store.settings import (
+    IN_FLIGHT,
+    OPEN_QUESTION,
+    UNENDED,
+    InFlight,
+    OpenQuestion,
+)
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -46,21 +54,22 @@ class Restored(msgspec.Struct):
 
 
 def restore(database: Database, life: str, now: float) -> tuple[Restored, set[DocumentKey]]:
-    """Close what was in flight before `life`, read what there is; returns the keys of it too."""
+    """Close what had no end before `life`, read what there is; returns the keys of it too."""
     found = Restored()
     stored: set[DocumentKey] = set()
-    leftovers: list[Document] = []
+    in_flight: list[Document] = []
+    questions: list[Document] = []
     for kind, name, revision, body in database.connection.execute(_DOCUMENTS):
         document = Document(name, revision, body)
-        if kind != IN_FLIGHT:
+        if kind not in UNENDED:
             found.kinds.setdefault(kind, []).append(document)
             stored.add((kind, name))
         elif name.startswith(f"{life}-"):
             stored.add((kind, name))
         else:
-            leftovers.append(document)
-    if leftovers:
-        found.cut_short = _close(database, leftovers, life, now)
+            (in_flight if kind == IN_FLIGHT else questions).append(document)
+    if in_flight or questions:
+        found.cut_short = _close(database, in_flight, questions, life, now)
     found.patches = [
         Patch(session_id, revision, body)
         for session_id, revision, body in database.connection.execute(_NEWER_PATCHES)
@@ -86,16 +95,18 @@ ORDER BY events.seq
 """CROSS JOIN keeps SQLite from walking all entries: the index `patches` finds these."""
 
 
-def _close(database: Database, leftovers: list[Document], life: str, now: float) -> list[CutShort]:
-    open_ones = [(one.name, _in_flight(one, now)) for one in leftovers]
-    entries = [
-        _closing(span_id, was, f"{life}-c{n:x}", now)
-        for n, (span_id, was) in enumerate(open_ones, 1)
-    ]
+def _close(
+    database: Database, in_flight: list[Document], questions: list[Document], life: str, now: float
+) -> list[CutShort]:
+    open_ones = [(one.name, _in_flight(one, now)) for one in in_flight]
+    ids = (f"{life}-c{number:x}" for number in itertools.count(1))
+    entries = [_undecided(_question(one), next(ids), now) for one in questions]
+    entries += [_closing(span_id, was, next(ids), now) for span_id, was in open_ones]
     with transaction(database.connection):
         insert_entries(database.connection, entries, database.last_seq)
         database.connection.execute(
-            "DELETE FROM documents WHERE kind = ? AND name NOT LIKE ?", (IN_FLIGHT, f"{life}-%")
+            "DELETE FROM documents WHERE kind IN (?, ?) AND name NOT LIKE ?",
+            (IN_FLIGHT, OPEN_QUESTION, f"{life}-%"),
         )
     database.last_seq += len(entries)
     return [
@@ -136,6 +147,30 @@ def _closing(span_id: str, was: InFlight, entry_id: str, now: float) -> Entry:
         session_id=was.session_id,
         request_id=was.request_id,
         span_id=span_id,
+    )
+    body = msgspec.json.encode(event)
+    return Entry(now, event.event, was.module, was.session_id, None, body)
+
+
+def _question(leftover: Document) -> OpenQuestion:
+    try:
+        return msgspec.json.decode(leftover.body, type=OpenQuestion)
+    except msgspec.DecodeError:  # as above
+        return OpenQuestion("unknown", "unknown", "unknown")
+
+
+def _undecided(was: OpenQuestion, entry_id: str, now: float) -> Entry:
+    event = JournalEvent(
+        id=entry_id,
+        ts=now,
+        event="approval:decision",
+        component="supervisor",
+        module=was.module,
+        status="denied",
+        data={"id": was.id, "answer": "deny", "by": str(Reason.DAEMON_RESTART)},
+        session_id=was.session_id,
+        request_id=was.request_id,
+        span_id=was.span_id,
     )
     body = msgspec.json.encode(event)
     return Entry(now, event.event, was.module, was.session_id, None, body)

@@ -1,4 +1,4 @@
-"""What the operator decides about the journal, and what is in flight: plain values, no SQLite.
+"""What the operator decides about the journal, and what has no end yet: plain values, no SQLite.
 
 A process that invokes one module and ends (`invoke --descriptor`) imports this and no database.
 """
@@ -8,7 +8,13 @@ from __future__ import annotations
 import msgspec
 
 IN_FLIGHT = "in_flight"
-"""The kind of the documents below."""
+"""The kind of `InFlight` documents."""
+
+OPEN_QUESTION = "open_question"
+"""The kind of `OpenQuestion` documents."""
+
+UNENDED = frozenset({IN_FLIGHT, OPEN_QUESTION})
+"""What is kept until its end is recorded in place of it, under a name from `new_span`."""
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,3 +41,13 @@ class InFlight(msgspec.Struct, frozen=True, omit_defaults=True):
     request_id: str
     session_id: str | None = None
     parent_span_id: str | None = None
+
+
+class OpenQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A question that waits for a person, as it is kept until its decision."""
+
+    id: str
+    module: str
+    request_id: str
+    session_id: str | None = None
+    span_id: str | None = None

@@ -36,6 +36,7 @@ from supervisor.kernel.store.database import (
     transaction,
 )
 from supervisor.kernel.store.faults import FAILURES, in_words, is_damage
+from supervisor.kernel.store.reading_aside import how_to_read
 from supervisor.kernel.store.restored import Restored, restore
 from supervisor.kernel.store.retention import Clocks, Retention
 from supervisor.kernel.store.settings import Limits
@@ -299,7 +300,10 @@ class Writer:
         self._database, self._stored = database, stored
         if database.aside is not None:
             log.warning(
-                "the journal was set aside", path=database.aside.path, why=database.aside.why
+                "the journal was set aside",
+                path=database.aside.path,
+                why=database.aside.why,
+                how_to_read=how_to_read(database.aside.path),
             )
         asides = self._told.asides + ((database.aside,) if database.aside else ())
         # That it could be opened does not say that it can be written: what failed is tried first.

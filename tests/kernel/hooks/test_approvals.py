@@ -116,8 +116,15 @@ async def test_a_question_dies_with_its_request(tmp_path: Path, event: str) -> N
         assert error["message"].endswith("waiting for an approval that hook h asks for")
         while daemon.approvals.waiting():
             await trio.lowlevel.checkpoint()
-        asker = ask(daemon, "m", timeout_s=0.05)
-        assert (await asker.document())["error"]["details"]["reason"] == "deadline"
+        invocation, asker = begin(daemon, "m", "echo")
+        await waiting(daemon)
+        invocation._expired()
+        error = (await asker.document())["error"]
+        assert error["details"]["reason"] == "deadline"
+        (asked,) = asker.events
+        assert isinstance(asked, ApprovalUiEvent)
+        assert f"`stdiod approve {asked.approval}`" in error["message"]
+        assert "longer timeout_s" in error["message"]
     found = entries(tmp_path, "approval:decision")
     assert [one["data"]["by"] for one in found] == ["withdrawn"] * 2
 
@@ -144,6 +151,34 @@ async def test_the_first_client_of_a_chain_is_told(tmp_path: Path) -> None:
         assert (await inner.response()).ok
         assert not inner.events
         assert len(asker.events) == 4
+
+
+async def test_who_runs_out_of_time_is_told_of_a_question_about_what_it_caused(
+    tmp_path: Path,
+) -> None:
+    answers = {"tool:pre": {"action": "ask_user"}}
+    gate = hook(tmp_path, answers=answers, gate=["tool:pre"], modules=["x"])
+    parties = actor(tmp_path), actor(tmp_path, name="x"), gate
+    async with daemon_with(tmp_path, *parties) as daemon:
+        asker, inner = Asker(), Asker()
+        first = daemon.invocations.submit("m", {"op": "hang"}, asker)
+        for _ in range(2):
+            daemon.invocations.submit("x", {"op": "echo"}, inner, parent=first)
+        found = await waiting(daemon, 2)
+        assert first is not None
+        first._expired()
+        message = (await asker.document())["error"]["message"]
+        assert any(f"and {one['id']} ended with it, as did 1 more" in message for one in found)
+
+
+async def test_who_runs_out_of_time_otherwise_is_told_of_no_question(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path), asking(tmp_path)) as daemon:
+        invocation, asker = begin(daemon, "m", "hang")
+        await approve(daemon)
+        while not daemon.fleet.modules["m"].in_flight:
+            await trio.lowlevel.checkpoint()
+        invocation._expired()
+        assert "approve" not in (await asker.document())["error"]["message"]
 
 
 async def test_a_follower_is_told_what_waits_what_comes_and_what_became_of_it(

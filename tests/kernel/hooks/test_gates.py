@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from protocol.events import Log
+from protocol.hook_result import Action
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.hooks.guard import Guards
 from tests.factories import actor
@@ -180,13 +181,38 @@ async def test_context_is_put_into_the_response_in_order(tmp_path: Path) -> None
     ]
 
 
-async def test_a_message_for_the_user_is_an_event(tmp_path: Path) -> None:
-    answer = {"user_message": "careful", "user_message_level": "warning"}
-    gate = hook(tmp_path, answers={"*": answer}, gate=["tool:pre"])
+@pytest.mark.parametrize("action", Action)
+@pytest.mark.parametrize("event", ["tool:pre", "tool:post"])
+async def test_a_message_for_the_user_is_an_event_whatever_the_action(
+    tmp_path: Path, event: str, action: Action
+) -> None:
+    answer = {
+        "action": action,
+        "approval_timeout": 0.01,
+        "user_message": "careful",
+        "user_message_level": "warning",
+    }
+    gate = hook(tmp_path, answers={"*": answer}, gate=[event])
     async with daemon_with(tmp_path, actor(tmp_path), gate) as daemon:
-        (event,) = (await answered(daemon)).events
-    assert isinstance(event, Log)
-    assert (event.level, event.message, event.fields) == ("warn", "careful", {"hook": "h"})
+        said = (await answered(daemon)).events[0]
+    assert isinstance(said, Log)
+    assert (said.level, said.message, said.fields) == ("warn", "careful", {"hook": "h"})
+
+
+async def test_a_message_about_what_a_module_asked_for_reaches_the_first_client(
+    tmp_path: Path,
+) -> None:
+    answers = {"*": {"user_message": "careful"}}
+    gate = hook(tmp_path, answers=answers, gate=["tool:pre"], modules=["x"])
+    parties = actor(tmp_path), actor(tmp_path, name="x"), gate
+    async with daemon_with(tmp_path, *parties) as daemon:
+        own, asker = begin(daemon, "m", "hang")
+        _, inner = begin(daemon, "x", "echo", own)
+        assert (await inner.response()).ok
+        assert not inner.events
+        (said,) = asker.events
+    assert isinstance(said, Log)
+    assert (said.message, said.fields) == ("careful", {"hook": "h", "about": "x.echo"})
 
 
 async def test_a_gate_stands_before_the_modules_it_names_and_before_no_hook(
