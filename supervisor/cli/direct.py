@@ -100,11 +100,11 @@ class _Asker:
         self.answered = trio.Event()
         self._on_line = on_line
 
-    def event(self, event: Progress) -> None:
+    def event(self, event: Progress, line: bytes | None) -> None:
         """Pass an event on."""
         if isinstance(event, RegisteredAsset):
             event = event.unregistered()  # nobody will be there to ask for it
-        self._on_line(event_line(event, "c1").rstrip(b"\n"))
+        self._on_line(event_line(event, "c1", line).rstrip(b"\n"))
 
     def finished(self, response: Response) -> None:
         """Keep the response."""

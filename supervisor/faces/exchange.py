@@ -11,6 +11,7 @@ import trio
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Event, Log, Progress
 from protocol.frames import encode_line
+from protocol.readdress import readdress
 from protocol.response import Response
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.invocation import Invocation
@@ -34,15 +35,15 @@ class Exchange:
         self._ended = ended
         self._finished = False
 
-    def event(self, event: Progress) -> None:
-        """Write an event."""
-        self._outbox.put(event_line(event, self.request_id))
+    def event(self, event: Progress, line: bytes | None) -> None:
+        """Write an event, in the module's own words if `line` has them."""
+        self._outbox.put(event_line(event, self.request_id, line))
 
     async def emit(self, event: Progress | None) -> None:
         """Write an event once there is room; None only waits for that."""
         await self._outbox.wait_room()
         if event is not None:
-            self.event(event)
+            self.event(event, None)
 
     def finished(self, response: Response) -> None:
         """Write the response of an invocation as a `done` with its fields."""
@@ -83,8 +84,12 @@ class Exchange:
         self._ended(self)
 
 
-def event_line(event: Event, request_id: str | None) -> bytes:
-    """Encode an event for a client, with the client's id in place of the module's."""
+def event_line(event: Event, request_id: str | None, line: bytes | None) -> bytes:
+    """Return an event for a client: its line, or its encoding, with the client's id for its own."""
+    if line is not None:
+        told = readdress(line, request_id)
+        if told is not None:
+            return told
     named = msgspec.UNSET if request_id is None else request_id
     try:
         return encode_line(msgspec.structs.replace(event, request_id=named))
