@@ -17,7 +17,7 @@ from supervisor.kernel.origin import Origin
 
 WAITING_EVENTS = 16
 WAITING_BYTES = 1 << 20
-"""With more waiting, in number or in bytes of their lines, no more is read."""
+"""With more waiting than either, in number or in bytes of their lines, no more is read."""
 
 Finish = Callable[[], None]
 
