@@ -1,8 +1,8 @@
 """An event with fields that Spec 001 does not name: what it means, and what of it is passed on.
 
 `events.decode_event` refuses such a line, so that what it accepts can be passed on as it is. Here
-the event is read without those fields (section 8), and the line is made anew with them, for a
-client that may know them. Left out are
+the event is read without those fields (section 8), which stay in the line: a client may know them.
+The line is made anew where some have to be left out:
 
 - names that the host itself writes (`HOST_FIELDS`): nobody is to take a module's word for it;
 - another spelling of a name the event has, such as `REQUESTID`: there are parsers that do not tell
@@ -45,13 +45,14 @@ def decode_extended(line: bytes) -> tuple[Event, bytes]:
         raise msgspec.ValidationError(f"{type_!r:.40} is no event type")
     ours = {name: value for name, value in fields.items() if name in names or name == "type"}
     event: Event = decode_event(msgspec.json.encode(ours))
+    theirs = [name for name in fields if name not in ours]
     taken = _TAKEN[type_]
-    passed_on = {
-        name: value
-        for name, value in fields.items()
-        if name in ours or (name.casefold() not in taken and _is_readable(value))
-    }
-    return event, msgspec.json.encode(passed_on)
+    if _is_readable(line) and not any(name.casefold() in taken for name in theirs):
+        return event, line
+    for name in theirs:
+        if name.casefold() in taken or not _is_readable(fields[name]):
+            del fields[name]
+    return event, msgspec.json.encode(fields)
 
 
 def decode_either(line: bytes) -> tuple[Event, bytes]:
@@ -62,7 +63,7 @@ def decode_either(line: bytes) -> tuple[Event, bytes]:
         return decode_extended(line)
 
 
-def _is_readable(value: msgspec.Raw) -> bool:
+def _is_readable(value: bytes | msgspec.Raw) -> bool:
     try:
         _ANY(value)
     except (msgspec.DecodeError, RecursionError):

@@ -11,7 +11,7 @@ import trio
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Event, Log, Progress
 from protocol.frames import encode_line
-from protocol.readdress import readdress
+from protocol.readdress import Readdresser
 from protocol.response import Response
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.invocation import Invocation
@@ -34,10 +34,16 @@ class Exchange:
         self._outbox = outbox
         self._ended = ended
         self._finished = False
+        self._readdresser: Readdresser | None = None
 
     def event(self, event: Progress, line: bytes | None) -> None:
         """Write an event, in the module's own words if `line` has them."""
-        self._outbox.put(event_line(event, self.request_id, line))
+        told = None
+        if line is not None:
+            if self._readdresser is None:
+                self._readdresser = Readdresser(self.request_id)
+            told = self._readdresser.readdress(line)
+        self._outbox.put(event_line(event, self.request_id) if told is None else told)
 
     async def emit(self, event: Progress | None) -> None:
         """Write an event once there is room; None only waits for that."""
@@ -84,12 +90,8 @@ class Exchange:
         self._ended(self)
 
 
-def event_line(event: Event, request_id: str | None, line: bytes | None) -> bytes:
-    """Return an event for a client: its line, or its encoding, with the client's id for its own."""
-    if line is not None:
-        told = readdress(line, request_id)
-        if told is not None:
-            return told
+def event_line(event: Event, request_id: str | None) -> bytes:
+    """Encode an event for a client, with the client's id in place of the module's."""
     named = msgspec.UNSET if request_id is None else request_id
     try:
         return encode_line(msgspec.structs.replace(event, request_id=named))

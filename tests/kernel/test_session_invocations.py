@@ -78,7 +78,7 @@ async def test_patches_are_merged_as_they_come_and_told_with_their_revision(
         entries = recorder.of("session:patch")
         assert {one["module"] for one in entries} == {"m"}
         assert {one["request_id"] for one in entries} == {document["request_id"]}
-        line = json.loads(event_line(asker.events[1], "a", None))
+        line = json.loads(event_line(asker.events[1], "a"))
         assert line == {**patch({"flags": {"lit": None}, "n": 1}), "revision": 2, "requestId": "a"}
         validator("narratoria-event.v0").validate(line)
 

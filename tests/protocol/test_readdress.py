@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from protocol.events import Asset, Log, StatePatch, UiEvent, decode_event
 from protocol.extended_event import decode_either, decode_extended
 from protocol.host_events import HOST_FIELDS
-from protocol.readdress import readdress
+from protocol.readdress import Readdresser, readdress
 from tests.protocol.spelling import lines
 
 TRICKY = (
@@ -97,6 +97,55 @@ def test_however_an_event_is_spelled_only_its_id_changes(
     event, told = decode_either(line)
     assert told == line or decode_event(told) == event
     assert passed_on(line, told, request_id) == with_id(json.loads(line), request_id)
+
+
+@given(st.lists(lines(plain()), min_size=2, max_size=4), st.none() | ids)
+def test_what_was_proved_of_one_line_misleads_about_no_other(
+    spoken: list[bytes], request_id: str | None
+) -> None:
+    readdresser = Readdresser(request_id)
+    heads = [b'{"requestId":"r1",', b'{"version":"0","requestId": "r1",', b"{"]
+    for line in [*spoken, *(head + one.strip()[1:] for head in heads for one in spoken)]:
+        _, told = decode_either(line)
+        sent = readdresser.readdress(told)
+        assert sent is not None
+        named = [value for name, value in pairs(sent) if name == "requestId"]
+        assert named == ([] if request_id is None else [request_id])
+        assert json.loads(sent) == with_id(json.loads(line), request_id)
+
+
+HEAD = b'{"requestId":"r1","version":"0","type":"ui_event",'
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        rb'"event":"e","payload":{"content":"x"}}',
+        rb'"event":"e","payload":{"requestId":"r2","\u0072equestId":"r3"}}',
+        rb'"event":"e","payload":{},"requestId":"r2"}',
+        rb'"event":"e","payload":{},"\u0072equestId":"r2","payload":{}}',
+        rb'"event":"e","payload":{},"requestId":"r2","payload":{}}',
+        rb'"requestId":"r2","event":"e","payload":{"content":"x"}}',
+        rb'"request\u0049d":"r2","event":"e","payload":{"content":"x"}}',
+        rb'"event":"{","requestId":"r2","timestamp":"}"}',
+        rb'"event":"{","requestId":"r2","payload":{}}',
+        rb'"event":"e","payload":{"content":"}"},"requestId":"r2"}',
+        rb'"event":"e","payload":{} ,"requestId":"r2" }',
+        b'"event":"e","payload":{"content":\r"x"}}',
+    ],
+)
+@pytest.mark.parametrize("pad", [0, 10_000])
+def test_the_rest_of_a_line_whose_beginning_is_known_is_looked_at(rest: bytes, pad: int) -> None:
+    rest = rest.replace(b'"x"', b'"%b"' % (b"x" * pad)).replace(b'"e"', b'"%b"' % (b"e" * pad), 1)
+    readdresser = Readdresser("c")
+    assert readdresser.readdress(HEAD + b'"event":"e"}') == HEAD.replace(b"r1", b"c") + (
+        b'"event":"e"}\n'
+    )
+    sent = readdresser.readdress(HEAD + rest)
+    assert sent is not None
+    assert [value for name, value in pairs(sent) if name == "requestId"] == ["c"]
+    assert json.loads(sent) == with_id(json.loads(HEAD + rest), "c")
+    assert b"\r" not in sent
 
 
 def is_harmless(name: str, document: dict[str, Any]) -> bool:
@@ -235,3 +284,8 @@ def test_a_value_that_no_reader_need_accept_is_left_out(value: bytes) -> None:
     line = b'{%b,"event":"e","x":%b,"y":1.50}' % (CHUNK, value)
     _, told = decode_extended(line)
     assert told == b'{%b,"event":"e","y":1.50}' % CHUNK
+
+
+def test_nor_does_it_pass_where_its_name_stands_twice() -> None:
+    _, told = decode_extended(b'{%b,"event":"e","x":1e999,"x":1.50}' % CHUNK)
+    assert told == b'{%b,"event":"e","x":1.50}' % CHUNK
