@@ -55,10 +55,16 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class EventReceived(msgspec.Struct, frozen=True, gc=False):
-    """An event of an open request."""
+    """An event of an open request.
+
+    `line` says the same as the module put it, with the fields that `event` has no place for, but
+    for those that a client is not to be told (`extended_event`). It is passed on by `readdress`;
+    None stands for what `event` encodes to.
+    """
 
     request_id: str
     event: Progress
+    line: bytes | None = None
 
 
 class Answered(msgspec.Struct, frozen=True, gc=False):

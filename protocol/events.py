@@ -1,8 +1,9 @@
 """The six events of Spec 001 section 4, decoded and validated in one pass.
 
-`decode_event` is the fast path: one typed parse, no intermediate dictionary. Only when it refuses
-a line does `read_event` go through it again, slowly, to name what is wrong. A test holds the two,
-and `schemas/narratoria-event.v0.json`, to the same verdict on any input.
+`decode_event` is the fast path: one typed parse, no intermediate dictionary. It refuses a line with
+fields that Spec 001 does not name, which `extended_event` takes. Only when that refuses it too does
+`read_event` go through it again, slowly, to name what is wrong. A test holds them, and
+`schemas/narratoria-event.v0.json`, to the same verdict on any input.
 """
 
 from __future__ import annotations
@@ -20,9 +21,15 @@ VERSION = "0"
 
 # Out of the garbage collector: decoded JSON cannot form a cycle, and there may be a million.
 class _Envelope(
-    msgspec.Struct, frozen=True, tag_field="type", kw_only=True, omit_defaults=True, gc=False
+    msgspec.Struct,
+    frozen=True,
+    tag_field="type",
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
 ):
-    """Spec 001 section 3; unknown fields are ignored (section 8)."""
+    """Spec 001 section 3; unknown fields (section 8) are `extended_event`'s to take."""
 
     version: Literal["0"]
     request_id: str | UnsetType = msgspec.field(default=UNSET, name="requestId")
@@ -91,12 +98,23 @@ class StatePatched(StatePatch, tag="state_patch", frozen=True, kw_only=True):
     revision: int
 
 
-TYPES = ("log", "state_patch", "asset", "ui_event", "error", "done")
+BY_TYPE: dict[str, type[Event]] = {
+    "log": Log,
+    "state_patch": StatePatch,
+    "asset": Asset,
+    "ui_event": UiEvent,
+    "error": ErrorEvent,
+    "done": Done,
+}
+TYPES = tuple(BY_TYPE)
 
 _DECODER = msgspec.json.Decoder(Event)
 
 decode_event = _DECODER.decode
-"""Parse a line; raises `msgspec.DecodeError`, `UnicodeDecodeError` or `RecursionError`."""
+"""Parse a line of no other fields than the event's.
+
+Raises `msgspec.DecodeError`, `UnicodeDecodeError` or `RecursionError`.
+"""
 
 
 def read_event(line: bytes, document: dict[str, Any]) -> Event | Fault:
@@ -124,8 +142,12 @@ def read_event(line: bytes, document: dict[str, Any]) -> Event | Fault:
             f"{name!r:.40} is no event type; there are {', '.join(TYPES)} (Spec 001 section 3)",
             excerpt(line),
         )
+    ours = document
+    if isinstance(name, str):
+        names = (*BY_TYPE[name].__struct_encode_fields__, "type")
+        ours = {field: document[field] for field in names if field in document}
     try:
-        event: Event = msgspec.convert(document, Event)
+        event: Event = msgspec.convert(ours, Event)
     except msgspec.ValidationError as error:
         return Fault(Reason.INVALID_EVENT, f"bad {name!s:.40} event: {error}", excerpt(line))
     return event

@@ -1,16 +1,16 @@
 """Events as the host passes them on: those of `protocol.events`, with what the host adds.
 
-They are only written, never read: a module's own fields of these names are dropped like any that
-Spec 001 does not know.
+They are only written, never read: a module's own fields of these names are dropped, and do not get
+to a client even where other fields that Spec 001 does not know do (`extended_event`).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
-from protocol.events import Asset, UiEvent
+from protocol.events import Asset, StatePatch, StatePatched, UiEvent
 
 
 class Registration(Struct, frozen=True, omit_defaults=True):
@@ -56,3 +56,19 @@ class ApprovalUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
     """
 
     approval: str
+
+
+_ADDED_TO: Final[dict[type[Struct], type[Struct]]] = {
+    StatePatched: StatePatch,
+    RegisteredAsset: Asset,
+    PlaceholderUiEvent: UiEvent,
+    SeenUiEvent: UiEvent,
+    ApprovalUiEvent: UiEvent,
+}
+
+HOST_FIELDS: Final = frozenset(
+    name
+    for event, base in _ADDED_TO.items()
+    for name in set(event.__struct_encode_fields__) - set(base.__struct_encode_fields__)
+)
+"""The names of all that the host adds."""

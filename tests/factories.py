@@ -105,7 +105,7 @@ class Heard:
         self.slow = False
         self._heard = trio.lowlevel.ParkingLot()
 
-    def event(self, event: Progress, call: Call) -> None:
+    def event(self, event: Progress, call: Call, line: bytes | None) -> None:
         self.events.append(event)
         self._heard.unpark_all()
 

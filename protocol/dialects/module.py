@@ -53,6 +53,7 @@ from protocol.events import (
     decode_event,
     read_event,
 )
+from protocol.extended_event import decode_extended
 from protocol.frames import RequestFrame, encode_line
 from protocol.framing import LineSplitter
 from protocol.host_call import FEATURE
@@ -180,7 +181,7 @@ class ModuleConnection:
                     if line.find(b'"type"') < 0:
                         self._receive_reply_line(line, received)
                     else:
-                        self._receive_slowly(line, received)
+                        self._receive_extended(line, received)
                     continue
                 streaming = True
                 named = event.request_id
@@ -190,9 +191,9 @@ class ModuleConnection:
                 if not (line.isascii() or is_utf8(line)):
                     self._receive_slowly(line, received)
                 elif (kind is UiEvent or kind is Log or kind is StatePatch) and named in self._open:
-                    received.append(EventReceived(named, event))
+                    received.append(EventReceived(named, event, line))
                 else:
-                    self._receive_event(event, line, received)
+                    self._receive_event(event, line, line, received)
         self._streaming = streaming
         return received
 
@@ -212,6 +213,8 @@ class ModuleConnection:
             request = self._find(None)
             # Not an answer yet: how the process ended may say more (policy.verdict).
             received.append(Violated(request.request_id, fault) if request else Quarantined(fault))
+        elif "type" in document:
+            self._receive_extended(line, received)
         else:
             self._receive_document(line, document, received)
         return received
@@ -223,7 +226,7 @@ class ModuleConnection:
         return unanswered
 
     # There are two fast paths, for events (above) and for plain replies: one typed parse each. What
-    # they refuse is read again, slowly.
+    # they refuse is read again: an event with fields of the module's own, or slowly.
 
     def _receive_reply_line(self, line: bytes, received: list[Received]) -> None:
         try:
@@ -243,6 +246,17 @@ class ModuleConnection:
             self._receive_slowly(line, received)
             return
         self._answer(request, named, outcome, received)
+
+    def _receive_extended(self, line: bytes, received: list[Received]) -> None:
+        try:
+            event, told = decode_extended(line)
+        except _DECODE_ERRORS:
+            self._receive_slowly(line, received)
+            return
+        if is_utf8(line):
+            self._receive_event(event, line, told, received)
+        else:
+            self._receive_slowly(line, received)
 
     def _receive_slowly(self, line: bytes, received: list[Received]) -> None:
         document = read_object(line)
@@ -266,7 +280,7 @@ class ModuleConnection:
                     event = unannounced(line, reads_results=not self.closes_stdin)
                 self._reject(event, named, received)
             else:
-                self._receive_event(event, line, received)
+                self._receive_event(event, line, None, received)
             return
         if self._syncs(named, document.get("result", document)):
             return
@@ -295,7 +309,10 @@ class ModuleConnection:
             request = self._open.get(named) if isinstance(named, str) else None
         received.append(received_call(line, document, request, len(self._open)))
 
-    def _receive_event(self, event: Event, line: bytes, received: list[Received]) -> None:
+    def _receive_event(
+        self, event: Event, line: bytes, told: bytes | None, received: list[Received]
+    ) -> None:
+        """Take an event; `told` is what of its line is passed on."""
         named = None if event.request_id is UNSET else event.request_id
         if isinstance(event, Done) and self._syncs(named, event.result):
             return
@@ -326,7 +343,7 @@ class ModuleConnection:
                     return
             case _:
                 pass
-        received.append(EventReceived(request.request_id, event))
+        received.append(EventReceived(request.request_id, event, told))
 
     def _answer(
         self, request: _Open, named: str | None, outcome: Outcome, received: list[Received]

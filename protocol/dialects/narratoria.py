@@ -29,7 +29,8 @@ from protocol.connection import (
 )
 from protocol.descriptor import Descriptor, InputForm, StdoutPolicy
 from protocol.errors import Reason
-from protocol.events import Asset, Done, ErrorEvent, Event, decode_event, read_event
+from protocol.events import Asset, Done, ErrorEvent, Event, read_event
+from protocol.extended_event import decode_either
 from protocol.frames import RequestFrame, encode_line
 from protocol.framing import LineSplitter, Overlong
 from protocol.json_line import Fault, excerpt, is_utf8, overlong_fault, read_object
@@ -147,19 +148,24 @@ class NarratoriaConnection:
                 received.append(Stray(excerpt(line)))
             return
         try:
-            event = decode_event(line) if is_utf8(line) else None
+            decoded = decode_either(line) if is_utf8(line) else None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            event = None
-        if event is None:
+            decoded = None
+        if decoded is not None:
+            event, told = decoded
+            self._receive_event(event, line, told, received)
+        else:
             document = read_object(line)
             read = document if isinstance(document, Fault) else read_event(line, document)
             if isinstance(read, Fault):
                 self._reject(read, received)
                 return
-            event = read
-        self._receive_event(event, line, received)
+            self._receive_event(read, line, None, received)
 
-    def _receive_event(self, event: Event, line: bytes, received: list[Received]) -> None:
+    def _receive_event(
+        self, event: Event, line: bytes, told: bytes | None, received: list[Received]
+    ) -> None:
+        """Take an event; `told` is what of its line is passed on."""
         match event:
             case Done():
                 outcome = read_done(Operation.INVOKE, event, self._last_error, excerpt(line))
@@ -178,7 +184,7 @@ class NarratoriaConnection:
                     return
             case _:
                 pass
-        received.append(EventReceived(self._request_id, event))
+        received.append(EventReceived(self._request_id, event, told))
 
     def _reject(self, fault: Fault, received: list[Received]) -> None:
         if self._state is _State.FINISHED:

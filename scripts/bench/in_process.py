@@ -45,9 +45,9 @@ class Counting:
         self.events = 0
         self.finished = finished
 
-    def event(self, event: Progress) -> None:
+    def event(self, event: Progress, line: bytes | None) -> None:
         """Count it."""
-        del event
+        del event, line
         self.events += 1
 
     def congested(self) -> bool:

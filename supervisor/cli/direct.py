@@ -28,6 +28,7 @@ from protocol.descriptor_loading import DescriptorError
 from protocol.errors import Reason
 from protocol.events import Progress
 from protocol.host_events import RegisteredAsset
+from protocol.readdress import Readdresser
 from protocol.response import Response
 from supervisor.cli.exit_status import NoError
 from supervisor.faces.exchange import event_line
@@ -41,6 +42,9 @@ from supervisor.runtime.transcript_file import TranscriptFile
 
 OnLine = Callable[[bytes], None]
 OnLog = Callable[[LogLine], None]
+
+REQUEST_ID = "c1"
+"""The id that a client of a daemon would have used."""
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -99,12 +103,14 @@ class _Asker:
         self.interrupted = False
         self.answered = trio.Event()
         self._on_line = on_line
+        self._readdresser = Readdresser(REQUEST_ID)
 
-    def event(self, event: Progress) -> None:
+    def event(self, event: Progress, line: bytes | None) -> None:
         """Pass an event on."""
         if isinstance(event, RegisteredAsset):
             event = event.unregistered()  # nobody will be there to ask for it
-        self._on_line(event_line(event, "c1").rstrip(b"\n"))
+        told = None if line is None else self._readdresser.readdress(line)
+        self._on_line((event_line(event, REQUEST_ID) if told is None else told).rstrip(b"\n"))
 
     def finished(self, response: Response) -> None:
         """Keep the response."""

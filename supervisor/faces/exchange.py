@@ -11,6 +11,7 @@ import trio
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Event, Log, Progress
 from protocol.frames import encode_line
+from protocol.readdress import Readdresser
 from protocol.response import Response
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.invocation import Invocation
@@ -33,16 +34,22 @@ class Exchange:
         self._outbox = outbox
         self._ended = ended
         self._finished = False
+        self._readdresser: Readdresser | None = None
 
-    def event(self, event: Progress) -> None:
-        """Write an event."""
-        self._outbox.put(event_line(event, self.request_id))
+    def event(self, event: Progress, line: bytes | None) -> None:
+        """Write an event, in the module's own words if `line` has them."""
+        told = None
+        if line is not None:
+            if self._readdresser is None:
+                self._readdresser = Readdresser(self.request_id)
+            told = self._readdresser.readdress(line)
+        self._outbox.put(event_line(event, self.request_id) if told is None else told)
 
     async def emit(self, event: Progress | None) -> None:
         """Write an event once there is room; None only waits for that."""
         await self._outbox.wait_room()
         if event is not None:
-            self.event(event)
+            self.event(event, None)
 
     def finished(self, response: Response) -> None:
         """Write the response of an invocation as a `done` with its fields."""

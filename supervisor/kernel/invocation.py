@@ -197,7 +197,7 @@ class Invocation(Relative["Invocation"]):
 
     def tell(self, event: Progress) -> None:
         """Tell the client something of the host's own."""
-        self._client.event(event)
+        self._client.event(event, None)
 
     @property
     def questions(self) -> list[str]:
@@ -245,19 +245,19 @@ class Invocation(Relative["Invocation"]):
 
     # What the module's side tells (call.Listener).
 
-    def event(self, event: Progress, call: Call) -> None:
+    def event(self, event: Progress, call: Call, line: bytes | None) -> None:
         """Pass an event on; from the first asset on, `InTurn` takes them in the place of this."""
         kind = type(event)  # streams pass here; `isinstance` is slow to say no
         if type(event) is UiEvent and self._effects.ui.is_plain(event):
-            self._client.event(event)
+            self._client.event(event, line)
         elif kind is UiEvent or kind is StatePatch:
-            self._pass_on(event)
+            self._pass_on(event, line)
         elif kind is Asset:
             self._intake = self._begin_intake()
             call.listener = InTurn(self, self._intake)
-            self._intake.put(event)
+            self._intake.put(event, line)
         else:
-            self._client.event(event)
+            self._client.event(event, line)
 
     def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
         """Have a call of the module served."""
@@ -279,11 +279,11 @@ class Invocation(Relative["Invocation"]):
         """Whether the client cannot keep up."""
         return self._client.congested()
 
-    def _pass_on(self, event: Progress) -> None:
-        """Have an event take effect, then pass it on."""
+    def _pass_on(self, event: Progress, line: bytes | None) -> None:
+        """Have an event take effect, then pass it on; its line only if it is still the same."""
         told = take_effect(event, self._session, self._effects, self.origin, self._call.warn)
         if told is not None:
-            self._client.event(told)
+            self._client.event(told, line if told is event else None)
 
     def _respond(self, outcome: Outcome) -> None:
         # Not before: also an answer that waits for assets is wanted by the deadline.

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 class Client(Protocol):
     """Whoever asked; none of its methods may block."""
 
-    def event(self, event: Progress) -> None:
-        """Take an event of the invocation."""
+    def event(self, event: Progress, line: bytes | None) -> None:
+        """Take an event of the invocation.
+
+        `line` is the module's own (`EventReceived.line`), if the event is as the module made it.
+        """
 
     def finished(self, response: Response) -> None:
         """Take the response; called once, and last."""

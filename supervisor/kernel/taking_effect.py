@@ -58,10 +58,10 @@ class InTurn:
         self._listener = listener
         self._intake = intake
 
-    def event(self, event: Progress, call: Call) -> None:
+    def event(self, event: Progress, call: Call, line: bytes | None) -> None:
         """Pass an event on in its turn."""
         del call
-        self._intake.put(event)
+        self._intake.put(event, line)
 
     def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
         """Have it served: it waits for no asset."""

@@ -24,8 +24,8 @@ NOTICES_KEPT = 32
 class Listener(Protocol):
     """Whoever wants to know how a call goes; called by the reader of the module's output."""
 
-    def event(self, event: Progress, call: Call) -> None:
-        """Take an event; must not block."""
+    def event(self, event: Progress, call: Call, line: bytes | None) -> None:
+        """Take an event with its line (`EventReceived.line`); must not block."""
 
     def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
         """Take a call of the module to the host, answered through `results`; must not block."""
@@ -107,7 +107,7 @@ class Call:
 class OutcomeOnly:
     """What a listener is that only wants the outcome."""
 
-    def event(self, event: Progress, call: Call) -> None:
+    def event(self, event: Progress, call: Call, line: bytes | None) -> None:
         """Ignore it."""
 
     def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:

@@ -174,7 +174,7 @@ class PersistentLife:
                             last = call
                             talked.append(call)
                             call.heard_at = heard_at
-                        call.listener.event(item.event, call)
+                        call.listener.event(item.event, call, item.line)
                 case Answered():
                     freed = self._answered(item) or freed
                 case Warned() | Violated():

@@ -140,7 +140,7 @@ class Run:
             match item:
                 case EventReceived():
                     if not call.settled:
-                        call.listener.event(item.event, call)
+                        call.listener.event(item.event, call, item.line)
                 case Answered():
                     self._answer = item.outcome
                     self._expect_exit()

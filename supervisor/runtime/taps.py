@@ -181,8 +181,8 @@ class _Overheard:
         self._tap = tap
         self._instance = instance
 
-    def event(self, event: Progress, call: Call) -> None:
-        self._listener.event(event, call)
+    def event(self, event: Progress, call: Call, line: bytes | None) -> None:
+        self._listener.event(event, call, line)
 
     def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
         self._listener.host_call(asked, results, call)

@@ -43,7 +43,7 @@ class Asker:
             self._open += 1
             self._invocations.submit("m", {"op": "echo"}, self)
 
-    def event(self, event: Progress) -> None:
+    def event(self, event: Progress, line: bytes | None) -> None:
         raise AssertionError
 
     def congested(self) -> bool:

@@ -20,7 +20,7 @@ class Listening:
         self.ended = trio.Event()
         self.events = 0
 
-    def event(self, event: Progress) -> None:
+    def event(self, event: Progress, line: bytes | None) -> None:
         self.events += 1
 
     def congested(self) -> bool:

@@ -40,7 +40,7 @@ class Client:
         ]
         await self.stream.send_all(b"".join(lines))
 
-    async def line(self) -> dict[str, Any] | None:
+    async def raw_line(self) -> bytes | None:
         while b"\n" not in self._held:
             data = await self.stream.receive_some(65536)
             if not data:
@@ -48,8 +48,11 @@ class Client:
                 return None
             self._held += data
         line, self._held = self._held.split(b"\n", 1)
-        found: dict[str, Any] = json.loads(line)
-        return found
+        return line
+
+    async def line(self) -> dict[str, Any] | None:
+        line = await self.raw_line()
+        return None if line is None else json.loads(line)
 
     async def done(self) -> dict[str, Any]:
         while True:

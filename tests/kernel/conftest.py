@@ -35,7 +35,7 @@ class Asker:
         self.responses: list[Response] = []
         self._heard = trio.lowlevel.ParkingLot()
 
-    def event(self, event: Progress) -> None:
+    def event(self, event: Progress, line: bytes | None) -> None:
         assert not self.responses, "an event after the response"
         self.events.append(event)
         self._heard.unpark_all()

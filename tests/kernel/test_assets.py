@@ -188,6 +188,20 @@ async def test_no_more_is_read_while_too_many_events_wait(tmp_path: Path, gate: 
         assert len(asker.events) == count + 1
 
 
+async def test_no_more_is_read_while_too_many_bytes_wait(tmp_path: Path, gate: Gate) -> None:
+    (tmp_path / "slow").write_text("x")
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        size = asset_intake.WAITING_BYTES // 4
+        logs = [log(f"{n} {'x' * size}") for n in range(asset_intake.WAITING_EVENTS)]
+        asker, invocation = begin(daemon, asset("slow"), *logs, DONE)
+        await _until(lambda: invocation._intake and invocation._call.listener.congested())
+        assert len(invocation._intake._waiting) < len(logs)  # type: ignore[union-attr]
+        gate.open.set()
+        await asker.response()
+        assert len(asker.events) == len(logs) + 1
+        assert invocation._intake._waiting_bytes == 0  # type: ignore[union-attr]
+
+
 async def _until(condition: Any) -> None:
     while not condition():
         await trio.lowlevel.checkpoint()

@@ -205,7 +205,7 @@ async def test_whatever_comes_at_the_same_moment_there_is_one_response(
     told: list[Outcome] = []
 
     class Listener:
-        def event(self, event: Any, call: Call) -> None: ...
+        def event(self, event: Any, call: Call, line: bytes | None) -> None: ...
 
         def settled(self, outcome: Outcome, call: Call) -> None:
             told.append(outcome)

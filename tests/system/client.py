@@ -99,6 +99,10 @@ class Client:
         """Take a request back."""
         self.write(json.dumps({"requestId": request_id, "operation": "cancel"}).encode() + b"\n")
 
+    def raw_line(self) -> bytes:
+        """Wait for the next line that the daemon writes."""
+        return self._reader.readline()
+
     def lines(self) -> Iterator[dict[str, Any]]:
         """Yield what the daemon writes, as it comes, until it hangs up."""
         for line in self._reader:

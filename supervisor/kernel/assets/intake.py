@@ -16,7 +16,8 @@ from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.origin import Origin
 
 WAITING_EVENTS = 16
-"""With more than so many waiting, no more is read: an event may have megabytes."""
+WAITING_BYTES = 1 << 20
+"""With more waiting than either, in number or in bytes of their lines, no more is read."""
 
 Finish = Callable[[], None]
 
@@ -41,7 +42,7 @@ class AssetIntake:
         origin: Origin,
         folder: str,
         *,
-        pass_on: Callable[[Progress], None],
+        pass_on: Callable[[Progress, bytes | None], None],
         warn: Callable[[Notice], None],
         resume: Callable[[], None],
     ) -> None:
@@ -53,25 +54,26 @@ class AssetIntake:
         self._pass_on = pass_on
         self._warn = warn
         self._resume = resume
-        self._waiting: deque[Progress | _Pending] = deque()
+        self._waiting: deque[tuple[Progress | _Pending, bytes | None]] = deque()
+        self._waiting_bytes = 0
         self._finish: Finish | None = None
 
     @property
     def congested(self) -> bool:
         """Whether no more should be read for now."""
-        return len(self._waiting) > WAITING_EVENTS
+        return len(self._waiting) > WAITING_EVENTS or self._waiting_bytes > WAITING_BYTES
 
-    def put(self, event: Progress) -> None:
-        """Take an event; it is passed on after all that came before it."""
+    def put(self, event: Progress, line: bytes | None) -> None:
+        """Take an event with its line; it is passed on after all that came before it."""
         if type(event) is Asset:
             pending = _Pending(event)
-            self._waiting.append(pending)
+            self._wait(pending, line)
             module = self._origin.module
             self._assets.check(event, module, self._folder, lambda one: self._checked(pending, one))
         elif self._waiting:
-            self._waiting.append(event)
+            self._wait(event, line)
         else:
-            self._pass_on(event)
+            self._pass_on(event, line)
 
     def finish(self, finish: Finish) -> None:
         """Call `finish` when nothing waits any more."""
@@ -80,7 +82,7 @@ class AssetIntake:
 
     def hurry(self) -> None:
         """Wait for nothing: assets still being looked at are refused, the rest is passed on."""
-        for waiting in self._waiting:
+        for waiting, _ in self._waiting:
             if isinstance(waiting, _Pending) and waiting.found is None:
                 words = "the request ended before it had been looked at"
                 waiting.found = Notice(
@@ -88,6 +90,10 @@ class AssetIntake:
                 )
                 waiting.dropped = True
         self._go_on()
+
+    def _wait(self, waiting: Progress | _Pending, line: bytes | None) -> None:
+        self._waiting.append((waiting, line))
+        self._waiting_bytes += len(line or b"")
 
     def _checked(self, pending: _Pending, found: Looked | Notice) -> None:
         if not pending.dropped:
@@ -99,21 +105,22 @@ class AssetIntake:
     def _go_on(self) -> None:
         congested = self.congested
         while self._waiting:
-            first = self._waiting[0]
+            first, line = self._waiting[0]
             if isinstance(first, _Pending) and first.found is None:
                 break
             self._waiting.popleft()
+            self._waiting_bytes -= len(line or b"")
             if isinstance(first, _Pending):
-                self._take(first)
+                self._take(first, line)
             else:
-                self._pass_on(first)
+                self._pass_on(first, line)
         if congested and not self.congested:
             self._resume()
         if not self._waiting and self._finish is not None:
             finish, self._finish = self._finish, None
             finish()
 
-    def _take(self, pending: _Pending) -> None:
+    def _take(self, pending: _Pending, line: bytes | None) -> None:
         found = pending.found
         if not isinstance(found, Looked):
             assert found is not None  # noqa: S101 - taken only once it is there
@@ -124,4 +131,4 @@ class AssetIntake:
             self._warn(notice)
         if record is not None:
             self.registered += 1
-        self._pass_on(asset)
+        self._pass_on(asset, line if asset == pending.asset else None)

@@ -45,7 +45,7 @@ class GateCall:
             return f"gave no answer in {self._timeout_s:g} s"
         return f"failed: {failure.code}, {failure.message}"
 
-    def event(self, event: Progress) -> None:
+    def event(self, event: Progress, line: bytes | None) -> None:
         """Ignore it: the answer is what counts."""
 
     def finished(self, response: Response) -> None:

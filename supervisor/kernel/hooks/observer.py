@@ -39,7 +39,7 @@ class Delivery:
     def __init__(self, ended: Callable[[bool], None]) -> None:
         self._ended = ended
 
-    def event(self, event: Progress) -> None:
+    def event(self, event: Progress, line: bytes | None) -> None:
         """Ignore it: nobody has asked."""
 
     def finished(self, response: Response) -> None:

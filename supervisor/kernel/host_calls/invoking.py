@@ -74,8 +74,9 @@ class _Asker:
     def __init__(self, call: OpenCall) -> None:
         self._call = call
 
-    def event(self, event: Progress) -> None:
+    def event(self, event: Progress, line: bytes | None) -> None:
         """Send an event on, if that was asked for."""
+        del line  # it is a part of a result, not a line of its own
         if self._call.streams:
             self._call.chunk(event)
 

@@ -20,7 +20,7 @@ class Asked:
         self._done = trio.Event()
         self._response: Response | None = None
 
-    def event(self, event: Progress) -> None:
+    def event(self, event: Progress, line: bytes | None) -> None:
         pass
 
     def finished(self, response: Response) -> None:
