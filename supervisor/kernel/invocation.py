@@ -235,7 +235,8 @@ class Invocation(Relative["Invocation"]):
 
     def conclude(self, outcome: Outcome) -> None:
         """Respond, after the assets that came before."""
-        self._end_what_it_caused()
+        if self._calls is not None or self._children is not None:
+            self._end_what_it_caused()
         if self._intake is None:
             self._respond(outcome)
             return
@@ -271,9 +272,11 @@ class Invocation(Relative["Invocation"]):
         del call
         if self._silence is not None:
             self._silence.cancel()
-        self._end_what_it_caused()
-        if self._guard is None or not self._guard.takes(outcome):
-            self.conclude(outcome)
+        if self._guard is not None:
+            self._end_what_it_caused()
+            if self._guard.takes(outcome):
+                return
+        self.conclude(outcome)
 
     def congested(self) -> bool:
         """Whether the client cannot keep up."""
@@ -320,8 +323,6 @@ class Invocation(Relative["Invocation"]):
         )
 
     def _end_what_it_caused(self) -> None:
-        if self._calls is None and self._children is None:
-            return
         words = f"{self.what}, on whose behalf it was made, has ended"
         stopped = Stopped(Reason.PARENT_ENDED, words)
         if self._calls is not None:

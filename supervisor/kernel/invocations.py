@@ -110,17 +110,21 @@ class Invocations:
         )
         if parent is not None:
             self.lineage.begin(request.request_id, self._behind(parent))
-        session = None if session_id is None else self._session(session_id)
         module = self._fleet.modules.get(tool)
         if module is None:
             refusal: Failure | None = self.unknown_module(tool)
         else:
             refusal = request_refusal(tool, module, content)
-        if refusal is None and isinstance(session, Failure):
-            refusal = session
+        session: Session | None = None
+        if session_id is not None:  # mostly it is; `isinstance` of a msgspec type is slow to say no
+            found = self._session(session_id)
+            if isinstance(found, Failure):
+                refusal = refusal or found
+            else:
+                session = found
         if refusal is None and parent is not None and module is not None and not module.has_room:
             refusal = self._parents.reentrant(request.request_id, parent, module)
-        if refusal is not None or module is None or isinstance(session, Failure):
+        if refusal is not None or module is None:
             assert refusal is not None  # noqa: S101 - no module is a refusal
             self._refuse(refusal, request, tool, client, session, parent=parent)
             return None
@@ -172,7 +176,7 @@ class Invocations:
         request: Request,
         tool: str,
         client: Client,
-        session: Session | Failure | None,
+        session: Session | None,
         *,
         parent: Invocation | None,
     ) -> None:
@@ -180,6 +184,6 @@ class Invocations:
         record_refusal(self._effects.recorder, response, None if parent is None else parent.span_id)
         if parent is not None:
             self.lineage.end(request.request_id)
-        if isinstance(session, Session):
+        if session is not None:
             self._effects.sessions.answered(session, response)
         client.finished(response)

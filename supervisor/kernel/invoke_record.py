@@ -140,7 +140,7 @@ def bounded_error(failure: Failure) -> dict[str, Any]:
 def _log(response: Response) -> None:
     """Write to the daemon's log that a request failed, if it did, and why."""
     failure = response.outcome
-    if not isinstance(failure, Failure):
+    if type(failure) is not Failure:  # see `_record`
         return
     log.warning(
         "invocation failed",

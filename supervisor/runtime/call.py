@@ -73,6 +73,7 @@ class Call:
         self.notices: list[Notice] = []
         self.dropped_notices = 0
         self.heard_at = 0.0
+        """When its module last said something, or got it (monotonic); 0 if nobody watches that."""
 
     def warn(self, notice: Notice) -> None:
         """Add a warning to what the response will carry."""

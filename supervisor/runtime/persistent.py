@@ -14,7 +14,7 @@ What a call that the host gives up (deadline, cancel) leaves behind:
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, assert_never
 
 import trio
 
@@ -23,8 +23,11 @@ from protocol.connection import (
     EventReceived,
     HostCalled,
     HostCallRefused,
+    ModuleLog,
+    Quarantined,
     Received,
     Request,
+    Stray,
     Violated,
     Warned,
 )
@@ -64,6 +67,8 @@ class PersistentLife:
         self._results.on_room = self.nudge
         self._replaced_for: str | None = None
         self._ending = trio.Event()
+        self._closed = False
+        """Whether it takes no more calls: set with `_ending`, and looked at for each call."""
         self._drained = trio.Event()
         self._abrupt = False
         self._hurried = False
@@ -88,7 +93,7 @@ class PersistentLife:
                     exit_ = await incarnation.run(self)
                 nursery.cancel_scope.cancel()
         finally:
-            self._ending.set()  # cancelled, it takes no more calls either
+            self._close()  # cancelled, it takes no more calls either
             self._results.detach()
             if exit_ is None:  # the daemon itself is ending without waiting
                 self._fail_all(setting.host.stopping(self.id, self.evidence()), probes=True)
@@ -106,7 +111,7 @@ class PersistentLife:
         """Whether a call may be given to it now."""
         return (
             len(self._calls) < self._concurrency
-            and not self._ending.is_set()
+            and not self._closed
             and not (self._probing.in_doubt and self._concurrency == 1)
         )
 
@@ -119,7 +124,8 @@ class PersistentLife:
         """Write a call's request."""
         self._calls[call.request.request_id] = call
         call.server = self
-        call.heard_at = self._now()
+        if call.heard_at:
+            call.heard_at = self._now()
         if self._setting.taps.tap is not None:
             self._setting.taps.overhear(self.id, call)
         self._connection.send_request(call.request)
@@ -133,7 +139,7 @@ class PersistentLife:
     def end(self, *, abrupt: bool) -> None:
         """Begin to end; see `Life`."""
         self._abrupt = self._abrupt or abrupt
-        self._ending.set()
+        self._close()
         if self._abrupt or not self._calls or self._incarnation is None:
             self._drained.set()
 
@@ -166,27 +172,35 @@ class PersistentLife:
         last: Call | None = None
         calls = self._calls
         for item in received:
-            match item:
-                case EventReceived():
-                    call = calls.get(item.request_id)
-                    if call is not None:
-                        if call is not last:
-                            last = call
-                            talked.append(call)
-                            call.heard_at = heard_at
-                        call.listener.event(item.event, call, item.line)
-                case Answered():
-                    freed = self._answered(item) or freed
-                case Warned() | Violated():
-                    self._faulty(item)
-                case HostCalled() | HostCallRefused():
-                    self._called(item)
-                case _:
-                    self._setting.keep(self.id, item)
+            if type(item) is EventReceived:
+                call = calls.get(item.request_id)
+                if call is not None:
+                    if call is not last:
+                        last = call
+                        talked.append(call)
+                        call.heard_at = heard_at
+                    call.listener.event(item.event, call, item.line)
+            elif type(item) is Answered:  # `isinstance` of a msgspec type is slow to say no
+                freed = self._answered(item) or freed
+            else:
+                self._receive_other(item)
         if talked or self._talked:
             self._talked = [call for call in talked if not call.settled]
         if freed:
             self._owner.capacity_freed(self)
+
+    def _receive_other(self, item: Received) -> None:
+        match item:
+            case Warned() | Violated():
+                self._faulty(item)
+            case HostCalled() | HostCallRefused():
+                self._called(item)
+            case Quarantined() | Stray() | ModuleLog():
+                self._setting.keep(self.id, item)
+            case EventReceived() | Answered():
+                raise AssertionError
+            case _:
+                assert_never(item)
 
     def congested(self) -> bool:
         """Whether somebody who was just told something, or the module itself, cannot keep up."""
@@ -203,7 +217,7 @@ class PersistentLife:
         self._cut_off("stdin", "cannot be asked")
 
     def _cut_off(self, pipe: str, consequence: str) -> None:
-        if not self._ending.is_set():
+        if not self._closed:
             words = f"{self.id} closed its {pipe} and kept running, so it {consequence}"
             self._fail_all(Failure.because(Reason.BROKEN_PIPE, words, **self.evidence()))
             self.replace(f"closed its {pipe} and kept running")
@@ -254,7 +268,7 @@ class PersistentLife:
     @property
     def ending(self) -> bool:
         """Whether it has begun to end."""
-        return self._ending.is_set()
+        return self._closed
 
     def send(self, request: Request) -> None:
         """Have a request written."""
@@ -324,6 +338,10 @@ class PersistentLife:
             self._start_failure = failure
             self._owner.start_failed(self, failure)
 
+    def _close(self) -> None:
+        self._closed = True
+        self._ending.set()
+
     def _ended_for(self) -> Failure:
         if self._replaced_for is None or self._setting.host.shutting_down:
             return self._setting.host.stopping(self.id, self.evidence())
@@ -342,7 +360,7 @@ class PersistentLife:
             incarnation.stop(Rung.TERMINATE if self._abrupt else Rung.END_OF_INPUT)
 
     def _check_drained(self) -> None:
-        if not self._calls and self._ending.is_set():
+        if not self._calls and self._closed:
             self._drained.set()
 
     def _settle_all(self, exit_: Exit) -> None:

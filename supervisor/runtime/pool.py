@@ -141,9 +141,8 @@ class Pool:
     def take(self, call: Call) -> bool:
         """Give a call to the slot that has the fewest; False if none has room."""
         if self._only is not None:
-            slot = self._only.slot
-            life = slot.life
-            if life is None or not slot.serves or not life.can_take():
+            life = self._only.slot.free()
+            if life is None:
                 return False
             life.take(call)
             return True

@@ -53,9 +53,7 @@ class Seat:
 
     def free(self) -> Life | None:
         """Return its life if that may be given one more call now."""
-        life = self.slot.life
-        takes = life is not None and not self.leaving and self.slot.serves and life.can_take()
-        return life if takes else None
+        return None if self.leaving else self.slot.free()
 
     def take(self, call: Call) -> None:
         """Give it a call; it must be free."""

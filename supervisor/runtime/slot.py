@@ -77,6 +77,12 @@ class Slot:
         """Whether calls may be given to the life now."""
         return self.state in SERVES
 
+    def free(self) -> Life | None:
+        """Return the life if that may be given one more call now."""
+        life = self._life
+        takes = life is not None and self.state in SERVES and life.can_take()
+        return life if takes else None
+
     @property
     def next_retry_s(self) -> float | None:
         """Seconds until the next try, in `backoff` and `failed`."""
