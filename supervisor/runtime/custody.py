@@ -123,10 +123,15 @@ class Custody:
             raise
         return containment
 
+    @property
+    def registers_each(self) -> bool:
+        """Whether an instance dies with the daemon only once it is registered."""
+        # What is in a cgroup dies with the folder that all are in; others are told of one by one.
+        return self._guardianship is not None and self._rung.folder is None
+
     def register(self, containment: Containment) -> None:
         """Have it killed should the daemon die; until then its marks are what it is found by."""
-        # What is in a cgroup dies with the folder that all are in; others are told of one by one.
-        if self._guardianship is not None and self._rung.folder is None:
+        if self._guardianship is not None and self.registers_each:
             leader = containment.leader
             self._guardianship.register(Leader(leader.pid, leader.start, containment.instance))
 

@@ -31,10 +31,11 @@ from protocol.connection import Connection, Received
 from protocol.transcript import Happened, Source
 from supervisor.policy.verdict import Breach, Exit
 from supervisor.runtime.module_log import ModuleLog, Stderr
-from supervisor.runtime.process import READ_BYTES, Process, read, read_rest
+from supervisor.runtime.pipes import READ_BYTES, read, read_rest
+from supervisor.runtime.process import Process
 from supervisor.runtime.stdin_writer import StdinWriter
 from supervisor.runtime.taps import Taps
-from supervisor.runtime.turns import turns
+from supervisor.runtime.turns import takes_a_turn, turns
 
 UNKILLABLE_AFTER_S = 5.0
 """A killed process is gone within milliseconds; after this long its name goes into the log."""
@@ -163,22 +164,26 @@ class Incarnation:
         ended = False
         exit_ = Exit()
         try:
-            self.stdin.write_now()
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._read_stdout, receiver, asked)
-                nursery.start_soon(self._read_stderr)
-                if self._process.stdin is not None:
-                    nursery.start_soon(self._write_stdin, receiver)
-                if self._stopping:
-                    nursery.start_soon(self._climb_down)
-                with self._climbable(nursery):
-                    await self._process.wait_exited()
-                ended = True
-                nursery.cancel_scope.cancel()
+            self.stdin.begin()
+            if not self._process.exited:  # a quick tool may have said all there is in the meantime
+                await self._listen(receiver, asked)
+            ended = True
         finally:
             if ended or await self._kill():
                 exit_ = await self._finish(receiver)
         return exit_
+
+    async def _listen(self, receiver: Receiver, asked: trio.Event | None) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read_stdout, receiver, asked)
+            nursery.start_soon(self._read_stderr)
+            if self._process.stdin is not None:
+                nursery.start_soon(self._write_stdin, receiver)
+            if self._stopping:
+                nursery.start_soon(self._climb_down)
+            with self._climbable(nursery):
+                await self._process.wait_exited()
+            nursery.cancel_scope.cancel()
 
     @contextlib.contextmanager
     def _climbable(self, nursery: trio.Nursery) -> Iterator[None]:
@@ -195,11 +200,13 @@ class Incarnation:
         try:
             for piece in self._rest(self._said, self._process.stdout, Source.MODULE):
                 receiver.receive(self._connection.receive_data(piece))
-                await trio.lowlevel.cancel_shielded_checkpoint()
+                if takes_a_turn(piece):
+                    await trio.lowlevel.cancel_shielded_checkpoint()
             receiver.receive(self._connection.receive_eof())
             for piece in self._rest(self._complained, self._process.stderr, Source.STDERR):
                 self.stderr.feed(piece)
-                await trio.lowlevel.cancel_shielded_checkpoint()
+                if takes_a_turn(piece):
+                    await trio.lowlevel.cancel_shielded_checkpoint()
             self.stderr.finish()
             counted = self.containment.memory_breach()
             if counted is not None:

@@ -7,20 +7,16 @@ Kernel facts this file stands on:
 - A pidfd becomes readable when the process has ended, before it is reaped; until it is reaped its
   number, which is the group's number too, cannot be given to another. So the group is killed
   first and the leader reaped after (docs/architecture.md).
-- An exit does not mean the end of the pipes: a grandchild may hold them. What the leader itself
-  wrote is in the pipe by then, so FIONREAD bounds what is still to be read.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import select
 import signal
 import subprocess
-import termios
 from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
@@ -34,10 +30,16 @@ from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.environment import UnsetVariableError, module_environment
 from supervisor.runtime.limits import LimitError, apply
-from supervisor.runtime.program import SpawnError, explain, find_program, working_folder
-
-READ_BYTES = 65536
-"""One read takes at most what a pipe holds by default."""
+from supervisor.runtime.opening import Opening
+from supervisor.runtime.pipes import Pipes
+from supervisor.runtime.program import (
+    SpawnError,
+    explain,
+    find_program,
+    module_folder,
+    named_program,
+    working_folder,
+)
 
 BUSY_RETRIES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 """ETXTBSY is over as soon as whoever writes the program closes it; so it is worth a little wait."""
@@ -57,10 +59,17 @@ class Process:
     """A spawned process; whoever holds it must call `reap` once it has ended."""
 
     def __init__(
-        self, popen: subprocess.Popen[bytes], pidfd: int, pipes: list[int], held: Held
+        self,
+        popen: subprocess.Popen[bytes],
+        pidfd: int,
+        pipes: list[int],
+        held: Held,
+        opening: Opening | None = None,
     ) -> None:
         """Take over the descriptors: the pidfd, and our ends of stdin, stdout and stderr."""
         self.pid = popen.pid
+        self.opening = opening
+        """What is written to it by `begin`."""
         self.containment = held.containment
         self.possible_survivors: tuple[Suspect, ...] = ()
         """Who may be of it and is nobody's for certain; known once it is reaped."""
@@ -83,6 +92,14 @@ class Process:
         poll = select.poll()
         poll.register(self._pidfd, select.POLLIN)
         return bool(poll.poll(0))
+
+    def begin(self) -> None:
+        """Write the opening, unless it was; called before the event loop knows of the pipe."""
+        if self.opening is None or self._stdin is None:
+            return
+        if self.opening.write(self._stdin):
+            os.close(self._stdin)
+            self._stdin = None
 
     def close_stdin(self) -> None:
         """Let the process see the end of its input."""
@@ -112,11 +129,11 @@ class Process:
         is how a cancelled instance ends, and it is bounded.
         """
         self.kill()
-        if not self.containment.find():
+        if not self.containment.left():
             return ()
         with trio.CancelScope(shield=True):
             left = await trio.to_thread.run_sync(
-                hunt.exterminate, self.containment.find, GONE_WITHIN_S
+                hunt.exterminate, self.containment.left, GONE_WITHIN_S
             )
         return tuple(left)
 
@@ -138,14 +155,18 @@ class Process:
 
 
 async def spawn(
-    descriptor: Descriptor, host: Mapping[str, str], instance: str, custody: Custody
+    descriptor: Descriptor,
+    host: Mapping[str, str],
+    instance: str,
+    custody: Custody,
+    opening: Opening | None = None,
 ) -> Process:
     """Start a module's command, contained; raises `SpawnError` with the reason in words."""
     for pause_s in (*BUSY_RETRIES_S, None):
         try:
             # Not abandoned when cancelled: a process that nobody holds would be a leak.
             process = await custody.spawn_threads.run(
-                partial(_spawn, descriptor, host, instance, custody)
+                partial(_spawn, descriptor, host, instance, custody, opening)
             )
         except SpawnError as error:
             if error.code != errno.ETXTBSY or pause_s is None:
@@ -153,39 +174,9 @@ async def spawn(
             await trio.sleep(pause_s)
         else:
             custody.register(process.containment)
+            process.begin()
             return process
     raise AssertionError  # the last pause is None, so the loop returned or raised
-
-
-async def read(descriptor: int, *, drained: bool = False) -> bytes:
-    """Wait for bytes on a pipe and return them; `b""` is its end.
-
-    With `drained`, when the last read left nothing, there is no first look: it is the neighbours'
-    turn at once, for a system call and a turn of the loop less.
-    """
-    if drained:
-        await trio.lowlevel.wait_readable(descriptor)
-    while True:
-        try:
-            return os.read(descriptor, READ_BYTES)
-        except BlockingIOError:
-            await trio.lowlevel.wait_readable(descriptor)
-
-
-def read_rest(descriptor: int) -> list[bytes]:
-    """Return what is in a pipe now, in chunks, without waiting and without following a writer."""
-    left = int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), "little")
-    chunks: list[bytes] = []
-    while left > 0:
-        try:
-            chunk = os.read(descriptor, min(left, READ_BYTES))
-        except BlockingIOError:
-            break
-        if not chunk:
-            break
-        chunks.append(chunk)
-        left -= len(chunk)
-    return chunks
 
 
 def check_program(descriptor: Descriptor, host: Mapping[str, str], instance: str) -> None:
@@ -202,21 +193,19 @@ def _environment(descriptor: Descriptor, host: Mapping[str, str], instance: str)
 
 
 def _spawn(
-    descriptor: Descriptor, host: Mapping[str, str], instance: str, custody: Custody
+    descriptor: Descriptor,
+    host: Mapping[str, str],
+    instance: str,
+    custody: Custody,
+    opening: Opening | None,
 ) -> Process:
     environment = _environment(descriptor, host, instance) | custody.marks
-    folder = working_folder(descriptor)
-    program = find_program(descriptor, environment)
-    # Two owners of the pipes' ends: `theirs` is closed in any case, `ours` only on failure.
-    with (
-        contextlib.ExitStack() as ours,
-        contextlib.ExitStack() as theirs,
-        custody.spawning() as brand,
-    ):
+    folder = module_folder(descriptor)
+    # Whether a path leads to a program, and the folder is there, `exec` and `chdir` will tell.
+    program = named_program(descriptor) or find_program(descriptor, environment)
+    with Pipes() as pipes, custody.spawning() as brand:
         try:
-            stdin, kept_stdin = _pipe(read_by=theirs, written_by=ours)
-            kept_stdout, stdout = _pipe(read_by=ours, written_by=theirs)
-            kept_stderr, stderr = _pipe(read_by=ours, written_by=theirs)
+            stdin, stdout, stderr = pipes.open()
             with custody.forking(brand):
                 popen = subprocess.Popen(
                     descriptor.transport.command,
@@ -232,16 +221,17 @@ def _spawn(
         except OSError as error:
             # Popen names the folder when the child could not enter it.
             if error.filename == folder:
+                working_folder(descriptor)
                 message = f"its working folder {folder} cannot be entered: {error.strerror}"
                 raise SpawnError(message, error.errno) from None
             raise SpawnError(explain(error, program), error.errno) from None
         limits = descriptor.supervision.limits
         pidfd, containment = _take(popen, program, instance, custody, limits, brand=brand)
-        ours.pop_all()
-    kept = [kept_stdin, kept_stdout, kept_stderr]
-    for descriptor_number in kept:
-        os.set_blocking(descriptor_number, False)
-    return Process(popen, pidfd, kept, Held(custody, containment))
+        ours = pipes.keep()
+    process = Process(popen, pidfd, ours, Held(custody, containment), opening)
+    if not custody.registers_each:
+        process.begin()
+    return process
 
 
 def _take(
@@ -277,10 +267,3 @@ def _abandon(popen: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(popen.pid, signal.SIGKILL)
     popen.wait()
-
-
-def _pipe(*, read_by: contextlib.ExitStack, written_by: contextlib.ExitStack) -> tuple[int, int]:
-    reading, writing = os.pipe2(os.O_CLOEXEC)
-    read_by.callback(os.close, reading)
-    written_by.callback(os.close, writing)
-    return reading, writing

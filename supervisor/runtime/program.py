@@ -68,19 +68,25 @@ def find_program(descriptor: Descriptor, environment: Mapping[str, str]) -> str:
 
     With a slash it is a path, relative to the descriptor's folder; else it is looked up in PATH.
     """
-    name = descriptor.transport.command[0]
-    if "/" in name:
-        path = Path(descriptor.folder, name)
-        reason = refusal(path)
+    path = named_program(descriptor)
+    if path is not None:
+        reason = refusal(Path(path))
         if reason is not None:
             raise SpawnError(reason)
-        return str(path)
+        return path
+    name = descriptor.transport.command[0]
     search = environment.get("PATH", os.defpath)
     found = shutil.which(name, path=search)
     if found is None:
         message = f"there is no program {name!r:.100} in its PATH"
         raise SpawnError(message, errno.ENOENT)
     return os.path.abspath(found)  # noqa: PTH100 - PATH may hold relative folders
+
+
+def named_program(descriptor: Descriptor) -> str | None:
+    """Return the absolute path of `command[0]`, there or not; None if it is no path."""
+    name = descriptor.transport.command[0]
+    return str(Path(descriptor.folder, name)) if "/" in name else None
 
 
 def refusal(path: Path) -> str | None:
@@ -103,8 +109,8 @@ def refusal(path: Path) -> str | None:
 def explain(error: OSError, program: str) -> str:
     """Put what `exec` or `fork` answered into words."""
     match error.errno:
-        case errno.ENOENT | errno.EACCES:
-            return explain_interpreter(Path(program)) or refusal(Path(program)) or _plain(error)
+        case errno.ENOENT | errno.EACCES | errno.ENOTDIR | errno.ELOOP | errno.ENAMETOOLONG:
+            return refusal(Path(program)) or explain_interpreter(Path(program)) or _plain(error)
         case errno.ENOEXEC:
             return f"{program} has no #! line and is no program for this machine"
         case errno.E2BIG:

@@ -31,6 +31,7 @@ from supervisor.runtime.call import Call
 from supervisor.runtime.deadlines import Timer
 from supervisor.runtime.incarnation import Incarnation, Rung
 from supervisor.runtime.life import Ended, Instance, Setting
+from supervisor.runtime.opening import Opening
 from supervisor.runtime.program import SpawnError
 from supervisor.runtime.spawning import incarnate
 from supervisor.runtime.warm_processes import WarmProcess, WarmProcesses
@@ -52,6 +53,7 @@ class Run:
         self._incarnation: Incarnation | None = None
         self._stopped: Stopped | None = None
         self._stop_at: Rung | None = None
+        self._opening: Opening | None = None
         self._exit_timer: Timer | None = None
 
     async def run(self) -> Ended | None:
@@ -93,16 +95,17 @@ class Run:
         if self._warm is not None:
             self._name(setting.next_instance())
         connection = DIALECTS[setting.descriptor.transport.protocol].connect(setting.descriptor)
+        connection.send_request(self.call.request)
+        data = connection.data_to_send()
+        self._opening = Opening(data, closes_stdin=connection.closes_stdin)
         try:
-            incarnation = await incarnate(setting, self.id, connection)
+            incarnation = await incarnate(setting, self.id, connection, self._opening)
         except SpawnError as error:
             words = f"{self._what} could not be started: {error}"
             self.call.settle(Failure.because(Reason.SPAWN_FAILED, words, instance=self.id))
             return None
         self._incarnation = incarnation
-        if self._stop_at is None:
-            connection.send_request(self.call.request)
-        else:
+        if self._stop_at is not None:
             incarnation.stop(self._stop_at)
         with setting.host.sampler.watching(incarnation, setting.descriptor.supervision.limits):
             return self._judge(await incarnation.run(self))
@@ -120,6 +123,8 @@ class Run:
         """Stop the process; before it exists, as soon as it does."""
         if self._incarnation is None:
             self._stop_at = rung
+            if self._opening is not None:
+                self._opening.withheld = True
         else:
             self._incarnation.stop(rung)
 

@@ -37,42 +37,53 @@ class SpawnThreads:
 
     async def run(self, function: Callable[[], Made]) -> Made:
         """Run it in one of the threads; once begun, it is not abandoned when cancelled."""
-        async with self._limiter:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        try:
+            self._limiter.acquire_nowait()  # no turn of the loop where nobody has to wait
+        except trio.WouldBlock:
+            await self._limiter.acquire()
+        try:
             if self._limiter.borrowed_tokens > self._threads:
                 self._threads += 1
                 serve = partial(_serve, self._work)
                 threading.Thread(target=serve, name="stdiod-spawn", daemon=True).start()
             job = _Job(function)
             self._work.put(job.run)
-            with trio.CancelScope(shield=True):
-                await job.done.wait()
+            await trio.lowlevel.wait_task_rescheduled(_go_on)
             return job.result()
+        finally:
+            self._limiter.release()
 
 
 class _Job(Generic[Made]):
     """Something to do, and what came of it."""
 
     def __init__(self, function: Callable[[], Made]) -> None:
-        self.done = trio.Event()
         self._function = function
         self._token = trio.lowlevel.current_trio_token()
+        self._task = trio.lowlevel.current_task()
         self._made: list[Made] = []
         self._error: BaseException | None = None
 
     def run(self) -> None:
-        """Do it, in one of the threads."""
+        """Do it, in one of the threads, and have the task go on that waits for it."""
         try:
             self._made.append(self._function())
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             self._error = error
         with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(self.done.set)
+            self._token.run_sync_soon(trio.lowlevel.reschedule, self._task)
 
     def result(self) -> Made:
         """Return what was made, or raise what was raised."""
         if self._error is not None:
             raise self._error
         return self._made[0]
+
+
+def _go_on(raise_cancel: object) -> trio.lowlevel.Abort:
+    del raise_cancel  # a cancel waits for what has begun
+    return trio.lowlevel.Abort.FAILED
 
 
 def _serve(work: queue.SimpleQueue[Work | None]) -> None:

@@ -38,6 +38,17 @@ class StdinWriter:
         if not self._held:
             self._to_write.set()
 
+    def begin(self) -> None:
+        """Go on where the process's opening left off; the writer sees to what is left."""
+        opening = self._process.opening
+        if opening is None:
+            self.write_now()
+            return
+        self._taps.said(self._instance, Source.HOST, opening.written)
+        self._left = memoryview(opening.left)
+        if self._process.stdin is None:
+            self._taps.happened(self._instance, Happened.STDIN_CLOSED)
+
     def write_now(self) -> bool:
         """Write what the pipe takes this moment; the writer sees to the rest.
 

@@ -10,6 +10,15 @@ LINES_A_TURN = 1024
 """As many lines are handled before it is the neighbours' turn. A chunk of events has fewer."""
 
 
+A_FEW_LINES = 16
+"""So few cost the neighbours less than a turn of the loop and its system calls cost us."""
+
+
+def takes_a_turn(piece: bytes) -> bool:
+    """Return whether it is the neighbours' turn once a piece has been handled."""
+    return piece.count(b"\n") > A_FEW_LINES
+
+
 def turns(data: bytes) -> list[bytes]:
     """Return the pieces of a chunk, in order, each with `LINES_A_TURN` newlines at the most."""
     if data.count(b"\n") <= LINES_A_TURN:

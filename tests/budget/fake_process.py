@@ -14,6 +14,7 @@ from protocol.descriptor import Descriptor
 from supervisor.policy.verdict import Suspect
 from supervisor.runtime import spawning
 from supervisor.runtime.custody import Custody
+from supervisor.runtime.opening import Opening
 from tests.budget.turns import Turns, read_all, write_some
 
 EVENT = {
@@ -37,6 +38,7 @@ class FakeProcess:
     """A module that answers all requests it has got with one write, when it is its turn."""
 
     pid = 4711
+    opening = None
     possible_survivors: tuple[Suspect, ...] = ()
 
     def __init__(self, name: str) -> None:
@@ -128,8 +130,13 @@ def without_processes(turns: Turns, patch: pytest.MonkeyPatch) -> dict[str, Fake
     spawned: dict[str, FakeProcess] = {}
 
     async def spawn(
-        descriptor: Descriptor, host: Mapping[str, str], instance: str, custody: Custody
+        descriptor: Descriptor,
+        host: Mapping[str, str],
+        instance: str,
+        custody: Custody,
+        opening: Opening | None,
     ) -> FakeProcess:
+        assert opening is None  # modules that persist have none
         await trio.lowlevel.checkpoint()
         spawned[descriptor.name] = process = FakeProcess(descriptor.name)
         turns.peers.append(process)

@@ -11,7 +11,8 @@ import pytest
 import trio
 
 from supervisor.runtime.custody import Custody
-from supervisor.runtime.process import Process, read, read_rest, spawn
+from supervisor.runtime.pipes import read, read_rest
+from supervisor.runtime.process import Process, spawn
 from supervisor.runtime.program import SpawnError
 from tests.factories import PYTHON, children, descriptor, open_files
 

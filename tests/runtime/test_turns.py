@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.runtime.turns import LINES_A_TURN, turns
+from supervisor.runtime.turns import A_FEW_LINES, LINES_A_TURN, takes_a_turn, turns
 
 RUNS = st.lists(
     st.tuples(st.sampled_from([b"\n", b"x", b"{}\r\n", b"\0"]), st.integers(0, 5000)), max_size=6
@@ -23,3 +23,9 @@ def test_the_pieces_are_the_chunk_and_each_has_few_lines(runs: list[tuple[bytes,
 def test_a_chunk_of_events_is_one_piece() -> None:
     chunk = b"x" * 65_535 + b"\n"
     assert turns(chunk)[0] is chunk
+
+
+def test_a_few_lines_take_no_turn_however_long_they_are() -> None:
+    assert not takes_a_turn(b"x" * 65_536)
+    assert not takes_a_turn(b"{}\n" * A_FEW_LINES)
+    assert takes_a_turn(b"{}\n" * (A_FEW_LINES + 1))

@@ -54,9 +54,7 @@ class Cgroup2Rung:
             remove_stale(parent)
             os.makedirs(self.folder, exist_ok=True)  # noqa: PTH103
             _check(parent, self.folder)
-            # Only if the controller was delegated to us; else memory is sampled.
-            with contextlib.suppress(OSError):
-                cgroup_folder.write(self.folder, "cgroup.subtree_control", "+memory")
+            self._counts_memory = _count_memory(self.folder)
         except OSError:
             self.close()
             raise
@@ -73,7 +71,8 @@ class Cgroup2Rung:
         except OSError:
             cgroup_folder.remove_tree(folder)
             raise
-        return Cgroup(folder, Subtree(instance, leader, brand, self._orphans))
+        outside = Subtree(instance, leader, brand, self._orphans)
+        return Cgroup(folder, outside, memory_counted=self._counts_memory)
 
     def holds(self, orphan: Stat) -> bool:
         """Whether it is in an instance's cgroup."""
@@ -108,13 +107,14 @@ def _folder_name(instance: str) -> str:
 class Cgroup:
     """The cgroup of one instance."""
 
-    def __init__(self, folder: str, outside: Subtree) -> None:
+    def __init__(self, folder: str, outside: Subtree, *, memory_counted: bool) -> None:
         """`outside` finds what the cgroup does not hold."""
         self.instance = outside.instance
         self.leader = outside.leader
         self.brand = outside.brand
         self.folder = folder
         self.counts_memory = False
+        self._memory_counted = memory_counted
         self._tree = outside
         self._removed = False
         self._breach: tuple[int, int] | None = None
@@ -141,7 +141,7 @@ class Cgroup:
 
     def memory_breach(self) -> tuple[int, int] | None:
         """Read memory.events: `oom_kill` counts what the kernel killed for the limit."""
-        if self._removed:
+        if self._removed or not self._memory_counted:
             return self._breach
         if not cgroup_folder.counter(self.folder, "memory.events", "oom_kill"):
             return None
@@ -150,7 +150,13 @@ class Cgroup:
 
     def find(self) -> list[Stat]:
         """Return who is in the cgroup, and who is outside of it and was forked by it."""
-        outside = self._tree.find()
+        return self._with_members(self._tree.find())
+
+    def left(self) -> list[Stat]:
+        """Return who is in the cgroup, and who is outside of it and outlived its leader."""
+        return self._with_members(self._tree.left())
+
+    def _with_members(self, outside: list[Stat]) -> list[Stat]:
         if self._removed:
             return outside
         return [
@@ -179,6 +185,15 @@ class Cgroup:
             self._removed = True
             self._breach = breach
         return True
+
+
+def _count_memory(folder: str) -> bool:
+    # Only if the controller was delegated to us; else memory is sampled.
+    try:
+        cgroup_folder.write(folder, "cgroup.subtree_control", "+memory")
+    except OSError:
+        return False
+    return True
 
 
 def _move(leader: int, folder: str) -> None:

@@ -48,6 +48,9 @@ class Containment(Protocol):
     def find(self) -> list[Stat]:
         """Find all of its living processes, those that ran away too."""
 
+    def left(self) -> list[Stat]:
+        """Find those that live on after the leader, which has ended: `find`, but cheaper."""
+
     def remove(self) -> None:
         """Let go of it, once the leader is reaped."""
 

@@ -27,6 +27,10 @@ class LedGroup(ABC):
     def find(self) -> list[Stat]:
         """Find all of its living processes, those that ran away too."""
 
+    def left(self) -> list[Stat]:
+        """Find those that live on after the leader."""
+        return self.find()
+
     def signal(self, *numbers: signal.Signals) -> None:
         """Signal the group, and those who left it one by one."""
         signal_group(self.leader, *numbers)

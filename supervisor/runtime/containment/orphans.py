@@ -146,9 +146,9 @@ class Orphans:
         found = [one for pid in new if (one := procfs.stat(pid)) is not None]
         return [one for one in found if one.ppid == me and (one.sid != own or not one.lives)]
 
-    def of(self, held: Containment) -> list[Stat]:
-        """Return the adopted processes that came of an instance."""
-        found = [one for one in self.adopted() if self._belongs(one, held)]
+    def of(self, held: Containment, adopted: Iterable[Stat]) -> list[Stat]:
+        """Return those of the adopted processes that came of an instance."""
+        found = [one for one in adopted if self._belongs(one, held)]
         self.remember(found, held.instance)
         return found
 

@@ -20,6 +20,9 @@ LAST_READ_BYTES = 2048
 """Of records that are shorter than this, a read that brings less than this was the last: the kernel
 puts as many as fit into a page of 4096 bytes (seq_read_iter in fs/seq_file.c)."""
 
+LINKS_OF_ONE_THREAD = 3
+"""Of the folder /proc/PID/task; what a process has forked is then in one list."""
+
 COMMAND_CHARS = 200
 """A command is shown to be recognized, and some are long."""
 
@@ -107,8 +110,11 @@ def children(pid: int) -> list[int] | None:
     The list (CONFIG_PROC_CHILDREN) may miss one while a neighbour in it exits: look again until
     nothing changes.
     """
+    tasks = f"/proc/{pid}/task"
     try:
-        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208
+        # Its links are `.`, `..` and one for each thread (proc_task_getattr in fs/proc/base.c).
+        alone = os.stat(tasks).st_nlink == LINKS_OF_ONE_THREAD  # noqa: PTH116
+        threads = [str(pid)] if alone else os.listdir(tasks)  # noqa: PTH208
     except OSError:
         return []
     found: list[int] = []

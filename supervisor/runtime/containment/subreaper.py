@@ -47,13 +47,26 @@ class Subtree(LedGroup):
     def __init__(self, instance: str, leader: Stat, brand: int, adopted: Orphans) -> None:
         super().__init__(instance, leader, brand)
         self._orphans = adopted
+        self._may_have_left_some = True
 
     def find(self) -> list[Stat]:
         """Walk down from the leader and from the orphans it left."""
-        roots = {one.pid: one for one in self._orphans.of(self)}
         leader = procfs.stat(self.leader.pid)
         if leader is not None and leader.start == self.leader.start and leader.lives:
-            roots[leader.pid] = leader
+            return self._below(leader)
+        return self._below()
+
+    def left(self) -> list[Stat]:
+        """Walk down from the orphans it left."""
+        return self._below()
+
+    def _below(self, *leader: Stat) -> list[Stat]:
+        adopted = self._orphans.adopted()
+        # Whoever came of a leader that has ended is adopted, or below somebody who is.
+        self._may_have_left_some = bool(leader or adopted)
+        roots = {one.pid: one for one in (*self._orphans.of(self, adopted), *leader)}
+        if not roots:
+            return []
         below = [pid for root in roots for pid in procfs.descendants(root)]
         found = [one for pid in below if (one := procfs.stat(pid)) is not None]
         self.remember(found)
@@ -65,4 +78,5 @@ class Subtree(LedGroup):
 
     def remove(self) -> None:
         """Reap what it left."""
-        self._orphans.collect()
+        if self._may_have_left_some:
+            self._orphans.collect()

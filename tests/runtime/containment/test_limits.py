@@ -134,7 +134,7 @@ def test_what_the_kernel_counted_is_evidence(tmp_path: Path, killed: int) -> Non
     me = procfs.stat(os.getpid())
     assert me is not None
     orphans = Orphans("d", whole_process=False)
-    cgroup = Cgroup(str(tmp_path), Subtree("m#1", me, NO_BRAND, orphans))
+    cgroup = Cgroup(str(tmp_path), Subtree("m#1", me, NO_BRAND, orphans), memory_counted=True)
     cgroup.limit_memory(1000)
     assert cgroup.counts_memory
     assert (tmp_path / "memory.max").read_text() == "1000"
