@@ -153,6 +153,8 @@ class Stdiod:
         python_path = os.pathsep.join(filter(None, paths))
         here = {"STDIOD_SOCKET": str(self.socket), "PYTHONPATH": python_path}
         self._environment = {**os.environ, **here}
+        # An installed package has its bytecode; without it each command compiles all it imports.
+        self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
     def run(self, *arguments: str) -> str:
         """Run a verb and return what it printed; raises `CalledProcessError`."""

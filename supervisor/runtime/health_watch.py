@@ -3,7 +3,7 @@
 There is no task for it: two timers in the shared queue follow each other, the next check and the
 end of the wait for its answer. An interval has `TICKS` moments, the same ones for all modules with
 that interval, and a process gets one of them at random. So of 200 modules that started together
-some five are asked in one wake-up, and never all.
+some ten are asked in one wake-up, and never all.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from protocol.errors import Outcome, Success
 from supervisor.runtime.call import Call, OutcomeOnly
 from supervisor.runtime.deadlines import Deadlines, Timer
 
-TICKS = 40
-"""More would spread the checks better; fewer would wake the daemon less often."""
+TICKS = 20
+"""A wake-up costs an idle daemon 0.8 ms, since all it needs has left the caches; each check in it
+60 us. So more moments cost more than the checks themselves (200 modules at 40 moments: 0.45 % of a
+core, at 20: 0.29 %), and fewer would hold up requests for longer: of 1,000 modules, 50 are asked at
+one moment."""
 
 
 class Checked(Protocol):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import itertools
+import math
 from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -16,13 +18,15 @@ from supervisor.runtime.health_watch import TICKS
 from supervisor.runtime.host import Host
 from tests import factories
 from tests.budget.conftest import assert_within
-from tests.budget.fake_process import without_processes
+from tests.budget.fake_process import FakeProcess, without_processes
 from tests.budget.turns import Turns, taking_turns
 from tests.kernel.conftest import daemon_with
 
 INTERVAL_S = 10.0
 INTERVALS = 100
 MODULES = 20
+MANY = 40
+MOMENTS = 20
 
 
 @pytest.fixture
@@ -81,6 +85,44 @@ async def test_an_idle_daemon_wakes_up_at_the_shared_moments_and_at_no_other_tim
         assert due == {float(round(moment)) for moment in due}
         statistics = trio.lowlevel.current_statistics()
         assert statistics.seconds_to_next_deadline <= INTERVAL_S
+
+
+async def test_a_round_of_checks_wakes_the_daemon_at_few_moments_however_many_modules_there_are(
+    tmp_path: Path,
+    turns: Turns,
+    monkeypatch: pytest.MonkeyPatch,
+    mock_clock: trio.testing.MockClock,
+) -> None:
+    processes = without_processes(turns, monkeypatch)
+    phases = itertools.cycle(number / MANY for number in range(MANY))
+    drawing = functools.partial(Host, draw=lambda: next(phases))
+    monkeypatch.setattr(daemon_module, "Host", drawing)
+    checked = {"health": {"interval_s": INTERVAL_S}}
+    modules = [
+        factories.descriptor(tmp_path, ["true"], name=f"m{number}", supervision=checked)
+        for number in range(MANY)
+    ]
+    moments: set[float] = set()
+
+    async def asked(process: FakeProcess) -> None:
+        await process.turned.wait()
+        moments.add(trio.current_time())
+
+    async with daemon_with(tmp_path, *modules):
+        await trio.testing.wait_all_tasks_blocked()
+        turns.counts.clear()
+        # Above 0, so that the modules have their turns before the time goes on.
+        mock_clock.autojump_threshold = 0.001
+        with trio.fail_after(2 * INTERVAL_S):
+            async with trio.open_nursery() as nursery:
+                for process in processes.values():
+                    nursery.start_soon(asked, process)
+        mock_clock.autojump_threshold = math.inf
+        counted = Counter(turns.counts)
+    assert len(moments) <= MOMENTS
+    # A moment: the clock jumps, the deadlines wake up. A check: its answer is read by itself, since
+    # modules take turns here. The rest is the test's, 100 steps.
+    assert_within(counted, 1, {"passes": 2 * MOMENTS + MANY + 2, "steps": MOMENTS + MANY + 100})
 
 
 async def test_a_module_has_seven_tasks(

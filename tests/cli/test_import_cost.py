@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from supervisor.cli.client import Client
 from tests.cli.conftest import Serve
 from tests.cli.fake_daemon import log, module, ok, status
 
@@ -70,3 +72,29 @@ def test_an_invocation_without_a_daemon_has_no_journal_and_imports_no_database()
     modules = imported(*arguments, str(descriptor))
     assert "trio" in modules
     assert "sqlite3" not in modules
+
+
+def test_a_daemon_that_is_asked_for_what_it_knows_imports_no_validator(
+    socket_path: Path, tmp_path: Path
+) -> None:
+    reading, writing = os.pipe()
+    command = [sys.executable, "-c", PROGRAM, "run", "--socket", str(socket_path)]
+    options = ["--data-dir", str(tmp_path / "data"), "--ready-fd", str(writing), str(tmp_path)]
+    daemon = subprocess.Popen(
+        [*command, *options], stderr=subprocess.PIPE, text=True, pass_fds=(writing,)
+    )
+    os.close(writing)
+    try:
+        with os.fdopen(reading, "rb") as ready:
+            assert ready.read() == b"ready\n"
+        with Client(socket_path) as client:
+            assert client.own("wait", {"for": "verdict"}, timeout_s=60).ok
+            assert client.known("status", {"histogram": True}).ok
+            assert client.known("shutdown").ok
+        _, said = daemon.communicate(timeout=60)
+    finally:
+        daemon.kill()
+        daemon.wait()
+    modules = set(said.splitlines()[-1].split())
+    assert "trio" in modules
+    assert "jsonschema" not in modules
