@@ -34,6 +34,7 @@ STATUS = VERSION | {
     "protocol.problem",
     "protocol.weight",
     "supervisor.cli.client",
+    "supervisor.cli.collector",
     "supervisor.cli.command_line",
     "supervisor.cli.configured",
     "supervisor.cli.exit_status",
