@@ -2,7 +2,8 @@
 
 `events.decode_event` refuses such a line, so that what it accepts can be passed on as it is. Here
 the event is read without those fields (section 8), which stay in the line: a client may know them.
-The line is made anew where some have to be left out:
+The line is put together anew at its top level, each name once: `decode_event` refuses a line that
+names two types, and no reader is to find another one here than the host did. Left out are
 
 - names that the host itself writes (`HOST_FIELDS`): nobody is to take a module's word for it;
 - another spelling of a name the event has, such as `REQUESTID`: there are parsers that do not tell
@@ -45,11 +46,8 @@ def decode_extended(line: bytes) -> tuple[Event, bytes]:
         raise msgspec.ValidationError(f"{type_!r:.40} is no event type")
     ours = {name: value for name, value in fields.items() if name in names or name == "type"}
     event: Event = decode_event(msgspec.json.encode(ours))
-    theirs = [name for name in fields if name not in ours]
     taken = _TAKEN[type_]
-    if _is_readable(line) and not any(name.casefold() in taken for name in theirs):
-        return event, line
-    for name in theirs:
+    for name in fields.keys() - ours.keys():
         if name.casefold() in taken or not _is_readable(fields[name]):
             del fields[name]
     return event, msgspec.json.encode(fields)
@@ -63,7 +61,7 @@ def decode_either(line: bytes) -> tuple[Event, bytes]:
         return decode_extended(line)
 
 
-def _is_readable(value: bytes | msgspec.Raw) -> bool:
+def _is_readable(value: msgspec.Raw) -> bool:
     try:
         _ANY(value)
     except (msgspec.DecodeError, RecursionError):

@@ -30,7 +30,8 @@ _encode = msgspec.json.encode
 class Readdresser:
     """Lines for one client's request.
 
-    What stands before the id is mostly the same in all of them, so it is looked at once.
+    What stands before the id is mostly the same in all of them, so it is looked at once; it is kept
+    if it is short.
     """
 
     def __init__(self, request_id: str | None) -> None:
@@ -97,7 +98,7 @@ class Readdresser:
             return None
         if not self._id:
             return _without(line, key, end)
-        if is_first and (escape < 0 or escape >= end):
+        if is_first and end <= _LONG_BYTES and (escape < 0 or escape >= end):
             self._proved, self._instead = line[:end], line[:value] + self._id
         return b"%b%b%b\n" % (line[:value], self._id, line[end:])
 

@@ -289,3 +289,18 @@ def test_a_value_that_no_reader_need_accept_is_left_out(value: bytes) -> None:
 def test_nor_does_it_pass_where_its_name_stands_twice() -> None:
     _, told = decode_extended(b'{%b,"event":"e","x":1e999,"x":1.50}' % CHUNK)
     assert told == b'{%b,"event":"e","x":1.50}' % CHUNK
+
+
+@pytest.mark.parametrize("first", [b'"type"', rb'"typ\u0065"'])
+def test_a_reader_that_takes_the_first_of_two_types_finds_the_hosts(first: bytes) -> None:
+    line = b'{%b:"done","ok":true,%b,"event":"e"}' % (first, CHUNK)
+    event, told = decode_either(line)
+    assert type(event) is UiEvent
+    assert [value for name, value in pairs(told) if name == "type"] == ["ui_event"]
+
+
+def test_of_a_line_with_much_before_its_id_nothing_is_kept() -> None:
+    readdresser = Readdresser("c")
+    line = b'{"event":"%b","requestId":"r1",%b}' % (b"e" * 100_000, CHUNK)
+    assert readdresser.readdress(line) == line.replace(b'"r1"', b'"c"') + b"\n"
+    assert len(readdresser._proved) + len(readdresser._instead) < 10

@@ -83,6 +83,20 @@ def incarnation(host: Host, process: Process, connection: ModuleConnection) -> I
     return Incarnation("m#1", process, connection, log, exit_s=NEVER_S, stop_s=NEVER_S)
 
 
+@pytest.mark.parametrize("registers_each", [False, True])
+async def test_one_that_would_outlive_the_daemon_is_asked_nothing_yet(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, registers_each: bool
+) -> None:
+    opening = Opening(b"request\n", closes_stdin=True)
+    at_registration: list[bytes] = []
+    monkeypatch.setattr(Custody, "registers_each", registers_each)
+    monkeypatch.setattr(Custody, "register", lambda *_: at_registration.append(opening.written))
+    process, connection = await spawned(tmp_path, "cat >/dev/null", opening)
+    assert at_registration == [b"" if registers_each else b"request\n"]
+    assert opening.written == b"request\n"
+    assert (await incarnation(host, process, connection).run(Ear())).exit_code == 0
+
+
 async def test_all_that_one_said_before_anybody_listened_is_heard(
     host: Host, tmp_path: Path
 ) -> None:

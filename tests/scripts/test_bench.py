@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 from pathlib import Path
-from typing import Any
+from types import FrameType, SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -12,7 +14,7 @@ from scripts.bench.findings import from_json
 from scripts.bench.growth import LAZY, RUNNING, UNITS
 from scripts.bench.page import files
 from scripts.bench.rows import INVOKE_MANY, INVOKE_ONE, OURS, ROWS, TOOL
-from scripts.bench.shares import OTHERS, PARTS, THREADS
+from scripts.bench.shares import OTHERS, PARTS, THREADS, _part, _sampled
 from tests.scripts.checkout import CHECKOUT, run
 
 BY_TITLE = {row.title: row for row in ROWS}
@@ -67,6 +69,24 @@ def test_a_scene_measures_its_rows_with_us_and_whoever_is_there(scene: str) -> N
     sampled = {contender for samples in found["rounds"] for _, contender, *_ in samples}
     assert sampled <= {name for title in wanted for name in BY_TITLE[title].contenders}
     assert found["points"] == []
+
+
+def test_whoever_is_at_work_is_counted() -> None:
+    with _sampled() as samples:
+        while not samples[OTHERS]:
+            pass
+    assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(("folder", "part"), PARTS.items())
+def test_a_part_is_told_by_its_folder(folder: str, part: str) -> None:
+    frame = SimpleNamespace(
+        f_code=SimpleNamespace(co_filename=f"{folder}/x.py", co_name="f"), f_back=None
+    )
+    library = SimpleNamespace(
+        f_code=SimpleNamespace(co_filename="/usr/lib/json.py", co_name="g"), f_back=frame
+    )
+    assert _part(cast("FrameType", library)) == part
 
 
 @NEEDS_COMPILER
