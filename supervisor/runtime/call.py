@@ -73,7 +73,10 @@ class Call:
         self.notices: list[Notice] = []
         self.dropped_notices = 0
         self.heard_at = 0.0
-        """When its module last said something, or got it (monotonic); 0 if nobody watches that."""
+        """When its module last said something, or got it (monotonic).
+
+        Only where somebody watches for silence is it set before the module says something.
+        """
 
     def warn(self, notice: Notice) -> None:
         """Add a warning to what the response will carry."""

@@ -122,7 +122,7 @@ class Run:
     def stop(self, rung: Rung) -> None:
         """Stop the process; before it exists, as soon as it does."""
         if self._incarnation is None:
-            self._stop_at = rung
+            self._stop_at = rung if self._stop_at is None else max(rung, self._stop_at)
             if self._opening is not None:
                 self._opening.withheld = True
         else:
