@@ -7,12 +7,16 @@ The line is made anew where some have to be left out:
 - names that the host itself writes (`HOST_FIELDS`): nobody is to take a module's word for it;
 - another spelling of a name the event has, such as `REQUESTID`: there are parsers that do not tell
   upper case from lower, and to them it would be another request's id;
+- all but the last of what the event has several times, such as `type`: there are parsers to which
+  the first one counts, and they would be told of another event than the host;
 - values that no reader need accept, such as `1e999`.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final
 
 import msgspec
 
@@ -33,6 +37,12 @@ _TAKEN: Final = {
 """What no other field may be called, in any case."""
 
 
+class _Key(str):
+    """A name of a field; not plainly `str`, so that the decoder asks what to make of each."""
+
+    __slots__ = ()
+
+
 def decode_extended(line: bytes) -> tuple[Event, bytes]:
     """Parse a line; returns the event, and the line to pass on.
 
@@ -47,7 +57,11 @@ def decode_extended(line: bytes) -> tuple[Event, bytes]:
     event: Event = decode_event(msgspec.json.encode(ours))
     theirs = [name for name in fields if name not in ours]
     taken = _TAKEN[type_]
-    if _is_readable(line) and not any(name.casefold() in taken for name in theirs):
+    if (
+        _is_readable(line)
+        and not any(name.casefold() in taken for name in theirs)
+        and not _stands_twice(line, ours)
+    ):
         return event, line
     for name in theirs:
         if name.casefold() in taken or not _is_readable(fields[name]):
@@ -61,6 +75,20 @@ def decode_either(line: bytes) -> tuple[Event, bytes]:
         return decode_event(line), line
     except msgspec.ValidationError:
         return decode_extended(line)
+
+
+def _stands_twice(line: bytes, names: Iterable[str]) -> bool:
+    """Tell whether one of the names is that of several fields of the outermost object."""
+    if line.find(b"\\u00") < 0 and all(line.count(b'"%b"' % name.encode()) <= 1 for name in names):
+        return False
+    seen: Counter[str] = Counter()
+
+    def note(type_: type, name: str) -> Any:
+        seen[name] += 1
+        return type_(name)
+
+    msgspec.json.decode(line, type=dict[_Key, msgspec.Raw], dec_hook=note)
+    return any(seen[name] > 1 for name in names)
 
 
 def _is_readable(value: bytes | msgspec.Raw) -> bool:
