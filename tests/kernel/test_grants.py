@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from protocol.descriptor import Descriptor
 from supervisor.kernel.daemon import Daemon
@@ -153,6 +155,22 @@ def test_a_bad_file_is_told_with_its_line(data: bytes | None, words: str, tmp_pa
     with pytest.raises(PolicyError) as found:
         read_policy(path)
     assert words in str(found.value)
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["folder", "pipe"])
+async def test_a_file_that_became_none_keeps_neither_a_reload_nor_the_end_waiting(
+    make: Callable[[Path], None], tmp_path: Path
+) -> None:
+    module, _ = own_program(tmp_path)
+    operator = allowing(tmp_path, 'allow = ["log"]')
+    path = tmp_path / "policy.toml"
+    with trio.fail_after(60):
+        async with daemon_with(tmp_path, module, operator=operator) as daemon:
+            path.unlink()
+            make(path)
+            await daemon.reloads.reload("a test", if_needed=True)
+            assert "policy.toml:1: " in (operator.problem or "")
+            assert operator.policy.everywhere.allow
 
 
 def test_a_file_that_became_bad_leaves_the_last_good_one_in_use(tmp_path: Path) -> None:

@@ -248,6 +248,42 @@ def test_no_other_requests_id_gets_to_a_client(fields: bytes, request_id: str | 
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        b'{"type":"done","ok":true,"version":"0","type":"log","level":"info","message":"x"}',
+        b'{"\\u0074ype":"done","ok":true,"version":"0","type":"log","level":"info","message":"x"}',
+        b'{"type":"asset","path":"/p","type":"log","version":"0","level":"info","message":"x"}',
+        b'{"version":"1","version":"0","type":"log","level":"info","message":"x"}',
+        b'{"version":"0","type":"ui_event","event":"a","more":{},"event":"b"}',
+    ],
+)
+@pytest.mark.parametrize("pad", [0, 10_000])
+def test_a_parser_to_which_the_first_key_counts_is_told_of_no_other_event(
+    line: bytes, pad: int
+) -> None:
+    line = line.replace(b'"x"', b'"%b"' % (b"x" * pad))
+    event, told = decode_either(line)
+    sent = readdress(told, "c")
+    assert sent is not None
+    names = [name for name, _ in pairs(sent)]
+    assert sorted(names) == sorted(set(names))
+    assert json.loads(sent) == with_id(json.loads(line), "c")
+    assert json.loads(sent)["type"] == type(event).__struct_config__.tag
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"version":"0", "type":"ui_event","event":"e","payload":{"type":"a","event":"e"},"n":1}',
+        b'{"version":"0", "type":"log","level":"info","message":"\\u0007\\"type\\"","more":"type"}',
+        b'{"version":"0", "type":"log","level":"info","message":"x","more":{"a":1,"a":2},"more":3}',
+    ],
+)
+def test_a_name_that_stands_again_within_a_value_changes_no_byte(line: bytes) -> None:
+    assert decode_either(line)[1] == line
+
+
+@pytest.mark.parametrize(
     ("event", "fields"),
     [
         (UiEvent, {"type": "ui_event", "event": "approval.asked", "approval": "a1"}),
