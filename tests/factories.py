@@ -156,10 +156,18 @@ def open_files() -> dict[int, str]:
     for link in Path("/proc/self/fd").iterdir():
         try:
             if not stat.S_ISDIR(os.fstat(int(link.name)).st_mode):
-                found[int(link.name)] = str(link.readlink())
+                found[int(link.name)] = str(link.readlink()).removesuffix(" (deleted)")
         except OSError:
             continue  # the one that listed the folder
     return found
+
+
+def opened_since(before: dict[int, str]) -> dict[int, str]:
+    """Return the file descriptors that were not there, or were something else.
+
+    One that is gone may be of an earlier test, whose journal was still being closed.
+    """
+    return {number: what for number, what in open_files().items() if before.get(number) != what}
 
 
 def children() -> list[psutil.Process]:

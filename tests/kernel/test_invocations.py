@@ -15,7 +15,7 @@ from supervisor.kernel.request_checks import MAX_TIMEOUT_S
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
-from tests.factories import actor, children, open_files, script
+from tests.factories import actor, children, open_files, opened_since, script
 from tests.kernel.conftest import Asker, ask, daemon_with
 from tests.schemas.local_registry import validator
 
@@ -261,7 +261,7 @@ async def test_a_daemon_that_ends_answers_what_is_open_and_leaves_nothing(tmp_pa
         error = response.document()["error"]
         assert (error["code"], error["details"]["reason"]) == ("cancelled", "shutdown")
     assert children() == []
-    assert open_files() == before
+    assert not opened_since(before)
 
 
 async def test_a_daemon_whose_block_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -270,4 +270,4 @@ async def test_a_daemon_whose_block_fails_leaves_nothing(tmp_path: Path) -> None
         async with daemon_with(tmp_path, actor(tmp_path, "ignore-term")):
             raise RuntimeError
     assert children() == []
-    assert open_files() == before
+    assert not opened_since(before)

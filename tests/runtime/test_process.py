@@ -14,7 +14,7 @@ from supervisor.runtime.custody import Custody
 from supervisor.runtime.pipes import read, read_rest
 from supervisor.runtime.process import Process, spawn
 from supervisor.runtime.program import SpawnError
-from tests.factories import PYTHON, children, descriptor, open_files
+from tests.factories import PYTHON, children, descriptor, open_files, opened_since
 
 CONNECT = """
 import os, signal, socket, sys
@@ -81,7 +81,7 @@ async def test_after_the_reap_everything_is_closed_and_nothing_is_left(tmp_path:
     running = await run(tmp_path, ["true"])
     await running.wait_exited()
     running.reap()
-    assert open_files() == before
+    assert not opened_since(before)
     assert children() == []
     running.signal(signal.SIGKILL)  # a number that may be another's by now: not sent
 
@@ -120,7 +120,7 @@ async def test_a_failure_after_the_start_leaves_no_process_and_no_descriptor(
     monkeypatch.setattr(os, "pidfd_open", no_pidfd)
     with pytest.raises(SpawnError, match="ulimit -n"):
         await run(tmp_path, ["sleep", "1000"])
-    assert open_files() == before
+    assert not opened_since(before)
     assert children() == []
 
 
@@ -140,7 +140,7 @@ async def test_a_pipe_that_cannot_be_made_closes_those_before_it(
     monkeypatch.setattr(os, "pipe2", few)
     with pytest.raises(SpawnError, match="ulimit -n"):
         await run(tmp_path, ["true"])
-    assert open_files() == before
+    assert not opened_since(before)
 
 
 async def test_closing_stdin_twice_is_closing_it_once(tmp_path: Path) -> None:
@@ -159,5 +159,5 @@ async def test_a_spawn_that_is_cancelled_leaves_no_process(tmp_path: Path) -> No
         scope.cancel()
         await run(tmp_path, ["sleep", "1000"])
     assert scope.cancelled_caught
-    assert open_files() == before
+    assert not opened_since(before)
     assert children() == []
