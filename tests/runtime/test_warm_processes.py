@@ -238,12 +238,15 @@ async def test_the_memory_of_one_that_waits_is_limited(running: Running, tmp_pat
 async def test_a_changed_program_is_never_served_by_a_process_of_the_old_one(
     running: Running, tmp_path: Path, rename: bool
 ) -> None:
-    path = program(tmp_path / "run", "#!/bin/sh\nread line\n" + DONE)
+    path = program(tmp_path / "run", "#!/bin/sh\ntouch read.$$\nread line\n" + DONE)
     made = descriptor(
         tmp_path, ["./run"], transport={"protocol": "narratoria"}, supervision={"warm": 2}
     )
     module = await running.ready(made)
     old = set(await until_warm(module))
+    # A shell that has not read its script yet would find half of it, or nothing.
+    while not all((tmp_path / f"read.{pid}").exists() for pid in old):
+        await trio.lowlevel.checkpoint()
     new = "#!/bin/sh\nread line\n" + DONE.replace('"n": 1', '"n": 2')
     if rename:
         program(tmp_path / "new", new).rename(path)
