@@ -11,11 +11,19 @@ from typing import Any
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from tests import journals
 
 IGNORED_BY_LAUNCHERS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 """What `nohup`, and a shell that starts something in the background, have their child ignore."""
+
+
+# A machine that is busy is no fault of a test.
+settings.register_profile(
+    "on_any_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("on_any_machine")
 
 
 def pytest_configure(config: pytest.Config) -> None:
