@@ -13,8 +13,9 @@ import gc
 
 
 def put_off() -> None:
-    """Collect nothing until `begin`, nor at the end of the process what is there by then."""
+    """Collect nothing until `begin`; at the end of the process, nothing that is there by then."""
     gc.disable()
+    atexit.unregister(gc.freeze)  # a daemon's command puts it off again
     atexit.register(gc.freeze)
 
 

@@ -148,39 +148,14 @@ class Forgetful:
     _numbers = itertools.count(1)
     _listener: Overhear | None = None
 
-    def record(
-        self,
-        event: str,
-        *,
-        module: str | None = None,
-        status: str | None = None,
-        duration_ms: int | None = None,
-        data: Mapping[str, Any] | None = None,
-        error: Mapping[str, Any] | None = None,
-        session_id: str | None = None,
-        request_id: str | None = None,
-        span_id: str | None = None,
-        in_place_of: DocumentKey | None = None,
-    ) -> None:
+    def record(self, event: str, *, in_place_of: DocumentKey | None = None, **fields: Any) -> None:
         """Tell who overhears, then forget it."""
         del in_place_of
-        if self._listener is None:
-            return
-        entry = JournalEvent(
-            id=self.new_span(),
-            ts=time.time(),
-            event=event,
-            component="supervisor",
-            module=module,
-            status=status,
-            duration_ms=duration_ms,
-            data=data,
-            error=error,
-            session_id=session_id,
-            request_id=request_id,
-            span_id=span_id,
-        )
-        self._listener(overheard(*encoded(entry)))
+        if self._listener is not None:
+            entry = JournalEvent(
+                id=self.new_span(), ts=time.time(), event=event, component="supervisor", **fields
+            )
+            self._listener(overheard(*encoded(entry)))
 
     def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
         """Forget it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from supervisor.policy.findings import Found, Quarantined, Reading, usable
 from supervisor.runtime.file_digest import FileDigests, Signature, signature
 from supervisor.runtime.program import program_files
 from supervisor.runtime.watched_paths import Interests
+from supervisor.runtime.whole_file import UnreadableError, read_whole
 
 DESCRIPTOR_BYTES = 4 << 20
 """A larger file is no descriptor; it is not read into memory to find that out."""
@@ -86,18 +86,9 @@ def read_descriptor(path: Path) -> Descriptor:
 def read_bytes(path: Path) -> bytes:
     """Read what a descriptor file holds; raises `DescriptorError` if that cannot be one."""
     try:
-        # Without O_NONBLOCK a named pipe would wait for a writer, and all modules with it.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise _bad(path, "is no regular file")
-            data: bytes | None = file.read(DESCRIPTOR_BYTES + 1)
-    except OSError as error:
-        raise _bad(path, f"cannot be read: {error.strerror}") from None
-    if data is None:  # the kernel has files that are regular and make their readers wait
-        raise _bad(path, "cannot be read: it has nothing to read now")
-    if len(data) > DESCRIPTOR_BYTES:
-        raise _bad(path, f"is larger than {DESCRIPTOR_BYTES} bytes, so it is no descriptor")
-    return data
+        return read_whole(path, DESCRIPTOR_BYTES, "descriptor")
+    except UnreadableError as error:
+        raise _bad(path, str(error)) from None
 
 
 def _is_utf8(path: str) -> bool:

@@ -75,33 +75,31 @@ def test_a_line_weighs_the_same_however_it_is_cut(value: Any, window: int) -> No
         assert is_heavier(line, whole - 1)
 
 
+def decoded_bytes(line: bytes) -> int:
+    """Return how much memory a line becomes."""
+    tracemalloc.start()
+    try:
+        value = msgspec.json.decode(line)
+        size = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert value
+    return size
+
+
 RECORD = b'{"id":12345,"name":"abcdef","value":1.5}'
 
 
 @pytest.mark.parametrize("item", [*DENSE, b'"ab"', b"0", b"-1", b"null", b"0,0,0,[]", RECORD])
 def test_what_a_line_becomes_is_no_more_than_twice_its_weight(item: bytes) -> None:
     line = array(item, LINE_BYTES)
-    tracemalloc.start()
-    try:
-        value = msgspec.json.decode(line)
-        size = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    assert value
-    assert is_heavier(line, size // 2)
+    assert is_heavier(line, decoded_bytes(line) // 2)
 
 
 @pytest.mark.parametrize("item", [b"-9", b"257", b"1e1", b"12345", b"-1.5e10"])
 def test_no_array_of_numbers_becomes_more_than_fourteen_times_its_size(item: bytes) -> None:
     line = array(item, LINE_BYTES)
-    tracemalloc.start()
-    try:
-        value = msgspec.json.decode(line)
-        size = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    assert value
-    assert size < len(line) * 14
+    assert decoded_bytes(line) < len(line) * 14
 
 
 def test_a_record_weighs_what_its_fields_do() -> None:

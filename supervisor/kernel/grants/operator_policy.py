@@ -6,8 +6,6 @@ log and status say so.
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -24,9 +22,10 @@ from supervisor.policy.policy_file import (
     unknown_modules,
 )
 from supervisor.runtime.directory import shown
+from supervisor.runtime.whole_file import UnreadableError, read_whole
 
 POLICY_BYTES = 1 << 20
-"""A larger file is no policy; it is not read into memory to find that out."""
+"""A larger file is no policy."""
 
 log = structlog.get_logger()
 
@@ -35,20 +34,9 @@ def read_policy(path: Path) -> PolicyFile:
     """Read and check a file; raises `PolicyError`."""
     source = shown(path)
     try:
-        # Without O_NONBLOCK a named pipe would wait for a writer, and reloads and the daemon's end
-        # with it.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise PolicyError(source, (Remark(1, "is no regular file"),))
-            data: bytes | None = file.read(POLICY_BYTES + 1)
-    except OSError as error:
-        words = f"cannot be read: {os.strerror(error.errno or 0)}"
-        raise PolicyError(source, (Remark(1, words),)) from None
-    if data is None:  # the kernel has files that are regular and make their readers wait
-        raise PolicyError(source, (Remark(1, "cannot be read: it has nothing to read now"),))
-    if len(data) > POLICY_BYTES:
-        words = f"is larger than {POLICY_BYTES} bytes, so it is no policy"
-        raise PolicyError(source, (Remark(1, words),))
+        data = read_whole(path, POLICY_BYTES, "policy")
+    except UnreadableError as error:
+        raise PolicyError(source, (Remark(1, str(error)),)) from None
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

@@ -148,8 +148,7 @@ def _closing(span_id: str, was: InFlight, entry_id: str, now: float) -> Entry:
         request_id=was.request_id,
         span_id=span_id,
     )
-    body = msgspec.json.encode(event)
-    return Entry(now, event.event, was.module, was.session_id, None, body)
+    return _entry(event)
 
 
 def _question(leftover: Document) -> OpenQuestion:
@@ -172,5 +171,9 @@ def _undecided(was: OpenQuestion, entry_id: str, now: float) -> Entry:
         request_id=was.request_id,
         span_id=was.span_id,
     )
+    return _entry(event)
+
+
+def _entry(event: JournalEvent) -> Entry:
     body = msgspec.json.encode(event)
-    return Entry(now, event.event, was.module, was.session_id, None, body)
+    return Entry(event.ts, event.event, event.module, event.session_id, None, body)
