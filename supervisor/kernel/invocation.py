@@ -13,7 +13,7 @@ import msgspec
 
 from protocol.connection import HostCalled, Notice, Request
 from protocol.errors import Failure, Outcome, Reason
-from protocol.events import Asset, Progress, StatePatch, UiEvent
+from protocol.events import Asset, AssetBytes, CallEvent, Progress, StatePatch, UiEvent
 from protocol.response import Response
 from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.durability import acknowledged
@@ -29,8 +29,8 @@ from supervisor.kernel.wait_graph import Parents
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
 from supervisor.runtime.deadlines import Timer
+from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.host import Host
-from supervisor.runtime.host_results import HostResults
 from supervisor.runtime.module import Module
 from supervisor.runtime.program import module_folder
 
@@ -246,26 +246,26 @@ class Invocation(Relative["Invocation"]):
 
     # What the module's side tells (call.Listener).
 
-    def event(self, event: Progress, call: Call, line: bytes | None) -> None:
+    def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
         """Pass an event on; from the first asset on, `InTurn` takes them in the place of this."""
-        kind = type(event)  # streams pass here; `isinstance` is slow to say no
+        # Streams pass here; `isinstance` is slow to say no.
         if type(event) is UiEvent and self._effects.ui.is_plain(event):
             self._client.event(event, line)
-        elif kind is UiEvent or kind is StatePatch:
+        elif type(event) is UiEvent or type(event) is StatePatch:
             self._pass_on(event, line)
-        elif kind is Asset:
+        elif type(event) is Asset or type(event) is AssetBytes:
             self._intake = self._begin_intake()
             call.listener = InTurn(self, self._intake)
             self._intake.put(event, line)
         else:
             self._client.event(event, line)
 
-    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
+    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
         """Have a call of the module served."""
         del call
         if self._calls is None:
             self._calls = self._make_calls(self)
-        self._calls.take(asked, results)
+        self._calls.take(asked, dialogue)
 
     def settled(self, outcome: Outcome, call: Call) -> None:
         """Conclude, once its guard has nothing to say."""

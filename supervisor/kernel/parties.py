@@ -10,7 +10,7 @@ from protocol.errors import Outcome
 from protocol.events import Progress
 from protocol.response import Response
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.host_results import HostResults
+from supervisor.runtime.dialogue import Dialogue
 
 if TYPE_CHECKING:
     from supervisor.kernel.invocation import Invocation
@@ -55,7 +55,7 @@ class Guard(Protocol):
 class Calls(Protocol):
     """The calls to the host that a module makes while it serves one request."""
 
-    def take(self, asked: HostCalled, results: HostResults) -> None:
+    def take(self, asked: HostCalled, dialogue: Dialogue) -> None:
         """Accept a call, or refuse it at once."""
 
     def end(self, stopped: Stopped) -> None:

@@ -11,13 +11,15 @@ from typing import Any, Protocol
 
 import msgspec
 
+from protocol.connection import HostCalled, Memory, Quarantined, Stray, Violated, Warned
 from protocol.connection import ModuleLog as ModuleLogEvent
-from protocol.connection import Quarantined, Stray, Violated, Warned
 from protocol.descriptor import Descriptor
 from protocol.errors import Outcome
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.call import Call
+from supervisor.runtime.description import Descriptions
+from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.host import Host
 from supervisor.runtime.log_text import log_text
 from supervisor.runtime.module_log import ModuleLog
@@ -125,6 +127,10 @@ class Counters(msgspec.Struct):
     """Lines that were no protocol; kept in the module's log as an excerpt."""
 
 
+def _refuse(asked: HostCalled, dialogue: Dialogue) -> None:
+    dialogue.refuse(asked, "nobody serves calls of no request")
+
+
 class Setting(msgspec.Struct, frozen=True):
     """What a life gets from its module: descriptor, surroundings, log, names for its processes."""
 
@@ -132,10 +138,14 @@ class Setting(msgspec.Struct, frozen=True):
     host: Host
     log: ModuleLog
     next_instance: Callable[[], str]
-    described: Callable[[dict[str, Any]], str | None]
-    """Takes what `describe` said; returns what is wrong with it, if anything."""
+    descriptions: Descriptions
+    """Takes what each process says that it is."""
     counters: Counters
+    called: Callable[[HostCalled, Dialogue], None] = _refuse
+    """Takes a call to the host that is of no request."""
     taps: Taps = msgspec.field(default_factory=Taps)
+    memory: Memory = msgspec.field(default_factory=dict)
+    """What connections leave to those that follow; of one descriptor, so it is gone with that."""
 
     def keep(
         self, instance: str, item: Stray | Quarantined | ModuleLogEvent | Warned | Violated

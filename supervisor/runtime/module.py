@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 import trio
 
-from protocol.args_schema import ArgsValidator, op_schemas
+from protocol.args_schema import ArgsValidator
 from protocol.descriptor import Descriptor, Lifecycle, Start
 from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
@@ -18,7 +18,7 @@ from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
 from supervisor.runtime.call_queue import CallQueue
-from supervisor.runtime.description import misfit_of
+from supervisor.runtime.description import Descriptions
 from supervisor.runtime.host import Host
 from supervisor.runtime.life import Counters, Setting
 from supervisor.runtime.module_log import ModuleLog
@@ -59,8 +59,6 @@ class Module:
         self.taps = Taps()
         self.missing: tuple[str, ...] = ()
         """Those of `depends_on` that do not serve at the moment."""
-        self.validator = None if not descriptor.inputs else ArgsValidator(descriptor.inputs)
-        self.described: dict[str, Any] | None = None
         self._host = host
         self._changed = changed
         self._stuck = stuck
@@ -71,6 +69,11 @@ class Module:
         self._removed = False
         kept = Kept(self._refuse, self._moved, self._moved_within, self._is_needed)
         self.pool = Pool(self._setting(), nursery, self._queue, kept)
+
+    @property
+    def validator(self) -> ArgsValidator | None:
+        """What args are held to, if its ops are known."""
+        return self.descriptions.validator
 
     # Commands.
 
@@ -116,7 +119,6 @@ class Module:
         """
         self.descriptor = descriptor
         self._removed = False
-        self.validator = None if not descriptor.inputs else ArgsValidator(descriptor.inputs)
         self.pool.adopt(self._setting())
 
     def relabel(self, descriptor: Descriptor) -> None:
@@ -300,14 +302,15 @@ class Module:
         return state_evidence(self.pool, self.waits_for)
 
     def _setting(self) -> Setting:
+        self.descriptions = Descriptions(self.descriptor, self._host.deadlines, self._described)
         return Setting(
             self.descriptor,
             self._host,
             self.log,
             self._next_instance,
-            self._take_description,
+            self.descriptions,
             self.counters,
-            self.taps,
+            taps=self.taps,
         )
 
     def _next_instance(self) -> str:
@@ -318,15 +321,8 @@ class Module:
         persistent = self.descriptor.transport.lifecycle is Lifecycle.PERSISTENT
         return instance if persistent else None
 
-    def _take_description(self, description: dict[str, Any]) -> str | None:
-        misfit = misfit_of(description, self.descriptor)
-        if misfit is not None:
-            return misfit
-        self.described = description
-        if not self.descriptor.inputs:
-            schemas = op_schemas(description["inputs"])
-            self.validator = None if schemas is None else ArgsValidator(schemas)
-        return None
+    def _described(self, instance: str, description: dict[str, Any], changes: int) -> None:
+        pass
 
 
 def _level(state: State) -> Callable[..., Any]:

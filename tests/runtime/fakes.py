@@ -6,11 +6,19 @@ from typing import Any
 
 import trio
 
+from protocol.descriptor import Descriptor
 from protocol.errors import Outcome, Success
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit, Stopped
 from supervisor.runtime.call import Call
+from supervisor.runtime.deadlines import Deadlines
+from supervisor.runtime.description import Descriptions
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
+
+
+def undescribed(descriptor: Descriptor) -> Descriptions:
+    """Descriptions that tell nobody."""
+    return Descriptions(descriptor, Deadlines(), lambda *_: None)
 
 
 class FakeLife:

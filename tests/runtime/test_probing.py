@@ -10,7 +10,6 @@ import trio
 import trio.testing
 
 from protocol.connection import Answered, Request
-from protocol.dialects import DIALECTS
 from protocol.errors import Success
 from protocol.replies import Operation
 from supervisor.runtime.host import Host
@@ -18,6 +17,7 @@ from supervisor.runtime.life import Counters, Setting
 from supervisor.runtime.module_log import ModuleLog
 from supervisor.runtime.probing import Probing
 from tests.factories import actor
+from tests.runtime.fakes import undescribed
 
 Clock = trio.testing.MockClock
 HEALTH_S, INVOKE_S = 2.0, 30.0
@@ -35,11 +35,11 @@ class FakeProcess:
         supervision["health"] = {"interval_s": HEALTH_S, "failures": 1}
         made = actor(folder, supervision=supervision)
         log = ModuleLog("m", host.log_files, host.wall_clock)
-        setting = Setting(made, host, log, lambda: "m#1", lambda _: None, Counters())
+        setting = Setting(made, host, log, lambda: "m#1", undescribed(made), Counters())
         self.asked: list[Request] = []
         self.replaced: list[str] = []
         self.trusted = 0
-        self.probing = Probing(setting, DIALECTS["module"].connect(made), self)
+        self.probing = Probing(setting, self)
 
     def send(self, request: Request) -> None:
         assert request.operation is Operation.HEALTH
@@ -70,7 +70,8 @@ async def doubted(
     process = FakeProcess(tmp_path, host, request.param)
     process.busy = True
     nursery.start_soon(host.deadlines.run)
-    nursery.start_soon(process.probing.watch)
+    process.probing.begin()
+    nursery.start_soon(process.probing.resolve_doubts)
     await trio.testing.wait_all_tasks_blocked()
     process.busy = False
     process.probing.doubt()

@@ -25,7 +25,7 @@ from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.capabilities import LOG, Decision, Verdict, covers
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.host_results import HostResults
+from supervisor.runtime.dialogue import Dialogue
 
 OPEN_CALLS = 1024
 """Of one request; what is beyond it is refused."""
@@ -47,14 +47,14 @@ class Docket:
         self._beginning = False
         self._told: set[bool] = set()
 
-    def take(self, asked: HostCalled, results: HostResults) -> None:
+    def take(self, asked: HostCalled, dialogue: Dialogue) -> None:
         """Accept a call, or refuse it at once."""
         refusal = self._refusal(asked)
         if refusal is not None:
             reason, words = refusal
-            results.refuse(asked.request_id, asked.call.call_id, words, reason)
+            dialogue.refuse(asked, words, reason)
             return
-        call = OpenCall(self._caller, asked, results, self)
+        call = OpenCall(self._caller, asked, dialogue, self)
         self._open[call.call_id] = call
         self._host.open_bytes[self._caller.module.name] += asked.size_bytes
         call.limit(self._host.deadlines)
