@@ -95,8 +95,9 @@ class Drop(StrEnum):
 
 
 class Transport(msgspec.Struct, frozen=True, kw_only=True):
-    """How the module is reached."""
+    """How the module is reached; `type` says which of the other fields mean something."""
 
+    type: str = "stdio"
     command: tuple[str, ...]
     protocol: str = "module"
     lifecycle: Lifecycle = Lifecycle.PERSISTENT

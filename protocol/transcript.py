@@ -188,7 +188,6 @@ def descriptor_document(descriptor: Descriptor) -> dict[str, Any]:
         for key, value in msgspec.to_builtins(descriptor).items()
         if value is not None and key not in ("source", "folder", "digest")
     }
-    document["transport"] = {"type": "stdio", **document["transport"]}
     document["supervision"] = _without_null(document["supervision"])
     return document
 

@@ -104,7 +104,7 @@ def module_status(
                 "pid": one.pid,
                 "state": one.state or str(state),
                 "uptime_s": round(one.uptime_s, 3),
-                "rss_bytes": procfs.rss_bytes(one.pid) or None,
+                "rss_bytes": None if one.pid is None else procfs.rss_bytes(one.pid) or None,
                 "in_flight": one.in_flight,
             }
             for one, state in pool.seats.instances()
