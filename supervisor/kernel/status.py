@@ -97,7 +97,7 @@ def module_status(
         "in_flight": module.in_flight,
         "queued": module.queued,
         "descriptor": descriptor.source,
-        "quarantined": why_bad(descriptor.source, quarantined),
+        "quarantined": why_bad(descriptor, quarantined),
         "instances": [
             {
                 "id": one.id,

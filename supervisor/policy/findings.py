@@ -1,19 +1,20 @@
-"""What a reading of the descriptor files brought, and what of it can be used.
+"""What a reading of the descriptors brought, and what of it can be used.
 
-Rules that live here, and nowhere else:
+They are files here, but whatever their source has them in, the rules are the same. Those that live
+here, and nowhere else:
 
 - a file that held a name keeps it for as long as it is there: a second file with a taken name is
-  quarantined, whichever of the two comes first in the order of paths;
+  quarantined, whichever of the two comes first in the order of sources and paths;
 - what a bad file said when it was last good goes on (nobody is in its way), and the file is
   quarantined; that a file is bad may show only beside the others (a circle, a dependency gone);
+- a source that cannot be read says nothing about its files: all of them stay in use;
 - a module that runs is never dropped because of somebody else's descriptor: if what it depends on
   is gone, it is listed as quarantined, and runs.
 """
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 import msgspec
 
@@ -40,10 +41,10 @@ class Quarantined(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """All files as they are, in the order of their paths.
+    """All files as they are, in the order of their sources, and of their paths within each.
 
-    `bad` names the files that are no descriptors, and directories that cannot be read: those say
-    nothing about the files in them. `bad_names` are the modules that bad files are about, as far as
+    `bad` names the files that are no descriptors, and the owners of what cannot be read: those say
+    nothing about their files. `bad_names` are the modules that bad files are about, as far as
     that is known. `programs` has, for a module's watched program files, the
     digests of their bytes; a file that is not there has none.
     """
@@ -54,8 +55,22 @@ class Reading(msgspec.Struct, frozen=True):
     programs: Mapping[str, Mapping[str, str]] = {}
 
 
+def merged(readings: Iterable[Reading]) -> Reading:
+    """Put the readings of several sources together; a file that two of them have is the first's."""
+    descriptors: dict[str, Descriptor] = {}
+    bad: dict[str, Quarantined] = {}
+    bad_names: set[str] = set()
+    for reading in readings:
+        for one in reading.descriptors:
+            descriptors.setdefault(one.source, one)
+        for other in reading.bad:
+            bad.setdefault(other.descriptor, other)
+        bad_names |= reading.bad_names
+    return Reading(tuple(descriptors.values()), tuple(bad.values()), frozenset(bad_names))
+
+
 class Found(msgspec.Struct, frozen=True):
-    """What can be used, in the order of the files' paths, and what cannot."""
+    """What can be used, in the order in which it was read, and what cannot."""
 
     descriptors: tuple[Descriptor, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
@@ -135,7 +150,7 @@ def _claims(
         name: one if said is None else said
         for name, one in current.items()
         if ((said := by_source.get(one.source)) is not None and said.name == name)
-        or (said is None and why_bad(one.source, bad) is not None)
+        or (said is None and why_bad(one, bad) is not None)
     }
     chosen: dict[str, Descriptor] = {}
     quarantined: list[Quarantined] = []
@@ -163,8 +178,6 @@ def _completed(one: Quarantined, in_use: set[str]) -> Quarantined:
     return Quarantined(one.descriptor, kept(one.reason))
 
 
-def why_bad(source: str, bad: Mapping[str, str]) -> str | None:
-    """Look up why a file, or the directory it was found in (DIR or DIR/NAME), is not used."""
-    folder = posixpath.dirname(source)
-    places = (source, folder, posixpath.dirname(folder))
-    return next((bad[place] for place in places if place in bad), None)
+def why_bad(descriptor: Descriptor, bad: Mapping[str, str]) -> str | None:
+    """Look up why the file of a descriptor, or all that its owner has, is not used."""
+    return bad.get(descriptor.source, bad.get(descriptor.owner))

@@ -17,6 +17,7 @@ def descriptor(
     name: str,
     *needed: str,
     source: str | None = None,
+    owner: str = "/d",
     said: str = "",
     watch: bool = False,
     command: tuple[str, ...] = ("x",),
@@ -30,6 +31,7 @@ def descriptor(
         supervision=Supervision(depends_on=needed, watch=watch),
         source=source,
         folder=source.rpartition("/")[0],
+        owner=owner,
         digest=f"{name} {needed} {said} {watch} {command}",
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trio
 
 from supervisor.runtime import watch as watch_module
 from supervisor.runtime.inotify import Inotify, Mask
@@ -40,6 +41,18 @@ async def test_without_watches_the_files_are_polled_and_that_is_said(
         await watched.until(lambda one: len(one.programs["b"]) == 1)
         (tmp_path / "a.json").unlink()
         await wait_for(watched, "b")
+
+
+async def test_a_wait_that_is_cancelled_has_taken_no_event(tmp_path: Path) -> None:
+    queue = Inotify()
+    queue.add(str(tmp_path), Mask.CREATE)
+    (tmp_path / "a.json").touch()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await queue.events()
+    assert scope.cancelled_caught
+    assert [one.name for one in await queue.events()] == ["a.json"]
+    queue.close()
 
 
 def open_files() -> list[str]:

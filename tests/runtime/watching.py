@@ -13,8 +13,8 @@ import trio
 
 from protocol.descriptor import Descriptor
 from supervisor.policy.findings import Reading
-from supervisor.runtime.directory import DescriptorFiles
 from supervisor.runtime.inotify import Inotify
+from supervisor.runtime.sources import Sources
 from supervisor.runtime.watch import Watch, WatchState
 
 BOUND_S = 60
@@ -36,7 +36,7 @@ class Watched:
     """Files, and what was read of them whenever the watch said so."""
 
     def __init__(self, *directories: Path) -> None:
-        self.files = DescriptorFiles(directories)
+        self.files = Sources.of_directories(directories)
         self.state = WatchState()
         self.reading = self.files.read({})
         self._send, self._receive = trio.open_memory_channel[Reading](math.inf)

@@ -18,7 +18,7 @@ import trio
 from supervisor.faces.control_socket import OUT_OF_DESCRIPTORS_PAUSE_S
 from supervisor.kernel.daemon import running
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.directory import scan
+from supervisor.runtime.sources import scan
 from supervisor.runtime.survivors import LOCK_FD
 from tests import factories
 from tests.system.client import Client
