@@ -25,6 +25,9 @@ Modules = Mapping[str, Descriptor]
 Refuse = Callable[[str, str], None]
 """Takes a module's name and the reason; changes what is chosen."""
 
+Version = tuple[str, str]
+"""What one descriptor said once: its source, and the digest of its bytes."""
+
 KEPT = ". The last good version stays in use."
 
 
@@ -45,14 +48,19 @@ class Reading(msgspec.Struct, frozen=True):
 
     `bad` names the files that are no descriptors, and the owners of what cannot be read: those say
     nothing about their files. `bad_names` are the modules that bad files are about, as far as
-    that is known. `programs` has, for a module's watched program files, the
-    digests of their bytes; a file that is not there has none.
+    that is known. `programs` has, for the watched program files of each version of a descriptor,
+    used or not, the digests of their bytes; a file that is not there has none.
     """
 
     descriptors: tuple[Descriptor, ...] = ()
     bad: tuple[Quarantined, ...] = ()
     bad_names: frozenset[str] = frozenset()
-    programs: Mapping[str, Mapping[str, str]] = {}
+    programs: Mapping[Version, Mapping[str, str]] = {}
+
+
+def version_of(descriptor: Descriptor) -> Version:
+    """Return what tells a descriptor from all others, whose module may have the same name."""
+    return descriptor.source, descriptor.digest
 
 
 def merged(readings: Iterable[Reading]) -> Reading:
@@ -70,7 +78,10 @@ def merged(readings: Iterable[Reading]) -> Reading:
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What can be used, in the order in which it was read, and what cannot."""
+    """What can be used, in the order in which it was read, and what cannot.
+
+    `programs` has the digests of a reading for what can be used, by the names of the modules.
+    """
 
     descriptors: tuple[Descriptor, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
@@ -83,7 +94,12 @@ def usable(current: Mapping[str, Descriptor], reading: Reading) -> Found:
     refused = _refused(current, chosen, set(reading.bad_names))
     quarantined += [Quarantined(source, reason) for source, reason in refused.items()]
     quarantined.sort(key=lambda one: one.descriptor)
-    return Found(tuple(chosen.values()), tuple(quarantined), reading.programs)
+    programs = {
+        name: reading.programs[version]
+        for name, one in chosen.items()
+        if (version := version_of(one)) in reading.programs
+    }
+    return Found(tuple(chosen.values()), tuple(quarantined), programs)
 
 
 def _refused(

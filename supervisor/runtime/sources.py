@@ -8,7 +8,15 @@ from pathlib import Path
 import msgspec
 
 from protocol.descriptor import Descriptor
-from supervisor.policy.findings import Found, Quarantined, Reading, merged, usable
+from supervisor.policy.findings import (
+    Found,
+    Quarantined,
+    Reading,
+    Version,
+    merged,
+    usable,
+    version_of,
+)
 from supervisor.runtime.directory import DescriptorFiles
 from supervisor.runtime.file_digest import FileDigests, Signature, signature_or_none
 from supervisor.runtime.program import program_files
@@ -83,13 +91,13 @@ class Sources:
 
     def _watched_programs(
         self, descriptors: Iterable[Descriptor], interests: Interests
-    ) -> dict[str, dict[str, str]]:
-        programs: dict[str, dict[str, str]] = {}
+    ) -> dict[Version, dict[str, str]]:
+        programs: dict[Version, dict[str, str]] = {}
         paths: set[str] = set()
         for descriptor in descriptors:
             if not descriptor.supervision.watch:
                 continue
-            digests = programs[descriptor.name] = {}
+            digests = programs[version_of(descriptor)] = {}
             for path in program_files(descriptor):
                 paths.add(path)
                 interests.add_path(path, content=True)

@@ -174,6 +174,19 @@ async def test_there_is_one_source_of_an_owner_at_a_time(tmp_path: Path) -> None
         await serving(daemon, "x")
 
 
+async def test_a_clash_is_none_of_the_program_of_who_has_the_name(tmp_path: Path) -> None:
+    def watching(command: str) -> bytes:
+        program(tmp_path / command, "#!/bin/sh")
+        transport, supervision = {"protocol": "narratoria"}, {"watch": True}
+        made = document([f"./{command}"], name="x", transport=transport, supervision=supervision)
+        return json.dumps(made).encode()
+
+    one, other = lent(tmp_path, x=watching("a")), lent(tmp_path, owner="b", x=watching("b"))
+    async with daemon_over(tmp_path) as daemon, daemon.lend(one), daemon.lend(other):
+        assert daemon.reloads.last is not None
+        assert (daemon.reloads.last.changed, daemon.reloads.last.unchanged) == (0, 1)
+
+
 # What is bad.
 
 

@@ -12,7 +12,7 @@ import trio
 
 from supervisor.runtime import watch as watch_module
 from supervisor.runtime.inotify import Inotify, Mask
-from tests.runtime.watching import document, wait_for, watching
+from tests.runtime.watching import document, programs, wait_for, watching
 
 
 class Unwilling(Inotify):
@@ -38,7 +38,7 @@ async def test_without_watches_the_files_are_polled_and_that_is_said(
         (tmp_path / "a.json").write_text(document("a"))
         await wait_for(watched, "a", "b")
         (tmp_path / "run.sh").write_text("1")
-        await watched.until(lambda one: len(one.programs["b"]) == 1)
+        await watched.until(lambda one: len(programs(one, "b")) == 1)
         (tmp_path / "a.json").unlink()
         await wait_for(watched, "b")
 
