@@ -15,12 +15,7 @@ from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.module import Module
-from tests import factories
 from tests.runtime.fakes import Stage
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    factories.bound(items, Path(__file__).parent)
 
 
 @pytest.fixture
