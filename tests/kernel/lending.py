@@ -20,7 +20,8 @@ from supervisor.runtime.lent_descriptors import LentDescriptors
 from supervisor.runtime.source import UnreadableSourceError
 from supervisor.runtime.sources import Sources
 from supervisor.runtime.watched_paths import Interests
-from tests.factories import ACTOR, GENEROUS_S, PYTHON, document
+from tests.bounds import WAIT_S
+from tests.factories import ACTOR, PYTHON, document
 
 EDITOR = "editor session 1"
 
@@ -46,7 +47,7 @@ class Owner(LentDescriptors):
 
     def read(self, interests: Interests) -> Reading:
         self._reading_begun.set()
-        assert self._may_read.wait(GENEROUS_S), f"nobody let {self.owner} be read"
+        assert self._may_read.wait(WAIT_S), f"nobody let {self.owner} be read"
         if self.unreadable:
             raise UnreadableSourceError(f"{self.owner} is unreadable", "it does not answer")
         return super().read(interests)
@@ -60,7 +61,7 @@ class Owner(LentDescriptors):
         self._may_read.set()
 
     async def being_read(self) -> None:
-        assert await trio.to_thread.run_sync(self._reading_begun.wait, GENEROUS_S), "never read"
+        assert await trio.to_thread.run_sync(self._reading_begun.wait, WAIT_S), "never read"
 
 
 @asynccontextmanager
