@@ -40,8 +40,8 @@ from supervisor.kernel.host_calls.methods import METHODS
 from supervisor.kernel.operations import INPUTS
 from supervisor.policy.session import BOUNDS, Status
 from supervisor.policy.verdict import Exit, Said, on_invocation
-from supervisor.runtime.directory import scan
 from supervisor.runtime.log_text import log_text
+from supervisor.runtime.sources import scan
 from tests.docs.markdown import ROOT, Block, blocks, read, rows
 from tests.docs.transcript import fits
 from tests.protocol.wire import announce, connected, descriptor, give_up

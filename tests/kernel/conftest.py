@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 import trio
 
 from protocol.descriptor import Descriptor
@@ -18,13 +17,8 @@ from supervisor.kernel.daemon import Daemon, running
 from supervisor.kernel.operations.op import Emit
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import State
-from tests import factories
 
 Start = Callable[..., AbstractAsyncContextManager[Daemon]]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    factories.bound(items, Path(__file__).parent)
 
 
 class Asker:
