@@ -217,6 +217,17 @@ class Invocation(Relative["Invocation"]):
             pass
         return first
 
+    @property
+    def serving(self) -> Invocation:
+        """The request that its module's calls are made for: this one."""
+        return self
+
+    def tell_first(self, event: Progress) -> None:
+        """Tell the client of the first one; nothing is told after the response."""
+        first = self.first
+        if not first.has_outcome:
+            first.tell(event)
+
     def resume(self) -> None:
         """Tell the module's side that the client may have room again."""
         self._call.resume()

@@ -25,8 +25,10 @@ from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.asking import Guarding
 from supervisor.kernel.hooks.gates import Gates
 from supervisor.kernel.hooks.guard import Guards
+from supervisor.kernel.hooks.lineage import NOBODY
 from supervisor.kernel.host_calls.docket import Docket
 from supervisor.kernel.host_calls.method import Host as HostOfCalls
+from supervisor.kernel.host_calls.of_modules import CallsOfModules
 from supervisor.kernel.invocation import Invocation, Setting
 from supervisor.kernel.invoke_record import record_refusal
 from supervisor.kernel.parties import Client
@@ -76,6 +78,7 @@ class Invocations:
             nursery=nursery,
             open_bytes=Counter(),
         )
+        host.calls = CallsOfModules(calls)
         self._setting = Setting(
             host=host,
             effects=effects,
@@ -92,12 +95,14 @@ class Invocations:
         client: Client,
         *,
         parent: Invocation | None = None,
+        behind: frozenset[str] = NOBODY,
     ) -> Invocation | None:
         """Accept an invocation, or answer at once why not; `content` is the frame's `input`.
 
         Fields: `op`, `args` (an object, {} if absent), `session_id`, and `timeout_s`, which takes
         the place of the module's `invoke_s`. `parent` is the invocation on whose behalf it is
-        made, and with whose end it ends. None is returned if there is nothing left to cancel.
+        made, and with whose end it ends. Without one, `behind` are the hooks that it is made for;
+        the client ends that. None is returned if there is nothing left to cancel.
         """
         op = content.get("op")
         session_id = content.get("session_id")
@@ -109,7 +114,8 @@ class Invocations:
             session_id if isinstance(session_id, str) else None,
         )
         if parent is not None:
-            self.lineage.begin(request.request_id, self._behind(parent))
+            behind = self._behind(parent)
+        self.lineage.begin(request.request_id, behind)
         module = self._fleet.modules.get(tool)
         if module is None:
             refusal: Failure | None = self.unknown_module(tool)

@@ -128,10 +128,6 @@ class Counters(msgspec.Struct):
     """Lines that were no protocol; kept in the module's log as an excerpt."""
 
 
-def _refuse(asked: HostCalled, dialogue: Dialogue) -> None:
-    dialogue.refuse(asked, "nobody serves calls of no request")
-
-
 class Setting(msgspec.Struct, frozen=True):
     """What a life gets from its module: descriptor, surroundings, log, names for its processes."""
 
@@ -142,8 +138,10 @@ class Setting(msgspec.Struct, frozen=True):
     descriptions: Descriptions
     """Takes what each process says that it is."""
     counters: Counters
-    called: Callable[[HostCalled, Dialogue], None] = _refuse
+    called: Callable[[HostCalled, Dialogue], None]
     """Takes a call to the host that is of no request."""
+    gone: Callable[[str], None]
+    """Takes note that a process that could make such calls is gone."""
     taps: Taps = msgspec.field(default_factory=Taps)
     memory: Memory = msgspec.field(default_factory=dict)
     """What connections leave to those that follow; of one descriptor, so it is gone with that."""

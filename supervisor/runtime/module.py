@@ -10,6 +10,7 @@ import structlog
 import trio
 
 from protocol.args_schema import ArgsValidator
+from protocol.connection import HostCalled
 from protocol.descriptor import Descriptor, Start
 from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
@@ -19,6 +20,7 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
 from supervisor.runtime.call_queue import CallQueue
 from supervisor.runtime.description import Descriptions
+from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.host import Host
 from supervisor.runtime.life import Counters, Setting
 from supervisor.runtime.module_log import ModuleLog
@@ -309,11 +311,19 @@ class Module:
             self._next_instance,
             self.descriptions,
             self.counters,
-            taps=self.taps,
+            self._called,
+            self._gone,
+            self.taps,
         )
 
     def _next_instance(self) -> str:
         return f"{self.name}#{next(self._generations)}"
+
+    def _called(self, asked: HostCalled, dialogue: Dialogue) -> None:
+        self._host.calls.take(self, asked, dialogue)
+
+    def _gone(self, instance: str) -> None:
+        self._host.calls.end(instance)
 
     def _described(self, instance: str, description: dict[str, Any], changes: int) -> None:
         pass

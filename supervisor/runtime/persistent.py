@@ -123,6 +123,7 @@ class PersistentLife:
             if self._again is None or exit_ is None:
                 self._close()
             setting.descriptions.end(self.id)
+            setting.gone(self.id)
             self._probing.end()
             if exit_ is None:  # the daemon itself is ending without waiting
                 self._fail_all(setting.host.stopping(self.id, self.evidence()), probes=True)

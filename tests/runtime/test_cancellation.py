@@ -17,14 +17,13 @@ from supervisor.policy.findings import Found
 from supervisor.runtime.call import Call
 from supervisor.runtime.host import Host
 from supervisor.runtime.incarnation import Rung
-from supervisor.runtime.life import Counters, Ended, Life, Setting
-from supervisor.runtime.module_log import ModuleLog
+from supervisor.runtime.life import Ended, Life, Setting
 from supervisor.runtime.per_invocation import PerInvocationLife
 from supervisor.runtime.persistent import PersistentLife
 from supervisor.runtime.process import spawn
 from tests import factories
 from tests.factories import Heard
-from tests.runtime.fakes import undescribed
+from tests.runtime.fakes import plain_setting
 from tests.runtime.sweep import sweep
 from tests.runtime.test_incarnation import incarnation_of
 
@@ -94,9 +93,7 @@ def server(tmp_path: Path) -> Descriptor:
 
 
 def setting(descriptor: Descriptor, host: Host) -> Setting:
-    log = ModuleLog("m", host.log_files, host.wall_clock)
-    names = (f"m#{number}" for number in itertools.count(1))
-    return Setting(descriptor, host, log, lambda: next(names), undescribed(descriptor), Counters())
+    return plain_setting(descriptor, host, (f"m#{number}" for number in itertools.count(1)))
 
 
 async def test_a_spawn_can_be_cancelled_anywhere(server: Descriptor, host: Host) -> None:

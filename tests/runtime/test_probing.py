@@ -13,11 +13,9 @@ from protocol.connection import Answered, Request
 from protocol.errors import Success
 from protocol.replies import Operation
 from supervisor.runtime.host import Host
-from supervisor.runtime.life import Counters, Setting
-from supervisor.runtime.module_log import ModuleLog
 from supervisor.runtime.probing import Probing
 from tests.factories import actor
-from tests.runtime.fakes import undescribed
+from tests.runtime.fakes import plain_setting
 
 Clock = trio.testing.MockClock
 HEALTH_S, INVOKE_S = 2.0, 30.0
@@ -34,8 +32,7 @@ class FakeProcess:
         supervision = {"concurrency": concurrency, "timeouts": TIMEOUTS}
         supervision["health"] = {"interval_s": HEALTH_S, "failures": 1}
         made = actor(folder, supervision=supervision)
-        log = ModuleLog("m", host.log_files, host.wall_clock)
-        setting = Setting(made, host, log, lambda: "m#1", undescribed(made), Counters())
+        setting = plain_setting(made, host, iter(["m#1"]))
         self.asked: list[Request] = []
         self.replaced: list[str] = []
         self.trusted = 0

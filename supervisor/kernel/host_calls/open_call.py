@@ -10,6 +10,7 @@ from protocol.connection import HostCalled
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.host_call import Chunk
 from supervisor.kernel.invocation import Invocation
+from supervisor.kernel.parties import Caller
 from supervisor.kernel.unanswered import with_questions
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.deadlines import Deadlines, Timer
@@ -40,11 +41,9 @@ class OpenCall:
         "streams",
     )
 
-    def __init__(
-        self, caller: Invocation, asked: HostCalled, dialogue: Dialogue, owner: Owner
-    ) -> None:
+    def __init__(self, caller: Caller, asked: HostCalled, dialogue: Dialogue, owner: Owner) -> None:
         self.caller = caller
-        """The request in whose course it was made."""
+        """The request in whose course it was made, or the module itself."""
         self.asked = asked
         self.child: Invocation | None = None
         """The invocation that serves it, if one does."""

@@ -48,6 +48,6 @@ class OpenQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
 
     id: str
     module: str
-    request_id: str
+    request_id: str | None
     session_id: str | None = None
     span_id: str | None = None
