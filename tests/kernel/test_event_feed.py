@@ -48,7 +48,7 @@ class Sent:
 async def sent(kept: Journal, **args: Any) -> Sent:
     client = Sent()
     feed = EventFeed(kept)
-    await feed.send({"last": 50, **args}, client.emit)
+    await feed.send({"last": 50, **args}, client.emit, None)
     feed.close()
     return client
 
@@ -80,7 +80,7 @@ async def test_who_follows_gets_each_entry_once_as_it_is_committed(tmp_path: Pat
     async with journal(tmp_path) as kept, trio.open_nursery() as nursery:
         note(kept, 3)
         client, feed = Sent(), EventFeed(kept)
-        nursery.start_soon(feed.send, {"since": 1, "follow": True}, client.emit)
+        nursery.start_soon(feed.send, {"since": 1, "follow": True}, client.emit, None)
         for _ in range(50):
             note(kept, 2)
             assert await flushed(kept) is None
@@ -93,7 +93,7 @@ async def test_who_follows_is_told_of_a_new_journal_and_goes_on_in_it(tmp_path: 
     async with journal(tmp_path) as kept, trio.open_nursery() as nursery:
         note(kept, 3)
         client, feed = Sent(), EventFeed(kept)
-        nursery.start_soon(feed.send, {"since": 0, "follow": True}, client.emit)
+        nursery.start_soon(feed.send, {"since": 0, "follow": True}, client.emit, None)
         await client.until(3)
         kept.suspect()
         note(kept, 3)
@@ -131,7 +131,7 @@ async def test_a_client_that_does_not_read_has_nothing_of_a_page_waiting_for_it(
         note(kept, 20)
         assert await flushed(kept) is None
         feed = EventFeed(kept)
-        await feed.send({"since": 0, "last": 0}, client.emit)
+        await feed.send({"since": 0, "last": 0}, client.emit, None)
         feed.close()
     assert client.seqs == list(range(1, 21))
     # What did not fit was let go of at once; it is the room that was waited for.
