@@ -3,6 +3,8 @@
 
 PYTHON ?= $(shell for p in python3.11 python3; do $$p -c '' 2>/dev/null && echo $$p && break; done)
 PYTEST_ARGS ?=
+# More than there are cores: much of the time they wait for what they have started.
+PYTEST_WORKERS ?= 4
 BENCH_ARGS ?=
 MINUTES ?= 1
 SOAK_ARGS ?=
@@ -22,6 +24,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@printf '\n  PYTHON=python3.12       the interpreter that makes %s\n' '$(VENV)'
 	@printf '  PYTEST_ARGS="-k name"   goes to pytest\n'
+	@printf '  PYTEST_WORKERS=0        runs the tests in one process\n'
 
 .PHONY: setup
 setup: $(READY) ## make .venv with all that is needed to work here
@@ -38,7 +41,7 @@ $(READY): pyproject.toml
 .PHONY: test
 test: $(READY) ## run the tests; PYTEST_ARGS is passed on
 	$(call heading,tests)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: check
 check: format-check lint types imports test package-test ## all that has to hold before a commit

@@ -15,6 +15,8 @@ from hypothesis import HealthCheck, settings
 
 from tests import journals
 
+pytest_plugins = ["tests.bounds"]
+
 IGNORED_BY_LAUNCHERS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 """What `nohup`, and a shell that starts something in the background, have their child ignore."""
 

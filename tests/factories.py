@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import json
 import os
 import stat
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 import trio
 
 from protocol.connection import HostCalled, Request
@@ -31,25 +27,6 @@ GENEROUS_S = 60
 
 PYTHON = [sys.executable, "-I", "-S"]
 ACTOR = str(Path(__file__).parent / "runtime" / "actor.py")
-VIRTUAL = {"mock_clock", "autojump_clock"}
-
-
-def bound(items: Iterable[pytest.Item], folder: Path) -> None:
-    """Let no asynchronous test below `folder` wait for ever; virtual clocks have fakes only."""
-    for item in items:
-        if folder not in item.path.parents or not isinstance(item, pytest.Function):
-            continue
-        if inspect.iscoroutinefunction(item.obj) and not VIRTUAL & set(item.fixturenames):
-            item.obj = _bounded(item.obj)
-
-
-def _bounded(test: Any) -> Any:
-    @functools.wraps(test)
-    async def within(*args: Any, **kwargs: Any) -> None:
-        with trio.fail_after(GENEROUS_S):
-            await test(*args, **kwargs)
-
-    return within
 
 
 def document(

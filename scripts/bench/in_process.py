@@ -178,7 +178,8 @@ async def ask(one: Daemon, module: str, op: str, count: int, window: int) -> flo
 
 def _pids(module: Module) -> list[int]:
     life = module.slot.life
-    return [] if life is None else [instance.pid for instance in life.instances()]
+    shown = [] if life is None else life.instances()
+    return [instance.pid for instance in shown if instance.pid is not None]
 
 
 def _replaced(module: Module, victim: int) -> bool:

@@ -107,7 +107,8 @@ def _left_out(counters: dict[str, Any]) -> str:
 def _instance(instance: dict[str, Any]) -> str:
     memory = instance["rss_bytes"]
     parts = [
-        f"{one_line(instance['id'])}, pid {instance['pid']}",
+        one_line(instance["id"]),
+        "" if instance["pid"] is None else f"pid {instance['pid']}",
         f"up {duration(instance['uptime_s'])}",
         "" if memory is None else size(memory),
         "warm" if instance["state"] == "warm" else f"{instance['in_flight']} in flight",

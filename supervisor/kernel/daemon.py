@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,11 +39,14 @@ from supervisor.kernel.status import DaemonFacts
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.kernel.ui_events import UiEvents
 from supervisor.policy.findings import Found
+from supervisor.policy.reload_plan import Plan
 from supervisor.runtime.custody import holding
-from supervisor.runtime.directory import DescriptorFiles, shown
+from supervisor.runtime.directory import shown
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
 from supervisor.runtime.log_files import LogFiles
+from supervisor.runtime.source import Source
+from supervisor.runtime.sources import Sources
 from supervisor.runtime.watch import Watch
 
 HURRY_AFTER_S = 30.0
@@ -117,9 +120,14 @@ class Daemon:
         except RefusedError as error:
             log.info("not reloaded", cause=cause, words=error.failure.message)
 
+    def lend(self, source: Source) -> AbstractAsyncContextManager[Callable[[], Awaitable[Plan]]]:
+        """Have the modules of a source for as long as the block lasts (`Reloads.lend`)."""
+        return self.reloads.lend(source)
+
     async def watch(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Reload whenever a descriptor or a watched program changes, until cancelled."""
-        watch = Watch(self.reloads.files, self.reloads.descriptors, self.facts.watch)
+        watch = Watch(self.reloads.sources, self.reloads.descriptors, self.facts.watch)
+        self.reloads.on_reading = watch.follow_anew
         with contextlib.suppress(RefusedError):  # the end has begun
             await watch.run(self._reload_for_watch, task_status)
 
@@ -161,7 +169,7 @@ async def running(
     data_dir: Path,
     directories: Sequence[Path] = (),
     environment: Mapping[str, str] = os.environ,
-    files: DescriptorFiles | None = None,
+    sources: Sources | None = None,
     containment: str | None = None,
     whole_process: bool = False,
     memory_ceiling_bytes: int | None = None,
@@ -174,7 +182,7 @@ async def running(
 ) -> AsyncIterator[Daemon]:
     """Run a daemon around the block; at its end all modules are stopped and nothing is left.
 
-    `files` are the directories as `found` was read from them, so that a reload reads only what
+    `sources` are the directories as `found` was read from them, so that a reload reads only what
     changed since. `containment` forces a rung (`cgroup2`, `subreaper`, `process_group`): without
     it the daemon does not start. `whole_process` says that this process does nothing else, so that
     every child it did not spawn is an orphan of a module. `memory_ceiling_bytes` bounds all modules
@@ -184,8 +192,8 @@ async def running(
     `operator` says what modules may call the daemon for; without it, nothing.
     Raises `ContainmentError`, and `DataInUseError` if another daemon has `data_dir`.
     """
-    if files is None:
-        files = DescriptorFiles(directories)
+    if sources is None:
+        sources = Sources.of_directories(directories)
     log_files = LogFiles(data_dir / "logs")
     try:
         async with (
@@ -218,7 +226,7 @@ async def running(
                 data={"version": VERSION, "pid": facts.pid, "containment": custody.containment},
             )
             operator = operator or OperatorPolicy()
-            reloads = Reloads(host, fleet, files, found, operator)
+            reloads = Reloads(host, fleet, sources, found, operator, nursery=nursery)
             options = asset_options or AssetOptions()
             checks = AssetChecks(AssetStore(data_dir / "assets", options), copy=options.copy)
             effects = Effects(

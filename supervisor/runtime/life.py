@@ -1,7 +1,7 @@
 """What a slot supervises: something that starts, serves calls, and is gone at the end.
 
-There are two kinds: a persistent process (`persistent.PersistentLife`), and the readiness to run a
-process per invocation (`per_invocation.PerInvocationLife`). A slot does not know which it has.
+There are several kinds, such as a persistent process, and the readiness to run a process per
+invocation; the transport chooses (`lives`). A slot does not know which it has.
 """
 
 from __future__ import annotations
@@ -104,10 +104,11 @@ class Life(Protocol):
 
 
 class Instance(msgspec.Struct, frozen=True):
-    """A process of a module, as `status` shows it."""
+    """What serves a module, as `status` shows it."""
 
     id: str
-    pid: int
+    pid: int | None
+    """None if it is no process of ours."""
     uptime_s: float
     in_flight: int
     state: str | None = None

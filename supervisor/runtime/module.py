@@ -10,7 +10,7 @@ import structlog
 import trio
 
 from protocol.args_schema import ArgsValidator, op_schemas
-from protocol.descriptor import Descriptor, Lifecycle, Start
+from protocol.descriptor import Descriptor, Start
 from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
 from supervisor.policy.latency import Histogram
@@ -236,7 +236,6 @@ class Module:
         self.refuse_waiting(self.unavailable())
 
     def _moved(self, instance: str | None, before: State, after: State, cause: str) -> None:
-        instance = self._shown(instance)
         known = {} if instance is None else {"instance": instance}
         level = _level(after)
         level("module state", module=self.name, **known, before=before, after=after, cause=cause)
@@ -261,7 +260,7 @@ class Module:
         for one in self._dependants(self.name):
             if one.state in _CONCERNED:
                 words = f"{self.name}, which it depends on, went from {before} to {after}: {cause}"
-                one.log.host_line(one._shown(one.slot.instance), words)  # noqa: SLF001 - of its own kind
+                one.log.host_line(one.slot.instance, words)
 
     def _queue_limit(self) -> int:
         supervision = self.descriptor.supervision
@@ -312,11 +311,6 @@ class Module:
 
     def _next_instance(self) -> str:
         return f"{self.name}#{next(self._generations)}"
-
-    def _shown(self, instance: str | None) -> str | None:
-        # The state of a module per invocation is the module's: no process of it made it so.
-        persistent = self.descriptor.transport.lifecycle is Lifecycle.PERSISTENT
-        return instance if persistent else None
 
     def _take_description(self, description: dict[str, Any]) -> str | None:
         misfit = misfit_of(description, self.descriptor)

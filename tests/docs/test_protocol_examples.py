@@ -46,8 +46,8 @@ from supervisor.kernel.parties import Party
 from supervisor.policy.principals import Scope
 from supervisor.policy.session import BOUNDS, Status
 from supervisor.policy.verdict import Exit, Said, on_invocation
-from supervisor.runtime.directory import scan
 from supervisor.runtime.log_text import log_text
+from supervisor.runtime.sources import scan
 from tests.docs.markdown import ROOT, Block, blocks, read, rows
 from tests.docs.transcript import fits
 from tests.principals import ADA

@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 import trio
 import trio.testing
 
@@ -24,10 +23,6 @@ from tests.principals import ADA
 
 ENDLESS = {"count": 1_000_000, "pad": "x" * 1000}
 CALM = {"health": {"interval_s": 1000}, "timeouts": {"exit_s": 0.1, "stop_s": 0.1}}
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    factories.bound(items, Path(__file__).parent)
 
 
 class Client:

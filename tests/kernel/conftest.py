@@ -8,7 +8,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 import trio
 
 from protocol.descriptor import Descriptor
@@ -19,14 +18,9 @@ from supervisor.kernel.parties import Party
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import Principal
-from tests import factories
 from tests.principals import ADA
 
 Start = Callable[..., AbstractAsyncContextManager[Daemon]]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    factories.bound(items, Path(__file__).parent)
 
 
 class Asker:

@@ -167,6 +167,7 @@ async def test_a_probe_that_others_wait_for_ends_with_a_cancelled_life(
         nursery.start_soon(live)
         await owner.ready.wait()
         (instance,) = life.instances()
+        assert instance.pid is not None
         os.kill(instance.pid, signal.SIGSTOP)
         nursery.start_soon(life.ask, Operation.HEALTH, 1e6)
         await trio.testing.wait_all_tasks_blocked()

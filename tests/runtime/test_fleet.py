@@ -14,8 +14,8 @@ from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import State
 from supervisor.policy.reload_plan import Changed, Plan
 from supervisor.runtime.fleet import Fleet
-from tests.factories import actor, call
-from tests.runtime.fakes import Stage
+from tests.factories import call
+from tests.runtime.fakes import Stage, staged
 
 Clock = trio.testing.MockClock
 STEADY = {"backoff": {"initial_s": 4, "factor": 2, "jitter": 0}}
@@ -23,7 +23,7 @@ STEADY = {"backoff": {"initial_s": 4, "factor": 2, "jitter": 0}}
 
 def admit(fleet: Fleet, folder: Path, plan: dict[str, dict[str, Any]]) -> None:
     made = [
-        actor(folder, name=name, supervision={**STEADY, **supervision})
+        staged(folder, name=name, supervision={**STEADY, **supervision})
         for name, supervision in plan.items()
     ]
     fleet.admit(Found(tuple(made)))
@@ -327,7 +327,7 @@ async def test_a_module_that_waits_starts_when_it_depends_on_nothing_any_more(
 ) -> None:
     admit(fleet, tmp_path, {"kv": {}, "shop": on("kv")})
     assert stage.names == ["kv"]
-    free = actor(tmp_path, name="shop", supervision=STEADY)
+    free = staged(tmp_path, name="shop", supervision=STEADY)
     fleet.apply(Plan(changed=(Changed(free),), unchanged=(fleet.modules["kv"].descriptor,)))
     await settle()
     assert stage.names == ["kv", "shop"]
