@@ -50,7 +50,7 @@ class Sent:
 async def sent(kept: Journal, **args: Any) -> Sent:
     client = Sent()
     with contextlib.closing(EventFeed(kept)) as feed:
-        await feed.send({"last": 50, **args}, client.emit)
+        await feed.send({"last": 50, **args}, client.emit, None)
     return client
 
 
@@ -60,7 +60,7 @@ async def following(kept: Journal, since: int) -> AsyncIterator[Sent]:
     client = Sent()
     with contextlib.closing(EventFeed(kept)) as feed:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(feed.send, {"since": since, "follow": True}, client.emit)
+            nursery.start_soon(feed.send, {"since": since, "follow": True}, client.emit, None)
             yield client
             nursery.cancel_scope.cancel()
 
@@ -136,7 +136,7 @@ async def test_a_client_that_does_not_read_has_nothing_of_a_page_waiting_for_it(
         note(kept, 20)
         assert await flushed(kept) is None
         feed = EventFeed(kept)
-        await feed.send({"since": 0, "last": 0}, client.emit)
+        await feed.send({"since": 0, "last": 0}, client.emit, None)
         feed.close()
     assert client.seqs == list(range(1, 21))
     # What did not fit was let go of at once; it is the room that was waited for.

@@ -65,7 +65,8 @@ class ModuleInvoke:
         content: dict[str, Any] = {
             key: params[key] for key in ("op", "args", "session_id", "timeout_s") if key in params
         }
-        call.child = host.submit(params["module"], content, _Asker(call), parent=caller)
+        principal = caller.principal.delegated()
+        call.child = host.invoke(principal, params["module"], content, _Asker(call), parent=caller)
 
 
 class _Asker:

@@ -112,6 +112,7 @@ class EventEmit:
             session_id=origin.session_id,
             request_id=origin.request_id,
             span_id=origin.span_id,
+            by=origin.by,
         )
         call.answer({})
 
@@ -154,7 +155,7 @@ def _session(call: OpenCall, host: Host) -> Session:
     if session_id is None or not host.effects.with_sessions:
         words = "the request that is being served has no session"
         raise RefusedError(Failure.because(Reason.UNKNOWN_SESSION, words))
-    found = host.effects.sessions.find_live(session_id)
+    found = host.effects.sessions.find_live(session_id, call.caller.first.principal)
     if isinstance(found, Failure):
         raise RefusedError(found)
     return found
