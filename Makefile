@@ -9,7 +9,7 @@ BENCH_ARGS ?=
 MINUTES ?= 1
 SOAK_ARGS ?=
 
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
@@ -23,6 +23,7 @@ heading = @printf '\n== %s ==\n' '$(1)'
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@printf '\n  PYTHON=python3.12       the interpreter that makes %s\n' '$(VENV)'
+	@printf '  VENV=.venv-3.12         another place for it, to keep both\n'
 	@printf '  PYTEST_ARGS="-k name"   goes to pytest\n'
 	@printf '  PYTEST_WORKERS=0        runs the tests in one process\n'
 
@@ -104,5 +105,5 @@ soak: $(READY) ## kill, stop, flood and reload at random for MINUTES, and count 
 
 .PHONY: clean
 clean: ## remove all that was made here, .venv too
-	rm -rf $(VENV) .venv-peers build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -28,12 +28,12 @@ from supervisor.kernel.hooks.gates import Gates
 from supervisor.kernel.hooks.lineage import Lineage
 from supervisor.kernel.hooks.observing import Observing
 from supervisor.kernel.hooks.registry import Hooks
-from supervisor.kernel.invocations import Deciding, Invocations
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.op import Parts
 from supervisor.kernel.recorder import Forgetful, Recorder, Restored
 from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.reloads import Reloads
+from supervisor.kernel.requests import Deciding, Requests
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.status import DaemonFacts
 from supervisor.kernel.store.settings import JournalOptions
@@ -65,21 +65,22 @@ log = structlog.get_logger()
 class Daemon:
     """A running daemon; made by `running`."""
 
-    def __init__(self, make_parts: Callable[[Callable[[str], None]], Parts]) -> None:
-        """Serve the ops on the parts; `make_parts` takes what begins the end."""
+    def __init__(
+        self, requests: Requests, make_parts: Callable[[Callable[[str], None]], Parts]
+    ) -> None:
+        """Have the ops served on the parts; `make_parts` takes what begins the end."""
         parts = make_parts(self.shut_down)
         self.cause = ""
         """What began the end."""
         self.fleet = parts.fleet
         self.sessions = parts.effects.sessions
         self._durability = parts.effects.durability
-        self._guards = parts.invocations.guards
         self.reloads = parts.reloads
-        self.invocations = parts.invocations
+        self.requests = requests
+        requests.operations = Operations(parts)
         self.approvals = parts.approvals
         self.grants = parts.grants
         self.facts = parts.facts
-        self.operations = Operations(parts)
         self._ending = trio.Event()
         self._hurry = trio.Event()
         self._fleet_stopped = trio.Event()
@@ -138,11 +139,11 @@ class Daemon:
         with trio.move_on_after(HURRY_AFTER_S + KILLED_WITHIN_S) as scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._hurry_fleet)
-                self._guards.stop()
+                self.requests.guards.stop()
                 self.approvals.stop()
                 await self.fleet.stop()
                 # No gate serves any more, so what is still asked has an answer in a moment.
-                await self._guards.wait_none_asks()
+                await self.requests.guards.wait_none_asks()
                 nursery.cancel_scope.cancel()
         if scope.cancelled_caught:
             self._name_survivors()
@@ -243,14 +244,14 @@ async def running(
             asker = ApprovalAsker(approvals)
             grants = Grants(operator, recorder, effects.answers, environment, asker)
             deciding = Deciding(gates, approvals, grants)
-            invocations = Invocations(host, fleet, effects, deciding, nursery)
-            observing = Observing(host, fleet, effects, invocations, nursery)
+            requests = Requests(host, fleet, effects, deciding, nursery)
+            observing = Observing(host, fleet, effects, requests.invoke, nursery)
             hooks = Hooks(recorder, observing, gates)
             host.observer = Chronicle(recorder, hooks)
             daemon = Daemon(
+                requests,
                 lambda shut_down: Parts(
                     fleet=fleet,
-                    invocations=invocations,
                     facts=facts,
                     reloads=reloads,
                     effects=effects,
@@ -259,7 +260,7 @@ async def running(
                     approvals=approvals,
                     feed=feed,
                     shut_down=shut_down,
-                )
+                ),
             )
             try:
                 fleet.admit(found)

@@ -38,12 +38,16 @@ from supervisor.faces.conversation import Conversation
 from supervisor.kernel.daemon import running
 from supervisor.kernel.host_calls.methods import METHODS
 from supervisor.kernel.operations import INPUTS
+from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
+from supervisor.kernel.parties import Party
+from supervisor.policy.principals import Scope
 from supervisor.policy.session import BOUNDS, Status
 from supervisor.policy.verdict import Exit, Said, on_invocation
 from supervisor.runtime.log_text import log_text
 from supervisor.runtime.sources import scan
 from tests.docs.markdown import ROOT, Block, blocks, read, rows
 from tests.docs.transcript import fits
+from tests.principals import ADA
 from tests.protocol.wire import announce, connected, descriptor, give_up
 from tests.schemas.local_registry import validator
 
@@ -215,14 +219,11 @@ async def test_an_example_of_the_control_socket_goes_as_it_is_shown(
 ) -> None:
     for name in ("dice", "planner"):
         shutil.copytree(ROOT / "modules" / name, tmp_path / "modules" / name)
-    async with (
-        running(scan([tmp_path / "modules"]), data_dir=tmp_path) as daemon,
-        trio.open_nursery() as nursery,
-    ):
+    async with running(scan([tmp_path / "modules"]), data_dir=tmp_path) as daemon:
         modules = daemon.fleet.modules.values()
         with trio.fail_after(PATIENCE_S):
             await daemon.fleet.wait_until(lambda: all(one.slot.serves for one in modules) or None)
-        conversation = Conversation(daemon, nursery)
+        conversation = Conversation(daemon, Party(ADA))
         shown: list[str] = []
         for who, text in [*lines(block), ("client", "")]:
             if who == "daemon":
@@ -231,7 +232,6 @@ async def test_an_example_of_the_control_socket_goes_as_it_is_shown(
                 await expect(shown, conversation)
                 shown = []
                 conversation.receive_data(f"{text}\n".encode())
-        nursery.cancel_scope.cancel()
 
 
 async def expect(shown: list[str], conversation: Conversation) -> None:
@@ -317,3 +317,20 @@ def test_the_events_that_no_module_may_emit_are_listed() -> None:
     assert re.findall(r"`(\w+):\*`", read(DOCUMENT).partition('with a ":". ')[2])[
         : len(HOST_OWNED)
     ] == list(HOST_OWNED)
+
+
+def test_each_op_stands_beside_the_scope_that_it_needs() -> None:
+    table = {
+        op: None if row[0] == "none" else Scope(row[0].strip("`"))
+        for row in rows(DOCUMENT, "Scope")
+        for op in re.findall(r"`([^`]+)`", row[1])
+    }
+    assert table == SCOPES
+
+
+def test_the_ops_that_need_whole_modules_are_named() -> None:
+    said = " ".join(read(DOCUMENT).split())
+    (whole,) = re.findall(r"((?:`[a-z.]+`(?:, | and )?)+) need all of their module", said)
+    every = said[said.index("need all of their module") : said.index("all modules there may be")]
+    assert set(re.findall(r"`([^`]+)`", whole)) == WHOLE_MODULE
+    assert set(re.findall(r"`([^`]+)`", every)) == ALL_MODULES

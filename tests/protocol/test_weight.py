@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import json
 import re
+import sys
 import tracemalloc
 from typing import Any
 
@@ -165,7 +166,8 @@ def test_the_collector_does_not_look_while_a_long_line_is_decoded(dialect: str) 
     gc.callbacks.append(count)
     try:
         msgspec.json.decode(line)
-        assert len(rounds) > 16
+        # From 3.12 on the collector looks between two instructions of Python only.
+        assert sys.version_info >= (3, 12) or len(rounds) > 16
         gc.collect()
         rounds.clear()
         received = connection.receive_data(line)

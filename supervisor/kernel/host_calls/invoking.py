@@ -68,7 +68,8 @@ class ModuleInvoke:
         content: dict[str, Any] = {
             key: params[key] for key in ("op", "args", "session_id", "timeout_s") if key in params
         }
-        call.child = host.submit(
+        call.child = host.invoke(
+            caller.principal.delegated(),
             params["module"],
             content,
             _Asker(call, host),

@@ -118,6 +118,7 @@ class EventEmit:
             session_id=origin.session_id,
             request_id=origin.request_id,
             span_id=origin.span_id,
+            by=origin.by,
         )
         call.answer({})
 
@@ -156,13 +157,13 @@ _LEVELS = ("debug", "info", "warn", "error")
 
 
 def _session(call: OpenCall, host: Host) -> Session:
-    session_id = call.caller.session_id
-    if session_id is None or not host.effects.with_sessions:
+    serving, session_id = call.caller.serving, call.caller.session_id
+    if serving is None or session_id is None or not host.effects.with_sessions:
         words = "the request that is being served has no session"
-        if call.caller.serving is None:
+        if serving is None:
             words = "the call is of no request, and so of no session"
         raise RefusedError(Failure.because(Reason.UNKNOWN_SESSION, words))
-    found = host.effects.sessions.find_live(session_id)
+    found = host.effects.sessions.find_live(session_id, serving.first.principal)
     if isinstance(found, Failure):
         raise RefusedError(found)
     return found

@@ -123,7 +123,7 @@ class OpenCall:
         self.refuse(Failure.because(stopped.reason, stopped.message))
         self.scope.cancel()
         if self.child is not None:
-            self.child.give_up(stopped)
+            self.child.cancel(stopped)
 
     def _expired(self) -> None:
         timeout_ms = self.asked.call.timeout_ms

@@ -41,6 +41,7 @@ class InFlight(msgspec.Struct, frozen=True, omit_defaults=True):
     request_id: str
     session_id: str | None = None
     parent_span_id: str | None = None
+    by: msgspec.Raw | None = None
 
 
 class OpenQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -51,3 +52,4 @@ class OpenQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
     request_id: str | None
     session_id: str | None = None
     span_id: str | None = None
+    by: msgspec.Raw | None = None
