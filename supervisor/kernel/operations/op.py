@@ -83,7 +83,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     def status_of(self, module: Module, *, histogram: bool = False) -> dict[str, Any]:
         """Return one entry of `modules` of `status`."""
         shown = module_status(module, self.fleet.quarantine_reasons(), histogram=histogram)
-        return {**shown, "hook": self.hooks.status(module)}
+        ops = self.effects.descriptions.ops(module)
+        return {**shown, "ops": ops, "hook": self.hooks.status(module)}
 
 
 class OpGroup(Protocol):
