@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
@@ -118,6 +119,8 @@ class World:
 
     def __init__(self, requests: Requests, module: FakeModule, told: Told) -> None:
         self.requests = requests
+        self.entries: list[dict[str, Any]] = []
+        """Of the journal."""
         self.module = module
         self.told = told
 
@@ -170,5 +173,7 @@ async def pipeline(folder: Path) -> AsyncIterator[World]:
         nursery.start_soon(host.deadlines.run)
         requests = Requests(host, fleet, effects, deciding, nursery)
         requests.operations = operations
-        yield World(requests, module, told)
+        world = World(requests, module, told)
+        recorder.overhear(lambda one: world.entries.append(json.loads(one.body)))
+        yield world
         nursery.cancel_scope.cancel()

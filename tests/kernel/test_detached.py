@@ -168,6 +168,13 @@ async def test_what_nobody_takes_up_is_cancelled_at_the_bound(
         assert [*ended, handle.ended] == [False, True]
         (call,) = world.module.calls.values()
         assert call.settled
+        (entry,) = world.entries
+        assert entry["by"] == {"name": "ada", "face": "test"}
+        assert entry["error"] == {
+            "code": "cancelled",
+            "message": "its client left it, and none took it up within 60 s",
+            "details": {"reason": "disconnect"},
+        }
         assert world.requests.take_up(handle_id, ADA, client) is None
     assert client.reason == "unknown_request"
 

@@ -404,6 +404,14 @@ async def test_gates_and_hooks_are_asked_by_the_daemon(tmp_path: Path) -> None:
         }
 
 
+async def test_the_journal_says_who_had_the_daemon_end(tmp_path: Path) -> None:
+    recorder = Remembering()
+    async with world(tmp_path, recorder=recorder) as daemon:
+        await own(daemon, ADA, "shutdown")
+    (entry,) = [one for one in recorder.entries if one["event"] == "daemon:stop"]
+    assert entry["by"] == {"name": "ada", "face": "test"}
+
+
 # A connection that narrows itself.
 
 
