@@ -17,10 +17,10 @@ from protocol.connection import HostCalled, Request
 from protocol.descriptor import Descriptor
 from protocol.descriptor_loading import parse_descriptor
 from protocol.errors import Failure, Outcome, Success
-from protocol.events import Progress
+from protocol.events import CallEvent
 from protocol.replies import Operation
 from supervisor.runtime.call import Call
-from supervisor.runtime.host_results import HostResults
+from supervisor.runtime.dialogue import Dialogue
 
 GENEROUS_S = 60
 """A bound against hanging for ever, far beyond what any test takes."""
@@ -76,18 +76,18 @@ class Heard:
     """A listener that keeps what it is told."""
 
     def __init__(self) -> None:
-        self.events: list[Progress] = []
+        self.events: list[CallEvent] = []
         self.outcomes: list[Outcome] = []
-        self.called: list[tuple[HostCalled, HostResults]] = []
+        self.called: list[tuple[HostCalled, Dialogue]] = []
         self.slow = False
         self._heard = trio.lowlevel.ParkingLot()
 
-    def event(self, event: Progress, call: Call, line: bytes | None) -> None:
+    def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
         self.events.append(event)
         self._heard.unpark_all()
 
-    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
-        self.called.append((asked, results))
+    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
+        self.called.append((asked, dialogue))
         self._heard.unpark_all()
 
     def settled(self, outcome: Outcome, call: Call) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from protocol.connection import HostCalled, Notice, Request
 from protocol.errors import Failure, Outcome, Reason
-from protocol.events import Asset, Progress, StatePatch, UiEvent
+from protocol.events import Asset, AssetBytes, CallEvent, Progress, StatePatch, UiEvent
 from protocol.response import Response
 from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.durability import acknowledged
@@ -30,8 +30,8 @@ from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
 from supervisor.runtime.deadlines import Timer
+from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.host import Host
-from supervisor.runtime.host_results import HostResults
 from supervisor.runtime.module import Module
 from supervisor.runtime.program import module_folder
 
@@ -231,6 +231,17 @@ class Invocation(Relative["Invocation"]):
             pass
         return first
 
+    @property
+    def serving(self) -> Invocation:
+        """The request that its module's calls are made for: this one."""
+        return self
+
+    def tell_first(self, event: Progress) -> None:
+        """Tell the client of the first one; nothing is told after the response."""
+        first = self.first
+        if not first.has_outcome:
+            first.tell(event)
+
     def resume(self) -> None:
         """Tell the module's side that the client may have room again."""
         self._call.resume()
@@ -260,26 +271,26 @@ class Invocation(Relative["Invocation"]):
 
     # What the module's side tells (call.Listener).
 
-    def event(self, event: Progress, call: Call, line: bytes | None) -> None:
+    def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
         """Pass an event on; from the first asset on, `InTurn` takes them in the place of this."""
-        kind = type(event)  # streams pass here; `isinstance` is slow to say no
+        # Streams pass here; `isinstance` is slow to say no.
         if type(event) is UiEvent and self._effects.ui.is_plain(event):
             self.client.event(event, line)
-        elif kind is UiEvent or kind is StatePatch:
+        elif type(event) is UiEvent or type(event) is StatePatch:
             self._pass_on(event, line)
-        elif kind is Asset:
+        elif type(event) is Asset or type(event) is AssetBytes:
             self._intake = self._begin_intake()
             call.listener = InTurn(self, self._intake)
             self._intake.put(event, line)
         else:
             self.client.event(event, line)
 
-    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
+    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
         """Have a call of the module served."""
         del call
         if self._calls is None:
             self._calls = self._make_calls(self)
-        self._calls.take(asked, results)
+        self._calls.take(asked, dialogue)
 
     def settled(self, outcome: Outcome, call: Call) -> None:
         """Conclude, once its guard has nothing to say."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from protocol.connection import HostCalled
 from protocol.errors import Outcome
 from protocol.events import Progress
 from protocol.response import Response
+from supervisor.kernel.hooks.lineage import NOBODY
+from supervisor.kernel.origin import Origin
 from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.host_results import HostResults
+from supervisor.runtime.dialogue import Dialogue
+from supervisor.runtime.module import Module
 
 if TYPE_CHECKING:
     from supervisor.kernel.invocation import Invocation
@@ -106,10 +109,44 @@ class Guard(Protocol):
         """The id of the question to a person that is open, if one is."""
 
 
-class Calls(Protocol):
-    """The calls to the host that a module makes while it serves one request."""
+class Caller(Protocol):
+    """On whose behalf a module calls the host: a request that it serves, or the module itself."""
 
-    def take(self, asked: HostCalled, results: HostResults) -> None:
+    @property
+    def serving(self) -> Invocation | None:
+        """The request that the module serves, if the call is made in the course of one."""
+
+    @property
+    def principal(self) -> Principal:
+        """Who asked, or the module itself."""
+
+    @property
+    def module(self) -> Module:
+        """The module that calls."""
+
+    @property
+    def origin(self) -> Origin:
+        """Where what comes of the call comes from."""
+
+    @property
+    def session_id(self) -> str | None:
+        """The session that is meant, if one is."""
+
+    @property
+    def ancestors(self) -> Iterable[Invocation]:
+        """The requests on whose behalf all this is done, the nearest first."""
+
+    def attend(self) -> None:
+        """Take note that the module has got what it waited for."""
+
+    def tell_first(self, event: Progress) -> None:
+        """Tell whoever began all this, if somebody listens."""
+
+
+class Calls(Protocol):
+    """The calls to the host that a module makes while it serves one request, or none."""
+
+    def take(self, asked: HostCalled, dialogue: Dialogue) -> None:
         """Accept a call, or refuse it at once."""
 
     def end(self, stopped: Stopped) -> None:
@@ -135,6 +172,7 @@ class Invoke(Protocol):
         client: Client,
         *,
         parent: Invocation | None = None,
-        behind: frozenset[str] | None = None,
+        behind: frozenset[str] = NOBODY,
+        recorded: bool = True,
     ) -> Invocation | None:
         """Accept an invocation, or answer at once why not."""

@@ -34,6 +34,7 @@ from supervisor.kernel.hooks.guard import Guards
 from supervisor.kernel.hooks.lineage import NOBODY
 from supervisor.kernel.host_calls.docket import Docket
 from supervisor.kernel.host_calls.method import Host as HostOfCalls
+from supervisor.kernel.host_calls.of_modules import CallsOfModules
 from supervisor.kernel.invocation import Invocation, Setting
 from supervisor.kernel.invoke_record import record_response
 from supervisor.kernel.operations import Operations
@@ -99,6 +100,7 @@ class Requests:
             nursery=nursery,
             open_bytes=Counter(),
         )
+        host.calls = CallsOfModules(calls)
         self._setting = Setting(
             host=host,
             effects=effects,
@@ -143,15 +145,17 @@ class Requests:
         client: Client,
         *,
         parent: Invocation | None = None,
-        behind: frozenset[str] | None = None,
+        behind: frozenset[str] = NOBODY,
+        recorded: bool = True,
     ) -> Invocation | None:
         """Accept an invocation, or answer at once why not; `content` is the frame's `input`.
 
         Fields: `op`, `args` (an object, {} if absent), `session_id`, and `timeout_s`, which takes
         the place of the module's `invoke_s`. `parent` is the invocation on whose behalf it is
-        made, and with whose end it ends. With `behind`, it gives an event to a hook that observes,
-        made for those hooks: the journal says nothing of it, else a hook for `module:*` would be
-        told of itself. None is returned if there is nothing left to cancel.
+        made, and with whose end it ends. Without one, `behind` are the hooks that it is made for;
+        who names some takes them back in the end (`lineage`). Unless it is `recorded`, the journal
+        says nothing of it: it gives an event to a hook that observes, and else a hook for
+        `module:*` would be told of itself. None is returned if there is nothing left to cancel.
         """
         op = content.get("op")
         session_id = content.get("session_id")
@@ -162,7 +166,7 @@ class Requests:
             args if isinstance(args := content.get("args", {}), dict) else {},
             session_id if isinstance(session_id, str) else None,
         )
-        if parent is not None or behind is not None:
+        if parent is not None or behind:
             self.lineage.begin(request.request_id, behind or self._behind(parent))
         module = self._fleet.modules.get(tool)
         refusal = None if principal.is_full else self._not_allowed(principal, tool, request.op)
@@ -183,7 +187,6 @@ class Requests:
                     refusal = refusal or found
         if refusal is None and parent is not None and module is not None and not module.has_room:
             refusal = self._parents.reentrant(request.request_id, parent, module)
-        recorded = behind is None
         if refusal is not None or module is None:
             assert refusal is not None  # noqa: S101 - no module is a refusal
             response = Response(

@@ -9,7 +9,8 @@ from typing import Any
 import structlog
 import trio
 
-from protocol.args_schema import ArgsValidator, op_schemas
+from protocol.args_schema import ArgsValidator
+from protocol.connection import HostCalled
 from protocol.descriptor import Descriptor, Start
 from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
@@ -18,7 +19,8 @@ from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
 from supervisor.runtime.call_queue import CallQueue
-from supervisor.runtime.description import misfit_of
+from supervisor.runtime.description import Descriptions
+from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.host import Host
 from supervisor.runtime.life import Counters, Setting
 from supervisor.runtime.module_log import ModuleLog
@@ -59,8 +61,6 @@ class Module:
         self.taps = Taps()
         self.missing: tuple[str, ...] = ()
         """Those of `depends_on` that do not serve at the moment."""
-        self.validator = None if not descriptor.inputs else ArgsValidator(descriptor.inputs)
-        self.described: dict[str, Any] | None = None
         self._host = host
         self._changed = changed
         self._stuck = stuck
@@ -71,6 +71,11 @@ class Module:
         self._removed = False
         kept = Kept(self._refuse, self._moved, self._moved_within, self._is_needed)
         self.pool = Pool(self._setting(), nursery, self._queue, kept)
+
+    @property
+    def validator(self) -> ArgsValidator | None:
+        """What args are held to, if its ops are known."""
+        return self.descriptions.validator
 
     # Commands.
 
@@ -116,7 +121,6 @@ class Module:
         """
         self.descriptor = descriptor
         self._removed = False
-        self.validator = None if not descriptor.inputs else ArgsValidator(descriptor.inputs)
         self.pool.adopt(self._setting())
 
     def relabel(self, descriptor: Descriptor) -> None:
@@ -299,28 +303,30 @@ class Module:
         return state_evidence(self.pool, self.waits_for)
 
     def _setting(self) -> Setting:
+        self.descriptions = Descriptions(self.descriptor, self._host.deadlines, self._described)
         return Setting(
             self.descriptor,
             self._host,
             self.log,
             self._next_instance,
-            self._take_description,
+            self.descriptions,
             self.counters,
+            self._called,
+            self._gone,
             self.taps,
         )
 
     def _next_instance(self) -> str:
         return f"{self.name}#{next(self._generations)}"
 
-    def _take_description(self, description: dict[str, Any]) -> str | None:
-        misfit = misfit_of(description, self.descriptor)
-        if misfit is not None:
-            return misfit
-        self.described = description
-        if not self.descriptor.inputs:
-            schemas = op_schemas(description["inputs"])
-            self.validator = None if schemas is None else ArgsValidator(schemas)
-        return None
+    def _called(self, asked: HostCalled, dialogue: Dialogue) -> None:
+        self._host.calls.take(self, asked, dialogue)
+
+    def _gone(self, instance: str) -> None:
+        self._host.calls.end(instance)
+
+    def _described(self, instance: str, description: dict[str, Any], changes: int) -> None:
+        pass
 
 
 def _level(state: State) -> Callable[..., Any]:

@@ -138,6 +138,8 @@ class Slot:
     def started(self, life: Life, why: str) -> None:
         """Serve: it is ready."""
         if life is self._life:
+            if self.instance is not None:
+                self.instance = life.id  # its start may have taken a second process
             self._give_turn_back()
             self._crashes.ready()
             self._feed(Input.STARTED, why)

@@ -31,7 +31,8 @@ from protocol.dialects import DIALECTS
 from protocol.replies import Operation
 descriptor = {{"name": "m", "kind": "tool", "capabilities": [],
     "transport": {{"type": "stdio", "command": ["m"]}}}}
-connection = DIALECTS["module"].connect(parse_descriptor(json.dumps(descriptor).encode(), "/m"))
+made = parse_descriptor(json.dumps(descriptor).encode(), "/m")
+connection = DIALECTS["module"].connect(made, str, {{}})
 payload = {{"content": " to the sea and back again"}}
 event = {{"version": "0", "type": "ui_event", "event": "message.chunk", "payload": payload}}
 event = json.dumps({{**event, "requestId": "r0"}}).encode() + b"\\n"
@@ -43,10 +44,10 @@ frames = [{{"requestId": one.request_id, "tool": "m", "operation": "invoke",
 NOTHING = ""
 OURS = """
 for request, answer in zip(requests, answers):
-    connection.send_request(request)
-    connection.data_to_send()
+    connection.ask(request)
+    connection.outgoing.take()
     connection.receive_data(answer)
-connection.send_request(requests[0])
+connection.ask(requests[0])
 for _ in range({lines} // 100):
     assert len(connection.receive_data(event * 100)) == 100
 """

@@ -13,13 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import weight
-from protocol.connection import Answered, Received, Request, Violated
+from protocol.connection import Answered, Events, Request, Violated
 from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Reason, Success
 from protocol.framing import DECODED_FACTOR
 from protocol.replies import Operation
 from protocol.weight import LONG_BYTES, is_heavier
-from tests.protocol.wire import descriptor
+from tests.protocol.wire import (
+    connected,
+    descriptor,
+    module,
+)
 
 LINE_BYTES = 1 << 20
 
@@ -41,10 +45,10 @@ def answer(dialect: str, result: bytes) -> bytes:
     return b"{" + head + b'"ok":true,"result":' + result + b"}\n"
 
 
-def reply(dialect: str, line: bytes) -> tuple[list[Received], int]:
+def reply(dialect: str, line: bytes) -> tuple[Events, int]:
     """Return what a dialect makes of a line, and the most memory it took, beside the line."""
-    connection = DIALECTS[dialect].connect(descriptor(line_bytes=LINE_BYTES, stdout="strict"))
-    connection.send_request(Request("r1", Operation.INVOKE, "run"))
+    connection = connected(dialect, descriptor(line_bytes=LINE_BYTES, stdout="strict"))
+    connection.ask(Request("r1", Operation.INVOKE, "run"))
     tracemalloc.start()
     try:
         received = connection.receive_data(line)
@@ -139,8 +143,8 @@ def test_json_within_a_string_is_a_string(dialect: str) -> None:
 
 
 def test_a_dense_line_without_its_newline_is_refused_at_the_end_too() -> None:
-    connection = DIALECTS["module"].connect(descriptor(line_bytes=LINE_BYTES))
-    connection.send_request(Request("r1", Operation.INVOKE, "run"))
+    connection = module(descriptor(line_bytes=LINE_BYTES))
+    connection.ask(Request("r1", Operation.INVOKE, "run"))
     line = answer("module", array(b"{}", LINE_BYTES)).rstrip(b"\n")
     assert connection.receive_data(line) == []
     [refused] = connection.receive_eof()
@@ -152,8 +156,8 @@ def test_a_dense_line_without_its_newline_is_refused_at_the_end_too() -> None:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_collector_does_not_look_while_a_long_line_is_decoded(dialect: str) -> None:
     line = answer(dialect, array(b'[],"a long enough string for the weight"', LONG_BYTES * 2))
-    connection = DIALECTS[dialect].connect(descriptor(line_bytes=LINE_BYTES))
-    connection.send_request(Request("r1", Operation.INVOKE, "run"))
+    connection = connected(dialect, descriptor(line_bytes=LINE_BYTES))
+    connection.ask(Request("r1", Operation.INVOKE, "run"))
     rounds: list[str] = []
 
     def count(phase: str, _: dict[str, int]) -> None:

@@ -20,8 +20,12 @@ from protocol.errors import Outcome, Success
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit, Stopped
 from supervisor.runtime.call import Call
-from supervisor.runtime.life import Ended, Instance, Owner, Setting
+from supervisor.runtime.deadlines import Deadlines
+from supervisor.runtime.description import Descriptions
+from supervisor.runtime.host import Host
+from supervisor.runtime.life import Counters, Ended, Instance, Owner, Setting
 from supervisor.runtime.lives import LIVES, LifeKind
+from supervisor.runtime.module_log import ModuleLog
 from tests import factories
 
 STAGE = "stage"
@@ -32,6 +36,25 @@ def staged(folder: Path, **fields: Any) -> Descriptor:
     """Make the descriptor of a module whose lives are those of a stage."""
     made = factories.descriptor(folder, ["nothing to run"], **fields)
     return replace(made, transport=replace(made.transport, type=STAGE, command=()))
+
+
+def undescribed(descriptor: Descriptor) -> Descriptions:
+    """Descriptions that tell nobody."""
+    return Descriptions(descriptor, Deadlines(), lambda *_: None)
+
+
+def plain_setting(made: Descriptor, host: Host, names: Iterator[str]) -> Setting:
+    """Return the setting of a life whose module is nobody."""
+    return Setting(
+        made,
+        host,
+        ModuleLog("m", host.log_files, host.wall_clock),
+        lambda: next(names),
+        undescribed(made),
+        Counters(),
+        lambda asked, dialogue: dialogue.refuse(asked, "nobody serves calls"),
+        lambda _: None,
+    )
 
 
 class FakeLife:

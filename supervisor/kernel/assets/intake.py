@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable
 
 from protocol.connection import Notice
-from protocol.events import Asset, Progress
+from protocol.events import Asset, AssetBytes, CallEvent, Progress
 from supervisor.kernel.assets.checks import Looked
 from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.origin import Origin
@@ -63,8 +63,10 @@ class AssetIntake:
         """Whether no more should be read for now."""
         return len(self._waiting) > WAITING_EVENTS or self._waiting_bytes > WAITING_BYTES
 
-    def put(self, event: Progress, line: bytes | None) -> None:
+    def put(self, event: CallEvent, line: bytes | None) -> None:
         """Take an event with its line; it is passed on after all that came before it."""
+        if type(event) is AssetBytes:
+            raise NotImplementedError
         if type(event) is Asset:
             pending = _Pending(event)
             self._wait(pending, line)

@@ -209,7 +209,7 @@ class Assets:
             asset_id=asset.asset_id,
             module=origin.module,
             op=origin.op,
-            request_id=origin.request_id,
+            request_id=origin.request_id or "",  # files come in the course of one
             session_id=origin.session_id,
             span_id=origin.span_id,
             owner=origin.owner,

@@ -45,7 +45,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     asked_by: str
     module: str
     op: str
-    request_id: str
+    request_id: str | None
     session_id: str | None = None
     span_id: str | None = None
     owner: str | None = None

@@ -135,4 +135,4 @@ class Observing:
         self, name: str, args: dict[str, Any], client: OutcomeOnly, behind: frozenset[str]
     ) -> None:
         content = {"op": HOOK_OP, "args": args}
-        self._invoke(SUPERVISOR, name, content, client, behind=behind | {name})
+        self._invoke(SUPERVISOR, name, content, client, behind=behind | {name}, recorded=False)

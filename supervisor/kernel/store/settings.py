@@ -49,7 +49,7 @@ class OpenQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
 
     id: str
     module: str
-    request_id: str
+    request_id: str | None
     session_id: str | None = None
     span_id: str | None = None
     by: msgspec.Raw | None = None
