@@ -153,6 +153,8 @@ def children() -> list[psutil.Process]:
     One between fork and exec has this process's command line, and one on its way out has none:
     neither can be told from a guardian, so all are looked at again until each shows what it is.
     """
+    if _none_below(os.getpid()):
+        return []
     until = time.monotonic() + GENEROUS_S
     own = psutil.Process().cmdline()
     while True:
@@ -162,6 +164,23 @@ def children() -> list[psutil.Process]:
         if not unsure or time.monotonic() > until:
             return [one for one, words in commands if not _is_guardians(words)]
         os.sched_yield()
+
+
+def _none_below(pid: int) -> bool:
+    """Whether the kernel lists nobody but guardians; psutil looks at all of the machine."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        listed = [number for task in tasks for number in (task / "children").read_text().split()]
+    except OSError:
+        return False  # there is no such list, or a thread has ended
+    for number in listed:
+        try:
+            words = Path(f"/proc/{number}/cmdline").read_bytes().decode().split("\0")
+        except OSError:
+            return False
+        if not (_is_guardians(words) and _none_below(int(number))):
+            return False
+    return True
 
 
 def _command(one: psutil.Process) -> list[str] | None:

@@ -9,6 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 import trio
 
@@ -30,7 +31,7 @@ from supervisor.kernel.hooks.lineage import Lineage
 from supervisor.kernel.hooks.observing import Observing
 from supervisor.kernel.hooks.registry import Hooks
 from supervisor.kernel.operations import Operations
-from supervisor.kernel.operations.op import Parts
+from supervisor.kernel.operations.op import Parts, ShutDown
 from supervisor.kernel.recorder import Forgetful, Recorder, Restored
 from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.reloads import Reloads
@@ -66,13 +67,13 @@ log = structlog.get_logger()
 class Daemon:
     """A running daemon; made by `running`."""
 
-    def __init__(
-        self, requests: Requests, make_parts: Callable[[Callable[[str], None]], Parts]
-    ) -> None:
+    def __init__(self, requests: Requests, make_parts: Callable[[ShutDown], Parts]) -> None:
         """Have the ops served on the parts; `make_parts` takes what begins the end."""
         parts = make_parts(self.shut_down)
         self.cause = ""
         """What began the end."""
+        self.by: msgspec.Raw | None = None
+        """Who asked for it, if somebody did."""
         self.fleet = parts.fleet
         self.sessions = parts.effects.sessions
         self._durability = parts.effects.durability
@@ -86,14 +87,14 @@ class Daemon:
         self._hurry = trio.Event()
         self._fleet_stopped = trio.Event()
 
-    def shut_down(self, cause: str) -> None:
-        """Begin the end; said again, hurry."""
+    def shut_down(self, cause: str, by: msgspec.Raw | None = None) -> None:
+        """Begin the end; said again, hurry. `by` is who asked for it, for the journal."""
         if self._ending.is_set():
             log.warning("hurrying", cause=cause)
             self._hurry.set()
         else:
             log.info("stopping", cause=cause)
-            self.cause = cause
+            self.cause, self.by = cause, by
             self._ending.set()
 
     @property
@@ -275,7 +276,8 @@ async def running(
             finally:
                 fleet.abandon()
                 hooks.end()
-                recorder.record("daemon:stop", data={"cause": daemon.cause or "a failure"})
+                data = {"cause": daemon.cause or "a failure"}
+                recorder.record("daemon:stop", data=data, by=daemon.by)
                 checks.end()
             nursery.cancel_scope.cancel()
     finally:

@@ -117,10 +117,10 @@ class DetachedRequests:
         self._forget(one)
         while one.events:
             client.event(*one.events.popleft())
+        one.handle.client = client
         if one.response is not None:
             client.finished(one.response)
             return None
-        one.handle.client = client
         if not client.congested():
             one.handle.resume()
         return one.handle

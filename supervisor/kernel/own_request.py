@@ -15,11 +15,13 @@ import trio
 
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Progress
+from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.kernel.operations.op import Begun
 from supervisor.kernel.parties import Client, Party
 from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.module import Module
 
 log = structlog.get_logger()
 
@@ -88,3 +90,19 @@ class OwnRequest:
             log.exception("a request failed in the daemon")
             words = f"the request failed in the daemon: {type(error).__name__}; its log says where"
             self.finish(Failure.because(Reason.REPORTED, words))
+
+
+async def answer_of(module: Module, operation: Operation) -> dict[str, Any]:
+    """Return a module's answer to `health` or `describe`; raises `RefusedError`.
+
+    `inputs` and `outputs` of its descriptor stand in a description in place of its own: these are
+    the ops and args that it is held to.
+    """
+    outcome = await module.ask(operation)
+    if isinstance(outcome, Failure):
+        raise RefusedError(outcome)
+    answer: dict[str, Any] = outcome.result
+    if operation is Operation.HEALTH:
+        return answer
+    declared = {"inputs": module.descriptor.inputs, "outputs": module.descriptor.outputs}
+    return answer | {key: value for key, value in declared.items() if value}

@@ -39,9 +39,8 @@ from supervisor.kernel.invocation import Invocation, Setting
 from supervisor.kernel.invoke_record import record_response
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
-from supervisor.kernel.own_request import OwnRequest
+from supervisor.kernel.own_request import OwnRequest, answer_of
 from supervisor.kernel.parties import Client, Handle, Party
-from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.request_checks import (
     module_refusal,
     request_refusal,
@@ -53,7 +52,6 @@ from supervisor.kernel.wait_graph import Parents
 from supervisor.policy.principals import Principal
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
-from supervisor.runtime.module import Module
 
 
 class Deciding(msgspec.Struct, frozen=True):
@@ -211,7 +209,7 @@ class Requests:
             timeouts.silence_s,
             self.guards.guard(invocation) if self._gates.any else None,
         )
-        return invocation
+        return None if invocation.ended else invocation
 
     def _begin_own(
         self,
@@ -259,7 +257,7 @@ class Requests:
             assert refusal is not None  # noqa: S101 - no module is a refusal
             request.finish(refusal)
             return None
-        request.begin(lambda: _answer(module, operation), self._nursery)
+        request.begin(lambda: answer_of(module, operation), self._nursery)
         return None if request.ended else request
 
     def _own_refusal(self, principal: Principal, op: str) -> Failure | None:
@@ -303,19 +301,3 @@ class Requests:
         if parent.module.descriptor.kind is Kind.HOOK:
             return behind | {parent.module.name}
         return behind
-
-
-async def _answer(module: Module, operation: Operation) -> dict[str, Any]:
-    """Return a module's answer to `health` or `describe`; raises `RefusedError`.
-
-    `inputs` and `outputs` of its descriptor stand in a description in place of its own: these are
-    the ops and args that it is held to.
-    """
-    outcome = await module.ask(operation)
-    if isinstance(outcome, Failure):
-        raise RefusedError(outcome)
-    answer: dict[str, Any] = outcome.result
-    if operation is Operation.HEALTH:
-        return answer
-    declared = {"inputs": module.descriptor.inputs, "outputs": module.descriptor.outputs}
-    return answer | {key: value for key, value in declared.items() if value}

@@ -97,13 +97,13 @@ RECORD = b'{"id":12345,"name":"abcdef","value":1.5}'
 
 @pytest.mark.parametrize("item", [*DENSE, b'"ab"', b"0", b"-1", b"null", b"0,0,0,[]", RECORD])
 def test_what_a_line_becomes_is_no_more_than_twice_its_weight(item: bytes) -> None:
-    line = array(item, LINE_BYTES)
+    line = array(item, LINE_BYTES // 16)
     assert is_heavier(line, decoded_bytes(line) // 2)
 
 
 @pytest.mark.parametrize("item", [b"-9", b"257", b"1e1", b"12345", b"-1.5e10"])
 def test_no_array_of_numbers_becomes_more_than_fourteen_times_its_size(item: bytes) -> None:
-    line = array(item, LINE_BYTES)
+    line = array(item, LINE_BYTES // 16)
     assert decoded_bytes(line) < len(line) * 14
 
 

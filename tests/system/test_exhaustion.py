@@ -31,7 +31,7 @@ from tests.system.liveness import BOUND_S
 CYCLES = 250
 """Starts and stops of a persistent module, which take some 20 ms each."""
 
-RUNS = 10_000
+RUNS = 2_000
 AT_ONCE = 100
 """Invocations with a process each, which are cheaper, and how many are asked for at once."""
 
@@ -232,7 +232,7 @@ async def test_cycles_of_spawn_and_stop_leave_no_descriptor_behind(tmp_path: Pat
 
 
 @pytest.mark.fault(21)
-async def test_ten_thousand_processes_leave_no_descriptor_behind(tmp_path: Path) -> None:
+async def test_two_thousand_processes_leave_no_descriptor_behind(tmp_path: Path) -> None:
     supervision = {"concurrency": 4, "timeouts": {"invoke_s": 3600}}
     document = descriptor("once", ["true"], protocol="narratoria", supervision=supervision)
     write(tmp_path / "modules", document)

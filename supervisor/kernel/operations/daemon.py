@@ -110,6 +110,6 @@ class DaemonOps:
         return msgspec.to_builtins(await self._reloads.wait_for(int(args["number"])))
 
     def _shutdown(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
-        del args, asked
-        self._parts.shut_down("a command")
+        del args
+        self._parts.shut_down("a command", asked.principal.by)
         return {"pid": self._parts.facts.pid}

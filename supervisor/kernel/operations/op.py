@@ -59,6 +59,10 @@ however long its own answer takes.
 """
 
 
+ShutDown = Callable[[str, msgspec.Raw | None], None]
+"""Begins the daemon's end: the cause, and who asked for it (`Principal.by`)."""
+
+
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """What the ops of one daemon work on."""
 
@@ -70,8 +74,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     hooks: Hooks
     approvals: Approvals
     feed: Feed | None = None
-    shut_down: Callable[[str], None]
-    """Begins the daemon's end; its argument is the cause, for the log."""
+    shut_down: ShutDown
 
     def module(self, name: str, principal: Principal) -> Module:
         """Return the module of that name, if the principal may see it; raises `RefusedError`."""
