@@ -13,6 +13,7 @@ import trio
 
 from protocol.errors import Failure, Success
 from protocol.events import Log
+from supervisor.kernel.descriptions import RememberedDescriptions
 from supervisor.kernel.durability import Durability
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.remembered import Answers
@@ -163,6 +164,7 @@ async def pipeline(folder: Path) -> AsyncIterator[World]:
         assets=nothing,
         ui=UiEvents(),
         answers=Answers(recorder, host.wall_clock),
+        descriptions=RememberedDescriptions(recorder, host.wall_clock),
         lineage=Lineage(),
     )
     deciding = Deciding(Gates(), Approvals(recorder), nothing)
