@@ -18,6 +18,7 @@ from supervisor.kernel.assets.checks import AssetChecks
 from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.assets.store import AssetOptions, AssetStore
 from supervisor.kernel.chronicle import Chronicle
+from supervisor.kernel.descriptions import RememberedDescriptions
 from supervisor.kernel.durability import Durability
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.asker import ApprovalAsker
@@ -237,6 +238,7 @@ async def running(
                 assets=Assets(recorder, nursery, checks, host.wall_clock),
                 ui=UiEvents(),
                 answers=Answers(recorder, host.wall_clock),
+                descriptions=RememberedDescriptions(recorder, host.wall_clock),
                 lineage=Lineage(),
                 with_sessions=with_sessions,
             )
@@ -248,7 +250,7 @@ async def running(
             requests = Requests(host, fleet, effects, deciding, nursery)
             observing = Observing(host, fleet, effects, requests.invoke, nursery)
             hooks = Hooks(recorder, observing, gates)
-            host.observer = Chronicle(recorder, hooks)
+            host.observer = Chronicle(recorder, hooks, effects.descriptions)
             daemon = Daemon(
                 requests,
                 lambda shut_down: Parts(

@@ -97,6 +97,7 @@ def module_status(
         "in_flight": module.in_flight,
         "queued": module.queued,
         "descriptor": descriptor.source,
+        "misfits": module.descriptions.misfits(),
         "quarantined": why_bad(descriptor, quarantined),
         "instances": [
             {

@@ -24,7 +24,7 @@ TELL_EVERY_S = 1.0
 log = structlog.get_logger()
 
 Tell = Callable[[str, dict[str, Any], int], None]
-"""Takes the instance whose description counts, that, and how often it has changed since."""
+"""Takes the instance whose description counts, that, and how often it has changed: at first, 0."""
 
 
 class Descriptions:
@@ -63,9 +63,14 @@ class Descriptions:
             self._look()
 
     def end(self, instance: str) -> None:
-        """Forget what a process said: it is gone."""
-        if self._said.pop(instance, None) is not None:
-            self._look()
+        """Forget what a process said: it is gone. What it said last is told before."""
+        if instance not in self._said:
+            return
+        if self._quiet is not None:
+            self._quiet.cancel()
+            self._tell_now()
+        del self._said[instance]
+        self._look()
 
     def _look(self) -> None:
         self._outdated = self._stated is None
@@ -79,9 +84,11 @@ class Descriptions:
         self._changes = 0
         if newest is None or self._said[newest] == self._told:
             return
+        is_first = self._told is None
         self._told = self._said[newest]
-        self._quiet = self._deadlines.after(TELL_EVERY_S, self._tell_now)
-        self._tell(newest, self._told, changes)
+        if not is_first:
+            self._quiet = self._deadlines.after(TELL_EVERY_S, self._tell_now)
+        self._tell(newest, self._told, 0 if is_first else max(changes, 1))
 
     def _name_misfits(self) -> None:
         found = self.misfits()

@@ -25,6 +25,7 @@ from supervisor.runtime.host import Host
 from supervisor.runtime.life import Counters, Setting
 from supervisor.runtime.module_log import ModuleLog
 from supervisor.runtime.not_serving import not_serving, state_evidence
+from supervisor.runtime.observer import Described
 from supervisor.runtime.pool import Kept, Pool
 from supervisor.runtime.slot import Slot
 from supervisor.runtime.taps import Taps
@@ -326,7 +327,11 @@ class Module:
         self._host.calls.end(instance)
 
     def _described(self, instance: str, description: dict[str, Any], changes: int) -> None:
-        pass
+        if changes:
+            self.log.host_line(instance, "describes itself anew")
+        misfits = tuple(self.descriptions.misfits())
+        said = Described(instance, description, changes, misfits)
+        self._host.observer.described(self.descriptor, said)
 
 
 def _level(state: State) -> Callable[..., Any]:

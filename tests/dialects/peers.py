@@ -22,7 +22,8 @@ def line(**message: Any) -> bytes:
 
 
 def description(ops: list[str]) -> dict[str, Any]:
-    facts: dict[str, Any] = {"name": NAME, "version": "1", "kind": "tool", "capabilities": []}
+    kind = os.environ.get("PEER_KIND", "tool")
+    facts: dict[str, Any] = {"name": NAME, "version": "1", "kind": kind, "capabilities": []}
     return {**facts, "inputs": {op: {} for op in ops}, "outputs": {}}
 
 
@@ -34,6 +35,8 @@ def calls(args: dict[str, Any]) -> list[dict[str, Any]]:
 
 class Peer:
     """A process that speaks the made-up wire of `lines.LineConnection`."""
+
+    ops: tuple[str, ...] = ("echo",)
 
     def __init__(self) -> None:
         self._unread = b""
@@ -49,7 +52,7 @@ class Peer:
 
     def answers(self, message: dict[str, Any]) -> bytes:
         if "hello" in message:
-            return line(ready=description(["echo"]))
+            return line(ready=description(list(self.ops)))
         if "do" in message:
             return self.does(message["id"], message["do"], message["with"])
         return b""
@@ -147,6 +150,8 @@ class Argued(Peer):
 class Carrier(Peer):
     """It hands over bytes, and changes its mind about what it is."""
 
+    ops = ("echo", "carry", "change")
+
     def does(self, request: str, op: str, args: dict[str, Any]) -> bytes:
         said = b""
         if op == "carry":
@@ -158,9 +163,9 @@ class Carrier(Peer):
                 encoded = base64.b64encode(piece).decode()
                 said += line(id=request, bytes=encoded, of=args.get("of", "a"), last=last)
         if op == "change":
-            ops = ["carry", "change"]
             for number in range(args["times"]):
-                said += line(now={**description([*ops, f"op{number}"]), **args.get("facts", {})})
+                now = description([*self.ops, f"op{number}"])
+                said += line(now={**now, **args.get("facts", {})})
         return said + super().does(request, op, args)
 
 

@@ -24,6 +24,7 @@ from protocol.events import Asset
 from protocol.host_events import RegisteredAsset
 from supervisor.kernel.assets.checks import AssetChecks, Looked, RefusedAssetError
 from supervisor.kernel.assets.record import AssetRecord, is_supported
+from supervisor.kernel.assets.spool import Spool
 from supervisor.kernel.origin import Origin
 from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.refusal import RefusedError
@@ -77,6 +78,10 @@ class Assets:
     def check(self, asset: Asset, module: str, folder: str, done: Checked) -> None:
         """Look at the file of an asset and call `done`, later and within a bound."""
         self._nursery.start_soon(self._check, asset, module, folder, done)
+
+    def spool(self, spool: Spool) -> None:
+        """Have a file written that comes in pieces."""
+        self._nursery.start_soon(spool.run)
 
     def register(
         self, asset: Asset, looked: Looked, origin: Origin

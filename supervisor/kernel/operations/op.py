@@ -90,7 +90,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         shown = module_status(module, self.fleet.quarantine_reasons(), histogram=histogram)
         for others in ("waits_for", "missing"):
             shown[others] = [name for name in shown[others] if principal.sees(name)]
-        return {**shown, "hook": self.hooks.status(module)}
+        ops = self.effects.descriptions.ops(module)
+        return {**shown, "ops": ops, "hook": self.hooks.status(module)}
 
 
 class OpGroup(Protocol):
