@@ -13,6 +13,7 @@ import trio
 
 from protocol.errors import Failure, Success
 from protocol.events import Log
+from supervisor.kernel.descriptions import RememberedDescriptions
 from supervisor.kernel.durability import Durability
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.remembered import Answers
@@ -164,6 +165,7 @@ async def pipeline(folder: Path) -> AsyncIterator[World]:
         ui=UiEvents(),
         answers=Answers(recorder, host.wall_clock),
         lineage=Lineage(),
+        descriptions=RememberedDescriptions(recorder, host.wall_clock),
     )
     deciding = Deciding(Gates(), Approvals(recorder), nothing)
     module, told = FakeModule(folder, "m"), Told()
