@@ -90,10 +90,12 @@ class DetachedRequests:
     def detach(self, handle: Handle) -> str | None:
         """Take the client of an open request away; returns the id to take it up by.
 
-        None, if it has ended: the client has its response.
+        None, if it has ended: the client has its response. Idempotent.
         """
         if handle.ended:
             return None
+        if isinstance(handle.client, Detached):
+            return handle.client.id
         one = Detached(handle, self._kept)
         self._all[one.id] = one
         one.timer = self._deadlines.after(DETACHED_S, lambda: self._expired(one))

@@ -166,6 +166,7 @@ async def pipeline(folder: Path) -> AsyncIterator[World]:
         answers=Answers(recorder, host.wall_clock),
         descriptions=RememberedDescriptions(recorder, host.wall_clock),
         lineage=Lineage(),
+        descriptions=RememberedDescriptions(recorder, host.wall_clock),
     )
     deciding = Deciding(Gates(), Approvals(recorder), nothing)
     module, told = FakeModule(folder, "m"), Told()

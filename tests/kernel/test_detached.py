@@ -144,6 +144,14 @@ async def test_the_second_absence_has_an_id_of_its_own(tmp_path: Path) -> None:
         assert world.requests.take_up(second_id, ADA, client) is handle
 
 
+async def test_to_detach_it_twice_is_to_detach_it_once(tmp_path: Path) -> None:
+    async with pipeline(tmp_path) as world:
+        handle = invoked(world, Listener())
+        handle_id = detach(world, handle)
+        assert detach(world, handle) == handle_id
+        assert world.requests.take_up(handle_id, ADA, Listener()) is handle
+
+
 async def test_what_has_ended_cannot_be_detached(tmp_path: Path) -> None:
     client = Listener()
     async with pipeline(tmp_path) as world:
@@ -356,11 +364,9 @@ class Story:
         self.handle.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
 
     def _detach(self) -> None:
-        if self.ids and self._is_detached:
-            return  # nobody is there to do it
         found = self.world.requests.detach(self.handle)
         assert (found is None) == self.handle.ended
-        if found is not None:
+        if found is not None and found not in self.ids:
             self.ids.append(found)
 
     @property

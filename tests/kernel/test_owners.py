@@ -300,6 +300,20 @@ async def test_an_entry_that_is_not_understood_is_an_admins(tmp_path: Path) -> N
 # Modules, and what they say.
 
 
+async def test_a_module_is_not_said_to_wait_for_one_that_may_not_be_seen(tmp_path: Path) -> None:
+    lazy = {"start": "lazy", "timeouts": {"stop_s": 0.05, "exit_s": 0.05}}
+    parties = [
+        actor(tmp_path, name="kv", supervision={**lazy, "depends_on": ["x1"]}),
+        actor(tmp_path, "never-ready", name="x1", supervision=lazy),
+    ]
+    async with daemon_with(tmp_path, *parties) as daemon:
+        kv = daemon.fleet.modules["kv"]
+        kv.start("the test")
+        assert kv.waits_for == ("x1",)
+        for who, named in ((ADA, ["x1"]), (MAX, [])):
+            assert (await own(daemon, who, "status", module="kv"))["waits_for"] == named
+
+
 async def test_status_and_wait_are_about_the_modules_that_may_be_seen(tmp_path: Path) -> None:
     async with world(tmp_path) as daemon:
         status = await own(daemon, MAX, "status")

@@ -65,7 +65,8 @@ class DaemonOps:
         fleet, facts, effects = self._parts.fleet, self._parts.facts, self._parts.effects
         status_of = self._parts.status_of
         if "module" in args:
-            return status_of(self._parts.module(args["module"], principal), histogram=histogram)
+            module = self._parts.module(args["module"], principal)
+            return status_of(module, principal, histogram=histogram)
         whole = principal.covers_all()
         shown: dict[str, Any] = {
             "daemon": {
@@ -73,7 +74,9 @@ class DaemonOps:
                 "reloads": self._reloads.count,
                 "last_reload": msgspec.to_builtins(self._reloads.last),
                 "leaving": [
-                    status_of(one) for one in fleet.leaving.values() if principal.sees(one.name)
+                    status_of(one, principal)
+                    for one in fleet.leaving.values()
+                    if principal.sees(one.name)
                 ],
                 "watch": msgspec.to_builtins(facts.watch),
                 "assets": effects.assets.status(),
@@ -83,7 +86,7 @@ class DaemonOps:
                 "approvals": self._parts.approvals.status(principal),
             },
             "modules": [
-                status_of(module, histogram=histogram)
+                status_of(module, principal, histogram=histogram)
                 for _, module in sorted(fleet.modules.items(), key=lambda item: item[0])
                 if principal.sees(module.name)
             ],

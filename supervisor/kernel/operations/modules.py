@@ -12,6 +12,7 @@ from protocol.events import Log
 from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
 from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.lifecycle import State
+from supervisor.policy.principals import Principal
 from supervisor.runtime.module import Module
 from supervisor.runtime.module_log import LogLine
 
@@ -59,24 +60,24 @@ class ModuleOps:
     def _start(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
         module = self._module(args["module"], asked.principal)
         module.start("a command")
-        return self._until_ready(module)
+        return self._until_ready(module, asked.principal)
 
     def _restart(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
         module = self._module(args["module"], asked.principal)
         module.restart("a command")
-        return self._until_ready(module)
+        return self._until_ready(module, asked.principal)
 
     def _stop(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
         module = self._module(args["module"], asked.principal)
         module.stop("a command")
-        return self._until_down(module)
+        return self._until_down(module, asked.principal)
 
-    async def _until_down(self, module: Module) -> Any:
+    async def _until_down(self, module: Module, principal: Principal) -> Any:
         # Another client may want it up again meanwhile; then it may never be seen down.
         await self._fleet.wait_until(
             lambda: module.state is State.DOWN or module.pool.seats.wanted or None
         )
-        return self._status_of(module)
+        return self._status_of(module, principal)
 
     async def _wait(self, args: dict[str, Any], asked: Asked) -> Any:
         names, principal = args.get("modules"), asked.principal
@@ -131,11 +132,11 @@ class ModuleOps:
                 unfollow()
         return {"module": module.name}
 
-    async def _until_ready(self, module: Module) -> Any:
+    async def _until_ready(self, module: Module, principal: Principal) -> Any:
         verdict = await self._fleet.wait_until(lambda: self._start_verdict(module))
         if isinstance(verdict, Failure):
             raise RefusedError(verdict)
-        return self._status_of(module)
+        return self._status_of(module, principal)
 
     def _start_verdict(self, module: Module) -> Failure | bool | None:
         return True if module.is_ready() else self._fleet.verdict(module)
