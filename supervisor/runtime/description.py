@@ -23,8 +23,11 @@ TELL_EVERY_S = 1.0
 
 log = structlog.get_logger()
 
-Tell = Callable[[str, dict[str, Any], int], None]
-"""Takes the instance whose description counts, that, and how often it has changed: at first, 0."""
+Tell = Callable[[Descriptor, str, dict[str, Any], int], None]
+"""Takes the descriptor, the instance whose description counts, and that.
+
+Last comes how often it has changed since it was told; the first time it is 0.
+"""
 
 
 class Descriptions:
@@ -45,6 +48,13 @@ class Descriptions:
         self._changes = 0
         self._quiet: Timer | None = None
         self._misfits: list[str] = []
+
+    def relabel(self, descriptor: Descriptor) -> None:
+        """Take a descriptor that means the same; what counts is told again, for that one."""
+        self._descriptor = descriptor
+        newest = self.newest
+        if newest is not None:
+            self._tell(descriptor, newest, self._said[newest], 0)
 
     # What processes say.
 
@@ -89,7 +99,7 @@ class Descriptions:
         self._told = self._said[newest]
         if not is_first:
             self._quiet = self._deadlines.after(TELL_EVERY_S, self._tell_now)
-        self._tell(newest, self._told, 0 if is_first else max(changes, 1))
+        self._tell(self._descriptor, newest, self._told, 0 if is_first else max(changes, 1))
 
     def _name_misfits(self) -> None:
         found = self.misfits()

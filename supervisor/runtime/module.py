@@ -121,6 +121,7 @@ class Module:
     def relabel(self, descriptor: Descriptor) -> None:
         """Take a descriptor that differs in nothing but where its file is and how it is written."""
         self.descriptor = descriptor
+        self.descriptions.relabel(descriptor)
 
     def replace(self, cause: str) -> None:
         """Have what runs drained and replaced; what an operator stopped stays stopped.
@@ -320,12 +321,14 @@ class Module:
     def _gone(self, instance: str) -> None:
         self._host.calls.end(instance)
 
-    def _described(self, instance: str, description: dict[str, Any], changes: int) -> None:
+    def _described(
+        self, descriptor: Descriptor, instance: str, description: dict[str, Any], changes: int
+    ) -> None:
         if changes:
             self.log.host_line(instance, "describes itself anew")
         misfits = tuple(self.descriptions.misfits())
         said = Described(instance, description, changes, misfits)
-        self._host.observer.described(self.descriptor, said)
+        self._host.observer.described(descriptor, said)
 
 
 def _level(state: State) -> Callable[..., Any]:
