@@ -90,7 +90,8 @@ def request_refusal(tool: str, module: Module, content: Mapping[str, Any]) -> Fa
 
 
 def _args_refusal(module: Module, op: str, args: dict[str, Any]) -> Failure | None:
-    validator = module.validator
+    descriptions = module.descriptions
+    validator = descriptions.renewed() if descriptions.is_outdated else descriptions.validator
     if validator is None or validator.accepts(op, args):
         return None
     if not validator.knows(op):

@@ -37,9 +37,10 @@ class Descriptions:
         self._tell = tell
         self._said: dict[str, dict[str, Any]] = {}
         self._stated = None if not descriptor.inputs else ArgsValidator(descriptor.inputs)
-        self._validator = self._stated
-        self._outdated = False
-        """Whether the validator is to be made anew."""
+        self.validator = self._stated
+        """What args are held to, by the descriptor, else by what counts; look at `is_outdated`."""
+        self.is_outdated = False
+        """Whether the validator is to be `renewed`; an attribute, since each request asks."""
         self._told: dict[str, Any] | None = None
         self._changes = 0
         self._quiet: Timer | None = None
@@ -73,7 +74,7 @@ class Descriptions:
         self._look()
 
     def _look(self) -> None:
-        self._outdated = self._stated is None
+        self.is_outdated = self._stated is None
         if self._quiet is None:
             self._tell_now()
 
@@ -110,15 +111,14 @@ class Descriptions:
         newest = self.newest
         return None if newest is None else self._said[newest]
 
-    @property
-    def validator(self) -> ArgsValidator | None:
-        """What args are held to: by the descriptor, else by what counts."""
-        if self._outdated:
-            self._outdated = False
+    def renewed(self) -> ArgsValidator | None:
+        """Return the validator, made anew if it is outdated; None if ops are not known."""
+        if self.is_outdated:
+            self.is_outdated = False
             current = self.current
             schemas = None if current is None else op_schemas(current.get("inputs"))
-            self._validator = None if schemas is None else ArgsValidator(schemas)
-        return self._validator
+            self.validator = None if schemas is None else ArgsValidator(schemas)
+        return self.validator
 
     def misfits(self) -> list[str]:
         """Return whose description does not fit the descriptor, or that of a newer process."""

@@ -9,7 +9,6 @@ from typing import Any
 import structlog
 import trio
 
-from protocol.args_schema import ArgsValidator
 from protocol.connection import HostCalled
 from protocol.descriptor import Descriptor, Start
 from protocol.errors import Failure, Outcome, Reason
@@ -72,11 +71,6 @@ class Module:
         self._removed = False
         kept = Kept(self._refuse, self._moved, self._moved_within, self._is_needed)
         self.pool = Pool(self._setting(), nursery, self._queue, kept)
-
-    @property
-    def validator(self) -> ArgsValidator | None:
-        """What args are held to, if its ops are known."""
-        return self.descriptions.validator
 
     # Commands.
 
