@@ -341,7 +341,7 @@ PLAIN_SCHEMAS: st.SearchStrategy[Any] = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(PLAIN_SCHEMAS, PLAIN_VALUES)
 def test_what_is_accepted_without_jsonschema_is_valid(schema: Any, args: Any) -> None:
     assert is_plain(schema)
