@@ -201,9 +201,9 @@ async def test_a_peer_that_dies_floods_or_lies_while_it_starts_fails_that_start_
     running: Running, tmp_path: Path, dialect: str, step: int, fault: str
 ) -> None:
     before = open_files()
+    if (dialect, fault) == ("fallback", "die"):
+        step = 1  # its end after the first line alone is what the dialect asks otherwise for
     made = speaking(tmp_path, dialect, "--fault", fault, str(step), supervision=SHORT)
-    if (dialect, fault, step) == ("fallback", "die", 1):
-        made = speaking(tmp_path, dialect, "--fault", fault, "2", supervision=SHORT)
     module = running(made)
     module.start("the test")
     await running.until(lambda: module.state is State.BACKOFF)
