@@ -105,12 +105,13 @@ def _left_out(counters: dict[str, Any]) -> str:
 
 
 def _instance(instance: dict[str, Any]) -> str:
-    memory = instance["rss_bytes"]
+    memory, tracer = instance["rss_bytes"], instance.get("traced_by")
     parts = [
         f"{one_line(instance['id'])}, pid {instance['pid']}",
         f"up {duration(instance['uptime_s'])}",
         "" if memory is None else size(memory),
         "warm" if instance["state"] == "warm" else f"{instance['in_flight']} in flight",
+        "" if tracer is None else f"traced by {one_line(tracer['name'])} (pid {tracer['pid']})",
     ]
     return ", ".join(filter(None, parts))
 

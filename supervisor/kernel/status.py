@@ -10,12 +10,16 @@ import msgspec
 
 from supervisor.policy.findings import why_bad
 from supervisor.policy.latency import Histogram, Reading, quantile_us
-from supervisor.policy.lifecycle import HAS_PROCESS
+from supervisor.policy.lifecycle import HAS_PROCESS, State
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.custody import Custody
+from supervisor.runtime.life import Instance
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.module import Module
+from supervisor.runtime.reaping import tracer_of
 from supervisor.runtime.watch import WatchState
+
+_MAY_BE_TRACED = frozenset((str(State.STOPPING), str(State.DEGRADED)))
 
 NOTHING_QUARANTINED: Mapping[str, str] = MappingProxyType({})
 
@@ -98,23 +102,28 @@ def module_status(
         "queued": module.queued,
         "descriptor": descriptor.source,
         "quarantined": why_bad(descriptor.source, quarantined),
-        "instances": [
-            {
-                "id": one.id,
-                "pid": one.pid,
-                "state": one.state or str(state),
-                "uptime_s": round(one.uptime_s, 3),
-                "rss_bytes": procfs.rss_bytes(one.pid) or None,
-                "in_flight": one.in_flight,
-            }
-            for one, state in pool.seats.instances()
-        ],
+        "instances": [_instance(one, state) for one, state in pool.seats.instances()],
         "last_exit": None if last_exit is None else msgspec.to_builtins(last_exit),
         "counters": {
             **msgspec.to_builtins(module.counters),
             "left_out_log_lines": module.log.left_out_lines,
         },
         "latency_ms": _latency(module.latency, histogram=histogram),
+    }
+
+
+def _instance(one: Instance, state: State) -> dict[str, Any]:
+    shown = one.state or str(state)
+    # One that is well is not asked for it: of a thousand, each takes two files to read.
+    tracer = tracer_of(one.pid) if shown in _MAY_BE_TRACED else None
+    return {
+        "id": one.id,
+        "pid": one.pid,
+        "state": shown,
+        "uptime_s": round(one.uptime_s, 3),
+        "rss_bytes": procfs.rss_bytes(one.pid) or None,
+        "in_flight": one.in_flight,
+        "traced_by": None if tracer is None else msgspec.structs.asdict(tracer),
     }
 
 

@@ -7,6 +7,8 @@ Kernel facts this file stands on:
 - A pidfd becomes readable when the process has ended, before it is reaped; until it is reaped its
   number, which is the group's number too, cannot be given to another. So the group is killed
   first and the leader reaped after (docs/architecture.md).
+- A tracer may keep it from being reaped, for hours (`reaping`). So nothing here waits for a child:
+  what can't be reaped yet is tried again.
 """
 
 from __future__ import annotations
@@ -17,15 +19,17 @@ import os
 import select
 import signal
 import subprocess
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
+import structlog
 import trio
 
 from protocol.descriptor import Descriptor, Limits
-from supervisor.policy.verdict import Suspect
-from supervisor.runtime.containment import hunt
+from supervisor.policy.verdict import Suspect, Tracer
+from supervisor.runtime.containment import hunt, procfs
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.environment import UnsetVariableError, module_environment
@@ -40,12 +44,18 @@ from supervisor.runtime.program import (
     named_program,
     working_folder,
 )
+from supervisor.runtime.reaping import End, end_of_held, reap, reapable, tracer_of
 
 BUSY_RETRIES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 """ETXTBSY is over as soon as whoever writes the program closes it; so it is worth a little wait."""
 
 GONE_WITHIN_S = 2.0
 """Killed processes are gone within milliseconds, unless the kernel holds them in a driver."""
+
+LOOK_S = 0.001
+"""Between two looks whether a killed child, in a thread for spawns, is gone."""
+
+log = structlog.get_logger()
 
 
 class Held(NamedTuple):
@@ -56,18 +66,18 @@ class Held(NamedTuple):
 
 
 class Process:
-    """A spawned process; whoever holds it must call `reap` once it has ended."""
+    """A spawned process; once it has ended, whoever holds it must call `reap` until that is so."""
 
     def __init__(
         self,
-        popen: subprocess.Popen[bytes],
+        pid: int,
         pidfd: int,
         pipes: list[int],
         held: Held,
         opening: Opening | None = None,
     ) -> None:
         """Take over the descriptors: the pidfd, and our ends of stdin, stdout and stderr."""
-        self.pid = popen.pid
+        self.pid = pid
         self.opening = opening
         """What is written to it by `begin`."""
         self.containment = held.containment
@@ -76,8 +86,8 @@ class Process:
         self._custody = held.custody
         self.stdout, self.stderr = pipes[1], pipes[2]
         self._stdin: int | None = pipes[0]
-        self._popen = popen
         self._pidfd = pidfd
+        self._let_go = False
 
     @property
     def stdin(self) -> int | None:
@@ -86,12 +96,26 @@ class Process:
 
     @property
     def exited(self) -> bool:
-        """Whether the process has ended, reaped or not."""
-        if self._popen.returncode is not None:
+        """Whether the process has ended, reaped or not, as far as its pidfd tells."""
+        return self._let_go or _readable(self._pidfd)
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether none of its threads runs, though a tracer may keep its pidfd from saying so."""
+        if self.exited:
             return True
-        poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
-        return bool(poll.poll(0))
+        now = procfs.stat(self.pid)
+        return now is None or not now.lives
+
+    @property
+    def tracer(self) -> Tracer | None:
+        """Who traces it; nobody once it is reaped."""
+        return None if self._let_go else tracer_of(self.pid)
+
+    @property
+    def end(self) -> End:
+        """How it ended, before it is reaped, as far as this is shown to us."""
+        return end_of_held(self.pid)
 
     def begin(self) -> None:
         """Write the opening, unless it was; called before the event loop knows of the pipe."""
@@ -114,12 +138,12 @@ class Process:
 
     def signal(self, *signals: signal.Signals) -> None:
         """Signal the whole containment; without effect once `reap` was called."""
-        if self._popen.returncode is None:
+        if not self._let_go:
             self.containment.signal(*signals)
 
     def kill(self) -> None:
         """Kill the whole containment; without effect once `reap` was called."""
-        if self._popen.returncode is None:
+        if not self._let_go:
             self.containment.kill()
 
     async def kill_the_rest(self) -> tuple[int, ...]:
@@ -137,21 +161,32 @@ class Process:
             )
         return tuple(left)
 
-    def reap(self) -> tuple[int | None, int | None]:
+    def reap(self) -> End | None:
         """Kill what is left, reap the ended leader, close everything.
 
-        Returns (exit code, None) or (None, signal number).
+        None, and nothing is closed, while it can't be reaped; it must be called again then.
         """
         self.kill()
+        if not reapable(self._pidfd):
+            return None
         self._custody.about_to_reap(self.containment)
-        status = self._popen.wait()
+        end = reap(self._pidfd)
+        self._release()
+        return end
+
+    def abandon(self) -> None:
+        """Let go of a dead leader that can't be reaped: who adopts it when the daemon ends will."""
+        self._custody.about_to_reap(self.containment)
+        self._release()
+
+    def _release(self) -> None:
+        self._let_go = True
         self._custody.release(self.containment)
         self.possible_survivors = self._custody.possible_survivors(self.containment.leader.start)
         self.close_stdin()
         for descriptor in (self.stdout, self.stderr, self._pidfd):
             trio.lowlevel.notify_closing(descriptor)
             os.close(descriptor)
-        return (status, None) if status >= 0 else (None, -status)
 
 
 async def spawn(
@@ -225,17 +260,19 @@ def _spawn(
                 message = f"its working folder {folder} cannot be entered: {error.strerror}"
                 raise SpawnError(message, error.errno) from None
             raise SpawnError(explain(error, program), error.errno) from None
+        # It is reaped by its pidfd. Without this, Popen would try, too, when it is collected.
+        popen.returncode = 0
         limits = descriptor.supervision.limits
-        pidfd, containment = _take(popen, program, instance, custody, limits, brand=brand)
+        pidfd, containment = _take(popen.pid, program, instance, custody, limits, brand=brand)
         ours = pipes.keep()
-    process = Process(popen, pidfd, ours, Held(custody, containment), opening)
+    process = Process(popen.pid, pidfd, ours, Held(custody, containment), opening)
     if not custody.registers_each:
         process.begin()
     return process
 
 
 def _take(
-    popen: subprocess.Popen[bytes],
+    pid: int,
     program: str,
     instance: str,
     custody: Custody,
@@ -245,17 +282,17 @@ def _take(
 ) -> tuple[int, Containment]:
     """Contain and limit a process just spawned, or kill it: none may run that is not held."""
     try:
-        containment = custody.take(popen.pid, instance, brand)
+        containment = custody.take(pid, instance, brand)
     except OSError as error:
-        _abandon(popen)
+        _abandon(pid)
         words = f"its processes cannot be contained ({custody.containment}): {error}"
         raise SpawnError(words, error.errno) from None
     try:
         apply(limits, containment)
-        pidfd = os.pidfd_open(popen.pid)
+        pidfd = os.pidfd_open(pid)
     except (LimitError, OSError) as error:
         containment.kill()
-        _abandon(popen)
+        _abandon(pid)
         custody.release(containment)
         if isinstance(error, LimitError):
             raise SpawnError(str(error)) from None
@@ -263,7 +300,24 @@ def _take(
     return pidfd, containment
 
 
-def _abandon(popen: subprocess.Popen[bytes]) -> None:
+def _abandon(pid: int) -> None:
+    # One that is not gone in time, because a tracer holds it, is reaped with the orphans.
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(popen.pid, signal.SIGKILL)
-    popen.wait()
+        os.killpg(pid, signal.SIGKILL)
+    until = time.monotonic() + GONE_WITHIN_S
+    with contextlib.suppress(ChildProcessError):
+        while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is None:
+            if time.monotonic() > until:
+                log.error("a child cannot be reaped", pid=pid, traced_by=_words(tracer_of(pid)))
+                return
+            time.sleep(LOOK_S)
+
+
+def _words(tracer: Tracer | None) -> str | None:
+    return None if tracer is None else tracer.words
+
+
+def _readable(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))

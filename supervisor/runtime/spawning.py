@@ -27,4 +27,5 @@ async def incarnate(
         exit_s=timeouts.exit_s,
         stop_s=timeouts.stop_s,
         taps=setting.taps,
+        parting=lambda: host.shutting_down,
     )

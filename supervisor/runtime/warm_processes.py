@@ -29,7 +29,7 @@ from protocol.dialects import DIALECTS
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.file_digest import FileDigests
 from supervisor.runtime.incarnation import Incarnation, Receiver, Rung
-from supervisor.runtime.life import Ended, Instance, Setting
+from supervisor.runtime.life import HELD, Ended, Instance, Setting
 from supervisor.runtime.loaded_program import LoadedProgram, find_loaded
 from supervisor.runtime.program import SpawnError
 from supervisor.runtime.spawning import incarnate
@@ -90,7 +90,8 @@ class WarmProcess:
 
     def instance(self) -> Instance:
         """Return it as `status` shows it."""
-        return Instance(self.id, self.incarnation.pid, self.incarnation.uptime_s, 0, STATE)
+        state = HELD if self.incarnation.is_held else STATE
+        return Instance(self.id, self.incarnation.pid, self.incarnation.uptime_s, 0, state)
 
     # What the process says (incarnation.Receiver).
 
@@ -116,6 +117,11 @@ class WarmProcess:
         """Pass it on; nobody writes to stdin before the request."""
         if self._receiver is not None:
             self._receiver.stdin_broken()
+
+    def held(self, end: Exit) -> None:
+        """Pass it on; one that was never asked ends when it is reaped."""
+        if self._receiver is not None:
+            self._receiver.held(end)
 
 
 class WarmProcesses:

@@ -98,6 +98,11 @@ ROWS = (
         "cancellation, signals, a closed terminal, PID 1",
         "no leak; a bounded end; zombies are reaped",
     ),
+    Row(
+        26,
+        "a tracer holds a module while it is killed",
+        "nobody waits on the event loop; the slot stays taken, the tracer is named",
+    ),
 )
 
 

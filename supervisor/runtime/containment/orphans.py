@@ -196,8 +196,8 @@ class Orphans:
                 self.put_off = self.put_off or self._whole_process
                 continue
             with contextlib.suppress(OSError):
-                os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOHANG)
-                reaped += 1
+                # None of one that a tracer holds; the end of that one, or of another, comes here.
+                reaped += os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOHANG) is not None
         self.reaped_count += reaped
         self._forget_the_gone()
         return reaped

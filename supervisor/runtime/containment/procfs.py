@@ -26,6 +26,10 @@ LINKS_OF_ONE_THREAD = 3
 COMMAND_CHARS = 200
 """A command is shown to be recognized, and some are long."""
 
+THREADS = 64
+"""Of a process with more threads than this, not all are asked who traces them: one who traces them
+all is found by any."""
+
 ENDED = frozenset("ZXx")
 """States of a process that runs no more: a zombie, or one that is being taken apart."""
 
@@ -110,20 +114,23 @@ def children(pid: int) -> list[int] | None:
     The list (CONFIG_PROC_CHILDREN) may miss one while a neighbour in it exits: look again until
     nothing changes.
     """
-    tasks = f"/proc/{pid}/task"
-    try:
-        # Its links are `.`, `..` and one for each thread (proc_task_getattr in fs/proc/base.c).
-        alone = os.stat(tasks).st_nlink == LINKS_OF_ONE_THREAD  # noqa: PTH116
-        threads = [str(pid)] if alone else os.listdir(tasks)  # noqa: PTH208
-    except OSError:
-        return []
     found: list[int] = []
-    for thread in threads:
+    for thread in _threads(pid):
         listed = children_of_thread(pid, thread)
         if listed is None:
             return None
         found += listed
     return found
+
+
+def _threads(pid: int) -> list[str]:
+    tasks = f"/proc/{pid}/task"
+    try:
+        # Its links are `.`, `..` and one for each thread (proc_task_getattr in fs/proc/base.c).
+        alone = os.stat(tasks).st_nlink == LINKS_OF_ONE_THREAD  # noqa: PTH116
+        return [str(pid)] if alone else os.listdir(tasks)  # noqa: PTH208
+    except OSError:
+        return []
 
 
 def children_of_thread(pid: int, thread: int | str) -> list[int] | None:
@@ -186,6 +193,33 @@ def command(pid: int) -> str:
     """Return what a process runs, with its arguments, cut to `COMMAND_CHARS`."""
     words = read_bytes(f"/proc/{pid}/cmdline") or read_bytes(f"/proc/{pid}/comm")
     return words.replace(b"\0", b" ").decode(errors="replace").strip()[:COMMAND_CHARS]
+
+
+def name(pid: int) -> str:
+    """Return the short name of a process (comm), which a kernel thread and a zombie have too."""
+    return read_records(f"/proc/{pid}/comm").decode(errors="replace").rstrip("\n")
+
+
+def tracer(pid: int) -> int | None:
+    """Return the pid of who traces a process or one of its threads (ptrace(2)), dead ones too."""
+    for thread in _threads(pid)[:THREADS]:
+        status = read_bytes(f"/proc/{pid}/task/{thread}/status")
+        _, _, rest = status.partition(b"\nTracerPid:")
+        found = rest.split(None, 1)[:1]
+        if found and found[0] != b"0":
+            return int(found[0])
+    return None
+
+
+def exit_status(pid: int) -> int | None:
+    """Return the wait status of a zombie that nobody has reaped; None if it is not shown to us."""
+    fields = read_records(f"/proc/{pid}/stat").split()
+    try:
+        # For processes of others the kernel writes 0 there (do_task_stat in fs/proc/array.c).
+        shown = os.geteuid() in (0, os.stat(f"/proc/{pid}").st_uid)  # noqa: PTH116
+    except OSError:
+        return None
+    return int(fields[-1]) if shown and fields else None
 
 
 def brand(pid: int) -> int:

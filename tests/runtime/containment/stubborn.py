@@ -3,22 +3,26 @@
     stubborn.py NAME LIFELINE [VICE ...]
 
 Every process connects to the Unix socket LIFELINE and says `LABEL PID`; the end of that connection
-is the process's death. Vices of the leader: `ignores_term`; of the processes it starts at once,
-each of which ignores every polite signal: `child`, `setsid` (holds stdout, in its own session),
-`double` (double fork: its parent is gone), `bare` (as `double`, with an empty environment and no
-descriptor but its lifeline), `hidden` (as `bare`, and with a RLIMIT_LOCKS of its own). Ops: `echo`,
-`hang` (never answers), `leave` (exits 0 at once, without an answer), `hog` (its child takes `bytes`
-of memory), `bomb` (forks for ever), `spawn` (one more VICE).
+is the process's death. Vices of the leader: `ignores_term`, `threads` (has a second thread),
+`traceable` (may be traced where Yama says no); of the processes it starts at once, each of which
+ignores every polite signal: `child`, `setsid` (holds stdout, in its own session), `double` (double
+fork: its parent is gone), `bare` (as `double`, with an empty environment and no descriptor but its
+lifeline), `hidden` (as `bare`, and with a RLIMIT_LOCKS of its own). Ops: `echo`, `hang` (never
+answers), `leave` (exits 0 at once, without an answer), `hog` (its child takes `bytes` of memory),
+`bomb` (forks for ever), `spawn` (one more VICE).
 """
 
+import ctypes
 import json
 import os
 import resource
 import signal
 import socket
 import sys
+import threading
 from typing import Any
 
+PR_SET_PTRACER = 0x59616D61
 POLITE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -35,6 +39,21 @@ def stay(label: str) -> None:
     line = lifeline(label)
     while line:
         signal.pause()
+
+
+def be(vice: str) -> bool:
+    """Take a vice of the leader's own; False if it is none."""
+    match vice:
+        case "ignores_term":
+            for number in POLITE:
+                signal.signal(number, signal.SIG_IGN)
+        case "threads":
+            threading.Thread(target=signal.pause, daemon=True).start()
+        case "traceable":
+            ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
+        case _:
+            return False
+    return True
 
 
 def start(vice: str) -> None:
@@ -123,13 +142,10 @@ def answer(request: dict[str, Any]) -> dict[str, Any] | None:
 NAME, LIFELINE, *VICES = sys.argv[1:]
 if VICES in (["=bare"], ["=hidden"]):
     stay(VICES[0].removeprefix("="))
-if "ignores_term" in VICES:
-    for polite in POLITE:
-        signal.signal(polite, signal.SIG_IGN)
+STARTED = [one for one in VICES if not be(one)]
 LINE = lifeline("leader")
-for one in VICES:
-    if one != "ignores_term":
-        start(one)
+for one in STARTED:
+    start(one)
 for text in sys.stdin:
     asked = json.loads(text)
     reply = answer(asked)
