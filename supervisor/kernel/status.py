@@ -121,7 +121,7 @@ def _instance(one: Instance, state: State) -> dict[str, Any]:
         "pid": one.pid,
         "state": shown,
         "uptime_s": round(one.uptime_s, 3),
-        "rss_bytes": procfs.rss_bytes(one.pid) or None,
+        "rss_bytes": procfs.rss_bytes_of_process(one.pid) or None,
         "in_flight": one.in_flight,
         "traced_by": None if tracer is None else msgspec.structs.asdict(tracer),
     }

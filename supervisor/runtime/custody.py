@@ -151,7 +151,7 @@ class Custody:
         `since` leaves out those that started before (clock ticks since boot).
         """
         strays = [one for one in self.notice_strays() if one.start >= since]
-        return tuple(Suspect(one.pid, procfs.command(one.pid)) for one in strays)
+        return tuple(Suspect(one.pid, procfs.command(one.thread)) for one in strays)
 
     def notice_strays(self) -> list[Stat]:
         """Look for orphans that show nothing of whose they are; returns them.
@@ -178,7 +178,7 @@ class Custody:
         for pid, one in strays.items():
             if pid not in self._strays:
                 self._strays[pid] = one
-                command = procfs.command(pid)
+                command = procfs.command(one.thread)
                 log.warning("an orphan shows nothing of whose it is", pid=pid, command=command)
                 if self._guardianship is not None:
                     self._guardianship.register_stray(Adopted(pid, one.start))

@@ -103,6 +103,11 @@ ROWS = (
         "a tracer holds a module while it is killed",
         "nobody waits on the event loop; the slot stays taken, the tracer is named",
     ),
+    Row(
+        27,
+        "the main thread of a process ends while others of it run",
+        "it is alive: killed, its memory counted, no cgroup left",
+    ),
 )
 
 

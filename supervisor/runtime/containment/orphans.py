@@ -235,7 +235,7 @@ class Orphans:
         return (
             self._owner_seen(one) is not None
             or same_run(procfs.brand(one.pid), self.brands.run)
-            or procfs.has_variables(one.pid, self._daemon)
+            or procfs.has_variables(one.thread, self._daemon)
         )
 
     def _belongs(self, one: Stat, held: Containment) -> bool:
@@ -250,8 +250,8 @@ class Orphans:
         brand = procfs.brand(one.pid)
         if same_run(brand, held.brand):
             return brand == held.brand
-        if procfs.has_variables(one.pid, self._daemon):
-            return procfs.has_variables(one.pid, f"{INSTANCE_VARIABLE}={instance}")
+        if procfs.has_variables(one.thread, self._daemon):
+            return procfs.has_variables(one.thread, f"{INSTANCE_VARIABLE}={instance}")
         return one.lives and self._is_left_over(one, leader)
 
     def _is_left_over(self, one: Stat, leader: Stat) -> bool:
