@@ -31,6 +31,7 @@ from protocol.host_events import RegisteredAsset
 from protocol.readdress import Readdresser
 from protocol.response import Response
 from supervisor.cli.exit_status import NoError
+from supervisor.cli.inherited import mend_signals
 from supervisor.faces.exchange import event_line
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.policy.findings import Found
@@ -136,6 +137,7 @@ async def _run(
         _recorded(record, descriptor) as tap,
         trio.open_signal_receiver(*ENDING_SIGNALS) as received,
     ):
+        mend_signals()  # the module is to begin as under a daemon
         async with (
             running(found, data_dir=folder, with_sessions=False) as daemon,
             trio.open_nursery() as nursery,

@@ -108,6 +108,11 @@ ROWS = (
         "the main thread of a process ends while others of it run",
         "it is alive: killed, its memory counted, no cgroup left",
     ),
+    Row(
+        34,
+        "signals blocked and ignored, umask 777, descriptors 0 to 2 closed at the daemon's start",
+        "it and its modules are as any other",
+    ),
 )
 
 
