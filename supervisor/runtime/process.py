@@ -19,16 +19,15 @@ import os
 import select
 import signal
 import subprocess
-import time
 from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
-import structlog
 import trio
 
 from protocol.descriptor import Descriptor, Limits
 from supervisor.policy.verdict import Suspect, Tracer
+from supervisor.runtime.blanks import Blank
 from supervisor.runtime.containment import hunt, procfs
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.custody import Custody
@@ -52,17 +51,24 @@ BUSY_RETRIES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 GONE_WITHIN_S = 2.0
 """Killed processes are gone within milliseconds, unless the kernel holds them in a driver."""
 
-LOOK_S = 0.001
-"""Between two looks whether a killed child, in a thread for spawns, is gone."""
-
-log = structlog.get_logger()
-
 
 class Held(NamedTuple):
     """By whom a process is held, and how."""
 
     custody: Custody
     containment: Containment
+    since: int
+    """When it began to be what it is (clock ticks since boot)."""
+
+
+class Wanted(NamedTuple):
+    """What is to be spawned."""
+
+    descriptor: Descriptor
+    host: Mapping[str, str]
+    instance: str
+    custody: Custody
+    opening: Opening | None
 
 
 class Process:
@@ -84,6 +90,7 @@ class Process:
         self.possible_survivors: tuple[Suspect, ...] = ()
         """Who may be of it and is nobody's for certain; known once it is reaped."""
         self._custody = held.custody
+        self._since = held.since
         self.stdout, self.stderr = pipes[1], pipes[2]
         self._stdin: int | None = pipes[0]
         self._pidfd = pidfd
@@ -182,7 +189,7 @@ class Process:
     def _release(self) -> None:
         self._let_go = True
         self._custody.release(self.containment)
-        self.possible_survivors = self._custody.possible_survivors(self.containment.leader.start)
+        self.possible_survivors = self._custody.possible_survivors(self._since)
         self.close_stdin()
         for descriptor in (self.stdout, self.stderr, self._pidfd):
             trio.lowlevel.notify_closing(descriptor)
@@ -197,12 +204,19 @@ async def spawn(
     opening: Opening | None = None,
 ) -> Process:
     """Start a module's command, contained; raises `SpawnError` with the reason in words."""
+    wanted = Wanted(descriptor, host, instance, custody, opening)
+    if opening is None:  # nobody waits for its answer
+        return await _spawn_in_thread(wanted, None)
+    with custody.blank() as blank:
+        return await _spawn_in_thread(wanted, blank)
+
+
+async def _spawn_in_thread(wanted: Wanted, blank: Blank | None) -> Process:
+    custody = wanted.custody
     for pause_s in (*BUSY_RETRIES_S, None):
         try:
             # Not abandoned when cancelled: a process that nobody holds would be a leak.
-            process = await custody.spawn_threads.run(
-                partial(_spawn, descriptor, host, instance, custody, opening)
-            )
+            process = await custody.spawn_threads.run(partial(_spawn, wanted, blank))
         except SpawnError as error:
             if error.code != errno.ETXTBSY or pause_s is None:
                 raise
@@ -227,17 +241,16 @@ def _environment(descriptor: Descriptor, host: Mapping[str, str], instance: str)
         raise SpawnError(str(error)) from None
 
 
-def _spawn(
-    descriptor: Descriptor,
-    host: Mapping[str, str],
-    instance: str,
-    custody: Custody,
-    opening: Opening | None,
-) -> Process:
+def _spawn(wanted: Wanted, blank: Blank | None) -> Process:
+    descriptor, host, instance, custody, opening = wanted
     environment = _environment(descriptor, host, instance) | custody.marks
     folder = module_folder(descriptor)
     # Whether a path leads to a program, and the folder is there, `exec` and `chdir` will tell.
     program = named_program(descriptor) or find_program(descriptor, environment)
+    if blank is not None and not blank.spent:
+        filled = _fill(blank, wanted, program, environment)
+        if filled is not None:
+            return filled
     with Pipes() as pipes, custody.spawning() as brand:
         try:
             stdin, stdout, stderr = pipes.open()
@@ -255,19 +268,59 @@ def _spawn(
                 )
         except OSError as error:
             # Popen names the folder when the child could not enter it.
-            if error.filename == folder:
-                working_folder(descriptor)
-                message = f"its working folder {folder} cannot be entered: {error.strerror}"
-                raise SpawnError(message, error.errno) from None
-            raise SpawnError(explain(error, program), error.errno) from None
+            step = "chdir" if error.filename == folder else "exec"
+            raise _refused(descriptor, program, step, error) from None
         # It is reaped by its pidfd. Without this, Popen would try, too, when it is collected.
         popen.returncode = 0
         limits = descriptor.supervision.limits
         pidfd, containment = _take(popen.pid, program, instance, custody, limits, brand=brand)
         ours = pipes.keep()
-    process = Process(popen.pid, pidfd, ours, Held(custody, containment), opening)
+    process = Process(
+        popen.pid, pidfd, ours, Held(custody, containment, containment.leader.start), opening
+    )
     if not custody.registers_each:
         process.begin()
+    return process
+
+
+def _refused(descriptor: Descriptor, program: str, step: str, error: OSError) -> SpawnError:
+    if step == "chdir":
+        folder = working_folder(descriptor)
+        message = f"its working folder {folder} cannot be entered: {error.strerror}"
+        return SpawnError(message, error.errno)
+    return SpawnError(explain(error, program), error.errno)
+
+
+def _fill(
+    blank: Blank, wanted: Wanted, program: str, environment: Mapping[str, str]
+) -> Process | None:
+    """Have a blank become the program; None if it hears nothing, and nothing is left of it."""
+    descriptor, _, instance, custody, opening = wanted
+    blank.spent = True
+    containment, folder = blank.containment, module_folder(descriptor)
+    with contextlib.ExitStack() as undone, Pipes() as pipes:
+        undone.callback(blank.undo, custody)
+        try:
+            streams = pipes.open()
+        except OSError as error:
+            raise SpawnError(explain(error, program), error.errno) from None
+        try:
+            command = descriptor.transport.command
+            refusal = blank.become(program, command, environment, folder, streams)
+        except OSError:
+            return None
+        if refusal is not None:
+            refused = OSError(refusal.code, os.strerror(refusal.code))
+            raise _refused(descriptor, program, refusal.step, refused)
+        try:
+            apply(descriptor.supervision.limits, containment)
+        except LimitError as error:
+            raise SpawnError(str(error)) from None
+        undone.pop_all()
+        since = custody.employ(containment, instance)
+        ours = pipes.keep()
+    process = Process(blank.pid, blank.pidfd, ours, Held(custody, containment, since), opening)
+    process.begin()
     return process
 
 
@@ -284,7 +337,7 @@ def _take(
     try:
         containment = custody.take(pid, instance, brand)
     except OSError as error:
-        _abandon(pid)
+        custody.abandon(pid)
         words = f"its processes cannot be contained ({custody.containment}): {error}"
         raise SpawnError(words, error.errno) from None
     try:
@@ -292,29 +345,12 @@ def _take(
         pidfd = os.pidfd_open(pid)
     except (LimitError, OSError) as error:
         containment.kill()
-        _abandon(pid)
+        custody.abandon(pid)
         custody.release(containment)
         if isinstance(error, LimitError):
             raise SpawnError(str(error)) from None
         raise SpawnError(explain(error, program), error.errno) from None
     return pidfd, containment
-
-
-def _abandon(pid: int) -> None:
-    # One that is not gone in time, because a tracer holds it, is reaped with the orphans.
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-    until = time.monotonic() + GONE_WITHIN_S
-    with contextlib.suppress(ChildProcessError):
-        while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is None:
-            if time.monotonic() > until:
-                log.error("a child cannot be reaped", pid=pid, traced_by=_words(tracer_of(pid)))
-                return
-            time.sleep(LOOK_S)
-
-
-def _words(tracer: Tracer | None) -> str | None:
-    return None if tracer is None else tracer.words
 
 
 def _readable(descriptor: int) -> bool:

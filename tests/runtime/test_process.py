@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 import trio
 
-from supervisor.runtime import process
+from supervisor.runtime import custody as custody_module
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.pipes import read, read_rest
 from supervisor.runtime.process import Process, spawn
@@ -138,7 +138,7 @@ async def test_a_child_that_a_tracer_holds_keeps_no_thread_for_spawns(
         raise OSError("not with a tracer about")
 
     monkeypatch.setattr(custody, "take", hold)
-    monkeypatch.setattr(process, "GONE_WITHIN_S", 0.01)
+    monkeypatch.setattr(custody_module, "GONE_WITHIN_S", 0.01)
     with pytest.raises(SpawnError, match="not with a tracer about"):
         await spawn(descriptor(tmp_path, ["sleep", "1000"]), os.environ, "m#1", custody)
     (tracer,) = tracers

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import NamedTuple
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -279,6 +280,11 @@ def pss_bytes(thread: int) -> int:
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024
     return rss_bytes(thread)
+
+
+def now_ticks() -> int:
+    """Return this moment in clock ticks since boot, as a process's start is told."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def boot_id() -> str:
