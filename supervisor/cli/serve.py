@@ -34,8 +34,9 @@ from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.findings import Found, usable
 from supervisor.policy.policy_file import PolicyError
 from supervisor.runtime.containment.ladder import ContainmentError
-from supervisor.runtime.directory import DescriptorFiles, MissingDirectoryError, shown
+from supervisor.runtime.directory import MissingDirectoryError, shown
 from supervisor.runtime.sd_notify import Notifier
+from supervisor.runtime.sources import Sources
 from supervisor.runtime.survivors import DataInUseError
 
 log = structlog.get_logger()
@@ -87,8 +88,8 @@ def serve(options: ServeOptions) -> int:
     set_up_logging(options.log_format, options.log_file)
     notifier = Notifier.from_environment(os.environ)
     try:
-        files = DescriptorFiles(options.directories)
-        found = usable({}, files.read_first())
+        sources = Sources.of_directories(options.directories)
+        found = usable({}, sources.read_first())
         operator = OperatorPolicy(options.policy)
         _make_data_dir(options.data_dir)
     except (MissingDirectoryError, PolicyError, OSError) as error:
@@ -102,7 +103,7 @@ def serve(options: ServeOptions) -> int:
     refusals: list[BaseException] = []
     try:
         with control_socket.listening(options.socket) as listener:
-            trio.run(_main, _Begun(options, found, files, operator, listener, notifier))
+            trio.run(_main, _Begun(options, found, sources, operator, listener, notifier))
     except* (SocketTakenError, SocketPathError, ContainmentError, DataInUseError) as group:
         # What is raised within a nursery comes in a group; what is raised before it does not.
         refusals = _leaves(group)
@@ -127,7 +128,7 @@ class _Begun:
 
     options: ServeOptions
     found: Found
-    files: DescriptorFiles
+    sources: Sources
     operator: OperatorPolicy
     listener: socket.socket
     notifier: Notifier
@@ -150,7 +151,7 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
         begun.found,
         data_dir=options.data_dir,
         directories=options.directories,
-        files=begun.files,
+        sources=begun.sources,
         containment=None if options.containment == "auto" else options.containment,
         whole_process=True,
         memory_ceiling_bytes=options.memory_ceiling_bytes,

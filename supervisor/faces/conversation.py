@@ -10,24 +10,20 @@ there is one per open request at the most.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 import structlog
 import trio
 
-from protocol.errors import Failure, Outcome, Reason, Success
-from protocol.frames import RequestFrame, decode_request, encode_line, named_in
+from protocol.errors import Failure, Reason
+from protocol.frames import RequestFrame, decode_request, named_in
 from protocol.framing import Line, LineSplitter, Overlong
 from protocol.json_line import Fault, excerpt, overlong_fault
-from protocol.replies import Operation
-from supervisor.faces.exchange import Exchange, done_document
+from protocol.response import Response
+from supervisor.faces.exchange import Exchange, done_line
 from supervisor.faces.inbox import Inbox
 from supervisor.faces.outbox import Outbox
 from supervisor.faces.unfinished import UNFINISHED_BYTES, UnfinishedLines
 from supervisor.kernel.daemon import Daemon
-from supervisor.kernel.operations.op import Begun
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
 
 REQUEST_BYTES = 16 << 20
@@ -42,11 +38,6 @@ OPEN_REQUESTS = 8192
 TURN_BYTES = 1 << 16
 """How much of what waited is served before it is the neighbours' turn: as much as is read."""
 
-SUPERVISOR = "supervisor"
-
-_INVOKE = Operation.INVOKE
-"""A member of an enum is slow to look up, and each request asks for this one."""
-
 log = structlog.get_logger()
 
 
@@ -56,18 +47,17 @@ class Conversation:
     def __init__(
         self,
         daemon: Daemon,
-        nursery: trio.Nursery,
-        name: str = SUPERVISOR,
+        party: Party,
         unfinished: UnfinishedLines | None = None,
     ) -> None:
-        """Run the daemon's own ops in `nursery`; answer as `name` too.
+        """Ask the daemon as `party`.
 
         `unfinished` bounds what this client and others hold of lines without an end.
         """
         self.outbox = Outbox(self._resume)
         self._daemon = daemon
-        self._nursery = nursery
-        self._names = frozenset({SUPERVISOR, name})
+        self._begin = daemon.requests.begin
+        self._party = party
         self._splitter = LineSplitter(REQUEST_BYTES, REQUEST_DECODED_BYTES)
         self._unfinished = unfinished or UnfinishedLines()
         self._inbox = Inbox()
@@ -124,7 +114,8 @@ class Conversation:
     def cancel_all(self, stopped: Stopped) -> None:
         """Give up whatever the client still waits for."""
         for exchange in (*self._open.values(), *self._nameless):
-            exchange.cancel(stopped)
+            if exchange.handle is not None:
+                exchange.handle.cancel(stopped)
 
     async def wait_fleet_stopped(self) -> None:
         """Return when the daemon has stopped all modules."""
@@ -169,83 +160,20 @@ class Conversation:
             words = f"more than {OPEN_REQUESTS} requests are open on this connection"
             self._write_done(frame.request_id, Failure.because(Reason.QUEUE_FULL, words))
         else:
-            self._begin(frame)
-
-    def _begin(self, frame: RequestFrame) -> None:
-        exchange = Exchange(frame.request_id, self.outbox, self._ended)
-        if frame.request_id is None:
-            self._nameless.add(exchange)
-        else:
-            self._open[frame.request_id] = exchange
-        if frame.tool in self._names:
-            self._begin_own(exchange, frame)
-        elif frame.tool is None or frame.operation is None:
-            words = (
-                'a request needs "tool" and "operation": {"requestId","tool","operation","input"}'
+            exchange = Exchange(frame.request_id, self.outbox, self._ended)
+            if frame.request_id is None:
+                self._nameless.add(exchange)
+            else:
+                self._open[frame.request_id] = exchange
+            exchange.handle = self._begin(
+                self._party, frame.tool, frame.operation, frame.input, exchange
             )
-            exchange.finish(Failure.because(Reason.MALFORMED_REQUEST, words))
-        elif frame.operation == _INVOKE:
-            exchange.invocation = self._daemon.invocations.submit(frame.tool, frame.input, exchange)
-        elif frame.operation in (Operation.HEALTH, Operation.DESCRIBE):
-            tool, operation = frame.tool, Operation(frame.operation)
-            self._run(exchange, lambda: self._daemon.operations.ask(tool, operation))
-        else:
-            words = f"{frame.operation!r:.80} is no operation; there are health, describe, invoke"
-            exchange.finish(Failure.because(Reason.MALFORMED_REQUEST, words))
-
-    def _begin_own(self, exchange: Exchange, frame: RequestFrame) -> None:
-        operations = self._daemon.operations
-        op: object = frame.operation
-        args: Any = frame.input
-        if op == Operation.HEALTH:
-            exchange.finish(Success({"status": "ok"}))
-            return
-        if op == Operation.DESCRIBE:
-            exchange.finish(Success(operations.describe(str(frame.tool))))
-            return
-        if op == Operation.INVOKE:
-            op, args = frame.input.get("op"), frame.input.get("args", {})
-        if not isinstance(op, str) or not op:
-            words = 'an invoke of the daemon names no op; "input" needs {"op":"...","args":{...}}'
-            exchange.finish(Failure.because(Reason.MISSING_OP, words))
-        elif (refusal := operations.refusal(op, args)) is not None:
-            exchange.finish(refusal)
-        elif op == "invoke":
-            # An invocation through the daemon itself: how a daemon serves inside another one.
-            exchange.invocation = self._daemon.invocations.submit(args["module"], args, exchange)
-        else:
-            own_op = op
-            self._run(exchange, lambda: operations.begin(own_op, args, exchange.emit))
-
-    def _run(self, exchange: Exchange, begin: Callable[[], Begun]) -> None:
-        # Begun before the next line is looked at, so that requests have their effects in the order
-        # they are written in; what takes time is a task's, and holds up no other.
-        try:
-            begun = begin()
-        except RefusedError as error:
-            exchange.finish(error.failure)
-            return
-        if isinstance(begun, dict):
-            exchange.finish(Success(begun))
-        else:
-            exchange.scope = trio.CancelScope()
-            self._nursery.start_soon(self._finish, exchange, exchange.scope, begun)
-
-    async def _finish(
-        self, exchange: Exchange, scope: trio.CancelScope, rest: Awaitable[Any]
-    ) -> None:
-        with scope:
-            try:
-                outcome: Outcome = Success(await rest)
-            except RefusedError as error:
-                outcome = error.failure
-            exchange.finish(outcome)
 
     def _cancel(self, frame: RequestFrame) -> None:
         exchange = self._open.get(frame.request_id or "")
         # A cancel may cross the answer on its way; then there is nothing left to cancel.
-        if exchange is not None:
-            exchange.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
+        if exchange is not None and exchange.handle is not None:
+            exchange.handle.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
 
     def _answerable_id(self, line: bytes) -> str | None:
         named = named_in(line)
@@ -257,8 +185,8 @@ class Conversation:
         )
         self._write_done(request_id, failure)
 
-    def _write_done(self, request_id: str | None, outcome: Outcome) -> None:
-        self.outbox.put(encode_line(done_document(request_id, outcome)))
+    def _write_done(self, request_id: str | None, failure: Failure) -> None:
+        self.outbox.put(done_line(request_id, Response(failure)))
 
     def _ended(self, exchange: Exchange) -> None:
         if exchange.request_id is None:
@@ -277,5 +205,5 @@ class Conversation:
 
     def _resume(self) -> None:
         for exchange in (*self._open.values(), *self._nameless):
-            if exchange.invocation is not None:
-                exchange.invocation.resume()
+            if exchange.handle is not None:
+                exchange.handle.resume()

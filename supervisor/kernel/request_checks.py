@@ -1,4 +1,4 @@
-"""What is looked at before a request is accepted: its fields, then its args."""
+"""What is looked at before a request is accepted: who asks, its fields, then its args."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from protocol.errors import Failure, Reason
 from supervisor.kernel.cpu_bound import OutOfTimeError, in_cpu_time
 from supervisor.policy.findings import Quarantined
+from supervisor.policy.principals import Principal, Scope
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.module import Module
 
@@ -20,10 +21,39 @@ VALIDATION_CPU_S = 0.5
 """For args and a schema that may take for ever, such as one with a `pattern`: all else waits."""
 
 
-def unknown_module(tool: str, fleet: Fleet) -> Failure:
+def scope_refusal(principal: Principal, needed: Scope | None, what: str) -> Failure | None:
+    """Say that a principal lacks the scope for `what`, or return None."""
+    if needed is None or needed in principal.scopes:
+        return None
+    has = ", ".join(one for one in Scope if one in principal.scopes) or "none"
+    words = f"{principal.name} may not {what}: that needs the scope {needed}, and it has {has}"
+    return Failure.because(Reason.SCOPE, words, scope=str(needed))
+
+
+def module_refusal(
+    principal: Principal, fleet: Fleet, module: str, op: str | None = None
+) -> Failure | None:
+    """Say that a principal's globs do not cover a module as a whole, or an op of it, or None.
+
+    One of which they could cover nothing is answered as one that is not there; an `op` that is
+    empty is none, and it is for others to say so.
+    """
+    if principal.covers(module, op) or (op == "" and principal.sees(module)):
+        return None
+    if not principal.sees(module):
+        return unknown_module(module, fleet, principal)
+    what = f"{module:.130} as a whole" if op is None else f"{module:.130}.{op:.80}"
+    globs = ", ".join(principal.modules)
+    words = f"{principal.name} may not use {what}; what it may use is {globs:.1000}"
+    return Failure.because(Reason.SCOPE, words, module=module[:128])
+
+
+def unknown_module(tool: str, fleet: Fleet, principal: Principal) -> Failure:
     """Say that there is no such module, and which name or descriptor was probably meant."""
-    bad = next((one for one in fleet.quarantined if _file_name(one) == tool), None)
-    near = get_close_matches(tool[:128], fleet.modules, n=1)
+    bad: Quarantined | None = None
+    if principal.sees(tool):
+        bad = next((one for one in fleet.quarantined if _file_name(one) == tool), None)
+    near = get_close_matches(tool[:128], filter(principal.sees, fleet.modules), n=1)
     if bad is not None:
         hint = f"; {bad.descriptor} is quarantined: {bad.reason}"
     else:

@@ -103,7 +103,8 @@ def module_status(
         "in_flight": module.in_flight,
         "queued": module.queued,
         "descriptor": descriptor.source,
-        "quarantined": why_bad(descriptor.source, quarantined),
+        "misfits": module.descriptions.misfits(),
+        "quarantined": why_bad(descriptor, quarantined),
         "instances": [_instance(one, state) for one, state in pool.seats.instances()],
         "last_exit": None if last_exit is None else msgspec.to_builtins(last_exit),
         "counters": {
@@ -123,7 +124,7 @@ def _instance(one: Instance, state: State) -> dict[str, Any]:
         "pid": one.pid,
         "state": shown,
         "uptime_s": round(one.uptime_s, 3),
-        "rss_bytes": procfs.rss_bytes_of_process(one.pid) or None,
+        "rss_bytes": None if one.pid is None else procfs.rss_bytes_of_process(one.pid) or None,
         "in_flight": one.in_flight,
         "traced_by": None if tracer is None else msgspec.structs.asdict(tracer),
     }

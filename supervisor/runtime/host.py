@@ -13,6 +13,7 @@ from supervisor.runtime.custody import Custody
 from supervisor.runtime.deadlines import Deadlines
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.memory import Sampler
+from supervisor.runtime.module_calls import ModuleCalls, Unserved
 from supervisor.runtime.observer import Observer, Unobserved
 from supervisor.runtime.starts import Starts
 
@@ -44,6 +45,7 @@ class Host:
         self.wall_clock = wall_clock
         self.draw = draw
         self.observer = observer or Unobserved()
+        self.calls: ModuleCalls = Unserved()
         self.custody = custody or Custody.bare()
         self.sampler = Sampler(memory_ceiling_bytes)
         self.shutting_down = False

@@ -57,7 +57,7 @@ def end_of_held(pid: int) -> End:
     return End(exit_code=os.waitstatus_to_exitcode(status))
 
 
-def tracer_of(pid: int) -> Tracer | None:
-    """Return who traces a process, or one of its threads."""
-    tracer = procfs.tracer(pid)
+def tracer_of(pid: int | None) -> Tracer | None:
+    """Return who traces a process, or one of its threads; nobody what is no process of ours."""
+    tracer = None if pid is None else procfs.tracer(pid)
     return None if tracer is None else Tracer(tracer, procfs.name(tracer))

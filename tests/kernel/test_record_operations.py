@@ -146,6 +146,6 @@ async def test_an_unknown_module_is_refused(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
         with pytest.raises(RefusedError, match="there is no module 'n'"):
             await record(daemon, Client(), [], module="n")
-        refusal = daemon.operations.refusal("record", {"module": "m", "seconds": 0})
+        refusal = daemon.requests.operations.refusal("record", {"module": "m", "seconds": 0})
         assert refusal is not None
         assert "seconds" in refusal.message

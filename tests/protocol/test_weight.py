@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import json
 import re
+import sys
 import tracemalloc
 from typing import Any
 
@@ -12,13 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import weight
-from protocol.connection import Answered, Received, Request, Violated
+from protocol.connection import Answered, Events, Request, Violated
 from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Reason, Success
 from protocol.framing import DECODED_FACTOR
 from protocol.replies import Operation
 from protocol.weight import LONG_BYTES, is_heavier
-from tests.protocol.wire import descriptor
+from tests.protocol.wire import (
+    connected,
+    descriptor,
+    module,
+)
 
 LINE_BYTES = 1 << 20
 
@@ -40,10 +45,10 @@ def answer(dialect: str, result: bytes) -> bytes:
     return b"{" + head + b'"ok":true,"result":' + result + b"}\n"
 
 
-def reply(dialect: str, line: bytes) -> tuple[list[Received], int]:
+def reply(dialect: str, line: bytes) -> tuple[Events, int]:
     """Return what a dialect makes of a line, and the most memory it took, beside the line."""
-    connection = DIALECTS[dialect].connect(descriptor(line_bytes=LINE_BYTES, stdout="strict"))
-    connection.send_request(Request("r1", Operation.INVOKE, "run"))
+    connection = connected(dialect, descriptor(line_bytes=LINE_BYTES, stdout="strict"))
+    connection.ask(Request("r1", Operation.INVOKE, "run"))
     tracemalloc.start()
     try:
         received = connection.receive_data(line)
@@ -92,13 +97,13 @@ RECORD = b'{"id":12345,"name":"abcdef","value":1.5}'
 
 @pytest.mark.parametrize("item", [*DENSE, b'"ab"', b"0", b"-1", b"null", b"0,0,0,[]", RECORD])
 def test_what_a_line_becomes_is_no_more_than_twice_its_weight(item: bytes) -> None:
-    line = array(item, LINE_BYTES)
+    line = array(item, LINE_BYTES // 16)
     assert is_heavier(line, decoded_bytes(line) // 2)
 
 
 @pytest.mark.parametrize("item", [b"-9", b"257", b"1e1", b"12345", b"-1.5e10"])
 def test_no_array_of_numbers_becomes_more_than_fourteen_times_its_size(item: bytes) -> None:
-    line = array(item, LINE_BYTES)
+    line = array(item, LINE_BYTES // 16)
     assert decoded_bytes(line) < len(line) * 14
 
 
@@ -138,8 +143,8 @@ def test_json_within_a_string_is_a_string(dialect: str) -> None:
 
 
 def test_a_dense_line_without_its_newline_is_refused_at_the_end_too() -> None:
-    connection = DIALECTS["module"].connect(descriptor(line_bytes=LINE_BYTES))
-    connection.send_request(Request("r1", Operation.INVOKE, "run"))
+    connection = module(descriptor(line_bytes=LINE_BYTES))
+    connection.ask(Request("r1", Operation.INVOKE, "run"))
     line = answer("module", array(b"{}", LINE_BYTES)).rstrip(b"\n")
     assert connection.receive_data(line) == []
     [refused] = connection.receive_eof()
@@ -151,8 +156,8 @@ def test_a_dense_line_without_its_newline_is_refused_at_the_end_too() -> None:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_collector_does_not_look_while_a_long_line_is_decoded(dialect: str) -> None:
     line = answer(dialect, array(b'[],"a long enough string for the weight"', LONG_BYTES * 2))
-    connection = DIALECTS[dialect].connect(descriptor(line_bytes=LINE_BYTES))
-    connection.send_request(Request("r1", Operation.INVOKE, "run"))
+    connection = connected(dialect, descriptor(line_bytes=LINE_BYTES))
+    connection.ask(Request("r1", Operation.INVOKE, "run"))
     rounds: list[str] = []
 
     def count(phase: str, _: dict[str, int]) -> None:
@@ -161,7 +166,8 @@ def test_the_collector_does_not_look_while_a_long_line_is_decoded(dialect: str) 
     gc.callbacks.append(count)
     try:
         msgspec.json.decode(line)
-        assert len(rounds) > 16
+        # From 3.12 on the collector looks between two instructions of Python only.
+        assert sys.version_info >= (3, 12) or len(rounds) > 16
         gc.collect()
         rounds.clear()
         received = connection.receive_data(line)

@@ -34,14 +34,14 @@ def daemon(lifelines: Lifelines) -> Iterator[DaemonProcess]:
         made.close()
 
 
-def spawner_and_blank(daemon: DaemonProcess) -> list[int]:
-    """Wait until there is a spawner, and what it made waits; returns the pids."""
+def helpers(daemon: DaemonProcess) -> list[int]:
+    """Wait until a blank waits; returns the pids of the spawner, of that, and of the guardian."""
     until = time.monotonic() + PATIENCE_S
     while True:
         assert time.monotonic() < until
         shown = daemon.status()["daemon"]
         if shown["blank_pid"] is not None:
-            return [shown["spawner_pid"], shown["blank_pid"]]
+            return [shown["spawner_pid"], shown["blank_pid"], shown["guardian_pid"]]
 
 
 @pytest.mark.fault(2)
@@ -51,9 +51,9 @@ def test_they_die_with_a_daemon_that_is_killed(
 ) -> None:
     daemon.begin("tool", "hang").detach()
     lifelines.take("leader")
-    pids = spawner_and_blank(daemon)
+    pids = helpers(daemon)
     if stopped:  # it does not even see that the daemon is gone
-        for pid in pids:
+        for pid in pids[:2]:
             os.kill(pid, signal.SIGSTOP)
     daemon.kill()
     lifelines.wait_dead()
@@ -66,7 +66,7 @@ def test_what_it_became_dies_with_a_daemon_that_is_killed(
 ) -> None:
     daemon.begin("tool", "hang").detach()
     lifelines.take("leader")
-    pids = spawner_and_blank(daemon)
+    pids = helpers(daemon)
     daemon.begin("tool", "hang").detach()
     (lone,) = lifelines.take("leader")
     assert lone == pids[1]
@@ -81,9 +81,8 @@ def test_they_see_a_daemon_end_that_is_killed_together_with_its_guardian(
 ) -> None:
     daemon.begin("tool", "leave").detach()
     lifelines.take("leader")
-    pids = spawner_and_blank(daemon)
-    guardian = daemon.status()["daemon"]["guardian_pid"]
+    pids = helpers(daemon)
     daemon.popen.send_signal(signal.SIGSTOP)  # it cannot replace the guardian
-    os.kill(guardian, signal.SIGKILL)
+    os.kill(pids[2], signal.SIGKILL)
     daemon.kill()
     assert all(gone(pid) for pid in pids)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe, letter
+from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe, gone, letter
 from tests.system.daemon_process import DaemonProcess
 
 
@@ -42,8 +42,10 @@ def daemon(rung: str, lifelines: Lifelines, home: Path) -> Iterator[DaemonProces
 def test_the_guardian_kills_those_whose_main_thread_has_ended(
     daemon: DaemonProcess, lifelines: Lifelines
 ) -> None:
+    guardian = daemon.status()["daemon"]["guardian_pid"]
     daemon.kill()
     lifelines.wait_dead()
+    assert gone(guardian)  # it writes to the data's folder
 
 
 @pytest.mark.fault(27, 2)

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe
+from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe, gone
 from tests.runtime.containment.tracer import Tracer
 from tests.system.daemon_process import DaemonProcess
 
@@ -249,6 +249,8 @@ def test_a_guardian_that_is_held_is_replaced(scene: Scene) -> None:
         assert time.monotonic() < until
     logged = scene.until_logged("the guardian cannot be reaped")
     assert logged["traced_by"].endswith(f"(pid {tracer.pid})")
+    guardian = scene.daemon.status()["daemon"]["guardian_pid"]
     scene.daemon.kill()
     scene.others.wait_dead()
     scene.lifelines.wait_dead()
+    assert gone(guardian)

@@ -21,7 +21,7 @@ from supervisor.kernel.daemon import Daemon, running
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.blanks import Blank, Blanks
 from supervisor.runtime.containment import cgroup_folder, procfs, spawner
-from supervisor.runtime.directory import scan
+from supervisor.runtime.sources import scan
 from tests.factories import open_files, opened_since
 from tests.runtime.containment.conftest import why_not
 from tests.runtime.containment.in_process import ask, until
