@@ -24,6 +24,7 @@ from protocol.errors import Failure, Outcome, Reason
 from protocol.host_call import Chunk
 from protocol.outgoing import Written
 from protocol.transcript import Happened, Source
+from supervisor.policy.verdict import Exit
 from supervisor.runtime.deadlines import Deadlines, Timer
 from supervisor.runtime.opening import Opening
 from supervisor.runtime.process import Process
@@ -53,6 +54,9 @@ class Receiver(Protocol):
 
     def stdin_broken(self) -> None:
         """Take note that it closed its stdin while something was to be written."""
+
+    def held(self, end: Exit) -> None:
+        """Take note that it is dead and cannot be reaped yet; all it said has been received."""
 
 
 class Stream(Protocol):

@@ -260,6 +260,14 @@ class PersistentLife:
         """Have it replaced: it can be asked nothing any more."""
         self._cut_off("stdin", "cannot be asked")
 
+    def held(self, end: Exit) -> None:
+        """Answer its calls: they are over, though its place is not free yet."""
+        self._settle_all(end)
+        by = "it cannot be reaped"
+        if end.traced_by is not None:
+            by = f"{end.traced_by.words} holds it"
+        self.replace(f"{end.words}, and {by}")
+
     def _cut_off(self, pipe: str, consequence: str) -> None:
         if not self._closed:
             words = f"{self.id} closed its {pipe} and kept running, so it {consequence}"

@@ -98,6 +98,21 @@ ROWS = (
         "cancellation, signals, a closed terminal, PID 1",
         "no leak; a bounded end; zombies are reaped",
     ),
+    Row(
+        26,
+        "a tracer holds a module while it is killed",
+        "nobody waits on the event loop; the slot stays taken, the tracer is named",
+    ),
+    Row(
+        27,
+        "the main thread of a process ends while others of it run",
+        "it is alive: killed, its memory counted, no cgroup left",
+    ),
+    Row(
+        34,
+        "signals blocked and ignored, umask 777, descriptors 0 to 2 closed at the daemon's start",
+        "it and its modules are as any other",
+    ),
 )
 
 

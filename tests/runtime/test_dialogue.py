@@ -24,6 +24,7 @@ from protocol.errors import Outcome
 from protocol.host_call import Chunk, HostCall
 from protocol.outgoing import Outgoing, Written
 from protocol.replies import Operation
+from supervisor.policy.verdict import Exit
 from supervisor.runtime import dialogue as dialogue_module
 from supervisor.runtime.deadlines import Deadlines
 from supervisor.runtime.dialogue import Dialogue
@@ -114,6 +115,8 @@ class Ear:
     def stdout_closed(self) -> None: ...
 
     def stdin_broken(self) -> None: ...
+
+    def held(self, end: Exit) -> None: ...
 
 
 class Stage:
