@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 
 from scripts.soak.tally import PEAK_BYTES, Tally
-from tests.scripts.checkout import documents, run
+from tests.scripts.checkout import WITHIN_S, documents, run
+
+pytestmark = pytest.mark.bound(WITHIN_S)
 
 ACTIONS = 80
 SEED = 2957
