@@ -1,35 +1,31 @@
 """The ops of a module and the JSON Schema of each one's args, checked and used.
 
-jsonschema is imported when a schema is first compiled, or is too unusual to be recognised as valid
-without it: a daemon of modules without `inputs` never pays for it.
+jsonschema is imported when a schema is too unusual to be recognised as valid without it: a daemon
+of modules without `inputs` never pays for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from protocol.plain_args import Accepts, accepting, nothing
+import msgspec
+
+from protocol.plain_args import Accepts, NotPlainError, nothing, plain_acceptance
 from protocol.plain_schema import is_plain
 from protocol.problem import Problem, kind, step
 
-if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator, ValidationError
-
-MAX_ERRORS = 20  # to choose the most useful from; an array of a million faults has a million
-
 
 class ArgsValidator:
-    """Validate the args of each op before the module is bothered.
+    """Accept the args of each op before the module is bothered, as far as that takes no time.
 
-    `inputs` maps each op to a schema, and must have passed `ops_problems`.
+    `inputs` maps each op to a schema, and must have passed `ops_problems`. What is not accepted may
+    still be valid: that takes `args_problem`, which nothing bounds, in a process of its own.
     """
 
     def __init__(self, inputs: dict[str, Any]) -> None:
         self._inputs = inputs
-        self._compiled: dict[str, Draft202012Validator] = {}
         self._accepting: dict[str, Accepts] = {}
+        self._encoded: dict[str, bytes] = {}
 
     @property
     def ops(self) -> tuple[str, ...]:
@@ -41,55 +37,30 @@ class ArgsValidator:
         return op in self._inputs
 
     def accepts(self, op: str, args: Any) -> bool:
-        """Tell whether the op is known and the args are certainly valid for it.
-
-        Where it is not certain, `problem` has the last word.
-        """
+        """Tell whether the op is known and the args are certainly valid for it."""
         accepts = self._accepting.get(op)
         if accepts is None:
             if op not in self._inputs:
                 return False
-            accepts = self._accepting_of(op)
+            accepts = self._accepting[op] = _acceptance(self._inputs[op])
         try:
             return accepts(args)
         except RecursionError:
             return False
 
-    def is_cheap(self, op: str) -> bool:
-        """Tell whether `problem` looks at each part of the args once.
+    def schema(self, op: str) -> bytes:
+        """Return the schema of an op as JSON; raises `KeyError` for one that is not known."""
+        encoded = self._encoded.get(op)
+        if encoded is None:
+            encoded = self._encoded[op] = msgspec.json.encode(self._inputs[op])
+        return encoded
 
-        What else there is, such as `pattern`, `$ref` and `allOf`, may take exponential time.
-        Raises `KeyError` for an op that is not known.
-        """
-        return self._accepting_of(op) is not nothing
 
-    def problem(self, op: str, args: Any) -> Problem | None:
-        """Return what is wrong with the args, the pointer starting from them, or None.
-
-        Raises `KeyError` for an op that is not known.
-        """
-        schema = self._inputs[op]
-        if schema is True or schema == {}:
-            return None
-        validator = self._compiled.get(op)
-        if validator is None:
-            validator = self._compiled[op] = _compile(schema)
-        try:
-            errors = validator.iter_errors(args)
-            first = next(errors, None)
-            return None if first is None else _most_useful(first, errors)
-        except RecursionError:
-            return Problem("", "is nested too deeply to be validated")
-        except OverflowError:
-            # `multipleOf` with a fraction divides as doubles do; an integer may be of any size.
-            return Problem("", "holds a number too large to be validated by `multipleOf`")
-
-    def _accepting_of(self, op: str) -> Accepts:
-        accepts = self._accepting.get(op)
-        if accepts is None:
-            schema = self._inputs[op]
-            accepts = self._accepting[op] = accepting(schema) if _is_plain(schema) else nothing
-        return accepts
+def _acceptance(schema: Any) -> Accepts:
+    try:
+        return plain_acceptance(schema)
+    except (NotPlainError, RecursionError):
+        return nothing
 
 
 def ops_problems(ops: dict[str, Any], at: str) -> list[Problem]:
@@ -132,23 +103,3 @@ def _is_plain(schema: Any) -> bool:
         return is_plain(schema)
     except RecursionError:
         return False
-
-
-def _compile(schema: Any) -> Draft202012Validator:
-    from jsonschema import Draft202012Validator  # noqa: PLC0415
-    from referencing.jsonschema import EMPTY_REGISTRY  # noqa: PLC0415
-
-    # A `$schema` would make jsonschema change the draft halfway, at a reference to the root.
-    if isinstance(schema, dict):
-        schema = {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
-    # A registry of our own, even an empty one, keeps jsonschema from fetching references.
-    return Draft202012Validator(schema, registry=EMPTY_REGISTRY)
-
-
-def _most_useful(first: ValidationError, others: Iterator[ValidationError]) -> Problem:
-    from jsonschema.exceptions import best_match  # noqa: PLC0415
-
-    from protocol.schema_words import explained  # noqa: PLC0415
-
-    best = best_match([first, *islice(others, MAX_ERRORS)])
-    return explained(best or first)

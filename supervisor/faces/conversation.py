@@ -10,6 +10,7 @@ there is one per open request at the most.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -25,6 +26,7 @@ from supervisor.faces.exchange import Exchange, done_document
 from supervisor.faces.inbox import Inbox
 from supervisor.faces.outbox import Outbox
 from supervisor.faces.unfinished import UNFINISHED_BYTES, UnfinishedLines
+from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.operations.op import Begun
 from supervisor.kernel.refusal import RefusedError
@@ -47,6 +49,9 @@ SUPERVISOR = "supervisor"
 _INVOKE = Operation.INVOKE
 """A member of an enum is slow to look up, and each request asks for this one."""
 
+_NUMBERS = itertools.count(1)
+"""Of the clients of this process."""
+
 log = structlog.get_logger()
 
 
@@ -59,10 +64,12 @@ class Conversation:
         nursery: trio.Nursery,
         name: str = SUPERVISOR,
         unfinished: UnfinishedLines | None = None,
+        party: str | None = None,
     ) -> None:
         """Run the daemon's own ops in `nursery`; answer as `name` too.
 
-        `unfinished` bounds what this client and others hold of lines without an end.
+        `unfinished` bounds what this client and others hold of lines without an end; `party` is
+        what the client is called.
         """
         self.outbox = Outbox(self._resume)
         self._daemon = daemon
@@ -71,6 +78,7 @@ class Conversation:
         self._splitter = LineSplitter(REQUEST_BYTES, REQUEST_DECODED_BYTES)
         self._unfinished = unfinished or UnfinishedLines()
         self._inbox = Inbox()
+        self._order = BeginOrder(daemon.checks, party or f"client {next(_NUMBERS)}")
         self._open: dict[str, Exchange] = {}
         self._nameless: set[Exchange] = set()
         self._idle = trio.Event()
@@ -123,7 +131,8 @@ class Conversation:
 
     def cancel_all(self, stopped: Stopped) -> None:
         """Give up whatever the client still waits for."""
-        for exchange in (*self._open.values(), *self._nameless):
+        # The last one first: the end of one must not be the beginning of another.
+        for exchange in (*reversed(self._open.values()), *self._nameless):
             exchange.cancel(stopped)
 
     async def wait_fleet_stopped(self) -> None:
@@ -185,7 +194,7 @@ class Conversation:
             )
             exchange.finish(Failure.because(Reason.MALFORMED_REQUEST, words))
         elif frame.operation == _INVOKE:
-            exchange.invocation = self._daemon.invocations.submit(frame.tool, frame.input, exchange)
+            self._submit(exchange, frame.tool, frame.input)
         elif frame.operation in (Operation.HEALTH, Operation.DESCRIBE):
             tool, operation = frame.tool, Operation(frame.operation)
             self._run(exchange, lambda: self._daemon.operations.ask(tool, operation))
@@ -208,14 +217,30 @@ class Conversation:
         if not isinstance(op, str) or not op:
             words = 'an invoke of the daemon names no op; "input" needs {"op":"...","args":{...}}'
             exchange.finish(Failure.because(Reason.MISSING_OP, words))
-        elif (refusal := operations.refusal(op, args)) is not None:
+        elif isinstance(refusal := operations.refusal(op, args), Failure):
             exchange.finish(refusal)
+        elif refusal is not None:
+            doubt, party = refusal, self._order.party
+            self._run(exchange, lambda: operations.look_and_run(doubt, party, exchange.emit))
         elif op == "invoke":
             # An invocation through the daemon itself: how a daemon serves inside another one.
-            exchange.invocation = self._daemon.invocations.submit(args["module"], args, exchange)
+            self._submit(exchange, args["module"], args)
         else:
             own_op = op
-            self._run(exchange, lambda: operations.begin(own_op, args, exchange.emit))
+            self._run_in_order(exchange, lambda: operations.begin(own_op, args, exchange.emit))
+
+    def _submit(self, exchange: Exchange, tool: str, content: dict[str, Any]) -> None:
+        submit = self._daemon.invocations.submit
+        exchange.invocation = submit(tool, content, exchange, order=self._order)
+
+    def _run_in_order(self, exchange: Exchange, begin: Callable[[], Begun]) -> None:
+        if self._order.is_empty:
+            self._run(exchange, begin)
+        else:
+            # What leaves is skipped: an exchange that was cancelled meanwhile has its answer.
+            self._order.hold(
+                None, None, lambda _: None if exchange.is_finished else self._run(exchange, begin)
+            )
 
     def _run(self, exchange: Exchange, begin: Callable[[], Begun]) -> None:
         # Begun before the next line is looked at, so that requests have their effects in the order

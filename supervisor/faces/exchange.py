@@ -60,6 +60,11 @@ class Exchange:
         """Write the end of one of the daemon's own operations."""
         self._end(done_document(self.request_id, outcome))
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether it has its answer."""
+        return self._finished
+
     def congested(self) -> bool:
         """Whether the client does not keep up."""
         return self._outbox.congested

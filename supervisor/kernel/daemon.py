@@ -68,6 +68,7 @@ class Daemon:
         self.cause = ""
         """What began the end."""
         self.fleet = parts.fleet
+        self.checks = parts.checks
         self.sessions = parts.effects.sessions
         self._durability = parts.effects.durability
         self._guards = parts.invocations.guards
@@ -201,6 +202,7 @@ async def running(
             )
             nursery.start_soon(host.sampler.run)
             nursery.start_soon(host.deadlines.run)
+            nursery.start_soon(host.checks.run)
             fleet = Fleet(host, nursery)
             facts = DaemonFacts(
                 pid=os.getpid(),
@@ -242,6 +244,7 @@ async def running(
             daemon = Daemon(
                 lambda shut_down: Parts(
                     fleet=fleet,
+                    checks=host.checks,
                     invocations=invocations,
                     facts=facts,
                     reloads=reloads,

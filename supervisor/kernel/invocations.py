@@ -19,6 +19,7 @@ from protocol.descriptor import HOOK_OP, Kind
 from protocol.errors import Failure
 from protocol.replies import Operation
 from protocol.response import Response
+from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
@@ -30,7 +31,7 @@ from supervisor.kernel.host_calls.method import Host as HostOfCalls
 from supervisor.kernel.invocation import Invocation, Setting
 from supervisor.kernel.invoke_record import record_refusal
 from supervisor.kernel.parties import Client
-from supervisor.kernel.request_checks import request_refusal, unknown_module
+from supervisor.kernel.request_checks import doubt_about, request_refusal, unknown_module
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.wait_graph import Parents
 from supervisor.runtime.fleet import Fleet
@@ -72,6 +73,7 @@ class Invocations:
             submit=self.submit,
             effects=effects,
             grants=deciding.grants,
+            checks=host.checks,
             deadlines=host.deadlines,
             nursery=nursery,
             open_bytes=Counter(),
@@ -92,12 +94,14 @@ class Invocations:
         client: Client,
         *,
         parent: Invocation | None = None,
+        order: BeginOrder | None = None,
     ) -> Invocation | None:
         """Accept an invocation, or answer at once why not; `content` is the frame's `input`.
 
         Fields: `op`, `args` (an object, {} if absent), `session_id`, and `timeout_s`, which takes
         the place of the module's `invoke_s`. `parent` is the invocation on whose behalf it is
-        made, and with whose end it ends. None is returned if there is nothing left to cancel.
+        made, and with whose end it ends. It begins in the order of those with the same `order`.
+        None is returned if there is nothing left to cancel.
         """
         op = content.get("op")
         session_id = content.get("session_id")
@@ -130,12 +134,17 @@ class Invocations:
             return None
         timeouts = module.descriptor.supervision.timeouts
         invocation = Invocation(request, module, client, session, self._setting, parent=parent)
-        invocation.begin(
-            content.get("timeout_s") or timeouts.invoke_s,
-            timeouts.silence_s,
-            self.guards.guard(invocation) if self._gates.any else None,
-        )
+        invocation.begin(content.get("timeout_s") or timeouts.invoke_s, timeouts.silence_s)
+        doubt = doubt_about(module, request.op, request.args)
+        if doubt is None and (order is None or order.is_clear(tool)):
+            self._enter(invocation)
+        else:
+            order = order or BeginOrder(self._host.checks, module.name)
+            invocation.hold(order, doubt, self._enter)
         return invocation
+
+    def _enter(self, invocation: Invocation) -> None:
+        invocation.enter(self.guards.guard(invocation) if self._gates.any else None)
 
     def deliver(
         self, module: Module, args: dict[str, Any], client: Client, behind: frozenset[str]
@@ -154,6 +163,12 @@ class Invocations:
         timeouts = module.descriptor.supervision.timeouts
         invocation = Invocation(request, module, client, None, self._unrecorded)
         invocation.begin(timeouts.invoke_s, timeouts.silence_s)
+        doubt = doubt_about(module, HOOK_OP, args)
+        if doubt is None:
+            invocation.enter()
+        else:
+            order = BeginOrder(self._host.checks, module.name)
+            invocation.hold(order, doubt, Invocation.enter)
 
     def unknown_module(self, tool: str) -> Failure:
         """Say that there is no such module, and which name or descriptor was probably meant."""

@@ -13,6 +13,7 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.host_results import HostResults
 
 if TYPE_CHECKING:
+    from supervisor.kernel.begin_order import BeginOrder
     from supervisor.kernel.invocation import Invocation
 
 
@@ -80,5 +81,6 @@ class Submit(Protocol):
         client: Client,
         *,
         parent: Invocation | None = None,
+        order: BeginOrder | None = None,
     ) -> Invocation | None:
         """Accept an invocation, or answer at once why not."""

@@ -1,23 +1,86 @@
-"""What is looked at before a request is accepted: its fields, then its args."""
+"""What is looked at before a request is accepted: its fields, then its args.
+
+Args that a schema does not accept at once are doubtful: they are looked at by another process
+(`runtime.checking`), and the request waits for that in `kernel.begin_order`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from pathlib import PurePath
 from typing import Any
 
+import msgspec
+import trio
+
 from protocol.errors import Failure, Reason
-from supervisor.kernel.cpu_bound import OutOfTimeError, in_cpu_time
 from supervisor.policy.findings import Quarantined
+from supervisor.runtime.checking.checker import Unchecked
+from supervisor.runtime.checking.checks import Check, Checks, Verdict
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.module import Module
 
 MAX_TIMEOUT_S = 7 * 24 * 3600.0
 """A longer one is no timeout; the bound also keeps arithmetic on times finite."""
 
-VALIDATION_CPU_S = 0.5
-"""For args and a schema that may take for ever, such as one with a `pattern`: all else waits."""
+
+class Doubt(msgspec.Struct, frozen=True):
+    """Args that may be valid or not: that has to be looked at in another process."""
+
+    what: str
+    """The module and the op, for words."""
+    schema: bytes
+    args: dict[str, Any]
+
+    def ask(
+        self, checks: Checks, party: str, told: Callable[[Failure | None], None]
+    ) -> Check | Failure:
+        """Have it looked at, in a party's turn, and `told` called later: with a refusal, or None.
+
+        A failure is returned if nobody will look.
+        """
+        try:
+            args = msgspec.json.encode(self.args)
+        except (RecursionError, UnicodeError, TypeError, ValueError, OverflowError) as error:
+            return self._unchecked(f"they cannot be encoded: {type(error).__name__}")
+        check = checks.ask(party, self.schema, args, lambda verdict: told(self._refusal(verdict)))
+        if check is not None:
+            return check
+        if checks.ended:
+            return Failure.because(Reason.SHUTDOWN, "the daemon is stopping")
+        words = f"{self.what}: too many requests wait to have their args looked at"
+        return Failure.because(Reason.QUEUE_FULL, words)
+
+    async def settled(self, checks: Checks, party: str) -> Failure | None:
+        """Wait until it has been looked at; return the refusal, if it is one."""
+        found: list[Failure | None] = []
+        done = trio.Event()
+
+        def told(failure: Failure | None) -> None:
+            found.append(failure)
+            done.set()
+
+        check = self.ask(checks, party, told)
+        if isinstance(check, Failure):
+            return check
+        try:
+            await done.wait()
+        finally:
+            check.drop()
+        return found[0]
+
+    def _refusal(self, verdict: Verdict) -> Failure | None:
+        if verdict is None:
+            return None
+        if isinstance(verdict, Unchecked):
+            return self._unchecked(verdict.why)
+        words = f"the args of {self.what} are not valid: {verdict}"
+        return Failure.because(Reason.INVALID_ARGS, words, pointer=verdict.pointer)
+
+    def _unchecked(self, why: str) -> Failure:
+        words = f"the args of {self.what} could not be checked by its schema: {why}"
+        return Failure.because(Reason.INVALID_ARGS, words, pointer="")
 
 
 def unknown_module(tool: str, fleet: Fleet) -> Failure:
@@ -40,7 +103,10 @@ def _file_name(one: Quarantined) -> str:
 
 
 def request_refusal(tool: str, module: Module, content: Mapping[str, Any]) -> Failure | None:
-    """Say why a request cannot be accepted, or None; `content` is the frame's `input`."""
+    """Say why a request cannot be accepted, or None; `content` is the frame's `input`.
+
+    Its args are those of `doubt_about`.
+    """
     op = content.get("op")
     if not isinstance(op, str) or not op:
         words = f'invoke of {tool} names no op; "input" needs {{"op":"...","args":{{...}}}}'
@@ -56,30 +122,21 @@ def request_refusal(tool: str, module: Module, content: Mapping[str, Any]) -> Fa
     if timeout_s is not None and not _is_timeout(timeout_s):
         words = f'"timeout_s" must be a number above 0 and at most {MAX_TIMEOUT_S:g}'
         return Failure.because(Reason.MALFORMED_REQUEST, words)
-    return _args_refusal(module, op, args)
+    validator = module.validator
+    if validator is None or validator.knows(op):
+        return None
+    near = get_close_matches(op[:128], validator.ops, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    words = f"{module.name} has no op {op!r:.130}{hint}"
+    return Failure.because(Reason.UNKNOWN_OP, words, ops=list(validator.ops))
 
 
-def _args_refusal(module: Module, op: str, args: dict[str, Any]) -> Failure | None:
+def doubt_about(module: Module, op: str, args: dict[str, Any]) -> Doubt | None:
+    """Return what has to be looked at of a request that `request_refusal` lets through, or None."""
     validator = module.validator
     if validator is None or validator.accepts(op, args):
         return None
-    if not validator.knows(op):
-        near = get_close_matches(op[:128], validator.ops, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        words = f"{module.name} has no op {op!r:.130}{hint}"
-        return Failure.because(Reason.UNKNOWN_OP, words, ops=list(validator.ops))
-    try:
-        if validator.is_cheap(op):
-            problem = validator.problem(op, args)
-        else:
-            problem = in_cpu_time(VALIDATION_CPU_S, lambda: validator.problem(op, args))
-    except OutOfTimeError:
-        words = f"{module.name}.{op}: its schema takes too long to check these args"
-        return Failure.because(Reason.INVALID_ARGS, words, pointer="")
-    if problem is None:
-        return None
-    words = f"the args of {module.name}.{op} are not valid: {problem}"
-    return Failure.because(Reason.INVALID_ARGS, words, pointer=problem.pointer)
+    return Doubt(f"{module.name}.{op}", validator.schema(op), args)
 
 
 def _is_timeout(value: object) -> bool:

@@ -16,7 +16,7 @@ NOT_PROVEN = "Not proven in this version"
 TOLD = {int(cells[0]): cells[1:] for cells in rows(PAGE, "#")}
 
 
-def test_the_page_has_the_25_rows() -> None:
+def test_the_page_has_the_rows_of_the_table() -> None:
     assert list(TOLD) == [row.number for row in ROWS]
 
 

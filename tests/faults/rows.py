@@ -98,6 +98,11 @@ ROWS = (
         "cancellation, signals, a closed terminal, PID 1",
         "no leak; a bounded end; zombies are reaped",
     ),
+    Row(
+        29,
+        "requests that take their time to be looked at",
+        "nobody but who sent them waits; what cannot be looked at in time is refused in words",
+    ),
 )
 
 

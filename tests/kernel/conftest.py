@@ -12,10 +12,12 @@ import pytest
 import trio
 
 from protocol.descriptor import Descriptor
+from protocol.errors import Failure
 from protocol.events import Progress
 from protocol.response import Response
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.kernel.operations.op import Emit
+from supervisor.kernel.request_checks import Doubt
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import State
 from tests import factories
@@ -86,6 +88,15 @@ async def run_op(daemon: Daemon, op: str, args: dict[str, Any], emit: Emit) -> A
     assert daemon.operations.refusal(op, args) is None
     begun = daemon.operations.begin(op, args, emit)
     return begun if isinstance(begun, dict) else await begun
+
+
+async def refused(daemon: Daemon, op: str, args: Any) -> Failure:
+    """Return why one of the daemon's own ops cannot be run with these args."""
+    refusal = daemon.operations.refusal(op, args)
+    if isinstance(refusal, Doubt):
+        refusal = await refusal.settled(daemon.checks, "a client")
+    assert refusal is not None
+    return refusal
 
 
 def ask(daemon: Daemon, tool: str, op: Any = "echo", **content: Any) -> Asker:

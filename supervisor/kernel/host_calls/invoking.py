@@ -65,7 +65,9 @@ class ModuleInvoke:
         content: dict[str, Any] = {
             key: params[key] for key in ("op", "args", "session_id", "timeout_s") if key in params
         }
-        call.child = host.submit(params["module"], content, _Asker(call), parent=caller)
+        call.child = host.submit(
+            params["module"], content, _Asker(call), parent=caller, order=call.order
+        )
 
 
 class _Asker:

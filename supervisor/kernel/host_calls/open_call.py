@@ -10,6 +10,7 @@ from protocol.connection import HostCalled
 from protocol.errors import Failure, Reason
 from protocol.host_call import Chunk, encode_error, encode_output
 from protocol.pi_codes import pi_error
+from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.unanswered import with_questions
 from supervisor.policy.verdict import Stopped
@@ -22,6 +23,9 @@ UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowErro
 
 class Owner(Protocol):
     """Where open calls are kept."""
+
+    order: BeginOrder
+    """Of the invocations that are made by its calls."""
 
     def closed(self, call: OpenCall) -> None:
         """Forget it: it has its answer."""
@@ -63,6 +67,11 @@ class OpenCall:
         self._owner = owner
         self._chunks = 0
         self._timer: Timer | None = None
+
+    @property
+    def order(self) -> BeginOrder:
+        """The order in which an invocation made by it begins."""
+        return self._owner.order
 
     @property
     def call_id(self) -> str:

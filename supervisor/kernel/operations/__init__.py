@@ -24,6 +24,7 @@ from supervisor.kernel.operations.record import RecordOps
 from supervisor.kernel.operations.sessions import SessionOps
 from supervisor.kernel.operations.ui import UiOps
 from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.request_checks import Doubt
 
 GROUPS: tuple[type[OpGroup], ...] = (
     DaemonOps,
@@ -66,18 +67,14 @@ class Operations:
         for group in GROUPS:
             self._ops.update(group(parts).ops())
 
-    def refusal(self, op: str, args: Any) -> Failure | None:
-        """Say why an op cannot be run with these args, or None if it can."""
+    def refusal(self, op: str, args: Any) -> Failure | Doubt | None:
+        """Say why an op cannot be run with these args, or what has to be looked at, or None."""
         if not self._validator.knows(op):
             words = f"the daemon has no op {op!r:.80}; it has {', '.join(INPUTS)}"
             return Failure.because(Reason.UNKNOWN_OP, words, ops=list(INPUTS))
         if self._validator.accepts(op, args):
-            return None  # importing jsonschema would hold up a fleet that starts for 0.1 s
-        problem = self._validator.problem(op, args)
-        if problem is None:
             return None
-        words = f"the args of {op} are not valid: {problem}"
-        return Failure.because(Reason.INVALID_ARGS, words, pointer=problem.pointer)
+        return Doubt(op, self._validator.schema(op), args)
 
     def begin(self, op: str, args: dict[str, Any], emit: Emit) -> Begun:
         """Begin an op that `refusal` lets through; returns its result, or what to await for it.
@@ -85,6 +82,19 @@ class Operations:
         Both may raise `RefusedError`.
         """
         return self._ops[op](args, emit)
+
+    async def look_and_run(self, doubt: Doubt, party: str, emit: Emit) -> Any:
+        """Run an op about whose args there is a doubt, if it proves wrong; raises `RefusedError`.
+
+        Whoever writes `1.0` for `1` has no place in the order of requests: this one begins later.
+        """
+        refusal = await doubt.settled(self._parts.checks, party)
+        if refusal is not None:
+            raise RefusedError(refusal)
+        if doubt.what not in self._ops:  # `invoke`, of which all that is valid is accepted at once
+            raise RefusedError(Failure.because(Reason.INVALID_ARGS, "the args are not valid"))
+        begun = self.begin(doubt.what, doubt.args, emit)
+        return begun if isinstance(begun, dict) else await begun
 
     def describe(self, name: str) -> dict[str, Any]:
         """Describe the daemon as a module."""

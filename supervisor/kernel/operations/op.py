@@ -16,6 +16,7 @@ from supervisor.kernel.invocations import Invocations
 from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.status import DaemonFacts, module_status
+from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.module import Module
 
@@ -49,6 +50,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """What the ops of one daemon work on."""
 
     fleet: Fleet
+    checks: Checks
     invocations: Invocations
     facts: DaemonFacts
     reloads: Reloads

@@ -1,0 +1,107 @@
+"""Be a process that checks args by schemas, one after the other, for as long as the daemon lives.
+
+    daemon -- stdin: sizes, schema, args --> this process
+           <-- stdout: a line: null, or what is wrong --
+
+Whatever a schema makes of some args, it is bounded from outside of Python, where a regular
+expression can't be interrupted: one check that takes more than `CPU_S` of CPU time ends the process
+by SIGPROF, and the daemon's end ends it by SIGIO, in the midst of a check too. Both signals kill by
+default, and there is no handler.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import select
+import signal
+import struct
+import sys
+
+import msgspec
+
+from protocol.args_problem import CompiledSchema
+from protocol.problem import Problem
+
+CPU_S = 1.0
+"""What one check may take."""
+
+MEMORY_BYTES = 512 << 20
+"""Address space; the interpreter with jsonschema takes 60 MB of it."""
+
+SIZES = struct.Struct("!II")
+"""Before each check: the bytes of the schema, and those of the args."""
+
+KEPT = 64
+"""How many schemas are kept compiled."""
+
+
+def main(lifeline: int) -> None:
+    """Check what stdin asks for until it ends; `lifeline` is a pipe that the daemon holds open."""
+    _die_with(lifeline)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    compiled: dict[bytes, CompiledSchema] = {}
+    while (sizes := _read(SIZES.size)) is not None:
+        schema_bytes, args_bytes = SIZES.unpack(sizes)
+        schema, args = _read(schema_bytes), _read(args_bytes)
+        if schema is None or args is None:
+            return
+        signal.setitimer(signal.ITIMER_PROF, CPU_S)
+        problem = _checked(schema, args, compiled)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        os.write(sys.stdout.fileno(), msgspec.json.encode(problem) + b"\n")
+
+
+def _checked(schema: bytes, args: bytes, compiled: dict[bytes, CompiledSchema]) -> Problem | None:
+    try:
+        one = compiled.get(schema)
+        if one is None:
+            one = compiled[schema] = CompiledSchema(msgspec.json.decode(schema))
+            if len(compiled) > KEPT:
+                del compiled[next(iter(compiled))]
+        return one.problem(msgspec.json.decode(args))
+    except MemoryError:
+        return Problem("", f"takes more than {MEMORY_BYTES >> 20} MiB to be validated")
+    # Whatever jsonschema trips over: what could not be checked is not valid.
+    except Exception as error:  # noqa: BLE001
+        return Problem("", f"cannot be validated: {type(error).__name__}")
+
+
+def _die_with(lifeline: int) -> None:
+    """Have the kernel end this process when the last writer of a pipe is gone."""
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    for number in (signal.SIGIO, signal.SIGPROF):
+        signal.signal(number, signal.SIG_DFL)
+    fcntl.fcntl(lifeline, fcntl.F_SETOWN, os.getpid())
+    # pipe_release in fs/pipe.c tells those who asked for SIGIO.
+    fcntl.fcntl(lifeline, fcntl.F_SETFL, os.O_RDONLY | os.O_ASYNC)
+    poll = select.poll()
+    poll.register(lifeline, 0)
+    if poll.poll(0):  # gone already, before anybody could tell
+        sys.exit(0)
+
+
+def _read(size: int) -> bytes | None:
+    """Read so many bytes from stdin; None at its end."""
+    data = bytearray()
+    while len(data) < size:
+        chunk = os.read(sys.stdin.fileno(), size - len(data))
+        if not chunk:
+            return None
+        data += chunk
+    return bytes(data)
+
+
+def command(lifeline: int) -> list[str]:
+    """Return the command that runs it: isolated, with this process's own ways to import."""
+    program = (
+        "import sys; sys.path[:] = sys.argv[2:]; "
+        "from supervisor.runtime.checking.program import main; main(int(sys.argv[1]))"
+    )
+    here = os.path.abspath(__file__)  # noqa: PTH100
+    for _ in range(4):  # checking, runtime, supervisor, and the folder they are imported from
+        here = os.path.dirname(here)  # noqa: PTH120
+    paths = [here, *(path for path in sys.path if path)]
+    return [sys.executable, "-I", "-S", "-c", program, str(lifeline), *paths]
