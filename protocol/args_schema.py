@@ -6,6 +6,7 @@ of modules without `inputs` never pays for it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import msgspec
@@ -28,9 +29,9 @@ class ArgsValidator:
         self._encoded: dict[str, bytes] = {}
 
     @property
-    def ops(self) -> tuple[str, ...]:
-        """Return the ops in the order in which they were declared."""
-        return tuple(self._inputs)
+    def ops(self) -> Collection[str]:
+        """The ops in the order in which they were declared."""
+        return self._inputs.keys()
 
     def knows(self, op: str) -> bool:
         """Tell whether the module has this op."""

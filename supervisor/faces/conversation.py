@@ -5,7 +5,8 @@ one `done` that carries its `requestId`. What the client does not read is bounde
 is congested, its requests wait, up to a bound in bytes, and the modules that stream to it are not
 read (backpressure). Two things do not wait. A cancel of an open request takes effect at once, so
 that what a client no longer wants to read, it can end; and a terminal line is always taken, since
-there is one per open request at the most.
+there is one per open request at the most. What a client writes is served a turn at a time
+(`runtime.turns`): what is left when its turn is over waits in the same way.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.frames import RequestFrame, decode_request, encode_line, named_in
 from protocol.framing import Line, LineSplitter, Overlong
 from protocol.json_line import Fault, excerpt, overlong_fault
+from protocol.problem import named
 from protocol.replies import Operation
 from supervisor.faces.exchange import Exchange, done_document
 from supervisor.faces.inbox import Inbox
@@ -31,18 +33,16 @@ from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.operations.op import Begun
 from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.turns import Turn
 
 REQUEST_BYTES = 16 << 20
 """The longest line a client may write."""
 
-REQUEST_DECODED_BYTES = 64 << 20
-"""How much memory the values of such a line may take, as far as they are more than numbers."""
-
 OPEN_REQUESTS = 8192
 """How many requests a client may have open; beyond it, it is told to wait for answers."""
 
-TURN_BYTES = 1 << 16
-"""How much of what waited is served before it is the neighbours' turn: as much as is read."""
+CANCEL_BYTES = 1 << 16
+"""A longer line is not looked at before its turn for being a cancel."""
 
 SUPERVISOR = "supervisor"
 
@@ -75,16 +75,18 @@ class Conversation:
         self._daemon = daemon
         self._nursery = nursery
         self._names = frozenset({SUPERVISOR, name})
-        self._splitter = LineSplitter(REQUEST_BYTES, REQUEST_DECODED_BYTES)
+        self._splitter = LineSplitter(REQUEST_BYTES)
         self._unfinished = unfinished or UnfinishedLines()
         self._inbox = Inbox()
+        self._turn = Turn()
         self._order = BeginOrder(daemon.checks, party or f"client {next(_NUMBERS)}")
         self._open: dict[str, Exchange] = {}
         self._nameless: set[Exchange] = set()
         self._idle = trio.Event()
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes from the client."""
+        """Take bytes from the client; what its turn is too short for waits, but for cancels."""
+        self._turn.begin()
         lines = self._splitter.feed(data)
         # First, so that a line and what others have begun are not all held while it is served.
         self._unfinished.hold(self, self._splitter.pending_bytes)
@@ -107,6 +109,7 @@ class Conversation:
 
     def receive_eof(self) -> None:
         """Take the end of what the client writes; a last line may lack its newline."""
+        self._turn.begin()
         line = self._splitter.finish()
         self.forget_unfinished()
         if line is not None:
@@ -121,11 +124,9 @@ class Conversation:
         while True:
             await self._inbox.wait_some()
             await self.outbox.wait_room()
-            until = self._inbox.held_bytes - TURN_BYTES
-            while not self._inbox.empty and not self.outbox.congested:
+            self._turn.begin()
+            while not (self._inbox.empty or self.outbox.congested or self._turn.over):
                 self._serve_line(self._inbox.take())
-                if self._inbox.held_bytes < until:
-                    break
             self._look_idle()
             await trio.lowlevel.checkpoint()  # then the neighbours' turn
 
@@ -147,14 +148,16 @@ class Conversation:
             await self._idle.wait()
 
     def _receive_line(self, line: Line) -> None:
-        if self._inbox.empty and not self.outbox.congested:
+        if self._inbox.empty and not (self.outbox.congested or self._turn.over):
             self._serve_line(line)
         elif not self._cancels_open(line):
             self._inbox.put(line)
 
     def _cancels_open(self, line: Line) -> bool:
         """Cancel the open request that a line names, if that is what it is about."""
-        frame = None if isinstance(line, Overlong) else decode_request(line)
+        if isinstance(line, Overlong) or len(line) > CANCEL_BYTES:
+            return False
+        frame = decode_request(line)
         if not isinstance(frame, RequestFrame) or frame.operation != "cancel":
             return False
         if frame.request_id not in self._open:
@@ -172,7 +175,7 @@ class Conversation:
         elif frame.operation == "cancel":
             self._cancel(frame)
         elif frame.request_id is not None and frame.request_id in self._open:
-            words = f"requestId {frame.request_id!r:.80} is open already; wait for its answer"
+            words = f"requestId {named(frame.request_id, 80)} is open already; wait for its answer"
             self._write_done(None, Failure.because(Reason.MALFORMED_REQUEST, words))
         elif len(self._open) + len(self._nameless) >= OPEN_REQUESTS:
             words = f"more than {OPEN_REQUESTS} requests are open on this connection"
@@ -199,7 +202,8 @@ class Conversation:
             tool, operation = frame.tool, Operation(frame.operation)
             self._run(exchange, lambda: self._daemon.operations.ask(tool, operation))
         else:
-            words = f"{frame.operation!r:.80} is no operation; there are health, describe, invoke"
+            asked = named(frame.operation, 80)
+            words = f"{asked} is no operation; there are health, describe, invoke"
             exchange.finish(Failure.because(Reason.MALFORMED_REQUEST, words))
 
     def _begin_own(self, exchange: Exchange, frame: RequestFrame) -> None:

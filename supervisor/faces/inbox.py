@@ -1,4 +1,4 @@
-"""Lines of one client that wait to be served, in order, until it reads its answers again.
+"""Lines of one client that wait to be served, in order: for their turn, or until it reads again.
 
 Bounded in bytes by the one who fills it: it looks for room after each chunk that it has read.
 """

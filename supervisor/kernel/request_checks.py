@@ -6,15 +6,15 @@ Args that a schema does not accept at once are doubtful: they are looked at by a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from difflib import get_close_matches
-from pathlib import PurePath
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
 import trio
 
 from protocol.errors import Failure, Reason
+from protocol.problem import did_you_mean, named
 from supervisor.policy.findings import Quarantined
 from supervisor.runtime.checking.checker import Unchecked
 from supervisor.runtime.checking.checks import Check, Checks, Verdict
@@ -23,6 +23,12 @@ from supervisor.runtime.module import Module
 
 MAX_TIMEOUT_S = 7 * 24 * 3600.0
 """A longer one is no timeout; the bound also keeps arithmetic on times finite."""
+
+NAME_CHARS = 128
+"""As much of a name that is not known is said again."""
+
+OPS_SHOWN = 100
+"""So many of a module's ops are told to who asks for another one."""
 
 
 class Doubt(msgspec.Struct, frozen=True):
@@ -85,21 +91,21 @@ class Doubt(msgspec.Struct, frozen=True):
 
 def unknown_module(tool: str, fleet: Fleet) -> Failure:
     """Say that there is no such module, and which name or descriptor was probably meant."""
-    bad = next((one for one in fleet.quarantined if _file_name(one) == tool), None)
-    near = get_close_matches(tool[:128], fleet.modules, n=1)
+    bad = _quarantined(tool, fleet.quarantined)
     if bad is not None:
         hint = f"; {bad.descriptor} is quarantined: {bad.reason}"
     else:
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-    return Failure.because(
-        Reason.UNKNOWN_MODULE, f"there is no module {tool!r:.130}{hint}", module=tool[:128]
-    )
+        hint = did_you_mean(tool, fleet.modules)
+    words = f"there is no module {named(tool, NAME_CHARS)}{hint}"
+    return Failure.because(Reason.UNKNOWN_MODULE, words, module=tool[:NAME_CHARS])
 
 
-def _file_name(one: Quarantined) -> str:
-    """Return what a descriptor that cannot be read probably calls its module."""
-    path = PurePath(one.descriptor)
-    return path.parent.name if path.name == "module.json" else path.stem
+def _quarantined(tool: str, quarantined: Sequence[Quarantined]) -> Quarantined | None:
+    """Return what is probably the descriptor of a module, by the name of its file."""
+    if len(tool) > NAME_CHARS:
+        return None
+    files = (f"/{tool}.json", f"/{tool}/module.json")
+    return next((one for one in quarantined if one.descriptor.endswith(files)), None)
 
 
 def request_refusal(tool: str, module: Module, content: Mapping[str, Any]) -> Failure | None:
@@ -125,10 +131,8 @@ def request_refusal(tool: str, module: Module, content: Mapping[str, Any]) -> Fa
     validator = module.validator
     if validator is None or validator.knows(op):
         return None
-    near = get_close_matches(op[:128], validator.ops, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    words = f"{module.name} has no op {op!r:.130}{hint}"
-    return Failure.because(Reason.UNKNOWN_OP, words, ops=list(validator.ops))
+    words = f"{module.name} has no op {named(op, NAME_CHARS)}{did_you_mean(op, validator.ops)}"
+    return Failure.because(Reason.UNKNOWN_OP, words, ops=list(islice(validator.ops, OPS_SHOWN)))
 
 
 def doubt_about(module: Module, op: str, args: dict[str, Any]) -> Doubt | None:

@@ -14,7 +14,7 @@ import trio
 
 from protocol.connection import LocalError, Received, Request, Stray
 from protocol.descriptor import Descriptor, Lifecycle
-from protocol.framing import UNWEIGHED, Line, LineSplitter, Overlong
+from protocol.framing import UNCOUNTED, Line, LineSplitter, Overlong
 from protocol.json_line import Fault, read_object
 from protocol.outgoing import Outgoing
 from protocol.transcript import Entry, Happened, Source
@@ -53,7 +53,7 @@ class Script:
         self.closes_stdin = closes_stdin
         self.outgoing = Outgoing()
         self.lines: list[Line] = []
-        self._splitter = LineSplitter(line_bytes, UNWEIGHED)
+        self._splitter = LineSplitter(line_bytes, UNCOUNTED)
         self._answers = 0
         self._cues, self._answers_due, self._lines_due = _cues(entries)
         self.has_a_part = bool(self._cues)

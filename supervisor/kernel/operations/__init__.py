@@ -11,6 +11,7 @@ from typing import Any
 
 from protocol.args_schema import ArgsValidator
 from protocol.errors import Failure, Reason
+from protocol.problem import named
 from protocol.replies import Operation
 from protocol.version import VERSION
 from supervisor.kernel.operations.approvals import ApprovalOps
@@ -70,7 +71,7 @@ class Operations:
     def refusal(self, op: str, args: Any) -> Failure | Doubt | None:
         """Say why an op cannot be run with these args, or what has to be looked at, or None."""
         if not self._validator.knows(op):
-            words = f"the daemon has no op {op!r:.80}; it has {', '.join(INPUTS)}"
+            words = f"the daemon has no op {named(op, 80)}; it has {', '.join(INPUTS)}"
             return Failure.because(Reason.UNKNOWN_OP, words, ops=list(INPUTS))
         if self._validator.accepts(op, args):
             return None
