@@ -22,7 +22,7 @@ import trio
 
 from supervisor.cli import collector
 from supervisor.cli.daemon_log import set_up_logging
-from supervisor.cli.daemon_signals import SIGNALS, Edges, Reloading, obey
+from supervisor.cli.daemon_signals import SIGNALS, Continued, Edges, Reloading, obey
 from supervisor.cli.service_status import tell_status
 from supervisor.cli.signal_receiver import receiving
 from supervisor.faces import control_socket, stdio
@@ -35,7 +35,9 @@ from supervisor.policy.findings import Found, usable
 from supervisor.policy.policy_file import PolicyError
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.directory import DescriptorFiles, MissingDirectoryError, shown
+from supervisor.runtime.loop_clock import LoopClock
 from supervisor.runtime.sd_notify import Notifier
+from supervisor.runtime.stalls import RunDelay, Stalls
 from supervisor.runtime.survivors import DataInUseError
 
 log = structlog.get_logger()
@@ -100,8 +102,14 @@ def serve(options: ServeOptions) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     refusals: list[BaseException] = []
     try:
-        with control_socket.listening(options.socket) as listener:
-            trio.run(_main, _Begun(options, found, files, operator, listener, notifier))
+        with (
+            control_socket.listening(options.socket) as listener,
+            contextlib.closing(RunDelay()) as run_delay,
+        ):
+            stalls = Stalls(run_delay=run_delay, continued=Continued())
+            clock = LoopClock(turn_ended=stalls.turn_ended, woke_late=stalls.woke_late)
+            begun = _Begun(options, found, files, operator, listener, notifier, stalls)
+            trio.run(_main, begun, clock=clock, instruments=[clock])
     except* (SocketTakenError, SocketPathError, ContainmentError, DataInUseError) as group:
         # What is raised within a nursery comes in a group; what is raised before it does not.
         refusals = _leaves(group)
@@ -130,6 +138,7 @@ class _Begun:
     operator: OperatorPolicy
     listener: socket.socket
     notifier: Notifier
+    stalls: Stalls
 
 
 async def _main(begun: _Begun) -> None:
@@ -156,6 +165,7 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
         memory=options.memory,
         asset_options=asset_options(options),
         operator=begun.operator,
+        stalls=begun.stalls,
     ) as daemon:
         daemon.facts.socket = shown(options.socket)
         async with trio.open_nursery() as nursery:
@@ -169,6 +179,7 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
                 if options.stdio:
                     faces.start_soon(stdio.serve, daemon, options.name)
                 collector.begin()
+                begun.stalls.begin()
                 _say_listening(begun, daemon)
                 nursery.start_soon(tell_status, daemon, notifier)
                 await daemon.wait_ending()

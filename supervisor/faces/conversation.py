@@ -33,6 +33,7 @@ from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.operations.op import Begun
 from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.serving import SERVING
 from supervisor.runtime.turns import Turn
 
 REQUEST_BYTES = 16 << 20
@@ -87,11 +88,13 @@ class Conversation:
     def receive_data(self, data: bytes) -> None:
         """Take bytes from the client; what its turn is too short for waits, but for cancels."""
         self._turn.begin()
+        SERVING.begin(self._order.party, "requests")
         lines = self._splitter.feed(data)
         # First, so that a line and what others have begun are not all held while it is served.
         self._unfinished.hold(self, self._splitter.pending_bytes)
         for line in lines:
             self._receive_line(line)
+        SERVING.end()
 
     def drop_unfinished(self) -> None:
         """Hold the client's unfinished line no longer, and tell it so."""
@@ -125,8 +128,10 @@ class Conversation:
             await self._inbox.wait_some()
             await self.outbox.wait_room()
             self._turn.begin()
+            SERVING.begin(self._order.party, "requests")
             while not (self._inbox.empty or self.outbox.congested or self._turn.over):
                 self._serve_line(self._inbox.take())
+            SERVING.end()
             self._look_idle()
             await trio.lowlevel.checkpoint()  # then the neighbours' turn
 
@@ -172,7 +177,9 @@ class Conversation:
         frame = decode_request(line)
         if isinstance(frame, Fault):
             self._refuse_line(frame, self._answerable_id(line))
-        elif frame.operation == "cancel":
+            return
+        SERVING.about(frame)
+        if frame.operation == "cancel":
             self._cancel(frame)
         elif frame.request_id is not None and frame.request_id in self._open:
             words = f"requestId {named(frame.request_id, 80)} is open already; wait for its answer"

@@ -44,6 +44,7 @@ from supervisor.runtime.directory import DescriptorFiles, shown
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
 from supervisor.runtime.log_files import LogFiles
+from supervisor.runtime.stalls import Stalls
 from supervisor.runtime.watch import Watch
 
 HURRY_AFTER_S = 30.0
@@ -171,6 +172,7 @@ async def running(
     memory: JournalOptions | None = None,
     asset_options: AssetOptions | None = None,
     operator: OperatorPolicy | None = None,
+    stalls: Stalls | None = None,
 ) -> AsyncIterator[Daemon]:
     """Run a daemon around the block; at its end all modules are stopped and nothing is left.
 
@@ -181,7 +183,8 @@ async def running(
     together: above it the biggest is ended first. With `memory` there is a journal in `data_dir`;
     without, `recorder` takes its place, and `restored` what one before it kept, or nothing outlives
     the daemon. Without sessions a `session_id` is passed on to the module and means nothing here.
-    `operator` says what modules may call the daemon for; without it, nothing.
+    `operator` says what modules may call the daemon for; without it, nothing. `stalls` is told by
+    the clock of the event loop when it does not come round.
     Raises `ContainmentError`, and `DataInUseError` if another daemon has `data_dir`.
     """
     if files is None:
@@ -213,6 +216,7 @@ async def running(
                 directories=[shown(directory) for directory in directories],
                 log_files=log_files,
                 journal=journal,
+                stalls=stalls or Stalls(run_delay=lambda: 0.0),
             )
             recorder.record(
                 "daemon:start",

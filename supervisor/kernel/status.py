@@ -15,6 +15,7 @@ from supervisor.runtime.containment import procfs
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.module import Module
+from supervisor.runtime.stalls import Stalls
 from supervisor.runtime.watch import WatchState
 
 NOTHING_QUARANTINED: Mapping[str, str] = MappingProxyType({})
@@ -42,6 +43,7 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     log_files: LogFiles
     journal: Remembering | None = None
     """The daemon's memory, unless it has none."""
+    stalls: Stalls
     watch: WatchState = msgspec.field(default_factory=WatchState)
 
 
@@ -64,6 +66,7 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "possible_survivors": msgspec.to_builtins(facts.custody.possible_survivors()),
         "dropped_log_bytes": facts.log_files.dropped_bytes,
         "log_error": facts.log_files.last_error,
+        **facts.stalls.status(),
         "journal": None if facts.journal is None else facts.journal.status(),
     }
 

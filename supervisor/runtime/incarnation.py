@@ -33,6 +33,7 @@ from supervisor.policy.verdict import Breach, Exit
 from supervisor.runtime.module_log import ModuleLog, Stderr
 from supervisor.runtime.pipes import READ_BYTES, read, read_rest
 from supervisor.runtime.process import Process
+from supervisor.runtime.serving import SERVING
 from supervisor.runtime.stdin_writer import StdinWriter
 from supervisor.runtime.taps import Taps
 from supervisor.runtime.turns import takes_a_turn, turns
@@ -195,6 +196,7 @@ class Incarnation:
             self._nursery = None
 
     async def _finish(self, receiver: Receiver) -> Exit:
+        SERVING.begin(self.instance, "its end")
         self._process.kill()
         survivors: tuple[int, ...] = ()
         try:
@@ -212,6 +214,7 @@ class Incarnation:
             if counted is not None:
                 self._breach = Breach("memory_bytes", *counted, by_kernel=True)
         finally:
+            SERVING.end()
             survivors = await self._process.kill_the_rest()
             exit_code, signal_number = self._process.reap()
         if survivors:
@@ -256,9 +259,11 @@ class Incarnation:
                 self._taps.said(self.instance, Source.MODULE, data)
             self._said += turns(data)
             while self._said:
+                SERVING.begin(self.instance, "stdout")
                 received = self._connection.receive_data(self._said.popleft())
                 if received and self._hand_over(received, receiver):
                     drained = False  # just asked: it may answer during the neighbours' turn
+                SERVING.end()
                 if self._said or not drained:
                     await trio.lowlevel.checkpoint()  # one piece, then the neighbours' turn
                 while receiver.congested():
@@ -276,7 +281,9 @@ class Incarnation:
             self._taps.said(self.instance, Source.STDERR, data)
             self._complained += turns(data)
             while self._complained:
+                SERVING.begin(self.instance, "stderr")
                 self.stderr.feed(self._complained.popleft())
+                SERVING.end()
                 if self._complained or not drained:
                     await trio.lowlevel.checkpoint()
         self.stderr.finish()

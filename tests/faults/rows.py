@@ -99,6 +99,11 @@ ROWS = (
         "no leak; a bounded end; zombies are reaped",
     ),
     Row(
+        28,
+        "the daemon is stopped for seconds",
+        "answers that came in time count; nothing is replaced for it; no timer catches up",
+    ),
+    Row(
         29,
         "requests that take their time to be looked at",
         "nobody but who sent them waits; what cannot be looked at in time is refused in words",

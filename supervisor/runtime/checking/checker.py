@@ -14,7 +14,7 @@ import structlog
 import trio
 
 from protocol.problem import Problem
-from supervisor.runtime.checking.program import CPU_S, MEMORY_BYTES, SIZES, command
+from supervisor.runtime.checking.contract import CPU_S, MEMORY_BYTES, SIZES, command
 from supervisor.runtime.custody import Custody
 
 WALL_S = 5.0

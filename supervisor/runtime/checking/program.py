@@ -16,22 +16,13 @@ import os
 import resource
 import select
 import signal
-import struct
 import sys
 
 import msgspec
 
 from protocol.args_problem import CompiledSchema
 from protocol.problem import Problem
-
-CPU_S = 1.0
-"""What one check may take."""
-
-MEMORY_BYTES = 512 << 20
-"""Address space; the interpreter with jsonschema takes 60 MB of it."""
-
-SIZES = struct.Struct("!II")
-"""Before each check: the bytes of the schema, and those of the args."""
+from supervisor.runtime.checking.contract import CPU_S, MEMORY_BYTES, SIZES
 
 KEPT = 64
 """How many schemas are kept compiled."""
@@ -92,16 +83,3 @@ def _read(size: int) -> bytes | None:
             return None
         data += chunk
     return bytes(data)
-
-
-def command(lifeline: int) -> list[str]:
-    """Return the command that runs it: isolated, with this process's own ways to import."""
-    program = (
-        "import sys; sys.path[:] = sys.argv[2:]; "
-        "from supervisor.runtime.checking.program import main; main(int(sys.argv[1]))"
-    )
-    here = os.path.abspath(__file__)  # noqa: PTH100
-    for _ in range(4):  # checking, runtime, supervisor, and the folder they are imported from
-        here = os.path.dirname(here)  # noqa: PTH120
-    paths = [here, *(path for path in sys.path if path)]
-    return [sys.executable, "-I", "-S", "-c", program, str(lifeline), *paths]

@@ -21,7 +21,7 @@ from protocol.problem import Problem
 from supervisor.runtime.checking import checks as checks_module
 from supervisor.runtime.checking.checker import Checker, Unchecked, checker
 from supervisor.runtime.checking.checks import PROCESSES, Checks, Verdict
-from supervisor.runtime.checking.program import command
+from supervisor.runtime.checking.contract import command
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.deadlines import Deadlines
 from tests.factories import open_files
