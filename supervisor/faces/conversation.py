@@ -47,6 +47,8 @@ CANCEL_BYTES = 1 << 16
 
 SUPERVISOR = "supervisor"
 
+_CANCEL = b'"cancel"'
+
 _INVOKE = Operation.INVOKE
 """A member of an enum is slow to look up, and each request asks for this one."""
 
@@ -92,8 +94,7 @@ class Conversation:
         lines = self._splitter.feed(data)
         # First, so that a line and what others have begun are not all held while it is served.
         self._unfinished.hold(self, self._splitter.pending_bytes)
-        for line in lines:
-            self._receive_line(line)
+        self._receive_lines(lines)
         SERVING.end()
 
     def drop_unfinished(self) -> None:
@@ -116,7 +117,7 @@ class Conversation:
         line = self._splitter.finish()
         self.forget_unfinished()
         if line is not None:
-            self._receive_line(line)
+            self._receive_lines([line])
 
     async def wait_room(self) -> None:
         """Return once more may be read from the client."""
@@ -152,15 +153,17 @@ class Conversation:
                 self._idle = trio.Event()
             await self._idle.wait()
 
-    def _receive_line(self, line: Line) -> None:
-        if self._inbox.empty and not (self.outbox.congested or self._turn.over):
+    def _receive_lines(self, lines: list[Line]) -> None:
+        for number, line in enumerate(lines):
+            if not self._inbox.empty or self.outbox.congested or self._turn.over:
+                # A chunk may hold as many lines as bytes: those that wait are not looked into.
+                self._inbox.put([one for one in lines[number:] if not self._cancels_open(one)])
+                return
             self._serve_line(line)
-        elif not self._cancels_open(line):
-            self._inbox.put(line)
 
     def _cancels_open(self, line: Line) -> bool:
         """Cancel the open request that a line names, if that is what it is about."""
-        if isinstance(line, Overlong) or len(line) > CANCEL_BYTES:
+        if isinstance(line, Overlong) or len(line) > CANCEL_BYTES or _CANCEL not in line:
             return False
         frame = decode_request(line)
         if not isinstance(frame, RequestFrame) or frame.operation != "cancel":

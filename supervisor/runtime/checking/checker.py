@@ -21,7 +21,7 @@ WALL_S = 5.0
 """How long a check may take by the clock, the start of the process included. It has `CPU_S` of CPU
 time, for which a busy machine may need a while, and a stopped process for ever."""
 
-GONE_S = 2.0
+GONE_S = 10.0
 """How long a killed one may take to be gone."""
 
 ANSWER_BYTES = 1 << 16

@@ -24,7 +24,7 @@ PROCESSES = 2
 PATIENCE_S = 0.05
 """A process costs 0.1 s of CPU time and 25 MB; most checks take less than a millisecond."""
 
-IDLE_S = 60.0
+IDLE_S = 10.0
 """How long a process is kept that has nothing to do."""
 
 WAITING = 1024
