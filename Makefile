@@ -3,11 +3,13 @@
 
 PYTHON ?= $(shell for p in python3.11 python3; do $$p -c '' 2>/dev/null && echo $$p && break; done)
 PYTEST_ARGS ?=
+# More than there are cores: much of the time they wait for what they have started.
+PYTEST_WORKERS ?= 4
 BENCH_ARGS ?=
 MINUTES ?= 1
 SOAK_ARGS ?=
 
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
@@ -21,7 +23,9 @@ heading = @printf '\n== %s ==\n' '$(1)'
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@printf '\n  PYTHON=python3.12       the interpreter that makes %s\n' '$(VENV)'
+	@printf '  VENV=.venv-3.12         another place for it, to keep both\n'
 	@printf '  PYTEST_ARGS="-k name"   goes to pytest\n'
+	@printf '  PYTEST_WORKERS=0        runs the tests in one process\n'
 
 .PHONY: setup
 setup: $(READY) ## make .venv with all that is needed to work here
@@ -38,7 +42,7 @@ $(READY): pyproject.toml
 .PHONY: test
 test: $(READY) ## run the tests; PYTEST_ARGS is passed on
 	$(call heading,tests)
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: check
 check: format-check lint types imports test package-test ## all that has to hold before a commit
@@ -101,5 +105,5 @@ soak: $(READY) ## kill, stop, flood and reload at random for MINUTES, and count 
 
 .PHONY: clean
 clean: ## remove all that was made here, .venv too
-	rm -rf $(VENV) .venv-peers build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

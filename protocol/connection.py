@@ -1,23 +1,52 @@
-"""The seam between what a process says and what the daemon does with it, without I/O.
+"""The dialect seam: what a process and the daemon say to each other, without I/O.
 
-A dialect implements `Connection` for one process: requests and bytes go in, typed values come out,
-and bytes to write are taken with `data_to_send`. The end of the output and the exit of the process
-are inputs too (`receive_eof`, `process_exited`), because Spec 001 5.3 makes the exit decisive.
-A peer's fault is a value in what is received, never an exception; `LocalError` is raised when the
-host itself breaks a rule of this interface.
+A dialect implements `Connection` for one process. The host tells it what happens, and it has no
+other way to know:
+
+    start()                   the process runs
+    ask(request)              something is wanted of the module
+    cancel(id, written)       a request was settled without it
+    answer(asked, outcome)    the host has an answer to a call of the module's, or a part of one
+    receive_data(data)        the module printed bytes
+    receive_eof()             it will print no more
+    process_exited(code)      the process has ended
+    time_passed(wait)         one of its `waits` is over
+    sent(line)                a replay: this line was written to such a process before
+
+Each returns the events it led to. After *each*, the host takes all events, writes all that lies in
+`outgoing`, and begins or ends timers as `waits` says (`supervisor.runtime.dialogue`, which nobody
+goes around). So a dialect may answer its module without having an event to tell.
+
+What comes of a start, and of a request:
+
+    start -> Asked*  ->  Ready | StartFailed | StartAgain       (or the process ends)
+    ask   -> (EventReceived | Warned | HostCalled | Violated)*  ->  Answered | Unanswered
+
+- Every request ends once: those of `ask`, and those that the connection makes itself and tells of
+  with `Asked`. A cancel is such an end, and has no event.
+- `ask` may answer at once. A process per invocation is asked before it is spawned, since its
+  `arguments` may depend on that, and is not spawned if it has answered.
+- The handshake is the dialect's, and what it needs in time is in its `waits`. Until it is ready
+  nothing is asked, unless the process serves but one request.
+- The exit is an input too, because Spec 001 5.3 makes it decisive.
+- A peer's fault is an event, never an exception; `LocalError` is raised when the host itself breaks
+  a rule of this interface.
+- It has no clock and draws no lots: ids of its own come from `new_id`, and what the next process of
+  the same module should know (`memory`) is handed on by the host.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from protocol.errors import Outcome, Reason
-from protocol.events import Log, Progress
-from protocol.host_call import HostCall
+from protocol.events import CallEvent, Log
+from protocol.host_call import Chunk, HostCall
 from protocol.json_line import Fault
-from protocol.outgoing import Outgoing
+from protocol.outgoing import Outgoing, Written
 from protocol.replies import Operation
 
 # docs/protocol.md: what a tolerant module may print among its events. A line of another
@@ -54,6 +83,20 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(str(fault.reason), fault.message, fault.excerpt)
 
 
+class Wait(msgspec.Struct, frozen=True, gc=False):
+    """How long a connection waits at most for something, in words that end "it waited for".
+
+    It begins when the object first stands in `waits`, and is over once: to wait again takes
+    another object.
+    """
+
+    seconds: float
+    for_what: str
+
+
+# Events of a request.
+
+
 class EventReceived(msgspec.Struct, frozen=True, gc=False):
     """An event of an open request.
 
@@ -63,7 +106,7 @@ class EventReceived(msgspec.Struct, frozen=True, gc=False):
     """
 
     request_id: str
-    event: Progress
+    event: CallEvent
     line: bytes | None = None
 
 
@@ -79,11 +122,92 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
     fault: Fault | None = None
 
 
+class Unanswered(msgspec.Struct, frozen=True):
+    """The process has ended without a last word on an open request."""
+
+    request_id: str
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request is open that was not `ask`ed: the handshake's, or one that `sent` read again."""
+
+    request: Request
+
+
 class Warned(msgspec.Struct, frozen=True):
     """Something about an open request was not accepted; the request goes on."""
 
     request_id: str
     notice: Notice
+
+
+class Violated(msgspec.Struct, frozen=True):
+    """The request cannot end well any more: processing has ended, the process is to be stopped."""
+
+    request_id: str
+    fault: Fault
+
+
+class HostCalled(msgspec.Struct, frozen=True):
+    """A call of the module to the host, of `size_bytes`; without an id it is of no request.
+
+    `call.call_id` is unique among the open calls of its request, or of none.
+    """
+
+    request_id: str | None
+    call: HostCall
+    size_bytes: int
+
+
+# Events of the process.
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """The handshake is over; `description` has what `describe` answers (`DescribeReply`).
+
+    `why` is a clause without its subject that says what shows it.
+    """
+
+    description: dict[str, Any]
+    why: str = "is ready to serve"
+
+
+class StartFailed(msgspec.Struct, frozen=True):
+    """The handshake came to a bad end: a reason as a word, and a clause without its subject."""
+
+    reason: str
+    message: str
+
+
+class StartAgain(msgspec.Struct, frozen=True):
+    """The handshake needs a process that has heard nothing yet; the host spawns one, once a start.
+
+    A process that ended because of what it was asked is no crash then. `why` is a clause without
+    its subject.
+    """
+
+    why: str
+
+
+class Described(msgspec.Struct, frozen=True):
+    """The module is something else now than it said before."""
+
+    description: dict[str, Any]
+
+
+class Alive(msgspec.Struct, frozen=True):
+    """The module showed that it is not stuck: with a request of that id, or altogether."""
+
+    request_id: str | None = None
+
+
+class OutOfStep(msgspec.Struct, frozen=True):
+    """What comes next could be taken for something else: the process is to be replaced.
+
+    `why` is a clause without its subject.
+    """
+
+    why: str
 
 
 class Quarantined(msgspec.Struct, frozen=True):
@@ -104,81 +228,89 @@ class ModuleLog(msgspec.Struct, frozen=True):
     event: Log
 
 
-class Violated(msgspec.Struct, frozen=True):
-    """The request cannot end well any more: processing has ended, the process is to be stopped."""
-
-    request_id: str
-    fault: Fault
-
-
-class HostCalled(msgspec.Struct, frozen=True):
-    """A call of the module to the host, while it serves an open request; `size_bytes` of line."""
-
-    request_id: str
-    call: HostCall
-    size_bytes: int
-
-
-class HostCallRefused(msgspec.Struct, frozen=True):
-    """A call that cannot be served, and is to be told why.
-
-    `stray` says that the request it names is not open.
-    """
-
-    request_id: str | None
-    call_id: str
-    message: str
-    stray: bool = False
-
-
-Received = (
-    EventReceived
-    | Answered
-    | Warned
+OfRequest = EventReceived | Answered | Unanswered | Asked | Warned | Violated | HostCalled
+OfProcess = (
+    Ready
+    | StartFailed
+    | StartAgain
+    | Described
+    | Alive
+    | OutOfStep
     | Quarantined
     | Stray
     | ModuleLog
-    | Violated
-    | HostCalled
-    | HostCallRefused
 )
+Received = OfRequest | OfProcess
+
+Events = Sequence[Received]
+
+NOTHING: Events = ()
+"""What most verbs lead to."""
+
+NewId = Callable[[], str]
+"""Gives an id that no other request of the host has."""
+
+Memory = dict[str, Any]
+"""What connections of one module leave to those that follow, such as which version it speaks."""
 
 
 class Connection(Protocol):
-    """What a dialect does for one process."""
+    """What a dialect does for one process; none of it raises for the peer's fault."""
 
     @property
     def outgoing(self) -> Outgoing:
-        """What `data_to_send` has to return, where it can be taken back."""
+        """What is to be written, and where it can be taken back."""
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        """How long it waits, and for what; another tuple whenever that has changed."""
 
     @property
     def closes_stdin(self) -> bool:
         """Whether the process is to see the end of its input once the request is written."""
 
     @property
+    def arguments(self) -> tuple[str, ...]:
+        """What is added to the command of a process per invocation, once that was asked."""
+
+    @property
     def unfinished_line(self) -> str | None:
         """The beginning of what was printed without a newline, if anything was."""
 
-    def send_request(self, request: Request) -> None:
-        """Queue a request to be written; raises `LocalError` if it may not be sent now."""
+    def start(self) -> Events:
+        """Begin the handshake: the process runs."""
 
-    def send_cancel(self, request_id: str) -> bool:
-        """Queue a cancel for an open request; False if the module does not know `cancel`."""
+    def ask(self, request: Request) -> Events:
+        """Open a request; raises `LocalError` if it may not be asked now."""
 
-    def allow_features(self, features: frozenset[str]) -> None:
-        """Take note of the optional features that the module's `describe` named."""
+    def cancel(self, request_id: str, written: Written) -> Events:
+        """Forget a request that the host has settled, and tell the module if it can be told.
 
-    def abandon(self, request_id: str) -> bool:
-        """Give up an open request; False if a late answer could be taken for another request's."""
+        `written` is how much of it the process has got; of a part it makes nothing, and the host
+        replaces it. Without an open request of that id, do nothing.
+        """
 
-    def data_to_send(self) -> bytes:
-        """Return the bytes to write, and forget them."""
+    def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
+        """Answer a call; a result that cannot be told becomes the failure to tell it.
 
-    def receive_data(self, data: bytes) -> list[Received]:
+        `chunk` says which part it is of an answer in several.
+        """
+
+    def receive_data(self, data: bytes) -> Events:
         """Take bytes the process printed."""
 
-    def receive_eof(self) -> list[Received]:
+    def receive_eof(self) -> Events:
         """Take the end of what the process prints; its last line may lack a newline."""
 
-    def process_exited(self) -> list[str]:
-        """Take the end of the process; return the ids of requests it left unanswered."""
+    def process_exited(self, code: int | None) -> Events:
+        """Take the end of the process, with its exit code if it has one: no request is open now."""
+
+    def time_passed(self, wait: Wait) -> Events:
+        """Take note that so much time has passed since `wait` began."""
+
+    def sent(self, line: bytes) -> Events:
+        """Take a line that another connection of this dialect wrote, and do what led to it.
+
+        What is written because of that is no matter: it has been. A line that means nothing here
+        is ignored.
+        """

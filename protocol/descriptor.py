@@ -95,8 +95,9 @@ class Drop(StrEnum):
 
 
 class Transport(msgspec.Struct, frozen=True, kw_only=True):
-    """How the module is reached."""
+    """How the module is reached; `type` says which of the other fields mean something."""
 
+    type: str = "stdio"
     command: tuple[str, ...]
     protocol: str = "module"
     lifecycle: Lifecycle = Lifecycle.PERSISTENT
@@ -197,11 +198,17 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
     drop: Drop = Drop.OLDEST
 
 
-class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
-    """One module, as its descriptor file declares it.
+WHENCE = frozenset({"source", "folder", "owner", "digest"})
+"""The fields of a `Descriptor` that say where it is from; no document has them."""
 
-    `source` is the file's absolute path, `folder` the directory its relative paths start from,
-    and `digest` the SHA-256 (hex) of the file's bytes: equal digests mean an unchanged file.
+
+class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
+    """One module, as its descriptor declares it.
+
+    `source` is the place of that, which no other has: a file's absolute path, or words; `folder`
+    is the directory its relative paths start from, and `digest` the SHA-256 (hex) of its bytes:
+    equal digests mean an unchanged one. `owner` is whose it is, and with whom it goes: the
+    directory it was found in, or who lent it; empty for a file by itself.
     """
 
     name: str
@@ -216,4 +223,5 @@ class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
     supervision: Supervision = Supervision()
     source: str
     folder: str
+    owner: str = ""
     digest: str

@@ -35,14 +35,22 @@ class DescriptorError(Exception):
         self.problems = problems
         self.name = name
 
+    @property
+    def reason(self) -> str:
+        """All that is wrong, in one line and without the source."""
+        return "; ".join(map(str, self.problems))
+
     def __str__(self) -> str:
         source = printable(self.source)
         return "\n".join(f"{source}: {problem}" for problem in self.problems)
 
 
-def parse_descriptor(data: bytes, source: str) -> Descriptor:
+def parse_descriptor(
+    data: bytes, source: str, *, owner: str = "", folder: str | None = None
+) -> Descriptor:
     """Parse and check a descriptor; `source` is the absolute path its bytes were read from.
 
+    With a `folder` it is no file, and `source` is whatever people know it by.
     Raises `DescriptorError` with everything that is wrong, and nothing else.
     """
     document = read_document(data)
@@ -52,10 +60,16 @@ def parse_descriptor(data: bytes, source: str) -> Descriptor:
         raise DescriptorError(
             source, tuple(sorted(found)[:MAX_PROBLEMS]), name if isinstance(name, str) else None
         )
-    return _typed(document, data, source)
+    whence = {
+        "source": source,
+        "folder": posixpath.dirname(source) if folder is None else folder,
+        "owner": owner,
+        "digest": hashlib.sha256(data).hexdigest(),
+    }
+    return _typed(document, whence)
 
 
-def _typed(document: dict[str, Any], data: bytes, source: str) -> Descriptor:
+def _typed(document: dict[str, Any], whence: dict[str, str]) -> Descriptor:
     transport = document["transport"]
     dialect = DIALECTS[transport.get("protocol", DEFAULT_PROTOCOL)]
     hook = document.get("hook")
@@ -65,8 +79,6 @@ def _typed(document: dict[str, Any], data: bytes, source: str) -> Descriptor:
         # Not strict: an integer may be written 5.0. Everything else has been checked.
         "supervision": msgspec.convert(document.get("supervision", {}), Supervision, strict=False),
         "hook": None if hook is None else msgspec.convert(hook, Hook, strict=False),
-        "source": source,
-        "folder": posixpath.dirname(source),
-        "digest": hashlib.sha256(data).hexdigest(),
+        **whence,
     }
     return msgspec.convert(complete, Descriptor)

@@ -61,9 +61,12 @@ class Reason(StrEnum):
     UNKNOWN_ASSET = "unknown_asset"
     ASSET_CHANGED = "asset_changed"
     UNKNOWN_APPROVAL = "unknown_approval"
+    UNKNOWN_REQUEST = "unknown_request"
+    """Nothing waits to be taken up under that id."""
 
     CAPABILITY = "capability"
     HOOK = "hook"
+    SCOPE = "scope"
 
     MISSING_DONE = "missing_done"
     UNKNOWN_TYPE = "unknown_type"
@@ -118,8 +121,10 @@ CODE_OF: dict[Reason, Code] = {
     Reason.UNKNOWN_ASSET: Code.BAD_REQUEST,
     Reason.ASSET_CHANGED: Code.BAD_REQUEST,
     Reason.UNKNOWN_APPROVAL: Code.BAD_REQUEST,
+    Reason.UNKNOWN_REQUEST: Code.BAD_REQUEST,
     Reason.CAPABILITY: Code.FORBIDDEN,
     Reason.HOOK: Code.FORBIDDEN,
+    Reason.SCOPE: Code.FORBIDDEN,
     Reason.STORAGE: Code.INTERNAL,
     Reason.MISSING_DONE: Code.INTERNAL,
     Reason.UNKNOWN_TYPE: Code.INTERNAL,

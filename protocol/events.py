@@ -8,7 +8,7 @@ fields that Spec 001 does not name, which `extended_event` takes. Only when that
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -84,9 +84,28 @@ class Done(_Envelope, tag="done", frozen=True, kw_only=True):
     error: Any = UNSET
 
 
+@final
+class AssetBytes(msgspec.Struct, frozen=True, kw_only=True, tag="asset_bytes", gc=False):
+    """A part of a file that a module hands over in its answer: no line of Spec 001, and no path.
+
+    The parts of one `asset_id` come in order. The host writes them to a file, and with the `last`
+    one it has an `Asset`; no client sees this.
+    """
+
+    asset_id: str
+    kind: str
+    media_type: str
+    data: bytes
+    last: bool = False
+    metadata: dict[str, Any] | UnsetType = UNSET
+
+
 Event = Log | StatePatch | Asset | UiEvent | ErrorEvent | Done
 Progress = Log | StatePatch | Asset | UiEvent | ErrorEvent
 """The events that do not end an invocation."""
+
+CallEvent = Progress | AssetBytes
+"""What a process may say in the course of a request, in any dialect."""
 
 
 class StatePatched(StatePatch, tag="state_patch", frozen=True, kw_only=True):

@@ -10,8 +10,10 @@ from typing import Any
 
 import msgspec
 
+from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.frames import DEPTH, encode_line
 from protocol.nesting import is_deeper
+from protocol.pi_codes import pi_error
 from protocol.problem import described
 
 FEATURE = "host_call"
@@ -101,25 +103,34 @@ class Chunk(msgspec.Struct, frozen=True):
     is_last: bool
 
 
-def encode_output(
-    request_id: str | None, call_id: str, output: Any, chunk: Chunk | None = None
-) -> bytes:
-    """Encode a `host_result` that has something to say; `output` is an object.
+def encode_result(
+    request_id: str | None, call_id: str, outcome: Outcome, chunk: Chunk | None = None
+) -> bytes | None:
+    """Encode a `host_result`; the result of a success is an object.
 
-    Raises what `encode_line` does over a value that is no JSON.
+    What cannot be encoded becomes the failure to do so. Of a part of an answer nothing is left,
+    and None is returned: the next one's number tells that it is missing.
     """
-    return _line(request_id, {"call_id": call_id, "output": output, "is_error": False}, chunk)
+    try:
+        return _line(request_id, call_id, outcome, chunk)
+    except UNENCODABLE as error:
+        if chunk is not None and not chunk.is_last:
+            return None
+        what = "answer" if isinstance(outcome, Success) else "error"
+        words = f"the {what} cannot be passed on: {type(error).__name__}"
+    return _line(request_id, call_id, Failure.because(Reason.INVALID_EVENT, words), chunk)
 
 
-def encode_error(
-    request_id: str | None, call_id: str, error: dict[str, Any], chunk: Chunk | None = None
-) -> bytes:
-    """Encode a `host_result` that says what went wrong: `error` as `protocol.pi_codes` makes it."""
-    payload = {"call_id": call_id, "output": {}, "is_error": True, "error": error}
-    return _line(request_id, payload, chunk)
+UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowError)
+"""What a value that came from a module may raise when it is encoded again."""
 
 
-def _line(request_id: str | None, payload: dict[str, Any], chunk: Chunk | None) -> bytes:
+def _line(request_id: str | None, call_id: str, outcome: Outcome, chunk: Chunk | None) -> bytes:
+    payload: dict[str, Any] = {"call_id": call_id, "output": {}, "is_error": False}
+    if isinstance(outcome, Success):
+        payload["output"] = outcome.result
+    else:
+        payload |= {"is_error": True, "error": pi_error(outcome)}
     if chunk is not None:
         payload["chunk"] = chunk
     named = {} if request_id is None else {"requestId": request_id}

@@ -16,7 +16,10 @@ from protocol.problem import described, did_you_mean
 
 
 class JournalEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that happened; `ts` is Unix time (s), `duration_ms` an integer."""
+    """Something that happened; `ts` is Unix time (s), `duration_ms` an integer.
+
+    `by` is ours, beyond the schema: who asked for it, `{"name", "face"}`, encoded once for many.
+    """
 
     id: str
     ts: float
@@ -30,6 +33,7 @@ class JournalEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     session_id: str | None = None
     request_id: str | None = None
     span_id: str | None = None
+    by: msgspec.Raw | None = None
 
 
 TAXONOMY: dict[str, tuple[str, ...]] = {
@@ -54,6 +58,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "daemon:start": ("data.version", "data.pid"),
     "daemon:stop": ("data.cause",),
     "module:state": ("module", "data.from", "data.to", "data.cause"),
+    "module:description": ("module", "data.instance", "data.changes"),
     "mount:quarantine": ("data.path", "error"),
     "session:patch": ("session_id", "data.revision", "data.patch"),
     "journal:dropped": ("data.count",),

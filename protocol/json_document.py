@@ -103,11 +103,16 @@ def _cut(text: str) -> Problem:
 
 
 def _explain(text: str, error: json.JSONDecodeError) -> Problem:
-    rest = text[error.pos :]
+    at = error.pos
+    if error.msg.startswith("Illegal trailing comma"):
+        # Python 3.13 points to the comma, those before it to what follows.
+        at += 1
+        at += len(text) - at - len(text[at:].lstrip())
+    rest = text[at:]
     if error.msg.startswith("Unterminated string") or _CUT_REST.fullmatch(rest):
         return _cut(text)
-    where = _place(text, error.pos)
-    return Problem("", f"is not JSON at {where}: {_words(error.msg, rest, text[: error.pos])}")
+    where = _place(text, at)
+    return Problem("", f"is not JSON at {where}: {_words(error.msg, rest, text[:at])}")
 
 
 def _words(said: str, rest: str, before: str) -> str:

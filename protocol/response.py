@@ -1,4 +1,4 @@
-"""The response that ends every invocation (docs/protocol.md)."""
+"""The response that ends every request (docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,17 @@ from protocol.errors import Outcome, Success
 
 
 class Response(msgspec.Struct, frozen=True):
-    """One terminal answer; `duration_ms` counts from acceptance."""
+    """One terminal answer; of an op of the daemon itself, no more than the outcome.
+
+    `duration_ms` counts from acceptance.
+    """
 
     outcome: Outcome
-    request_id: str
-    module: str
-    op: str
-    duration_ms: int
+    request_id: str = ""
+    """The daemon's own id of an invocation."""
+    module: str = ""
+    op: str = ""
+    duration_ms: int = 0
     session_id: str | None = None
     notices: tuple[Notice, ...] = ()
     injected: tuple[dict[str, Any], ...] = ()
@@ -25,7 +29,7 @@ class Response(msgspec.Struct, frozen=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the invocation succeeded."""
+        """Whether the request succeeded."""
         return isinstance(self.outcome, Success)
 
     def document(self) -> dict[str, Any]:
@@ -39,6 +43,8 @@ class Response(msgspec.Struct, frozen=True):
             content = {"ok": False, "error": error}
         if outcome.summary is not None:
             content["summary"] = outcome.summary
+        if not self.request_id:
+            return content
         content["request_id"] = self.request_id
         content["module"] = self.module
         content["op"] = self.op

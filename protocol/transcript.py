@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from protocol.descriptor import Descriptor, Lifecycle
+from protocol.descriptor import WHENCE, Descriptor, Lifecycle
 from protocol.descriptor_loading import DescriptorError, parse_descriptor
 from protocol.json_document import read_document
 from protocol.problem import printable
@@ -186,9 +186,8 @@ def descriptor_document(descriptor: Descriptor) -> dict[str, Any]:
     document = {
         key: value
         for key, value in msgspec.to_builtins(descriptor).items()
-        if value is not None and key not in ("source", "folder", "digest")
+        if value is not None and key not in WHENCE
     }
-    document["transport"] = {"type": "stdio", **document["transport"]}
     document["supervision"] = _without_null(document["supervision"])
     return document
 

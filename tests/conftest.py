@@ -13,7 +13,11 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+from protocol.dialects import DIALECTS
 from tests import journals
+from tests.dialects.registry import FAKES
+
+pytest_plugins = ["tests.bounds"]
 
 IGNORED_BY_LAUNCHERS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 """What `nohup`, and a shell that starts something in the background, have their child ignore."""
@@ -65,3 +69,10 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
     yield  # by now the daemons have ended
     if folder is not None:
         journals.check_all(folder)
+
+
+@pytest.fixture
+def made_up_dialects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let descriptors name the made-up dialects (tests/dialects)."""
+    for name, dialect in FAKES.items():
+        monkeypatch.setitem(DIALECTS, name, dialect)

@@ -2,54 +2,31 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import json
 import os
 import stat
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 import trio
 
 from protocol.connection import HostCalled, Request
 from protocol.descriptor import Descriptor
 from protocol.descriptor_loading import parse_descriptor
 from protocol.errors import Failure, Outcome, Success
-from protocol.events import Progress
+from protocol.events import CallEvent
 from protocol.replies import Operation
 from supervisor.runtime.call import Call
-from supervisor.runtime.host_results import HostResults
+from supervisor.runtime.dialogue import Dialogue
 
 GENEROUS_S = 60
 """A bound against hanging for ever, far beyond what any test takes."""
 
 PYTHON = [sys.executable, "-I", "-S"]
 ACTOR = str(Path(__file__).parent / "runtime" / "actor.py")
-VIRTUAL = {"mock_clock", "autojump_clock"}
-
-
-def bound(items: Iterable[pytest.Item], folder: Path) -> None:
-    """Let no asynchronous test below `folder` wait for ever; virtual clocks have fakes only."""
-    for item in items:
-        if folder not in item.path.parents or not isinstance(item, pytest.Function):
-            continue
-        if inspect.iscoroutinefunction(item.obj) and not VIRTUAL & set(item.fixturenames):
-            item.obj = _bounded(item.obj)
-
-
-def _bounded(test: Any) -> Any:
-    @functools.wraps(test)
-    async def within(*args: Any, **kwargs: Any) -> None:
-        with trio.fail_after(GENEROUS_S):
-            await test(*args, **kwargs)
-
-    return within
 
 
 def document(
@@ -99,18 +76,18 @@ class Heard:
     """A listener that keeps what it is told."""
 
     def __init__(self) -> None:
-        self.events: list[Progress] = []
+        self.events: list[CallEvent] = []
         self.outcomes: list[Outcome] = []
-        self.called: list[tuple[HostCalled, HostResults]] = []
+        self.called: list[tuple[HostCalled, Dialogue]] = []
         self.slow = False
         self._heard = trio.lowlevel.ParkingLot()
 
-    def event(self, event: Progress, call: Call, line: bytes | None) -> None:
+    def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
         self.events.append(event)
         self._heard.unpark_all()
 
-    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
-        self.called.append((asked, results))
+    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
+        self.called.append((asked, dialogue))
         self._heard.unpark_all()
 
     def settled(self, outcome: Outcome, call: Call) -> None:
@@ -176,6 +153,8 @@ def children() -> list[psutil.Process]:
     One between fork and exec has this process's command line, and one on its way out has none:
     neither can be told from a guardian, so all are looked at again until each shows what it is.
     """
+    if _none_below(os.getpid()):
+        return []
     until = time.monotonic() + GENEROUS_S
     own = psutil.Process().cmdline()
     while True:
@@ -185,6 +164,23 @@ def children() -> list[psutil.Process]:
         if not unsure or time.monotonic() > until:
             return [one for one, words in commands if not _is_daemons_own(words)]
         os.sched_yield()
+
+
+def _none_below(pid: int) -> bool:
+    """Whether the kernel lists nobody but guardians; psutil looks at all of the machine."""
+    try:
+        tasks = list(Path(f"/proc/{pid}/task").iterdir())
+        listed = [number for task in tasks for number in (task / "children").read_text().split()]
+    except OSError:
+        return False  # there is no such list, or a thread has ended
+    for number in listed:
+        try:
+            words = Path(f"/proc/{number}/cmdline").read_bytes().decode().split("\0")
+        except OSError:
+            return False
+        if not (_is_daemons_own(words) and _none_below(int(number))):
+            return False
+    return True
 
 
 def _command(one: psutil.Process) -> list[str] | None:

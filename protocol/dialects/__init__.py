@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from protocol.connection import Connection
+from protocol.connection import Connection, Memory, NewId
 from protocol.descriptor import Descriptor, Lifecycle, StdoutPolicy
 from protocol.dialects.module import ModuleConnection
 from protocol.dialects.narratoria import NarratoriaConnection
@@ -15,7 +15,8 @@ from protocol.dialects.narratoria import NarratoriaConnection
 class Dialect(msgspec.Struct, frozen=True):
     """What the daemon must know of a dialect before a process exists."""
 
-    connect: Callable[[Descriptor], Connection]
+    connect: Callable[[Descriptor, NewId, Memory], Connection]
+    """Makes the connection of a process that is about to be spawned."""
     lifecycles: tuple[Lifecycle, ...]
     """The first one is the default."""
     stdout: StdoutPolicy

@@ -4,11 +4,22 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from protocol.connection import HostCalled, HostCallRefused, Notice, Received, Stray, Warned
+import msgspec
+
+from protocol.connection import HostCalled, Notice, Stray, Warned
 from protocol.errors import Reason
 from protocol.host_call import FEATURE, BadCall, read_host_call
 from protocol.json_line import Fault, excerpt
 from protocol.replies import Operation
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A call that cannot be served, and is to be told why; `stray`: its request is not open."""
+
+    request_id: str | None
+    call_id: str
+    message: str
+    stray: bool = False
 
 
 class Serving(Protocol):
@@ -25,7 +36,7 @@ class Serving(Protocol):
 
 def received_call(
     line: bytes, document: dict[str, Any], request: Serving | None, open_requests: int
-) -> Received:
+) -> HostCalled | Refused | Warned | Stray:
     """Read a line; `request` is the one that it names or can only mean, None if there is none."""
     named = document.get("requestId")
     call = read_host_call(document)
@@ -54,10 +65,10 @@ def unannounced(line: bytes, *, reads_results: bool) -> Fault:
     return Fault(Reason.UNKNOWN_TYPE, f"{FEATURE!r} is no event type here: {words}", excerpt(line))
 
 
-def _refused(request: Serving | None, named: object, call_id: str, words: str) -> HostCallRefused:
+def _refused(request: Serving | None, named: object, call_id: str, words: str) -> Refused:
     if request is not None:
-        return HostCallRefused(request.request_id, call_id, words)
-    return HostCallRefused(named if isinstance(named, str) else None, call_id, words, stray=True)
+        return Refused(request.request_id, call_id, words)
+    return Refused(named if isinstance(named, str) else None, call_id, words, stray=True)
 
 
 def _no_request(named: object, count: int) -> str:

@@ -26,22 +26,33 @@ from msgspec import UNSET
 
 from protocol.assets import AssetRules
 from protocol.connection import (
+    NOTHING,
     TOLERABLE,
     Answered,
+    Asked,
+    Described,
     EventReceived,
+    Events,
+    HostCalled,
     LocalError,
+    Memory,
     ModuleLog,
+    NewId,
     Notice,
+    OutOfStep,
     Quarantined,
     Received,
     Request,
     Stray,
+    Unanswered,
     Violated,
+    Wait,
     Warned,
 )
 from protocol.descriptor import Descriptor, Lifecycle, StdoutPolicy
-from protocol.dialects.host_call_lines import received_call, unannounced
-from protocol.errors import Outcome, Reason
+from protocol.dialects.host_call_lines import Refused, received_call, unannounced
+from protocol.dialects.module_start import Handshake, Step
+from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import (
     Asset,
     Done,
@@ -54,11 +65,11 @@ from protocol.events import (
     read_event,
 )
 from protocol.extended_event import decode_extended
-from protocol.frames import RequestFrame, encode_line
+from protocol.frames import RequestFrame, decode_request, encode_line
 from protocol.framing import LineSplitter
-from protocol.host_call import FEATURE
+from protocol.host_call import FEATURE, Chunk, encode_result
 from protocol.json_line import Fault, excerpt, is_utf8, overlong_fault, read_object
-from protocol.outgoing import Outgoing
+from protocol.outgoing import Outgoing, Written
 from protocol.replies import (
     DescribeReply,
     Operation,
@@ -72,7 +83,11 @@ from protocol.weight import LONG_BYTES, collector_paused
 _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 _INVOKE = Operation.INVOKE
-"""A member of an enum is slow to look up, and each request and each answer ask for this one."""
+_DESCRIBE = Operation.DESCRIBE
+"""A member of an enum is slow to look up, and each request and each answer ask for these."""
+
+SYNC = ".sync"
+"""Ends the id of a `describe` that marks where the stream is in step again."""
 
 
 class _Step(Enum):
@@ -95,12 +110,16 @@ class _Open(msgspec.Struct, gc=False):
 class ModuleConnection:
     """One process that answers `health`, `describe` and `invoke`, any number of times."""
 
-    def __init__(self, descriptor: Descriptor) -> None:
+    arguments: tuple[str, ...] = ()
+
+    def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
+        del memory
         transport = descriptor.transport
         self._tool = descriptor.name
         self._strict = transport.stdout is StdoutPolicy.STRICT
         self.closes_stdin = transport.lifecycle is Lifecycle.PER_INVOCATION
         self.outgoing = Outgoing()
+        self.waits: tuple[Wait, ...] = ()
         self._splitter = LineSplitter(descriptor.supervision.limits.line_bytes)
         self._open: dict[str, _Open] = {}
         self._echoes_ids = False
@@ -110,17 +129,27 @@ class ModuleConnection:
         self._step = _Step.KEPT
         self._sync_id = ""
         self._features: frozenset[str] = frozenset()
-
-    def allow_features(self, features: frozenset[str]) -> None:
-        """Take note of the optional features that the module's `describe` named."""
-        self._features = features
+        self._description: dict[str, Any] | None = None
+        """What it said last that it is."""
+        self._timeouts = descriptor.supervision.timeouts
+        self._new_id = new_id
+        self._handshake: Handshake | None = None
 
     @property
     def unfinished_line(self) -> str | None:
         """The beginning of what was printed without a newline, if anything was."""
         return excerpt(self._splitter.pending) if self._splitter.pending else None
 
-    def send_request(self, request: Request) -> None:
+    # What the host wants.
+
+    def start(self) -> Events:
+        """Ask how it is, unless the process serves one request and nothing else."""
+        if self.closes_stdin:
+            return NOTHING
+        self._handshake = Handshake(self._timeouts, self._new_id)
+        return self._take_step(self._handshake.ask_health())
+
+    def ask(self, request: Request) -> Events:
         """Queue a request frame."""
         if request.request_id in self._open:
             raise LocalError(f"request {request.request_id} is open already")
@@ -133,35 +162,63 @@ class ModuleConnection:
         line = encode_line(RequestFrame(request.request_id, self._tool, request.operation, content))
         if self._step is _Step.LOST:
             self._step = _Step.SYNCING
-            self._sync_id = f"{request.request_id}.sync"
+            self._sync_id = f"{request.request_id}{SYNC}"
             sync = RequestFrame(self._sync_id, self._tool, Operation.DESCRIBE)
             self.outgoing.add(encode_line(sync))
         self._open[request.request_id] = _Open(request.request_id, request.operation)
         self.outgoing.add(line, request.request_id)
+        return NOTHING
 
-    def send_cancel(self, request_id: str) -> bool:
-        """Queue a cancel, for a module whose features include it."""
-        if "cancel" not in self._features or request_id not in self._open:
-            return False
-        self.outgoing.add(encode_line({"requestId": request_id, "operation": "cancel"}))
-        return True
-
-    def abandon(self, request_id: str) -> bool:
+    def cancel(self, request_id: str, written: Written) -> Events:
         """Forget a request; its late lines are strays if the module puts ids on all of them."""
-        if self._open.pop(request_id, None) is None:
-            return True
-        return self._echoes_ids and not self._omits_ids
+        if self._open.pop(request_id, None) is None or written is not Written.ALL:
+            return NOTHING
+        if "cancel" in self._features:
+            self.outgoing.add(encode_line({"requestId": request_id, "operation": "cancel"}))
+        if self._echoes_ids and not self._omits_ids:
+            return NOTHING
+        return [OutOfStep("echoes no requestId")]
 
-    def data_to_send(self) -> bytes:
-        """Return all requests queued since the last call, to be written at once."""
-        return self.outgoing.take()
+    def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
+        """Queue a `host_result`."""
+        line = encode_result(asked.request_id, asked.call.call_id, outcome, chunk)
+        if line is not None:
+            self.outgoing.add(line)
+        return NOTHING
 
-    def receive_data(self, data: bytes) -> list[Received]:
+    def sent(self, line: bytes) -> Events:
+        """Open the request that this line is, or forget the one that it cancels."""
+        frame = decode_request(line)
+        if isinstance(frame, Fault) or frame.request_id is None or frame.operation is None:
+            return NOTHING
+        request_id, operation = frame.request_id, frame.operation
+        if operation == "cancel":
+            self._open.pop(request_id, None)
+            return NOTHING
+        if operation == Operation.DESCRIBE and request_id.endswith(SYNC):
+            if self._step is _Step.LOST:
+                self._step, self._sync_id = _Step.SYNCING, request_id
+            return NOTHING
+        if request_id in self._open:
+            return NOTHING
+        if operation in (Operation.HEALTH, Operation.DESCRIBE):
+            request = Request(request_id, Operation(operation))
+        else:
+            op = frame.input.get("op") if operation == _INVOKE else operation
+            request = Request(request_id, _INVOKE, op if isinstance(op, str) else "")
+        self._open[request_id] = _Open(request_id, request.operation)
+        return [Asked(request)]
+
+    # What the module says.
+
+    def receive_data(self, data: bytes) -> Events:
         """Take bytes from stdout."""
         if self._splitter.pending_bytes + len(data) > LONG_BYTES:
             with collector_paused():
-                return self._receive_data(data)
-        return self._receive_data(data)
+                received = self._receive_data(data)
+        else:
+            received = self._receive_data(data)
+        return received if self._handshake is None else self._shake(received, self._handshake)
 
     def _receive_data(self, data: bytes) -> list[Received]:
         received: list[Received] = []
@@ -197,17 +254,15 @@ class ModuleConnection:
         self._streaming = streaming
         return received
 
-    def receive_eof(self) -> list[Received]:
+    def receive_eof(self) -> Events:
         """Accept a last line without a newline if it is a whole object (docs/protocol.md)."""
         line = self._splitter.finish()
         if line is None:
-            return []
+            return NOTHING
         received: list[Received] = []
         if not isinstance(line, bytes):
             self._reject(overlong_fault(line), None, received)
-            return received
-        document = read_object(line)
-        if isinstance(document, Fault):
+        elif isinstance(document := read_object(line), Fault):
             words = "the output ends in the middle of a line"
             fault = Fault(Reason.TRUNCATED_LINE, words, excerpt(line))
             request = self._find(None)
@@ -217,13 +272,42 @@ class ModuleConnection:
             self._receive_extended(line, received)
         else:
             self._receive_document(line, document, received)
-        return received
+        return received if self._handshake is None else self._shake(received, self._handshake)
 
-    def process_exited(self) -> list[str]:
-        """Return the ids of all requests that are still open; none is from here on."""
-        unanswered = list(self._open)
+    def process_exited(self, code: int | None) -> Events:
+        """Leave all requests unanswered that are still open."""
+        del code
+        unanswered = [Unanswered(request_id) for request_id in self._open]
         self._open.clear()
+        self._handshake, self.waits = None, ()
         return unanswered
+
+    def time_passed(self, wait: Wait) -> Events:
+        """Have the start go on."""
+        if self._handshake is None:
+            return NOTHING
+        return self._take_step(self._handshake.time_passed(wait, self.unfinished_line))
+
+    def _shake(self, received: list[Received], handshake: Handshake) -> list[Received]:
+        """Look among what was received for the answers that the start waits for."""
+        handshake.heard = handshake.heard or bool(received)
+        led_to: list[Received] = []
+        for item in received:
+            led_to.append(item)
+            asked = self._handshake is not None and handshake.request.request_id
+            if isinstance(item, Answered) and item.request_id == asked:
+                led_to += self._take_step(handshake.answered(item))
+        return led_to
+
+    def _take_step(self, step: Step) -> list[Received]:
+        assert self._handshake is not None  # noqa: S101 - whose step it is
+        self.waits = self._handshake.waits
+        if step is None:
+            return []
+        if isinstance(step, Request):
+            return [Asked(step), *self.ask(step)]
+        self._handshake = None
+        return [step]
 
     # There are two fast paths, for events (above) and for plain replies: one typed parse each. What
     # they refuse is read again: an event with fields of the module's own, or slowly.
@@ -307,7 +391,16 @@ class ModuleConnection:
             request = self._find(None) if len(self._open) == 1 else None
         else:
             request = self._open.get(named) if isinstance(named, str) else None
-        received.append(received_call(line, document, request, len(self._open)))
+        call = received_call(line, document, request, len(self._open))
+        if not isinstance(call, Refused):
+            received.append(call)
+            return
+        failure = Failure.because(Reason.MALFORMED_REQUEST, call.message)
+        refusal = encode_result(call.request_id, call.call_id, failure)
+        if refusal is not None:
+            self.outgoing.add(refusal)
+        if call.stray:
+            received.append(Stray(excerpt(line)))
 
     def _receive_event(
         self, event: Event, line: bytes, told: bytes | None, received: list[Received]
@@ -351,7 +444,18 @@ class ModuleConnection:
         if named is not None:
             self._echoes_ids = True
         del self._open[request.request_id]
+        if request.operation is _DESCRIBE and isinstance(outcome, Success):
+            self._learn(outcome.result, received)
         received.append(Answered(request.request_id, outcome))
+
+    def _learn(self, description: dict[str, Any], received: list[Received]) -> None:
+        """Take note of what the module says that it is; told before the answer that says so."""
+        if self.closes_stdin:
+            return  # the process ends with this answer
+        if self._description is not None and self._description != description:
+            received.append(Described(description))
+        self._description = description
+        self._features = frozenset(description.get("features", ()))
 
     def _find(self, named: str | None) -> _Open | None:
         if named is not None:

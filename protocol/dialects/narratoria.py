@@ -1,7 +1,7 @@
 r"""Dialect `narratoria`: Spec 001, a process per invocation (docs/protocol.md).
 
-    idle --send_request--> open --done--> finished
-                             \--fault (strict)--> broken
+    idle --ask--> open --done--> finished
+                    \--fault (strict)--> broken
 
 Only an open connection accepts events. Lines after `done` are strays (4.6); after a fault that
 ends processing (5.2) every line is ignored. The exit code has the last word (5.3), and that is
@@ -16,25 +16,34 @@ import msgspec
 
 from protocol.assets import AssetRules
 from protocol.connection import (
+    NOTHING,
     TOLERABLE,
     Answered,
+    Asked,
     EventReceived,
+    Events,
+    HostCalled,
     LocalError,
+    Memory,
+    NewId,
     Notice,
     Received,
     Request,
     Stray,
+    Unanswered,
     Violated,
+    Wait,
     Warned,
 )
 from protocol.descriptor import Descriptor, InputForm, StdoutPolicy
-from protocol.errors import Reason
+from protocol.errors import Outcome, Reason
 from protocol.events import Asset, Done, ErrorEvent, Event, read_event
 from protocol.extended_event import decode_either
 from protocol.frames import RequestFrame, encode_line
 from protocol.framing import LineSplitter, Overlong
+from protocol.host_call import Chunk
 from protocol.json_line import Fault, excerpt, is_utf8, overlong_fault, read_object
-from protocol.outgoing import Outgoing
+from protocol.outgoing import Outgoing, Written
 from protocol.replies import Operation, read_done
 from protocol.weight import LONG_BYTES, collector_paused
 
@@ -51,8 +60,11 @@ class NarratoriaConnection:
     """One process serving one invocation."""
 
     closes_stdin = True
+    arguments: tuple[str, ...] = ()
+    waits: tuple[Wait, ...] = ()
 
-    def __init__(self, descriptor: Descriptor) -> None:
+    def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
+        del new_id, memory
         self._tool = descriptor.name
         self._flat = descriptor.transport.input is InputForm.FLAT
         self._strict = descriptor.transport.stdout is StdoutPolicy.STRICT
@@ -68,39 +80,58 @@ class NarratoriaConnection:
         """The beginning of what was printed without a newline, if anything was."""
         return excerpt(self._splitter.pending) if self._splitter.pending else None
 
-    def send_request(self, request: Request) -> None:
+    def start(self) -> Events:
+        """Do nothing: Spec 001 has no handshake."""
+        return NOTHING
+
+    def ask(self, request: Request) -> Events:
         """Queue the one line of input (Spec 001 section 6), or the args themselves when flat."""
         if self._state is not _State.IDLE or request.operation is not Operation.INVOKE:
             raise LocalError("a Spec 001 process serves one invocation and nothing else")
-        self._state = _State.OPEN
-        self._request_id = request.request_id
         if self._flat:
             line = encode_line({**request.args, "requestId": request.request_id})
         else:
             line = encode_line(
                 RequestFrame(request.request_id, self._tool, request.op, request.args)
             )
+        self._open(request.request_id)
         self.outgoing.add(line, request.request_id)
+        return NOTHING
 
-    def send_cancel(self, request_id: str) -> bool:
-        """Return False: Spec 001 section 10 leaves cancellation to the process's end."""
-        del request_id
-        return False
-
-    def allow_features(self, features: frozenset[str]) -> None:
-        """Do nothing: Spec 001 has no optional features."""
-
-    def abandon(self, request_id: str) -> bool:
-        """Ignore everything from here on; the process serves no other request."""
+    def cancel(self, request_id: str, written: Written) -> Events:
+        """Ignore everything from here on: section 10 leaves the rest to the process's end."""
+        del written
         if request_id == self._request_id:
             self._state = _State.ABANDONED
-        return True
+        return NOTHING
 
-    def data_to_send(self) -> bytes:
-        """Return the input, once."""
-        return self.outgoing.take()
+    def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
+        """Refuse: Spec 001 has no calls to the host."""
+        del outcome, chunk
+        raise LocalError(f"no call {asked.call.call_id!r} was made")
 
-    def receive_data(self, data: bytes) -> list[Received]:
+    def time_passed(self, wait: Wait) -> Events:
+        """Do nothing: it waits for nothing."""
+        del wait
+        return NOTHING
+
+    def sent(self, line: bytes) -> Events:
+        """Open the request that this line of input is."""
+        document = read_object(line)
+        if isinstance(document, Fault) or self._state is not _State.IDLE:
+            return NOTHING
+        request_id, op = document.get("requestId"), document.get("operation")
+        if not isinstance(request_id, str):
+            return NOTHING
+        self._open(request_id)
+        op = op if isinstance(op, str) and not self._flat else ""
+        return [Asked(Request(request_id, Operation.INVOKE, op))]
+
+    def _open(self, request_id: str) -> None:
+        self._state = _State.OPEN
+        self._request_id = request_id
+
+    def receive_data(self, data: bytes) -> Events:
         """Take bytes from stdout, line by line as they come (5.4)."""
         if self._splitter.pending_bytes + len(data) > LONG_BYTES:
             with collector_paused():
@@ -116,7 +147,7 @@ class NarratoriaConnection:
                 self._receive_line(line, received)
         return received
 
-    def receive_eof(self) -> list[Received]:
+    def receive_eof(self) -> Events:
         """Accept a last line without a newline if it is a whole object (docs/protocol.md)."""
         received: list[Received] = []
         line = self._splitter.finish()
@@ -136,10 +167,12 @@ class NarratoriaConnection:
                 self._receive_line(line, received)
         return received
 
-    def process_exited(self) -> list[str]:
-        """Return the request's id if no `done` came."""
+    def process_exited(self, code: int | None) -> Events:
+        """Leave the request unanswered if no `done` came."""
+        del code
         unanswered = self._state in (_State.OPEN, _State.BROKEN)
-        return [self._request_id] if unanswered else []
+        self._state = _State.ABANDONED
+        return [Unanswered(self._request_id)] if unanswered else NOTHING
 
     def _receive_line(self, line: bytes, received: list[Received]) -> None:
         if self._state is not _State.OPEN:

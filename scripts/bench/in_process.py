@@ -33,6 +33,7 @@ from scripts.bench.sizes import Sizes
 from scripts.bench.workshop import PROGRAMS, Workshop, daemon
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.lifecycle import SERVES
+from supervisor.policy.principals import SUPERVISOR
 from supervisor.runtime.module import Module
 
 WINDOW = 64
@@ -77,8 +78,11 @@ async def stream(workshop: Workshop, sizes: Sizes) -> list[Sample]:
 
         client = Counting(finished)
         begin = time.perf_counter()
-        one.invocations.submit(
-            "native", {"op": "stream", "args": {"n": sizes.events}, "timeout_s": 600}, client
+        one.requests.invoke(
+            SUPERVISOR,
+            "native",
+            {"op": "stream", "args": {"n": sizes.events}, "timeout_s": 600},
+            client,
         )
         await ended.wait()
         ours_s = time.perf_counter() - begin
@@ -153,7 +157,7 @@ async def ask(one: Daemon, module: str, op: str, count: int, window: int) -> flo
     def submit() -> None:
         nonlocal sent
         sent += 1
-        one.invocations.submit(module, content, client)
+        one.requests.invoke(SUPERVISOR, module, content, client)
 
     def finished(response: Response) -> None:
         nonlocal answered
@@ -174,7 +178,8 @@ async def ask(one: Daemon, module: str, op: str, count: int, window: int) -> flo
 
 def _pids(module: Module) -> list[int]:
     life = module.slot.life
-    return [] if life is None else [instance.pid for instance in life.instances()]
+    shown = [] if life is None else life.instances()
+    return [instance.pid for instance in shown if instance.pid is not None]
 
 
 def _replaced(module: Module, victim: int) -> bool:

@@ -26,6 +26,7 @@ from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.event_feed import EventFeed
 from supervisor.kernel.journal import FILE, remembering
 from supervisor.kernel.store.settings import JournalOptions
+from supervisor.policy.principals import SUPERVISOR
 
 MEGABYTE = 1_000_000
 
@@ -36,7 +37,7 @@ async def patch(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     The answer comes when all of them are in the journal, so that is part of the time.
     """
     async with daemon(workshop, workshop.native(), memory=JournalOptions()) as one:
-        session = one.sessions.new("bench")
+        session = one.sessions.new(SUPERVISOR, "bench")
         await _run(one, sizes.patches)
         gc.collect()
         before = psutil.Process().memory_info().rss
@@ -66,7 +67,7 @@ async def _read(data_dir: Path, count: int) -> float:
     async with remembering(data_dir, JournalOptions()) as journal:
         feed = EventFeed(journal)
         begin = time.perf_counter()
-        await feed.send({"since": 0, "last": 0, "event": "session:patch"}, emit)
+        await feed.send({"since": 0, "last": 0, "event": "session:patch"}, emit, None)
         took_s = time.perf_counter() - begin
         feed.close()
     assert seen == count, seen
@@ -84,7 +85,7 @@ async def _run(one: Daemon, count: int) -> float:
     client = Counting(finished)
     content = {"op": "patch", "args": {"n": count}, "session_id": "bench", "timeout_s": 600}
     begin = time.perf_counter()
-    one.invocations.submit("native", content, client)
+    one.requests.invoke(SUPERVISOR, "native", content, client)
     await ended.wait()
     took_s = time.perf_counter() - begin
     assert answers[0].ok, answers[0]

@@ -109,10 +109,16 @@ ADVICE: dict[Reason, Advice] = {
     Reason.UNKNOWN_APPROVAL: Advice(
         "that question does not wait any more", "See what waits.", "`stdiod approvals`"
     ),
+    Reason.UNKNOWN_REQUEST: Advice(
+        "no request waits under that id", "It was taken up, or its time is over: ask again."
+    ),
     Reason.CAPABILITY: Advice(
         "the module may not do that", 'Grant it under "capabilities" in its descriptor.'
     ),
     Reason.HOOK: Advice("a hook forbade it", "The message says which one, and why."),
+    Reason.SCOPE: Advice(
+        "whoever asked may not do that", "The message says what is missing; ask with more rights."
+    ),
     Reason.MISSING_DONE: Advice(
         "it ended without saying `done`",
         "It has to print a `done` event last, and flush it, on every path.",

@@ -16,9 +16,9 @@ from supervisor.runtime.directory import (
     MissingDirectoryError,
     find_files,
     read_descriptor,
-    scan,
     shown,
 )
+from supervisor.runtime.sources import scan
 
 
 class CheckedDescriptor(msgspec.Struct):

@@ -29,10 +29,13 @@ from protocol.errors import Reason
 from protocol.events import Progress
 from protocol.host_events import RegisteredAsset
 from protocol.readdress import Readdresser
+from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.cli.exit_status import NoError
 from supervisor.faces.exchange import event_line
+from supervisor.faces.local_user import this_user
 from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.parties import Party
 from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.directory import read_descriptor
@@ -98,7 +101,7 @@ def invoke(
 
 
 class _Asker:
-    """Who asked (kernel.invocations.Client)."""
+    """Who asked (kernel.parties.Client)."""
 
     def __init__(self, on_line: OnLine) -> None:
         self.response: dict[str, Any] | None = None
@@ -146,16 +149,17 @@ async def _run(
                 daemon.fleet.modules[descriptor.name].taps.attach(tap)
             log = daemon.fleet.modules[descriptor.name].log
             unfollow = log.follow(on_log)
-            invocation = daemon.invocations.submit(descriptor.name, content, asker)
+            party = Party(this_user("cli"))
+            handle = daemon.requests.begin(party, descriptor.name, Operation.INVOKE, content, asker)
 
             async def end_on_signals() -> None:
                 async for number in received:
                     if asker.interrupted:
                         daemon.shut_down("another signal")
                     asker.interrupted = True
-                    if invocation is not None:
+                    if handle is not None:
                         words = f"{signal.Signals(number).name} ended it"
-                        invocation.give_up(Stopped(Reason.CLIENT, words))
+                        handle.cancel(Stopped(Reason.CLIENT, words))
 
             nursery.start_soon(end_on_signals)
             await asker.answered.wait()

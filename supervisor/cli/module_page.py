@@ -16,6 +16,7 @@ from supervisor.cli.terminal import dim, one_line, state_word
 from supervisor.policy.verdict import signal_name
 
 _LABEL_WIDTH = 12
+OPS_SHOWN = 20
 
 
 def module_text(module: dict[str, Any]) -> str:
@@ -36,10 +37,12 @@ def _lines(module: dict[str, Any]) -> Iterator[str]:
         "wanted": f"{module['wanted']} ({module['start']} start)",
         "restarts": str(module["restarts"]),
         "requests": _requests(module),
+        "ops": _ops(module.get("ops")),
         "latency": _latency(module["latency_ms"]),
         "left out": _left_out(module["counters"]),
         "observes": _observes(module.get("hook")),
         "gates": _gates(module.get("hook")),
+        "misfit": one_line("; ".join(module.get("misfits") or ())),
         "descriptor": one_line(module["descriptor"]),
         "quarantined": one_line(module.get("quarantined") or ""),
     }
@@ -64,6 +67,15 @@ def _requests(module: dict[str, Any]) -> str:
         f"{module['in_flight']} in flight, {module['queued']} queued, "
         f"{counters['invocations']} answered, {counters['failures']} of them not ok"
     )
+
+
+def _ops(ops: dict[str, Any] | None) -> str:
+    if ops is None:
+        return ""
+    names = ", ".join(map(one_line, ops["names"][:OPS_SHOWN]))
+    more = ops["count"] - len(ops["names"][:OPS_SHOWN])
+    words = f"{names} and {more} more" if more else names
+    return f"{words} (remembered: what it said when it last ran)" if ops["remembered"] else words
 
 
 def _latency(latency_ms: dict[str, Any]) -> str:
@@ -107,7 +119,8 @@ def _left_out(counters: dict[str, Any]) -> str:
 def _instance(instance: dict[str, Any]) -> str:
     memory = instance["rss_bytes"]
     parts = [
-        f"{one_line(instance['id'])}, pid {instance['pid']}",
+        one_line(instance["id"]),
+        "" if instance["pid"] is None else f"pid {instance['pid']}",
         f"up {duration(instance['uptime_s'])}",
         "" if memory is None else size(memory),
         "warm" if instance["state"] == "warm" else f"{instance['in_flight']} in flight",

@@ -34,9 +34,10 @@ from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.findings import Found, usable
 from supervisor.policy.policy_file import PolicyError
 from supervisor.runtime.containment.ladder import ContainmentError
-from supervisor.runtime.directory import DescriptorFiles, MissingDirectoryError, shown
+from supervisor.runtime.directory import MissingDirectoryError, shown
 from supervisor.runtime.loop_clock import LoopClock
 from supervisor.runtime.sd_notify import Notifier
+from supervisor.runtime.sources import Sources
 from supervisor.runtime.stalls import RunDelay, Stalls
 from supervisor.runtime.survivors import DataInUseError
 
@@ -86,8 +87,8 @@ def serve(options: ServeOptions) -> int:
     set_up_logging(options.log_format, options.log_file)
     notifier = Notifier.from_environment(os.environ)
     try:
-        files = DescriptorFiles(options.directories)
-        found = usable({}, files.read_first())
+        sources = Sources.of_directories(options.directories)
+        found = usable({}, sources.read_first())
         operator = OperatorPolicy(options.policy)
         _make_data_dir(options.data_dir)
     except (MissingDirectoryError, PolicyError, OSError) as error:
@@ -108,7 +109,7 @@ def serve(options: ServeOptions) -> int:
         ):
             stalls = Stalls(run_delay=run_delay, continued=Continued())
             clock = LoopClock(turn_ended=stalls.turn_ended, woke_late=stalls.woke_late)
-            begun = _Begun(options, found, files, operator, listener, notifier, stalls)
+            begun = _Begun(options, found, sources, operator, listener, notifier, stalls)
             trio.run(_main, begun, clock=clock, instruments=[clock])
     except* (SocketTakenError, SocketPathError, ContainmentError, DataInUseError) as group:
         # What is raised within a nursery comes in a group; what is raised before it does not.
@@ -134,7 +135,7 @@ class _Begun:
 
     options: ServeOptions
     found: Found
-    files: DescriptorFiles
+    sources: Sources
     operator: OperatorPolicy
     listener: socket.socket
     notifier: Notifier
@@ -158,7 +159,7 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
         begun.found,
         data_dir=options.data_dir,
         directories=options.directories,
-        files=begun.files,
+        sources=begun.sources,
         containment=None if options.containment == "auto" else options.containment,
         whole_process=True,
         memory_ceiling_bytes=options.memory_ceiling_bytes,

@@ -38,6 +38,8 @@ _LEAVE_OUT_FOR_NOTES = ("KIND", "PROTOCOL/LIFECYCLE")
 _GAP = "  "
 _SHORTEST_NAME = 8
 _NONE = "-"
+OPS_NOTED = 5
+"""Of a module that has not run yet, the ops that are remembered."""
 
 
 def status_text(status: dict[str, Any], width: int | None) -> str:
@@ -92,7 +94,7 @@ def note(module: dict[str, Any]) -> str:
         case "down" if module["wanted"] == "up" and module["waits_for"]:
             return f"waits for {', '.join(map(one_line, module['waits_for']))}"
         case "down" if module["start"] == "lazy" and module["last_exit"] is None:
-            return "lazy: starts with its first request"
+            return f"lazy: starts with its first request{_remembered(module.get('ops'))}"
         case "down":
             return cause or "stopped"
         case "backoff" | "failed":
@@ -105,6 +107,13 @@ def note(module: dict[str, Any]) -> str:
             if died is not None:
                 cause += f", {duration(max(0.0, time.time() - died['ts']))} ago"
             return "; ".join(filter(None, (without, cause)))
+
+
+def _remembered(ops: dict[str, Any] | None) -> str:
+    if ops is None or not ops["remembered"]:
+        return ""
+    names = ", ".join(map(one_line, ops["names"][:OPS_NOTED]))
+    return f"; it had {names}{', ...' if ops['count'] > OPS_NOTED else ''}"
 
 
 def _cause(died: dict[str, Any]) -> str:

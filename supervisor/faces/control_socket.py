@@ -21,8 +21,10 @@ import trio
 
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
+from supervisor.faces.local_user import peer_user
 from supervisor.faces.unfinished import UnfinishedLines
 from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.parties import Party
 
 BACKLOG = 128
 MAX_PATH_BYTES = 107
@@ -109,13 +111,12 @@ async def _serve_client(
     descriptor = client.fileno()
     try:
         with client:
-            async with trio.open_nursery() as nursery:
-                conversation = Conversation(daemon, nursery, unfinished=unfinished)
-                try:
-                    await carry(conversation, descriptor, descriptor)
-                finally:
-                    disconnect(conversation)
-                nursery.cancel_scope.cancel()
+            party = Party(await peer_user(client, "socket"))
+            conversation = Conversation(daemon, party, unfinished)
+            try:
+                await carry(conversation, descriptor, descriptor)
+            finally:
+                disconnect(conversation)
     # A mistake of ours over one client's request is not to end the daemon.
     except Exception:
         log.exception("conversation failed")

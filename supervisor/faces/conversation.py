@@ -11,27 +11,21 @@ there is one per open request at the most. What a client writes is served a turn
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Awaitable, Callable
-from typing import Any
-
 import structlog
 import trio
 
-from protocol.errors import Failure, Outcome, Reason, Success
-from protocol.frames import RequestFrame, decode_request, encode_line, named_in
+from protocol.errors import Failure, Reason
+from protocol.frames import RequestFrame, decode_request, named_in
 from protocol.framing import Line, LineSplitter, Overlong
 from protocol.json_line import Fault, excerpt, overlong_fault
 from protocol.problem import named
-from protocol.replies import Operation
-from supervisor.faces.exchange import Exchange, done_document
+from protocol.response import Response
+from supervisor.faces.exchange import Exchange, done_line
 from supervisor.faces.inbox import Inbox
 from supervisor.faces.outbox import Outbox
 from supervisor.faces.unfinished import UNFINISHED_BYTES, UnfinishedLines
-from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.daemon import Daemon
-from supervisor.kernel.operations.op import Begun
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.serving import SERVING
 from supervisor.runtime.turns import Turn
@@ -45,15 +39,7 @@ OPEN_REQUESTS = 8192
 CANCEL_BYTES = 1 << 16
 """A longer line is not looked at before its turn for being a cancel."""
 
-SUPERVISOR = "supervisor"
-
 _CANCEL = b'"cancel"'
-
-_INVOKE = Operation.INVOKE
-"""A member of an enum is slow to look up, and each request asks for this one."""
-
-_NUMBERS = itertools.count(1)
-"""Of the clients of this process."""
 
 log = structlog.get_logger()
 
@@ -64,25 +50,21 @@ class Conversation:
     def __init__(
         self,
         daemon: Daemon,
-        nursery: trio.Nursery,
-        name: str = SUPERVISOR,
+        party: Party,
         unfinished: UnfinishedLines | None = None,
-        party: str | None = None,
     ) -> None:
-        """Run the daemon's own ops in `nursery`; answer as `name` too.
+        """Ask the daemon as `party`.
 
-        `unfinished` bounds what this client and others hold of lines without an end; `party` is
-        what the client is called.
+        `unfinished` bounds what this client and others hold of lines without an end.
         """
         self.outbox = Outbox(self._resume)
         self._daemon = daemon
-        self._nursery = nursery
-        self._names = frozenset({SUPERVISOR, name})
+        self._begin = daemon.requests.begin
+        self._party = party
         self._splitter = LineSplitter(REQUEST_BYTES)
         self._unfinished = unfinished or UnfinishedLines()
         self._inbox = Inbox()
         self._turn = Turn()
-        self._order = BeginOrder(daemon.checks, party or f"client {next(_NUMBERS)}")
         self._open: dict[str, Exchange] = {}
         self._nameless: set[Exchange] = set()
         self._idle = trio.Event()
@@ -90,7 +72,7 @@ class Conversation:
     def receive_data(self, data: bytes) -> None:
         """Take bytes from the client; what its turn is too short for waits, but for cancels."""
         self._turn.begin()
-        SERVING.begin(self._order.party, "requests")
+        SERVING.begin(self._party.label, "requests")
         lines = self._splitter.feed(data)
         # First, so that a line and what others have begun are not all held while it is served.
         self._unfinished.hold(self, self._splitter.pending_bytes)
@@ -129,7 +111,7 @@ class Conversation:
             await self._inbox.wait_some()
             await self.outbox.wait_room()
             self._turn.begin()
-            SERVING.begin(self._order.party, "requests")
+            SERVING.begin(self._party.label, "requests")
             while not (self._inbox.empty or self.outbox.congested or self._turn.over):
                 self._serve_line(self._inbox.take())
             SERVING.end()
@@ -140,7 +122,8 @@ class Conversation:
         """Give up whatever the client still waits for."""
         # The last one first: the end of one must not be the beginning of another.
         for exchange in (*reversed(self._open.values()), *self._nameless):
-            exchange.cancel(stopped)
+            if exchange.handle is not None:
+                exchange.handle.cancel(stopped)
 
     async def wait_fleet_stopped(self) -> None:
         """Return when the daemon has stopped all modules."""
@@ -191,100 +174,20 @@ class Conversation:
             words = f"more than {OPEN_REQUESTS} requests are open on this connection"
             self._write_done(frame.request_id, Failure.because(Reason.QUEUE_FULL, words))
         else:
-            self._begin(frame)
-
-    def _begin(self, frame: RequestFrame) -> None:
-        exchange = Exchange(frame.request_id, self.outbox, self._ended)
-        if frame.request_id is None:
-            self._nameless.add(exchange)
-        else:
-            self._open[frame.request_id] = exchange
-        if frame.tool in self._names:
-            self._begin_own(exchange, frame)
-        elif frame.tool is None or frame.operation is None:
-            words = (
-                'a request needs "tool" and "operation": {"requestId","tool","operation","input"}'
+            exchange = Exchange(frame.request_id, self.outbox, self._ended)
+            if frame.request_id is None:
+                self._nameless.add(exchange)
+            else:
+                self._open[frame.request_id] = exchange
+            exchange.handle = self._begin(
+                self._party, frame.tool, frame.operation, frame.input, exchange
             )
-            exchange.finish(Failure.because(Reason.MALFORMED_REQUEST, words))
-        elif frame.operation == _INVOKE:
-            self._submit(exchange, frame.tool, frame.input)
-        elif frame.operation in (Operation.HEALTH, Operation.DESCRIBE):
-            tool, operation = frame.tool, Operation(frame.operation)
-            self._run(exchange, lambda: self._daemon.operations.ask(tool, operation))
-        else:
-            asked = named(frame.operation, 80)
-            words = f"{asked} is no operation; there are health, describe, invoke"
-            exchange.finish(Failure.because(Reason.MALFORMED_REQUEST, words))
-
-    def _begin_own(self, exchange: Exchange, frame: RequestFrame) -> None:
-        operations = self._daemon.operations
-        op: object = frame.operation
-        args: Any = frame.input
-        if op == Operation.HEALTH:
-            exchange.finish(Success({"status": "ok"}))
-            return
-        if op == Operation.DESCRIBE:
-            exchange.finish(Success(operations.describe(str(frame.tool))))
-            return
-        if op == Operation.INVOKE:
-            op, args = frame.input.get("op"), frame.input.get("args", {})
-        if not isinstance(op, str) or not op:
-            words = 'an invoke of the daemon names no op; "input" needs {"op":"...","args":{...}}'
-            exchange.finish(Failure.because(Reason.MISSING_OP, words))
-        elif isinstance(refusal := operations.refusal(op, args), Failure):
-            exchange.finish(refusal)
-        elif refusal is not None:
-            doubt, party = refusal, self._order.party
-            self._run(exchange, lambda: operations.look_and_run(doubt, party, exchange.emit))
-        elif op == "invoke":
-            # An invocation through the daemon itself: how a daemon serves inside another one.
-            self._submit(exchange, args["module"], args)
-        else:
-            own_op = op
-            self._run_in_order(exchange, lambda: operations.begin(own_op, args, exchange.emit))
-
-    def _submit(self, exchange: Exchange, tool: str, content: dict[str, Any]) -> None:
-        submit = self._daemon.invocations.submit
-        exchange.invocation = submit(tool, content, exchange, order=self._order)
-
-    def _run_in_order(self, exchange: Exchange, begin: Callable[[], Begun]) -> None:
-        if self._order.is_empty:
-            self._run(exchange, begin)
-        else:
-            # What leaves is skipped: an exchange that was cancelled meanwhile has its answer.
-            self._order.hold(
-                None, None, lambda _: None if exchange.is_finished else self._run(exchange, begin)
-            )
-
-    def _run(self, exchange: Exchange, begin: Callable[[], Begun]) -> None:
-        # Begun before the next line is looked at, so that requests have their effects in the order
-        # they are written in; what takes time is a task's, and holds up no other.
-        try:
-            begun = begin()
-        except RefusedError as error:
-            exchange.finish(error.failure)
-            return
-        if isinstance(begun, dict):
-            exchange.finish(Success(begun))
-        else:
-            exchange.scope = trio.CancelScope()
-            self._nursery.start_soon(self._finish, exchange, exchange.scope, begun)
-
-    async def _finish(
-        self, exchange: Exchange, scope: trio.CancelScope, rest: Awaitable[Any]
-    ) -> None:
-        with scope:
-            try:
-                outcome: Outcome = Success(await rest)
-            except RefusedError as error:
-                outcome = error.failure
-            exchange.finish(outcome)
 
     def _cancel(self, frame: RequestFrame) -> None:
         exchange = self._open.get(frame.request_id or "")
         # A cancel may cross the answer on its way; then there is nothing left to cancel.
-        if exchange is not None:
-            exchange.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
+        if exchange is not None and exchange.handle is not None:
+            exchange.handle.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
 
     def _answerable_id(self, line: bytes) -> str | None:
         named = named_in(line)
@@ -296,8 +199,8 @@ class Conversation:
         )
         self._write_done(request_id, failure)
 
-    def _write_done(self, request_id: str | None, outcome: Outcome) -> None:
-        self.outbox.put(encode_line(done_document(request_id, outcome)))
+    def _write_done(self, request_id: str | None, failure: Failure) -> None:
+        self.outbox.put(done_line(request_id, Response(failure)))
 
     def _ended(self, exchange: Exchange) -> None:
         if exchange.request_id is None:
@@ -316,5 +219,5 @@ class Conversation:
 
     def _resume(self) -> None:
         for exchange in (*self._open.values(), *self._nameless):
-            if exchange.invocation is not None:
-                exchange.invocation.resume()
+            if exchange.handle is not None:
+                exchange.handle.resume()

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import sys
 
-import trio
-
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
+from supervisor.faces.local_user import this_user
 from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.parties import Party
 
 
 async def serve(daemon: Daemon, name: str) -> None:
@@ -23,13 +23,11 @@ async def serve(daemon: Daemon, name: str) -> None:
     try:
         for descriptor in blocking:
             os.set_blocking(descriptor, False)
-        async with trio.open_nursery() as nursery:
-            conversation = Conversation(daemon, nursery, name)
-            try:
-                await carry(conversation, reading, writing)
-            finally:
-                disconnect(conversation)
-            nursery.cancel_scope.cancel()
+        conversation = Conversation(daemon, Party(this_user("stdio"), name))
+        try:
+            await carry(conversation, reading, writing)
+        finally:
+            disconnect(conversation)
         if not daemon.fleet_stopped:
             daemon.shut_down("the end of stdin")
     finally:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from protocol.descriptor import Descriptor
+from supervisor.kernel.descriptions import RememberedDescriptions, ops_of
 from supervisor.kernel.hooks.registry import Hooks
 from supervisor.kernel.recorder import Recorder
 from supervisor.policy.findings import Quarantined
 from supervisor.policy.lifecycle import State
+from supervisor.runtime.observer import Described
+
+MISFITS_TOLD = 8
+"""In one entry; `status` has all."""
 
 
 class Chronicle:
     """The fleet's observer (runtime.observer)."""
 
-    def __init__(self, recorder: Recorder, hooks: Hooks) -> None:
-        """Record what happens; then take in, or let go of, what is a hook."""
+    def __init__(
+        self, recorder: Recorder, hooks: Hooks, descriptions: RememberedDescriptions
+    ) -> None:
+        """Record what happens; take in, or let go of, what is a hook; remember who is what."""
         self._recorder = recorder
         self._hooks = hooks
+        self._descriptions = descriptions
 
     def module_state(
         self, module: str, instance: str | None, before: State, after: State, cause: str
@@ -26,6 +34,18 @@ class Chronicle:
             data["instance"] = instance
         self._recorder.record("module:state", module=module, data=data)
         self._hooks.moved(module)
+
+    def described(self, descriptor: Descriptor, said: Described) -> None:
+        """Remember what a module is, and record `module:description` when that has changed."""
+        self._descriptions.add(descriptor, said.description)
+        if said.changes:
+            data = {
+                "instance": said.instance,
+                "changes": said.changes,
+                "ops": len(ops_of(said.description)),
+                "misfits": said.misfits[:MISFITS_TOLD],
+            }
+            self._recorder.record("module:description", module=descriptor.name, data=data)
 
     def mounted(self, descriptor: Descriptor, *, again: bool = False) -> None:
         """Record `mount:add`."""

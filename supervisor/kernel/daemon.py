@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 import trio
 
@@ -17,6 +18,7 @@ from supervisor.kernel.assets.checks import AssetChecks
 from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.assets.store import AssetOptions, AssetStore
 from supervisor.kernel.chronicle import Chronicle
+from supervisor.kernel.descriptions import RememberedDescriptions
 from supervisor.kernel.durability import Durability
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.asker import ApprovalAsker
@@ -28,22 +30,25 @@ from supervisor.kernel.hooks.gates import Gates
 from supervisor.kernel.hooks.lineage import Lineage
 from supervisor.kernel.hooks.observing import Observing
 from supervisor.kernel.hooks.registry import Hooks
-from supervisor.kernel.invocations import Deciding, Invocations
 from supervisor.kernel.operations import Operations
-from supervisor.kernel.operations.op import Parts
+from supervisor.kernel.operations.op import Parts, ShutDown
 from supervisor.kernel.recorder import Forgetful, Recorder, Restored
 from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.reloads import Reloads
+from supervisor.kernel.requests import Deciding, Requests
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.status import DaemonFacts
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.kernel.ui_events import UiEvents
 from supervisor.policy.findings import Found
+from supervisor.policy.reload_plan import Plan
 from supervisor.runtime.custody import holding
-from supervisor.runtime.directory import DescriptorFiles, shown
+from supervisor.runtime.directory import shown
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
 from supervisor.runtime.log_files import LogFiles
+from supervisor.runtime.source import Source
+from supervisor.runtime.sources import Sources
 from supervisor.runtime.stalls import Stalls
 from supervisor.runtime.watch import Watch
 
@@ -63,34 +68,34 @@ log = structlog.get_logger()
 class Daemon:
     """A running daemon; made by `running`."""
 
-    def __init__(self, make_parts: Callable[[Callable[[str], None]], Parts]) -> None:
-        """Serve the ops on the parts; `make_parts` takes what begins the end."""
+    def __init__(self, requests: Requests, make_parts: Callable[[ShutDown], Parts]) -> None:
+        """Have the ops served on the parts; `make_parts` takes what begins the end."""
         parts = make_parts(self.shut_down)
         self.cause = ""
         """What began the end."""
+        self.by: msgspec.Raw | None = None
+        """Who asked for it, if somebody did."""
         self.fleet = parts.fleet
-        self.checks = parts.checks
         self.sessions = parts.effects.sessions
         self._durability = parts.effects.durability
-        self._guards = parts.invocations.guards
         self.reloads = parts.reloads
-        self.invocations = parts.invocations
+        self.requests = requests
+        requests.operations = Operations(parts)
         self.approvals = parts.approvals
         self.grants = parts.grants
         self.facts = parts.facts
-        self.operations = Operations(parts)
         self._ending = trio.Event()
         self._hurry = trio.Event()
         self._fleet_stopped = trio.Event()
 
-    def shut_down(self, cause: str) -> None:
-        """Begin the end; said again, hurry."""
+    def shut_down(self, cause: str, by: msgspec.Raw | None = None) -> None:
+        """Begin the end; said again, hurry. `by` is who asked for it, for the journal."""
         if self._ending.is_set():
             log.warning("hurrying", cause=cause)
             self._hurry.set()
         else:
             log.info("stopping", cause=cause)
-            self.cause = cause
+            self.cause, self.by = cause, by
             self._ending.set()
 
     @property
@@ -118,9 +123,14 @@ class Daemon:
         except RefusedError as error:
             log.info("not reloaded", cause=cause, words=error.failure.message)
 
+    def lend(self, source: Source) -> AbstractAsyncContextManager[Callable[[], Awaitable[Plan]]]:
+        """Have the modules of a source for as long as the block lasts (`Reloads.lend`)."""
+        return self.reloads.lend(source)
+
     async def watch(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Reload whenever a descriptor or a watched program changes, until cancelled."""
-        watch = Watch(self.reloads.files, self.reloads.descriptors, self.facts.watch)
+        watch = Watch(self.reloads.sources, self.reloads.descriptors, self.facts.watch)
+        self.reloads.on_reading = watch.follow_anew
         with contextlib.suppress(RefusedError):  # the end has begun
             await watch.run(self._reload_for_watch, task_status)
 
@@ -132,11 +142,11 @@ class Daemon:
         with trio.move_on_after(HURRY_AFTER_S + KILLED_WITHIN_S) as scope:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._hurry_fleet)
-                self._guards.stop()
+                self.requests.guards.stop()
                 self.approvals.stop()
                 await self.fleet.stop()
                 # No gate serves any more, so what is still asked has an answer in a moment.
-                await self._guards.wait_none_asks()
+                await self.requests.guards.wait_none_asks()
                 nursery.cancel_scope.cancel()
         if scope.cancelled_caught:
             self._name_survivors()
@@ -162,7 +172,7 @@ async def running(
     data_dir: Path,
     directories: Sequence[Path] = (),
     environment: Mapping[str, str] = os.environ,
-    files: DescriptorFiles | None = None,
+    sources: Sources | None = None,
     containment: str | None = None,
     whole_process: bool = False,
     memory_ceiling_bytes: int | None = None,
@@ -176,7 +186,7 @@ async def running(
 ) -> AsyncIterator[Daemon]:
     """Run a daemon around the block; at its end all modules are stopped and nothing is left.
 
-    `files` are the directories as `found` was read from them, so that a reload reads only what
+    `sources` are the directories as `found` was read from them, so that a reload reads only what
     changed since. `containment` forces a rung (`cgroup2`, `subreaper`, `process_group`): without
     it the daemon does not start. `whole_process` says that this process does nothing else, so that
     every child it did not spawn is an orphan of a module. `memory_ceiling_bytes` bounds all modules
@@ -187,8 +197,8 @@ async def running(
     the clock of the event loop when it does not come round.
     Raises `ContainmentError`, and `DataInUseError` if another daemon has `data_dir`.
     """
-    if files is None:
-        files = DescriptorFiles(directories)
+    if sources is None:
+        sources = Sources.of_directories(directories)
     log_files = LogFiles(data_dir / "logs")
     try:
         async with (
@@ -223,7 +233,7 @@ async def running(
                 data={"version": VERSION, "pid": facts.pid, "containment": custody.containment},
             )
             operator = operator or OperatorPolicy()
-            reloads = Reloads(host, fleet, files, found, operator)
+            reloads = Reloads(host, fleet, sources, found, operator, nursery=nursery)
             options = asset_options or AssetOptions()
             checks = AssetChecks(AssetStore(data_dir / "assets", options), copy=options.copy)
             effects = Effects(
@@ -233,6 +243,7 @@ async def running(
                 assets=Assets(recorder, nursery, checks, host.wall_clock),
                 ui=UiEvents(),
                 answers=Answers(recorder, host.wall_clock),
+                descriptions=RememberedDescriptions(recorder, host.wall_clock),
                 lineage=Lineage(),
                 with_sessions=with_sessions,
             )
@@ -241,15 +252,14 @@ async def running(
             asker = ApprovalAsker(approvals)
             grants = Grants(operator, recorder, effects.answers, environment, asker)
             deciding = Deciding(gates, approvals, grants)
-            invocations = Invocations(host, fleet, effects, deciding, nursery)
-            observing = Observing(host, fleet, effects, invocations, nursery)
+            requests = Requests(host, fleet, effects, deciding, nursery)
+            observing = Observing(host, fleet, effects, requests.invoke, nursery)
             hooks = Hooks(recorder, observing, gates)
-            host.observer = Chronicle(recorder, hooks)
+            host.observer = Chronicle(recorder, hooks, effects.descriptions)
             daemon = Daemon(
+                requests,
                 lambda shut_down: Parts(
                     fleet=fleet,
-                    checks=host.checks,
-                    invocations=invocations,
                     facts=facts,
                     reloads=reloads,
                     effects=effects,
@@ -258,7 +268,7 @@ async def running(
                     approvals=approvals,
                     feed=feed,
                     shut_down=shut_down,
-                )
+                ),
             )
             try:
                 fleet.admit(found)
@@ -271,7 +281,8 @@ async def running(
             finally:
                 fleet.abandon()
                 hooks.end()
-                recorder.record("daemon:stop", data={"cause": daemon.cause or "a failure"})
+                data = {"cause": daemon.cause or "a failure"}
+                recorder.record("daemon:stop", data=data, by=daemon.by)
                 checks.end()
             nursery.cancel_scope.cancel()
     finally:

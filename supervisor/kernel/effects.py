@@ -6,6 +6,7 @@ import msgspec
 
 from supervisor.kernel.assets.registry import KIND as ASSET
 from supervisor.kernel.assets.registry import Assets
+from supervisor.kernel.descriptions import RememberedDescriptions
 from supervisor.kernel.durability import Durability
 from supervisor.kernel.grants.remembered import Answers
 from supervisor.kernel.hooks.lineage import Lineage
@@ -23,6 +24,7 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
     assets: Assets
     ui: UiEvents
     answers: Answers
+    descriptions: RememberedDescriptions
     lineage: Lineage
     with_sessions: bool = True
     """If not, an id of a session is passed on to the module, and means nothing here."""
@@ -34,6 +36,7 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
             return
         self.sessions.restore(restored)
         self.answers.restore(restored)
+        self.descriptions.restore(restored)
         bodies = [one.body for one in restored.documents(ASSET)]
         await self.assets.restore(bodies, complete=complete)
 
@@ -42,3 +45,4 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
         self.sessions.keep_all()
         self.assets.keep_all()
         self.answers.keep_all()
+        self.descriptions.keep_all()

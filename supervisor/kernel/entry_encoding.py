@@ -21,8 +21,9 @@ def encoded(entry: JournalEvent) -> tuple[JournalEvent, bytes]:
         return entry, _encode(entry)
     except (RecursionError, UnicodeError, TypeError, ValueError, OverflowError):
         # A name on disk that is no UTF-8, say: an entry with a mark in it is better than none.
-        whole = _encodable(msgspec.structs.asdict(entry))
-        marked = msgspec.convert(whole, JournalEvent)
+        # `by` is JSON already, and none of what was said.
+        whole = _encodable(msgspec.structs.asdict(msgspec.structs.replace(entry, by=None)))
+        marked = msgspec.structs.replace(msgspec.convert(whole, JournalEvent), by=entry.by)
         return marked, _encode(marked)
 
 

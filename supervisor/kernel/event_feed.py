@@ -7,7 +7,7 @@ the daemon was started again in between.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar
 
@@ -15,16 +15,17 @@ import msgspec
 import trio
 
 from protocol.errors import Failure, Reason
-from protocol.events import Log, Progress
+from protocol.events import Log
 from protocol.journal_event import REGISTRY, is_own_family
 from supervisor.kernel.journal import Journal
 from supervisor.kernel.journal_text import entry_text
+from supervisor.kernel.operations.op import Emit
 from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.seen_entries import Sees
 from supervisor.kernel.store.faults import FAILURES, in_words, is_damage
 from supervisor.kernel.store.reader import Filter, Reader
 
 T = TypeVar("T")
-Emit = Callable[[Progress | None], Awaitable[None]]
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
@@ -38,11 +39,12 @@ class EventFeed:
         self._reader = Reader(journal.path)
         self._one_at_a_time = trio.Lock()
 
-    async def send(self, args: dict[str, Any], emit: Emit) -> dict[str, Any]:
+    async def send(self, args: dict[str, Any], emit: Emit, sees: Sees | None) -> dict[str, Any]:
         """Send what `args` ask for (those of the op); with `follow`, until it is cancelled.
 
-        The first event names the journal and its bounds; those with a `seq` in their fields are
-        entries. Raises `RefusedError`.
+        `sees` tells which entries whoever asked may see, None that it is all. The first
+        event names the journal and its bounds; those with a `seq` in their fields are entries.
+        Raises `RefusedError`.
         """
         journal = self._journal
         told = journal.told
@@ -51,6 +53,7 @@ class EventFeed:
             own_events=_own(args.get("event")),
             module=args.get("module"),
             session_id=args.get("session_id"),
+            sees=sees,
         )
         first = await self._read(lambda reader: reader.first_seq())
         cursor = args.get("since")

@@ -13,13 +13,13 @@ import msgspec
 
 from protocol.connection import HostCalled, Notice, Request
 from protocol.errors import Failure, Outcome, Reason
-from protocol.events import Asset, Progress, StatePatch, UiEvent
+from protocol.events import Asset, AssetBytes, CallEvent, Progress, StatePatch, UiEvent
 from protocol.response import Response
 from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.begin_order import BeginOrder, Held
 from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.effects import Effects
-from supervisor.kernel.invoke_record import Span, Unrecorded
+from supervisor.kernel.invoke_record import keep_in_flight, record_response
 from supervisor.kernel.origin import Origin
 from supervisor.kernel.parties import Calls, Client, Guard
 from supervisor.kernel.relative import Relative
@@ -28,11 +28,12 @@ from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.taking_effect import InTurn, take_effect
 from supervisor.kernel.unanswered import with_questions
 from supervisor.kernel.wait_graph import Parents
+from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
 from supervisor.runtime.deadlines import Timer
+from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.host import Host
-from supervisor.runtime.host_results import HostResults
 from supervisor.runtime.module import Module
 from supervisor.runtime.program import module_folder
 
@@ -58,7 +59,6 @@ class Invocation(Relative["Invocation"]):
         "_accepted_at",
         "_call",
         "_calls",
-        "_client",
         "_deadline",
         "_effects",
         "_entered",
@@ -69,10 +69,14 @@ class Invocation(Relative["Invocation"]):
         "_make_calls",
         "_module",
         "_now",
+        "_recorded",
         "_session",
         "_silence",
-        "_span",
         "_timeout_s",
+        "client",
+        "ended",
+        "principal",
+        "span_id",
     )
 
     def __init__(
@@ -83,6 +87,7 @@ class Invocation(Relative["Invocation"]):
         session: Session | None,
         setting: Setting,
         *,
+        principal: Principal,
         parent: Invocation | None = None,
     ) -> None:
         """Accept a request; `session` is the one that it names.
@@ -90,8 +95,13 @@ class Invocation(Relative["Invocation"]):
         `parent` is the invocation on whose behalf it is made: its end is the end of this one.
         """
         super().__init__(parent, setting.parents)
+        self.principal = principal
+        """Who asked."""
+        self.client = client
+        """Who is told of it."""
+        self.ended = False
+        """Whether a client has the response."""
         self._module = module
-        self._client = client
         self._session = session
         self._host = setting.host
         self._effects = setting.effects
@@ -106,17 +116,20 @@ class Invocation(Relative["Invocation"]):
         self._deadline: Timer | None = None
         self._silence: Timer | None = None
         self._timeout_s = 0.0
-        self._span = (
-            Span(
-                setting.effects.recorder,
+        recorder = setting.effects.recorder
+        self.span_id = recorder.new_span()
+        """Its span in the journal; those of its children name it as theirs."""
+        self._recorded = setting.recorded
+        if setting.recorded:
+            keep_in_flight(
+                recorder,
+                self.span_id,
                 module.name,
                 request,
-                setting.host.wall_clock(),
-                None if parent is None else parent.span_id,
+                ts=setting.host.wall_clock(),
+                parent=None if parent is None else parent.span_id,
+                by=principal.by,
             )
-            if setting.recorded
-            else Unrecorded(setting.effects.recorder, setting.effects.lineage)
-        )
         self._call = Call(request, self)
 
     @property
@@ -145,16 +158,17 @@ class Invocation(Relative["Invocation"]):
         return self._call.request.session_id
 
     @property
-    def span_id(self) -> str:
-        """Its span in the journal; those of its children name it as theirs."""
-        return self._span.id
-
-    @property
     def origin(self) -> Origin:
         """Where what it produces comes from."""
         request = self._call.request
         return Origin(
-            self._module.name, request.op, request.request_id, request.session_id, self._span.id
+            self._module.name,
+            request.op,
+            request.request_id,
+            request.session_id,
+            self.span_id,
+            self.principal.name if self._session is None else self._session.owner,
+            self.principal.by,
         )
 
     @property
@@ -205,7 +219,7 @@ class Invocation(Relative["Invocation"]):
         else:
             guard.begin()
 
-    def give_up(self, stopped: Stopped) -> None:
+    def cancel(self, stopped: Stopped) -> None:
         """End it for a reason of the host's or the client's own; idempotent."""
         if self._guard is not None:
             stopped = self._guard.give_up(stopped)
@@ -227,7 +241,7 @@ class Invocation(Relative["Invocation"]):
 
     def tell(self, event: Progress) -> None:
         """Tell the client something of the host's own."""
-        self._client.event(event, None)
+        self.client.event(event, None)
 
     @property
     def questions(self) -> list[str]:
@@ -246,6 +260,17 @@ class Invocation(Relative["Invocation"]):
         for first in self.ancestors:  # noqa: B007 - the last one counts
             pass
         return first
+
+    @property
+    def serving(self) -> Invocation:
+        """The request that its module's calls are made for: this one."""
+        return self
+
+    def tell_first(self, event: Progress) -> None:
+        """Tell the client of the first one; nothing is told after the response."""
+        first = self.first
+        if not first.has_outcome:
+            first.tell(event)
 
     def resume(self) -> None:
         """Tell the module's side that the client may have room again."""
@@ -276,26 +301,26 @@ class Invocation(Relative["Invocation"]):
 
     # What the module's side tells (call.Listener).
 
-    def event(self, event: Progress, call: Call, line: bytes | None) -> None:
+    def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
         """Pass an event on; from the first asset on, `InTurn` takes them in the place of this."""
-        kind = type(event)  # streams pass here; `isinstance` is slow to say no
+        # Streams pass here; `isinstance` is slow to say no.
         if type(event) is UiEvent and self._effects.ui.is_plain(event):
-            self._client.event(event, line)
-        elif kind is UiEvent or kind is StatePatch:
+            self.client.event(event, line)
+        elif type(event) is UiEvent or type(event) is StatePatch:
             self._pass_on(event, line)
-        elif kind is Asset:
+        elif type(event) is Asset or type(event) is AssetBytes:
             self._intake = self._begin_intake()
             call.listener = InTurn(self, self._intake)
             self._intake.put(event, line)
         else:
-            self._client.event(event, line)
+            self.client.event(event, line)
 
-    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
+    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
         """Have a call of the module served."""
         del call
         if self._calls is None:
             self._calls = self._make_calls(self)
-        self._calls.take(asked, results)
+        self._calls.take(asked, dialogue)
 
     def settled(self, outcome: Outcome, call: Call) -> None:
         """Conclude, once its guard has nothing to say."""
@@ -310,13 +335,13 @@ class Invocation(Relative["Invocation"]):
 
     def congested(self) -> bool:
         """Whether the client cannot keep up."""
-        return self._client.congested()
+        return self.client.congested()
 
     def _pass_on(self, event: Progress, line: bytes | None) -> None:
         """Have an event take effect, then pass it on; its line only if it is still the same."""
         told = take_effect(event, self._session, self._effects, self.origin, self._call.warn)
         if told is not None:
-            self._client.event(told, line if told is event else None)
+            self.client.event(told, line if told is event else None)
 
     def _respond(self, outcome: Outcome) -> None:
         # Not before: also an answer that waits for assets is wanted by the deadline.
@@ -341,17 +366,28 @@ class Invocation(Relative["Invocation"]):
         )
         if type(outcome) is Failure and self._entered:  # see `event`
             self._module.counters.failures += 1
-        self._span.end(response)
-        if self.parent is not None:
+        parent = self.parent
+        if self._recorded:
+            record_response(
+                effects.recorder,
+                response,
+                self.span_id,
+                parent=None if parent is None else parent.span_id,
+                by=self.principal.by,
+                was_in_flight=True,
+            )
+        if parent is not None or not self._recorded:
             effects.lineage.end(request.request_id)
         if self._session is not None:
             effects.sessions.answered(self._session, response)
         elif self._intake is None or not self._intake.registered:
-            self._client.finished(response)  # it acknowledges nothing that is kept
+            self._finish(response)  # it acknowledges nothing that is kept
             return
-        effects.durability.confirm(
-            lambda failure: self._client.finished(acknowledged(response, failure))
-        )
+        effects.durability.confirm(lambda failure: self._finish(acknowledged(response, failure)))
+
+    def _finish(self, response: Response) -> None:
+        self.ended = True
+        self.client.finished(response)
 
     def _end_what_it_caused(self) -> None:
         words = f"{self.what}, on whose behalf it was made, has ended"
@@ -373,7 +409,7 @@ class Invocation(Relative["Invocation"]):
     def _expired(self) -> None:
         words = f"{self.what} gave no answer in {self._timeout_s:g} s"
         words = with_questions(words, self.questions)
-        self.give_up(Stopped(Reason.DEADLINE, words))
+        self.cancel(Stopped(Reason.DEADLINE, words))
 
     def _watch_silence(self, delay_s: float, silence_s: float) -> None:
         def look() -> None:
@@ -385,6 +421,6 @@ class Invocation(Relative["Invocation"]):
                 self._watch_silence(silence_s - silent_s, silence_s)
             else:
                 words = f"{self.what} said nothing for {silence_s:g} s"
-                self.give_up(Stopped(Reason.SILENCE, words))
+                self.cancel(Stopped(Reason.SILENCE, words))
 
         self._silence = self._host.deadlines.after(delay_s, look)

@@ -14,8 +14,7 @@ import structlog
 from protocol.connection import Request
 from protocol.errors import Failure
 from protocol.response import Response
-from supervisor.kernel.hooks.lineage import Lineage
-from supervisor.kernel.recorder import DocumentKey, Recorder
+from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.store.settings import IN_FLIGHT, InFlight
 
 NAME_CHARS = 200
@@ -30,68 +29,47 @@ _encode = msgspec.json.Encoder().encode
 log = structlog.get_logger()
 
 
-class Span:
-    """An accepted invocation, in the journal."""
+def keep_in_flight(
+    recorder: Recorder,
+    span_id: str,
+    module: str,
+    request: Request,
+    *,
+    ts: float,
+    parent: str | None,
+    by: msgspec.Raw,
+) -> None:
+    """Keep that an invocation is in flight; `ts` is Unix time (s).
 
-    __slots__ = ("_parent", "_recorder", "id")
-
-    def __init__(
-        self,
-        recorder: Recorder,
-        module: str,
-        request: Request,
-        ts: float,
-        parent: str | None = None,
-    ) -> None:
-        """Keep that it is in flight; `ts` is Unix time (s), `parent` the span it is nested in."""
-        self._recorder = recorder
-        self._parent = parent
-        self.id = recorder.new_span()
-        session_id = request.session_id
-        entry = InFlight(
-            ts,
-            module[:NAME_CHARS],
-            request.op[:NAME_CHARS],
-            request.request_id,
-            None if session_id is None else session_id[:NAME_CHARS],
-            parent,
-        )
-        recorder.keep(IN_FLIGHT, self.id, entry)
-
-    def end(self, response: Response) -> None:
-        """Record how it ended: at any moment the disk says that, or that it is in flight."""
-        _log(response)
-        _record(self._recorder, response, self.id, (IN_FLIGHT, self.id), parent=self._parent)
+    `parent` is the span that it is nested in, `by` who asked.
+    """
+    session_id = request.session_id
+    entry = InFlight(
+        ts,
+        module[:NAME_CHARS],
+        request.op[:NAME_CHARS],
+        request.request_id,
+        None if session_id is None else session_id[:NAME_CHARS],
+        parent,
+        by,
+    )
+    recorder.keep(IN_FLIGHT, span_id, entry)
 
 
-class Unrecorded:
-    """An accepted invocation that the journal says nothing of: an event on its way to a hook."""
-
-    __slots__ = ("_lineage", "id")
-
-    def __init__(self, recorder: Recorder, lineage: Lineage) -> None:
-        self._lineage = lineage
-        self.id = recorder.new_span()
-
-    def end(self, response: Response) -> None:
-        """Forget on whose behalf it was made."""
-        self._lineage.end(response.request_id)
-
-
-def record_refusal(recorder: Recorder, response: Response, parent: str | None = None) -> None:
-    """Record a request that was answered without being accepted."""
-    _log(response)
-    _record(recorder, response, recorder.new_span(), parent=parent)
-
-
-def _record(
+def record_response(
     recorder: Recorder,
     response: Response,
     span_id: str,
-    in_place_of: DocumentKey | None = None,
     *,
-    parent: str | None = None,
+    parent: str | None,
+    by: msgspec.Raw,
+    was_in_flight: bool,
 ) -> None:
+    """Record how an invocation ended, one too that was never accepted.
+
+    At any moment the disk says that, or that it is in flight.
+    """
+    _log(response)
     outcome = response.outcome
     # `type() is`: `isinstance` of a msgspec type is slow to say no, and mostly it is a success.
     error = bounded_error(outcome) if type(outcome) is Failure else None
@@ -111,7 +89,8 @@ def _record(
         session_id=None if session_id is None else session_id[:NAME_CHARS],
         request_id=response.request_id,
         span_id=span_id,
-        in_place_of=in_place_of,
+        by=by,
+        in_place_of=(IN_FLIGHT, span_id) if was_in_flight else None,
     )
 
 
@@ -140,7 +119,7 @@ def bounded_error(failure: Failure) -> dict[str, Any]:
 def _log(response: Response) -> None:
     """Write to the daemon's log that a request failed, if it did, and why."""
     failure = response.outcome
-    if type(failure) is not Failure:  # see `_record`
+    if type(failure) is not Failure:  # see `record_response`
         return
     log.warning(
         "invocation failed",

@@ -100,6 +100,7 @@ class Journal:
         session_id: str | None = None,
         request_id: str | None = None,
         span_id: str | None = None,
+        by: msgspec.Raw | None = None,
         in_place_of: DocumentKey | None = None,
     ) -> None:
         """Add an entry; the document `in_place_of` is deleted with it."""
@@ -117,6 +118,7 @@ class Journal:
             session_id=session_id,
             request_id=request_id,
             span_id=span_id,
+            by=by,
         )
         revision = None if event != "session:patch" or data is None else data.get("revision")
         if in_place_of is not None:

@@ -1,27 +1,55 @@
-"""Those who take part in an invocation: who asked, who guards it, who serves its module's calls."""
+"""Those who take part in a request: who asked, who guards it, who serves its module's calls."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from protocol.connection import HostCalled
 from protocol.errors import Outcome
 from protocol.events import Progress
 from protocol.response import Response
+from supervisor.kernel.hooks.lineage import NOBODY
+from supervisor.kernel.origin import Origin
+from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.host_results import HostResults
+from supervisor.runtime.dialogue import Dialogue
+from supervisor.runtime.module import Module
 
 if TYPE_CHECKING:
     from supervisor.kernel.begin_order import BeginOrder
     from supervisor.kernel.invocation import Invocation
 
+DAEMON = "supervisor"
+"""What the daemon itself is called, by those who ask it something as they ask a module."""
+
+_NUMBERS = itertools.count(1)
+"""Of the connections of this process."""
+
+
+class Party:
+    """Who asks over one connection, which may narrow itself, and what the daemon is called there.
+
+    The daemon has a name beside its own where it is the module of another one.
+    """
+
+    __slots__ = ("label", "names", "order", "principal")
+
+    def __init__(self, principal: Principal, name: str = DAEMON) -> None:
+        self.principal = principal
+        self.names = frozenset({DAEMON, name})
+        self.label = f"client {next(_NUMBERS)}"
+        """What it is called in `status`, and has its turn as."""
+        self.order: BeginOrder | None = None
+        """In which its requests begin; made by who begins them."""
+
 
 class Client(Protocol):
-    """Whoever asked; none of its methods may block."""
+    """Whoever waits for a request's answer; none of its methods may block."""
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Take an event of the invocation.
+        """Take an event of the request.
 
         `line` is the module's own (`EventReceived.line`), if the event is as the module made it.
         """
@@ -31,6 +59,43 @@ class Client(Protocol):
 
     def congested(self) -> bool:
         """Whether events should not come faster for now."""
+
+
+class Handle(Protocol):
+    """An open request, for the client that it was begun for, or has been taken up by."""
+
+    client: Client
+    """Who is told of it; another one may take the place of the first (`kernel.detached`)."""
+
+    @property
+    def principal(self) -> Principal:
+        """Who asked."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether a client has the response."""
+
+    def cancel(self, stopped: Stopped) -> None:
+        """End it for a reason of the host's or the client's own; idempotent."""
+
+    def resume(self) -> None:
+        """Have it go on: the client may have room again."""
+
+
+class OutcomeOnly:
+    """A client that wants nothing but the response."""
+
+    __slots__ = ("finished",)
+
+    def __init__(self, finished: Callable[[Response], None]) -> None:
+        self.finished = finished
+
+    def event(self, event: Progress, line: bytes | None) -> None:
+        """Ignore it."""
+
+    def congested(self) -> bool:
+        """Return False: nothing is kept."""
+        return False
 
 
 class Guard(Protocol):
@@ -53,10 +118,44 @@ class Guard(Protocol):
         """The id of the question to a person that is open, if one is."""
 
 
-class Calls(Protocol):
-    """The calls to the host that a module makes while it serves one request."""
+class Caller(Protocol):
+    """On whose behalf a module calls the host: a request that it serves, or the module itself."""
 
-    def take(self, asked: HostCalled, results: HostResults) -> None:
+    @property
+    def serving(self) -> Invocation | None:
+        """The request that the module serves, if the call is made in the course of one."""
+
+    @property
+    def principal(self) -> Principal:
+        """Who asked, or the module itself."""
+
+    @property
+    def module(self) -> Module:
+        """The module that calls."""
+
+    @property
+    def origin(self) -> Origin:
+        """Where what comes of the call comes from."""
+
+    @property
+    def session_id(self) -> str | None:
+        """The session that is meant, if one is."""
+
+    @property
+    def ancestors(self) -> Iterable[Invocation]:
+        """The requests on whose behalf all this is done, the nearest first."""
+
+    def attend(self) -> None:
+        """Take note that the module has got what it waited for."""
+
+    def tell_first(self, event: Progress) -> None:
+        """Tell whoever began all this, if somebody listens."""
+
+
+class Calls(Protocol):
+    """The calls to the host that a module makes while it serves one request, or none."""
+
+    def take(self, asked: HostCalled, dialogue: Dialogue) -> None:
         """Accept a call, or refuse it at once."""
 
     def end(self, stopped: Stopped) -> None:
@@ -71,16 +170,19 @@ class Calls(Protocol):
         """The ids of the questions to people, whether a call is allowed, that are open."""
 
 
-class Submit(Protocol):
-    """The way in for invocations (kernel.invocations)."""
+class Invoke(Protocol):
+    """The way in for invocations (kernel.requests), for those who make them inside the daemon."""
 
     def __call__(
         self,
+        principal: Principal,
         tool: str,
         content: Mapping[str, Any],
         client: Client,
         *,
         parent: Invocation | None = None,
+        behind: frozenset[str] = NOBODY,
+        recorded: bool = True,
         order: BeginOrder | None = None,
     ) -> Invocation | None:
         """Accept an invocation, or answer at once why not."""

@@ -59,10 +59,12 @@ class Recorder(Protocol):
         session_id: str | None = None,
         request_id: str | None = None,
         span_id: str | None = None,
+        by: msgspec.Raw | None = None,
         in_place_of: DocumentKey | None = None,
     ) -> None:
         """Add an entry; `event` is one of `protocol.journal_event.REGISTRY`.
 
+        `by` is who asked for it (`policy.principals.Principal.by`).
         `data` and `error` are encoded at once, so they may change later. The document
         `in_place_of` is deleted when the entry is written: after a crash one of both is there.
         """

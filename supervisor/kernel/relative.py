@@ -49,7 +49,7 @@ class Relative(ABC, Generic[Kind]):
         """Whether its outcome is known."""
 
     @abstractmethod
-    def give_up(self, stopped: Stopped) -> None:
+    def cancel(self, stopped: Stopped) -> None:
         """End it for a reason of the host's or the client's own; idempotent."""
 
     @property
@@ -82,4 +82,4 @@ class Relative(ABC, Generic[Kind]):
     def end_children(self, stopped: Stopped) -> None:
         """Give up what is done on its behalf."""
         for child in tuple(self.children):
-            child.give_up(stopped)
+            child.cancel(stopped)

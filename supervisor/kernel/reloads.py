@@ -1,8 +1,15 @@
-"""Reload: read the descriptors, compare with what runs, apply; one at a time, each counted."""
+"""Reload: read the descriptors, compare with what runs, apply; one at a time, each counted.
+
+Sources of descriptors come and go by a reload, too. One that is lent goes when its owner leaves the
+block, whichever way: at that moment it has no modules any more for whoever reads the sources, and
+the reload that takes them away is the daemon's own task, which no cancelling of the owner ends.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,9 +22,10 @@ from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.findings import Found
 from supervisor.policy.policy_file import PolicyError
 from supervisor.policy.reload_plan import Plan, Running, plan
-from supervisor.runtime.directory import DescriptorFiles
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
+from supervisor.runtime.source import Source
+from supervisor.runtime.sources import Sources
 
 log = structlog.get_logger()
 
@@ -43,17 +51,25 @@ class Reloads:
         self,
         host: Host,
         fleet: Fleet,
-        files: DescriptorFiles,
+        sources: Sources,
         found: Found,
         operator: OperatorPolicy,
+        *,
+        nursery: trio.Nursery,
     ) -> None:
-        """Begin with what `fleet` was started from; `operator` is read again with each reload."""
+        """Begin with what `fleet` was started from; `operator` is read again with each reload.
+
+        What owners leave behind is reloaded in `nursery`, the daemon's.
+        """
         self.count = 0
         self.last: LastReload | None = None
-        self.files = files
+        self.sources = sources
+        self.on_reading: Callable[[], None] = lambda: None
+        """Called after each reading: what matters to a watch may be elsewhere."""
         self._host = host
         self._fleet = fleet
         self._operator = operator
+        self._nursery = nursery
         self._programs: Mapping[str, Mapping[str, str]] = found.programs
         self._one_at_a_time = trio.Lock()
 
@@ -91,6 +107,32 @@ class Reloads:
             self._fleet.notify()
             return found
 
+    @asynccontextmanager
+    async def lend(self, source: Source) -> AsyncIterator[Callable[[], Awaitable[Plan]]]:
+        """Have the modules of a source for as long as the block lasts.
+
+        Gives what its owner calls when it changes. Raises `RefusedError` once the daemon is
+        stopping, `ValueError` if there is a source of this owner.
+        """
+        self._refuse_at_the_end()
+        self.sources.add(source)
+        try:
+            await self.reload(f"{source.owner} came")
+            yield partial(self.reload, f"{source.owner} changed")
+        finally:
+            self.sources.remove(source)
+            if not self._host.shutting_down:  # then all modules are being stopped
+                done = trio.Event()
+                self._nursery.start_soon(self._reload_without, source, done)
+                await done.wait()
+
+    async def _reload_without(self, source: Source, done: trio.Event) -> None:
+        try:
+            with suppress(RefusedError):
+                await self.reload(f"{source.owner} is gone")
+        finally:
+            done.set()
+
     async def rehearse(self) -> Plan:
         """Return what a reload would do; raises `RefusedError` once the daemon is stopping."""
         async with self._one_at_a_time:
@@ -118,11 +160,12 @@ class Reloads:
             current = {
                 name: Running(one, programs.get(name, {})) for name, one in descriptors.items()
             }
-            return plan(current, self.files.read(descriptors))
+            return plan(current, self.sources.read(descriptors))
 
         # In a thread: ten thousand files, or one on a slow disk, are not to hold up the modules.
         # Not abandoned when cancelled: it ends by itself, and the next one must not meet it.
         found = await trio.to_thread.run_sync(read_and_compare)
+        self.on_reading()
         self._refuse_at_the_end()
         return found
 

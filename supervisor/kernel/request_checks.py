@@ -1,4 +1,4 @@
-"""What is looked at before a request is accepted: its fields, then its args.
+"""What is looked at before a request is accepted: who asks, its fields, then its args.
 
 Args that a schema does not accept at once are doubtful: they are looked at by another process
 (`runtime.checking`), and the request waits for that in `kernel.begin_order`.
@@ -16,6 +16,7 @@ import trio
 from protocol.errors import Failure, Reason
 from protocol.problem import did_you_mean, named
 from supervisor.policy.findings import Quarantined
+from supervisor.policy.principals import Principal, Scope
 from supervisor.runtime.checking.checker import Unchecked
 from supervisor.runtime.checking.checks import Check, Checks, Verdict
 from supervisor.runtime.fleet import Fleet
@@ -89,13 +90,41 @@ class Doubt(msgspec.Struct, frozen=True):
         return Failure.because(Reason.INVALID_ARGS, words, pointer="")
 
 
-def unknown_module(tool: str, fleet: Fleet) -> Failure:
+def scope_refusal(principal: Principal, needed: Scope | None, what: str) -> Failure | None:
+    """Say that a principal lacks the scope for `what`, or return None."""
+    if needed is None or needed in principal.scopes:
+        return None
+    has = ", ".join(one for one in Scope if one in principal.scopes) or "none"
+    words = f"{principal.name} may not {what}: that needs the scope {needed}, and it has {has}"
+    return Failure.because(Reason.SCOPE, words, scope=str(needed))
+
+
+def module_refusal(
+    principal: Principal, fleet: Fleet, module: str, op: str | None = None
+) -> Failure | None:
+    """Say that a principal's globs do not cover a module as a whole, or an op of it, or None.
+
+    One of which they could cover nothing is answered as one that is not there; an `op` that is
+    empty is none, and it is for others to say so.
+    """
+    if principal.covers(module, op) or (op == "" and principal.sees(module)):
+        return None
+    if not principal.sees(module):
+        return unknown_module(module, fleet, principal)
+    what = f"{module:.130} as a whole" if op is None else f"{module:.130}.{op:.80}"
+    globs = ", ".join(principal.modules)
+    words = f"{principal.name} may not use {what}; what it may use is {globs:.1000}"
+    return Failure.because(Reason.SCOPE, words, module=module[:128])
+
+
+def unknown_module(tool: str, fleet: Fleet, principal: Principal) -> Failure:
     """Say that there is no such module, and which name or descriptor was probably meant."""
-    bad = _quarantined(tool, fleet.quarantined)
+    bad = _quarantined(tool, fleet.quarantined) if principal.sees(tool) else None
     if bad is not None:
         hint = f"; {bad.descriptor} is quarantined: {bad.reason}"
     else:
-        hint = did_you_mean(tool, fleet.modules)
+        seen = fleet.modules if principal.is_full else list(filter(principal.sees, fleet.modules))
+        hint = did_you_mean(tool, seen)
     words = f"there is no module {named(tool, NAME_CHARS)}{hint}"
     return Failure.because(Reason.UNKNOWN_MODULE, words, module=tool[:NAME_CHARS])
 

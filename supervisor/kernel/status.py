@@ -100,14 +100,15 @@ def module_status(
         "in_flight": module.in_flight,
         "queued": module.queued,
         "descriptor": descriptor.source,
-        "quarantined": why_bad(descriptor.source, quarantined),
+        "misfits": module.descriptions.misfits(),
+        "quarantined": why_bad(descriptor, quarantined),
         "instances": [
             {
                 "id": one.id,
                 "pid": one.pid,
                 "state": one.state or str(state),
                 "uptime_s": round(one.uptime_s, 3),
-                "rss_bytes": procfs.rss_bytes(one.pid) or None,
+                "rss_bytes": None if one.pid is None else procfs.rss_bytes(one.pid) or None,
                 "in_flight": one.in_flight,
             }
             for one, state in pool.seats.instances()

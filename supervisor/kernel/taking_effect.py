@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 from protocol.connection import HostCalled, Notice
 from protocol.errors import Outcome
-from protocol.events import Progress, StatePatch, StatePatched, UiEvent
+from protocol.events import CallEvent, Progress, StatePatch, StatePatched, UiEvent
 from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.origin import Origin
 from supervisor.kernel.sessions.session import Session
 from supervisor.runtime.call import Call, Listener
-from supervisor.runtime.host_results import HostResults
+from supervisor.runtime.dialogue import Dialogue
 
 
 def take_effect(
@@ -58,14 +58,14 @@ class InTurn:
         self._listener = listener
         self._intake = intake
 
-    def event(self, event: Progress, call: Call, line: bytes | None) -> None:
+    def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
         """Pass an event on in its turn."""
         del call
         self._intake.put(event, line)
 
-    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
+    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
         """Have it served: it waits for no asset."""
-        self._listener.host_call(asked, results, call)
+        self._listener.host_call(asked, dialogue, call)
 
     def settled(self, outcome: Outcome, call: Call) -> None:
         """Have the listener respond in its turn."""

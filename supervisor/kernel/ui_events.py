@@ -18,6 +18,7 @@ import trio
 from protocol.events import Log, UiEvent
 from protocol.host_events import PlaceholderUiEvent, SeenUiEvent
 from supervisor.kernel.origin import Origin
+from supervisor.policy.principals import Principal
 
 WAITING_EVENTS = 1000
 WAITING_BYTES = 4 << 20
@@ -63,12 +64,17 @@ class Subscription:
 
     def __init__(
         self,
+        principal: Principal,
         patterns: Iterable[str] = ("*",),
         session_id: str | None = None,
         module: str | None = None,
     ) -> None:
-        """Want events whose name fits one of the glob patterns, of a session and a module."""
+        """Want events whose name fits one of the glob patterns, of a session and a module.
+
+        None but those that the principal may see.
+        """
         self.lost = 0
+        self._principal = principal
         self._names = re.compile("|".join(fnmatch.translate(one) for one in patterns))
         self._session_id = session_id
         self._module = module
@@ -82,6 +88,8 @@ class Subscription:
             self._session_id in (None, origin.session_id)
             and self._module in (None, origin.module)
             and self._names.match(event.event[:NAME_CHARS]) is not None
+            and self._principal.owns(origin.owner)
+            and self._principal.covers(origin.module, origin.op)
         )
 
     def put(self, event: SeenUiEvent, size: int) -> None:
@@ -163,7 +171,7 @@ def _tell(
         return
     seen = SeenUiEvent(
         **msgspec.structs.asdict(event),
-        origin={key: value for key, value in msgspec.structs.asdict(origin).items() if value},
+        origin=origin.document(),
         placeholder=msgspec.UNSET if placeholder is None else placeholder,
     )
     try:

@@ -33,14 +33,19 @@ WILDCARD = "*"
 _LEVELS = (".", ":")
 
 
-def invoke_capability(module: str, op: str) -> str:
-    """Return `module.invoke:MODULE.OP`; "%", "." and ":" in the module's name as in a URL.
+def operation(module: str, op: str | None = None) -> str:
+    """Return `MODULE`, or `MODULE.OP`; "%", "." and ":" in the module's name as in a URL.
 
     Or else what is allowed for `kv` would be allowed for another module of the name `kv.secret`.
     """
     for char in ("%", *_LEVELS):
         module = module.replace(char, f"%{ord(char):02X}")
-    return f"{INVOKE}:{module}.{op}"
+    return module if op is None else f"{module}.{op}"
+
+
+def invoke_capability(module: str, op: str) -> str:
+    """Return `module.invoke:MODULE.OP`."""
+    return f"{INVOKE}:{operation(module, op)}"
 
 
 def emit_capability(event: str) -> str:

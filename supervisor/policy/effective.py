@@ -8,10 +8,9 @@ from typing import Any
 
 import msgspec
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor import WHENCE, Descriptor
 from protocol.problem import step
 
-_WHERE = ("source", "folder", "digest")
 ABSENT = msgspec.UNSET
 
 
@@ -39,7 +38,7 @@ def changes(old: Descriptor, new: Descriptor) -> tuple[Change, ...]:
 
 def _document(descriptor: Descriptor, *, rooted: bool) -> dict[str, Any]:
     document: dict[str, Any] = _as_read(msgspec.to_builtins(descriptor))
-    for field in _WHERE:
+    for field in WHENCE:
         del document[field]
     if rooted:
         transport = document["transport"]

@@ -1,19 +1,20 @@
-"""What a reading of the descriptor files brought, and what of it can be used.
+"""What a reading of the descriptors brought, and what of it can be used.
 
-Rules that live here, and nowhere else:
+They are files here, but whatever their source has them in, the rules are the same. Those that live
+here, and nowhere else:
 
 - a file that held a name keeps it for as long as it is there: a second file with a taken name is
-  quarantined, whichever of the two comes first in the order of paths;
+  quarantined, whichever of the two comes first in the order of sources and paths;
 - what a bad file said when it was last good goes on (nobody is in its way), and the file is
   quarantined; that a file is bad may show only beside the others (a circle, a dependency gone);
+- a source that cannot be read says nothing about its files: all of them stay in use;
 - a module that runs is never dropped because of somebody else's descriptor: if what it depends on
   is gone, it is listed as quarantined, and runs.
 """
 
 from __future__ import annotations
 
-import posixpath
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 
 import msgspec
 
@@ -23,6 +24,9 @@ from supervisor.policy.dependencies import circles, in_order, unmet
 Modules = Mapping[str, Descriptor]
 Refuse = Callable[[str, str], None]
 """Takes a module's name and the reason; changes what is chosen."""
+
+Version = tuple[str, str]
+"""What one descriptor said once: its source, and the digest of its bytes."""
 
 KEPT = ". The last good version stays in use."
 
@@ -40,22 +44,44 @@ class Quarantined(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """All files as they are, in the order of their paths.
+    """All files as they are, in the order of their sources, and of their paths within each.
 
-    `bad` names the files that are no descriptors, and directories that cannot be read: those say
-    nothing about the files in them. `bad_names` are the modules that bad files are about, as far as
-    that is known. `programs` has, for a module's watched program files, the
-    digests of their bytes; a file that is not there has none.
+    `bad` names the files that are no descriptors, and the owners of what cannot be read: those say
+    nothing about their files. `bad_names` are the modules that bad files are about, as far as
+    that is known. `programs` has, for the watched program files of each version of a descriptor,
+    used or not, the digests of their bytes; a file that is not there has none.
     """
 
     descriptors: tuple[Descriptor, ...] = ()
     bad: tuple[Quarantined, ...] = ()
     bad_names: frozenset[str] = frozenset()
-    programs: Mapping[str, Mapping[str, str]] = {}
+    programs: Mapping[Version, Mapping[str, str]] = {}
+
+
+def version_of(descriptor: Descriptor) -> Version:
+    """Return what tells a descriptor from all others, whose module may have the same name."""
+    return descriptor.source, descriptor.digest
+
+
+def merged(readings: Iterable[Reading]) -> Reading:
+    """Put the readings of several sources together; a file that two of them have is the first's."""
+    descriptors: dict[str, Descriptor] = {}
+    bad: dict[str, Quarantined] = {}
+    bad_names: set[str] = set()
+    for reading in readings:
+        for one in reading.descriptors:
+            descriptors.setdefault(one.source, one)
+        for other in reading.bad:
+            bad.setdefault(other.descriptor, other)
+        bad_names |= reading.bad_names
+    return Reading(tuple(descriptors.values()), tuple(bad.values()), frozenset(bad_names))
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What can be used, in the order of the files' paths, and what cannot."""
+    """What can be used, in the order in which it was read, and what cannot.
+
+    `programs` has the digests of a reading for what can be used, by the names of the modules.
+    """
 
     descriptors: tuple[Descriptor, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
@@ -68,7 +94,12 @@ def usable(current: Mapping[str, Descriptor], reading: Reading) -> Found:
     refused = _refused(current, chosen, set(reading.bad_names))
     quarantined += [Quarantined(source, reason) for source, reason in refused.items()]
     quarantined.sort(key=lambda one: one.descriptor)
-    return Found(tuple(chosen.values()), tuple(quarantined), reading.programs)
+    programs = {
+        name: reading.programs[version]
+        for name, one in chosen.items()
+        if (version := version_of(one)) in reading.programs
+    }
+    return Found(tuple(chosen.values()), tuple(quarantined), programs)
 
 
 def _refused(
@@ -135,7 +166,7 @@ def _claims(
         name: one if said is None else said
         for name, one in current.items()
         if ((said := by_source.get(one.source)) is not None and said.name == name)
-        or (said is None and why_bad(one.source, bad) is not None)
+        or (said is None and why_bad(one, bad) is not None)
     }
     chosen: dict[str, Descriptor] = {}
     quarantined: list[Quarantined] = []
@@ -163,8 +194,6 @@ def _completed(one: Quarantined, in_use: set[str]) -> Quarantined:
     return Quarantined(one.descriptor, kept(one.reason))
 
 
-def why_bad(source: str, bad: Mapping[str, str]) -> str | None:
-    """Look up why a file, or the directory it was found in (DIR or DIR/NAME), is not used."""
-    folder = posixpath.dirname(source)
-    places = (source, folder, posixpath.dirname(folder))
-    return next((bad[place] for place in places if place in bad), None)
+def why_bad(descriptor: Descriptor, bad: Mapping[str, str]) -> str | None:
+    """Look up why the file of a descriptor, or all that its owner has, is not used."""
+    return bad.get(descriptor.source, bad.get(descriptor.owner))

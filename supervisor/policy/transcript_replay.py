@@ -1,8 +1,8 @@
 """Play a transcript to the dialect it was recorded with, and compare what comes of it.
 
-Each process has its own connection. The recorded requests are sent, the recorded bytes received,
-and the recorded exit judged, in that order; the outcome of each request is then held to the one
-that the transcript says it had. Nothing is run, so it may come from anybody.
+Each process has its own connection. It takes the lines that the host wrote as its own (`sent`) and
+the recorded bytes as the module's, and the recorded exit is judged; the outcome of each request is
+then held to the one that the transcript says it had. Nothing is run, so it may come from anybody.
 
 What the host decided by itself (a deadline, a cancel, a stop) cannot be found out from what was
 said: such an outcome is taken as it is, and the request given up at that point, as it was then.
@@ -10,31 +10,41 @@ said: such an outcome is taken as it is, and the request given up at that point,
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any, assert_never
 
 import msgspec
 
 from protocol.connection import (
+    Alive,
     Answered,
+    Asked,
     Connection,
+    Described,
     EventReceived,
+    Events,
     HostCalled,
-    HostCallRefused,
     LocalError,
+    Memory,
     ModuleLog,
+    OfProcess,
+    OutOfStep,
     Quarantined,
+    Ready,
     Received,
     Request,
+    StartAgain,
+    StartFailed,
     Stray,
+    Unanswered,
     Violated,
     Warned,
 )
 from protocol.descriptor import Descriptor, Lifecycle
 from protocol.dialects import DIALECTS
 from protocol.errors import Outcome, Success
-from protocol.frames import decode_request
 from protocol.json_line import Fault
-from protocol.replies import Operation
+from protocol.outgoing import Written
 from protocol.transcriber import outcome_document
 from protocol.transcript import Entry, Happened, Source, Transcript
 from supervisor.policy.recorded_outcome import BY_HOST, reason_of, same
@@ -79,11 +89,13 @@ class UnplayableError(Exception):
 def replay_through_dialect(transcript: Transcript, descriptor: Descriptor) -> Replayed:
     """Play all processes of a transcript; raises `UnplayableError`."""
     dialect = DIALECTS[descriptor.transport.protocol]
+    numbers, memory = count(1), Memory()
     steps: list[Step] = []
     differences: list[Difference] = []
     compared = by_host = 0
     for instance, entries in transcript.instances().items():
-        played = _Process(instance, entries, descriptor, dialect.connect(descriptor))
+        connection = dialect.connect(descriptor, lambda: f"replayed-{next(numbers)}", memory)
+        played = _Process(instance, entries, descriptor, connection)
         for entry in entries:
             played.play(entry)
         steps += played.steps
@@ -121,15 +133,16 @@ class _Process:
         self._per_invocation = descriptor.transport.lifecycle is Lifecycle.PER_INVOCATION
         self._said = Said()
         self._faults: dict[str, Fault] = {}
+        self._exit = Exit()
         # Requests that were never written, or only in part: their outcomes name them all the same.
         named = {one.request_id: one for entry in entries if (one := _named(entry)) is not None}
-        written = {one.request_id: one for entry in entries if (one := _written(entry)) is not None}
-        self._requests = written | named
-        self._unwritten = [one for name, one in named.items() if name not in written]
-        self._sent: set[str] = set()
+        self._requests = dict(named)
+        self._unwritten = named
         if self._per_invocation:
             # A tool may print before its input is written to it: its request is open from the start
-            self._send(list(self._requests))
+            for entry in entries:
+                self._write(entry)
+            self._ask_unwritten()
 
     def what(self, request_id: str) -> str:
         """Return `MODULE.OP` of a request."""
@@ -142,7 +155,8 @@ class _Process:
             case Source.HOST if entry.outcome is not None:
                 self._host_decided(entry)
             case Source.HOST:
-                self._write(entry)
+                if not self._per_invocation:
+                    self._write(entry)
             case Source.MODULE:
                 self._receive(self._connection.receive_data(self._bytes(entry)))
             case Source.PROCESS if entry.event is Happened.EOF:
@@ -153,38 +167,30 @@ class _Process:
                 pass
 
     def _write(self, entry: Entry) -> None:
-        request = _written(entry)
-        if request is not None:
-            self._send([request.request_id])
-            return
-        frame = decode_request(entry.content()) if entry.newline else None
-        if frame is not None and not isinstance(frame, Fault) and frame.operation == "cancel":
-            self._connection.send_cancel(frame.request_id or "")
+        if entry.source is Source.HOST and entry.is_line and entry.newline:
+            self._receive(self._connection.sent(entry.content()))
+            self._connection.outgoing.take()
 
-    def _send(self, request_ids: list[str]) -> None:
-        for request_id in request_ids:
-            # The `describe` that finds the step again is the connection's own; it will make it.
-            if request_id in self._sent or request_id.endswith(".sync"):
-                continue
-            self._sent.add(request_id)
+    def _ask_unwritten(self) -> None:
+        for request in self._unwritten.values():
             try:
-                self._connection.send_request(self._requests[request_id])
+                self._receive(self._connection.ask(request))
             except LocalError as error:
                 raise UnplayableError(f"{self._instance}: {error}") from None
-            self._connection.data_to_send()
+        self._unwritten = {}
 
     def _host_decided(self, entry: Entry) -> None:
         request_id = entry.request_id or ""
         if request_id in self.outcomes:
             return
         if reason_of(entry.outcome or {}) in BY_HOST:
-            self._connection.abandon(request_id)
+            self._connection.cancel(request_id, Written.ALL)
             self._step(f"{request_id}: given up by the host: {reason_of(entry.outcome or {})}")
 
     def _exited(self, entry: Entry) -> None:
-        self._send([one.request_id for one in self._unwritten])
+        self._ask_unwritten()
         self._receive(self._connection.receive_eof())
-        end = Exit(
+        self._exit = end = Exit(
             exit_code=entry.exit_code,
             signal=entry.signal,
             instance=self._instance,
@@ -192,46 +198,62 @@ class _Process:
             stopped_by_host=entry.stopped_by_host or False,
         )
         self._step(end.words)
-        unanswered = self._connection.process_exited()
+        self._receive(self._connection.process_exited(entry.exit_code))
         if self._per_invocation:
             for request_id in self._requests:
                 outcome = on_invocation(self._said, end, None, self.what(request_id))
                 self._settle(request_id, outcome)
-            return
-        for request_id in unanswered:
+
+    def _receive(self, events: Events) -> None:
+        for item in events:
+            self._take(item)
+
+    def _take(self, item: Received) -> None:
+        match item:
+            case Asked():
+                self._requests.setdefault(item.request.request_id, item.request)
+                self._unwritten.pop(item.request.request_id, None)
+            case EventReceived():
+                kind = type(item.event).__struct_config__.tag
+                self._step(f"{item.request_id}: event {kind}")
+            case Answered():
+                self._answered(item)
+            case Warned():
+                self._step(f"{item.request_id}: warning {item.notice.reason}")
+            case Violated():
+                self._said = msgspec.structs.replace(self._said, fault=item.fault)
+                self._faults[item.request_id] = item.fault
+                self._step(f"{item.request_id}: fault {item.fault.reason}")
+            case HostCalled():
+                self._step(f"{item.request_id or 'no request'}: host call {item.call.method}")
+            case Unanswered():
+                self._unanswered(item.request_id)
+            case _:
+                self._of_process(item)
+
+    def _of_process(self, item: OfProcess) -> None:
+        match item:
+            case Quarantined():
+                self._step(f"set aside: {item.fault.reason}: {item.fault.excerpt}")
+            case Stray():
+                self._step(f"dropped: {item.excerpt}")
+            case ModuleLog():
+                self._step(f"log of the module: {item.event.message}")
+            case Ready() | StartAgain() | OutOfStep():
+                self._step(f"the process {item.why}")
+            case StartFailed():
+                self._step(f"the process {item.message}")
+            case Described():
+                self._step("the module describes itself anew")
+            case Alive():
+                pass
+            case _:
+                assert_never(item)
+
+    def _unanswered(self, request_id: str) -> None:
+        if not self._per_invocation:
             fault = self._faults.get(request_id)
-            self._settle(request_id, on_death(end, fault, self.what(request_id)))
-
-    def _receive(self, received: list[Received]) -> None:
-        for item in received:
-            match item:
-                case EventReceived():
-                    kind = type(item.event).__struct_config__.tag
-                    self._step(f"{item.request_id}: event {kind}")
-                case Answered():
-                    self._answered(item)
-                case Warned():
-                    self._step(f"{item.request_id}: warning {item.notice.reason}")
-                case Violated():
-                    self._said = msgspec.structs.replace(self._said, fault=item.fault)
-                    self._faults[item.request_id] = item.fault
-                    self._step(f"{item.request_id}: fault {item.fault.reason}")
-                case Quarantined():
-                    self._step(f"set aside: {item.fault.reason}: {item.fault.excerpt}")
-                case Stray():
-                    self._step(f"dropped: {item.excerpt}")
-                case HostCalled() | HostCallRefused():
-                    self._called(item)
-                case ModuleLog():
-                    self._step(f"log of the module: {item.event.message}")
-                case _:
-                    assert_never(item)
-
-    def _called(self, item: HostCalled | HostCallRefused) -> None:
-        if isinstance(item, HostCalled):
-            self._step(f"{item.request_id}: host call {item.call.method}")
-        else:
-            self._step(f"host call refused: {item.message}")
+            self._settle(request_id, on_death(self._exit, fault, self.what(request_id)))
 
     def _answered(self, item: Answered) -> None:
         outcome = item.outcome if item.fault is None else item.fault.failure()
@@ -241,10 +263,6 @@ class _Process:
             self._step(f"{item.request_id}: answered")
             return
         self._settle(item.request_id, outcome)
-        request = self._requests.get(item.request_id)
-        if isinstance(outcome, Success) and request and request.operation is Operation.DESCRIBE:
-            features = outcome.result.get("features", ())
-            self._connection.allow_features(frozenset(features))
 
     def _settle(self, request_id: str, outcome: Outcome) -> None:
         self.outcomes.setdefault(request_id, outcome)
@@ -282,21 +300,6 @@ def _named(entry: Entry) -> Request | None:
     if entry.request_id is None or entry.operation is None:
         return None
     return Request(entry.request_id, entry.operation, entry.op or "")
-
-
-def _written(entry: Entry) -> Request | None:
-    """Return the request that a line of the host's is, or None if it is none."""
-    if entry.source is not Source.HOST or not entry.is_line or not entry.newline:
-        return None
-    frame = decode_request(entry.content())
-    if isinstance(frame, Fault) or frame.request_id is None:
-        return None
-    if frame.operation in (None, "cancel"):  # without one it is the result of a host call
-        return None
-    if frame.operation in (Operation.HEALTH, Operation.DESCRIBE):
-        return Request(frame.request_id, Operation(frame.operation))
-    op = frame.input.get("op") if frame.operation == Operation.INVOKE else frame.operation
-    return Request(frame.request_id, Operation.INVOKE, op if isinstance(op, str) else "")
 
 
 def _breach(entry: Entry) -> Breach | None:

@@ -8,13 +8,17 @@ import trio
 
 from protocol.errors import Failure, Outcome
 from protocol.replies import Operation
+from supervisor.runtime.description import generation
 from supervisor.runtime.life import Life
 
 
 async def asked(lives: Sequence[Life], operation: Operation, timeout_s: float) -> Outcome:
-    """Ask `describe` of one, `health` of all, and return the worst answer."""
-    if operation is not Operation.HEALTH or len(lives) == 1:
+    """Ask `describe` of the newest, `health` of all, and return the worst answer."""
+    if len(lives) == 1:
         return await lives[0].ask(operation, timeout_s)
+    if operation is not Operation.HEALTH:
+        newest = max(lives, key=lambda life: generation(life.id))
+        return await newest.ask(operation, timeout_s)
     outcomes: list[Outcome] = []
 
     async def ask(life: Life) -> None:

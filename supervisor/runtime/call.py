@@ -6,16 +6,18 @@ same moment - an answer, a deadline, a cancel, the process's death - a request e
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
 from protocol.connection import HostCalled, Notice, Request
 from protocol.errors import Outcome
-from protocol.events import Progress
+from protocol.events import CallEvent
 from protocol.json_line import Fault
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.host_results import HostResults
+
+if TYPE_CHECKING:
+    from supervisor.runtime.dialogue import Dialogue
 
 NOTICES_KEPT = 32
 """Warnings beyond this many are only counted: a flood of them must not grow memory."""
@@ -24,11 +26,11 @@ NOTICES_KEPT = 32
 class Listener(Protocol):
     """Whoever wants to know how a call goes; called by the reader of the module's output."""
 
-    def event(self, event: Progress, call: Call, line: bytes | None) -> None:
+    def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
         """Take an event with its line (`EventReceived.line`); must not block."""
 
-    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
-        """Take a call of the module to the host, answered through `results`; must not block."""
+    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
+        """Take a call of the module to the host, answered through `dialogue`; must not block."""
 
     def settled(self, outcome: Outcome, call: Call) -> None:
         """Take the outcome; called once; must not block."""
@@ -98,7 +100,7 @@ class Call:
             return False
         self.settled = True
         # Whoever listens holds the call: a cycle, which only the garbage collector would end.
-        listener, self.listener = self.listener, _NOBODY
+        listener, self.listener = self.listener, NOBODY
         listener.settled(outcome, self)
         return True
 
@@ -111,13 +113,13 @@ class Call:
 class OutcomeOnly:
     """What a listener is that only wants the outcome."""
 
-    def event(self, event: Progress, call: Call, line: bytes | None) -> None:
+    def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
         """Ignore it."""
 
-    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
+    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
         """Refuse it: nobody is there to serve it."""
         del call
-        results.refuse(asked.request_id, asked.call.call_id, "nobody serves calls of this request")
+        dialogue.refuse(asked, "nobody serves calls of this request")
 
     def congested(self) -> bool:
         """Return False: nothing is kept."""
@@ -131,7 +133,7 @@ class _Nobody(OutcomeOnly):
         """Ignore it."""
 
 
-_NOBODY = _Nobody()
+NOBODY = _Nobody()
 
 
 class Awaited(OutcomeOnly):

@@ -1,10 +1,10 @@
-"""Read directories of descriptors: what there is, what is bad and why; again, only what changed."""
+"""Read a directory of descriptors: what there is, what is bad and why; again, only what changed."""
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
@@ -12,9 +12,9 @@ import msgspec
 from protocol.descriptor import Descriptor
 from protocol.descriptor_loading import DescriptorError, parse_descriptor
 from protocol.problem import Problem
-from supervisor.policy.findings import Found, Quarantined, Reading, usable
-from supervisor.runtime.file_digest import FileDigests, Signature, signature
-from supervisor.runtime.program import program_files
+from supervisor.policy.findings import Quarantined, Reading
+from supervisor.runtime.file_digest import Signature, signature, signature_or_none
+from supervisor.runtime.source import UnreadableSourceError
 from supervisor.runtime.watched_paths import Interests
 from supervisor.runtime.whole_file import UnreadableError, read_whole
 
@@ -26,12 +26,11 @@ NOT_UTF8 = "its path is not UTF-8, so that nobody could be told of it; rename wh
 """Names are sent as JSON, and printed."""
 
 
-class MissingDirectoryError(Exception):
-    """A directory that was named cannot be read; `what` says so as a clause without its name."""
+class MissingDirectoryError(UnreadableSourceError):
+    """A directory that was named cannot be read."""
 
     def __init__(self, directory: Path, words: str, what: str) -> None:
-        super().__init__(f"{shown(directory)}{words}")
-        self.what = what
+        super().__init__(f"{shown(directory)}{words}", what)
 
 
 def shown(path: str | Path) -> str:
@@ -103,15 +102,6 @@ def _bad(path: Path, words: str) -> DescriptorError:
     return DescriptorError(shown(path.absolute()), (Problem("", words),))
 
 
-def scan(directories: Iterable[Path]) -> Found:
-    """Read all descriptors; raises `MissingDirectoryError`, and nothing else.
-
-    A bad descriptor, one whose name is taken, and one whose dependencies cannot be met are
-    quarantined; they are never in the others' way.
-    """
-    return usable({}, DescriptorFiles(directories).read_first())
-
-
 class _Known(msgspec.Struct, frozen=True):
     """What a file was read as; `signature` is None if it may not be trusted next time."""
 
@@ -122,71 +112,39 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class DescriptorFiles:
-    """The descriptor files of some directories, read any number of times.
+    """The descriptor files of a directory (source.Source), read any number of times.
 
     A file whose signature has not changed is not opened, one whose bytes have not changed is not
-    parsed. Not for several threads at once.
+    parsed.
     """
 
-    def __init__(self, directories: Iterable[Path]) -> None:
-        self.directories = tuple(directory.absolute() for directory in directories)
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
+        self.owner = shown(self.directory)
         self._known: dict[str, _Known] = {}
-        self._programs = FileDigests()
-        self._interests = Interests()
 
-    @property
-    def interests(self) -> Interests:
-        """What to watch, as of the last reading; made anew by each."""
-        return self._interests
+    def read(self, interests: Interests) -> Reading:
+        """Read all files that may have changed; raises `MissingDirectoryError`."""
+        interests.add_folder(str(self.directory))
+        known = {str(path): self._look(path) for path in _files(self.directory, interests)}
+        self._known = known
+        reads = [one.read for one in known.values()]
+        return Reading(
+            tuple(one for one in reads if isinstance(one, Descriptor)),
+            tuple(one for one in reads if isinstance(one, Quarantined)),
+            frozenset(one.bad_name for one in known.values() if one.bad_name is not None),
+        )
 
-    def read_first(self) -> Reading:
-        """Read all files; raises `MissingDirectoryError`."""
-        for directory in self.directories:
-            list_entries(directory)
-        return self.read({})
-
-    def read(self, current: Mapping[str, Descriptor]) -> Reading:
-        """Read all files that may have changed; a directory that cannot be read is `bad`.
-
-        The programs of the `current` modules are looked at too, since one may go on although its
-        file has become bad.
-        """
-        interests = Interests()
-        bad: list[Quarantined] = []
-        known: dict[str, _Known] = {}
-        for directory in self.directories:
-            interests.add_folder(str(directory))
-            try:
-                paths = _files(directory, interests)
-            except MissingDirectoryError as error:
-                bad.append(
-                    Quarantined(shown(directory), f"{error.what}. What was last read stays in use.")
-                )
-                continue
-            for path in paths:
-                known[str(path)] = self._look(path)
-        good = [one.read for one in known.values() if isinstance(one.read, Descriptor)]
-        bad += [one.read for one in known.values() if isinstance(one.read, Quarantined)]
-        programs = self._watched_programs([*current.values(), *good], interests)
-        self._known, self._interests = known, interests
-        names = frozenset(one.bad_name for one in known.values() if one.bad_name is not None)
-        return Reading(tuple(good), tuple(bad), names, programs)
-
-    def signatures(self, current: Mapping[str, Descriptor]) -> dict[str, Signature | None]:
-        """Return what a change would show in, for those who cannot be told of one."""
-        found: dict[str, Signature | None] = {}
-        for directory in self.directories:
-            found[str(directory)] = None
-            try:
-                for path in find_files(directory):
-                    found[str(path)] = _signature_or_none(str(path))
-            except MissingDirectoryError:
-                del found[str(directory)]
-        for descriptor in current.values():
-            if descriptor.supervision.watch:
-                for program in program_files(descriptor):
-                    found[program] = _signature_or_none(program)
-        return found
+    def signatures(self) -> Mapping[str, Signature | None]:
+        """Return the signatures of the files, and whether the directory can be read."""
+        try:
+            files = find_files(self.directory)
+        except MissingDirectoryError:
+            return {}
+        return {
+            str(self.directory): None,
+            **{str(path): signature_or_none(str(path)) for path in files},
+        }
 
     def _look(self, path: Path) -> _Known:
         if not _is_utf8(str(path)):
@@ -203,32 +161,14 @@ class DescriptorFiles:
             digest = hashlib.sha256(data).hexdigest()
             if before is not None and before.digest == digest:
                 return msgspec.structs.replace(before, signature=trusted)
-            return _Known(trusted, digest, parse_descriptor(data, str(path)))
+            descriptor = parse_descriptor(data, str(path), owner=self.owner)
+            return _Known(trusted, digest, descriptor)
         except OSError as error:
             reason = f"cannot be read: {error.strerror}"
         except DescriptorError as error:
-            reason = "; ".join(str(problem) for problem in error.problems)
-            name = error.name
+            reason, name = error.reason, error.name
         # A bad file is read again each time: it may be half-written, and there are few of them.
         return _Known(None, "", Quarantined(shown(path), reason), name)
-
-    def _watched_programs(
-        self, descriptors: Iterable[Descriptor], interests: Interests
-    ) -> dict[str, dict[str, str]]:
-        programs: dict[str, dict[str, str]] = {}
-        paths: set[str] = set()
-        for descriptor in descriptors:
-            if not descriptor.supervision.watch:
-                continue
-            digests = programs[descriptor.name] = {}
-            for path in program_files(descriptor):
-                paths.add(path)
-                interests.add_path(path, content=True)
-                digest = self._programs.digest(path)
-                if digest is not None:
-                    digests[path] = digest
-        self._programs.keep_only(paths)
-        return programs
 
 
 def _files(directory: Path, interests: Interests) -> list[Path]:
@@ -245,10 +185,3 @@ def _files(directory: Path, interests: Interests) -> list[Path]:
             if path.name == "module.json" and path.is_symlink():
                 interests.add_path(str(path), content=True)
     return files
-
-
-def _signature_or_none(path: str) -> Signature | None:
-    try:
-        return signature(path)
-    except OSError:
-        return None

@@ -49,6 +49,14 @@ def signature(path: str) -> Signature:
     )
 
 
+def signature_or_none(path: str) -> Signature | None:
+    """Look at a file that may not be there."""
+    try:
+        return signature(path)
+    except OSError:
+        return None
+
+
 class FileDigests:
     """The SHA-256 of files, kept with their signatures."""
 

@@ -65,6 +65,10 @@ class HealthWatch(OutcomeOnly):
         self._tick = math.ceil(first_at / self._tick_s)
         self._arm()
 
+    def alive(self) -> None:
+        """Count no check as missed that came before: it shows that it is not stuck."""
+        self._missed = 0
+
     def end(self) -> None:
         """Check no more."""
         self._asked = None

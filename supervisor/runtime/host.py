@@ -14,6 +14,7 @@ from supervisor.runtime.custody import Custody
 from supervisor.runtime.deadlines import Deadlines
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.memory import Sampler
+from supervisor.runtime.module_calls import ModuleCalls, Unserved
 from supervisor.runtime.observer import Observer, Unobserved
 from supervisor.runtime.starts import Starts
 
@@ -45,6 +46,7 @@ class Host:
         self.wall_clock = wall_clock
         self.draw = draw
         self.observer = observer or Unobserved()
+        self.calls: ModuleCalls = Unserved()
         self.custody = custody or Custody.bare()
         self.checks = Checks(self.custody, self.deadlines)
         self.sampler = Sampler(memory_ceiling_bytes)

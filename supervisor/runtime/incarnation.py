@@ -22,19 +22,18 @@ import signal
 from collections import deque
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 import trio
 
-from protocol.connection import Connection, Received
 from protocol.transcript import Happened, Source
 from supervisor.policy.verdict import Breach, Exit
+from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.module_log import ModuleLog, Stderr
 from supervisor.runtime.pipes import READ_BYTES, read, read_rest
 from supervisor.runtime.process import Process
 from supervisor.runtime.serving import SERVING
-from supervisor.runtime.stdin_writer import StdinWriter
 from supervisor.runtime.taps import Taps
 from supervisor.runtime.turns import takes_a_turn, turns
 
@@ -59,22 +58,6 @@ class Rung(IntEnum):
     KILL = 2
 
 
-class Receiver(Protocol):
-    """Whoever the process speaks to."""
-
-    def receive(self, received: list[Received]) -> None:
-        """Take what the process said; must not block."""
-
-    def congested(self) -> bool:
-        """Whether reading should pause; asked after each chunk."""
-
-    def stdout_closed(self) -> None:
-        """Take note that the process closed its stdout and still runs."""
-
-    def stdin_broken(self) -> None:
-        """Take note that it closed its stdin while something was to be written."""
-
-
 class Incarnation:
     """A spawned process and its connection; `run` returns when nothing is left of it."""
 
@@ -82,7 +65,7 @@ class Incarnation:
         self,
         instance: str,
         process: Process,
-        connection: Connection,
+        dialogue: Dialogue,
         module_log: ModuleLog,
         *,
         exit_s: float,
@@ -97,7 +80,7 @@ class Incarnation:
         self.started_at = trio.current_time()
         self.stderr = Stderr(instance, module_log)
         self._process = process
-        self._connection = connection
+        self.dialogue = dialogue
         self._exit_s = exit_s
         self._stop_s = stop_s
         self._room = trio.Event()
@@ -109,12 +92,11 @@ class Incarnation:
         self._said: deque[bytes] = deque()
         self._complained: deque[bytes] = deque()
         self._taps = taps or Taps()
-        self.stdin = StdinWriter(instance, process, connection, self._taps)
 
     @property
     def mid_line(self) -> bool:
         """Whether it has printed the beginning of a line."""
-        return self._connection.unfinished_line is not None
+        return self.dialogue.unfinished_line is not None
 
     @property
     def exited(self) -> bool:
@@ -153,33 +135,36 @@ class Incarnation:
         self._breach = self._breach or breach
         self.stop(Rung.KILL)
 
-    async def run(self, receiver: Receiver, asked: trio.Event | None = None) -> Exit:
+    async def run(self, asked: trio.Event | None = None) -> Exit:
         """Speak with the process until it has ended; the last lines are received before that.
 
         With `asked`, stdout is left in the pipe until that is set, or the process has ended.
         """
         with self._taps.of_process(self):
-            return await self._run(receiver, asked)
+            try:
+                return await self._run(asked)
+            finally:
+                self.dialogue.end()
 
-    async def _run(self, receiver: Receiver, asked: trio.Event | None) -> Exit:
+    async def _run(self, asked: trio.Event | None) -> Exit:
         ended = False
         exit_ = Exit()
         try:
-            self.stdin.begin()
+            self.dialogue.begin(self._process)
             if not self._process.exited:  # a quick tool may have said all there is in the meantime
-                await self._listen(receiver, asked)
+                await self._listen(asked)
             ended = True
         finally:
             if ended or await self._kill():
-                exit_ = await self._finish(receiver)
+                exit_ = await self._finish()
         return exit_
 
-    async def _listen(self, receiver: Receiver, asked: trio.Event | None) -> None:
+    async def _listen(self, asked: trio.Event | None) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._read_stdout, receiver, asked)
+            nursery.start_soon(self._read_stdout, asked)
             nursery.start_soon(self._read_stderr)
             if self._process.stdin is not None:
-                nursery.start_soon(self._write_stdin, receiver)
+                nursery.start_soon(self._write_stdin)
             if self._stopping:
                 nursery.start_soon(self._climb_down)
             with self._climbable(nursery):
@@ -195,16 +180,16 @@ class Incarnation:
         finally:
             self._nursery = None
 
-    async def _finish(self, receiver: Receiver) -> Exit:
+    async def _finish(self) -> Exit:
         SERVING.begin(self.instance, "its end")
         self._process.kill()
         survivors: tuple[int, ...] = ()
         try:
             for piece in self._rest(self._said, self._process.stdout, Source.MODULE):
-                receiver.receive(self._connection.receive_data(piece))
+                self.dialogue.receive_data(piece)
                 if takes_a_turn(piece):
                     await trio.lowlevel.cancel_shielded_checkpoint()
-            receiver.receive(self._connection.receive_eof())
+            self.dialogue.receive_eof()
             for piece in self._rest(self._complained, self._process.stderr, Source.STDERR):
                 self.stderr.feed(piece)
                 if takes_a_turn(piece):
@@ -232,6 +217,7 @@ class Incarnation:
             stopped_by_host=self._stopping,
         )
         self._taps.exited(self.instance, exit_)
+        self.dialogue.exited(exit_code)
         return exit_
 
     async def _kill(self) -> bool:
@@ -249,9 +235,10 @@ class Incarnation:
             self._taps.said(self.instance, source, chunk)
             yield from turns(chunk)
 
-    async def _read_stdout(self, receiver: Receiver, asked: trio.Event | None) -> None:
+    async def _read_stdout(self, asked: trio.Event | None) -> None:
         if asked is not None:
             await asked.wait()
+        dialogue = self.dialogue
         drained = True
         while data := await read(self._process.stdout, drained=drained):
             drained = len(data) < READ_BYTES
@@ -260,19 +247,18 @@ class Incarnation:
             self._said += turns(data)
             while self._said:
                 SERVING.begin(self.instance, "stdout")
-                received = self._connection.receive_data(self._said.popleft())
-                if received and self._hand_over(received, receiver):
+                if dialogue.receive_data(self._said.popleft()):
                     drained = False  # just asked: it may answer during the neighbours' turn
                 SERVING.end()
                 if self._said or not drained:
                     await trio.lowlevel.checkpoint()  # one piece, then the neighbours' turn
-                while receiver.congested():
+                while dialogue.receiver.congested():
                     self._room = trio.Event()
                     await self._room.wait()
         self._taps.happened(self.instance, Happened.EOF)
-        receiver.receive(self._connection.receive_eof())
+        dialogue.receive_eof()
         await trio.sleep(EXIT_FOLLOWS_S)
-        receiver.stdout_closed()
+        dialogue.receiver.stdout_closed()
 
     async def _read_stderr(self) -> None:
         drained = True
@@ -288,23 +274,14 @@ class Incarnation:
                     await trio.lowlevel.checkpoint()
         self.stderr.finish()
 
-    def _hand_over(self, received: list[Received], receiver: Receiver) -> bool:
-        """Have what was read received, and write what that leads to without waking the writer.
-
-        Returns whether there was anything to write.
-        """
-        self.stdin.hold()
-        receiver.receive(received)
-        return self.stdin.release()
-
-    async def _write_stdin(self, receiver: Receiver) -> None:
-        if not await self.stdin.run():
+    async def _write_stdin(self) -> None:
+        if not await self.dialogue.write_rest():
             await trio.sleep(EXIT_FOLLOWS_S)
-            receiver.stdin_broken()
+            self.dialogue.receiver.stdin_broken()
 
     async def _climb_down(self) -> None:
         if self._first_rung <= Rung.END_OF_INPUT:
-            self.stdin.close()
+            self.dialogue.close_stdin()
             await self._pause(self._exit_s)
         if self._first_rung <= Rung.TERMINATE:
             # A stopped process takes its SIGTERM only once it is continued.

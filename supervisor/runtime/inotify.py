@@ -67,15 +67,13 @@ class Inotify:
         self._libc.inotify_rm_watch(self._descriptor, watch)
 
     async def events(self) -> list[Event]:
-        """Wait for events and return them."""
+        """Wait for events and return them; cancelled, it has taken none."""
+        await trio.lowlevel.checkpoint()  # a flood of events is not to starve the modules
         while True:
             try:
-                data = os.read(self._descriptor, READ_BYTES)
+                return _parse(os.read(self._descriptor, READ_BYTES))
             except BlockingIOError:
                 await trio.lowlevel.wait_readable(self._descriptor)
-            else:
-                await trio.lowlevel.checkpoint()  # a flood of events is not to starve the modules
-                return _parse(data)
 
     def close(self) -> None:
         """Give the queue back, and all watches with it."""

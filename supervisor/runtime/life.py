@@ -1,7 +1,7 @@
 """What a slot supervises: something that starts, serves calls, and is gone at the end.
 
-There are two kinds: a persistent process (`persistent.PersistentLife`), and the readiness to run a
-process per invocation (`per_invocation.PerInvocationLife`). A slot does not know which it has.
+There are several kinds, such as a persistent process, and the readiness to run a process per
+invocation; the transport chooses (`lives`). A slot does not know which it has.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from typing import Any, Protocol
 
 import msgspec
 
+from protocol.connection import HostCalled, Memory, Quarantined, Stray, Violated, Warned
 from protocol.connection import ModuleLog as ModuleLogEvent
-from protocol.connection import Quarantined, Stray, Violated, Warned
 from protocol.descriptor import Descriptor
 from protocol.errors import Outcome
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.call import Call
+from supervisor.runtime.description import Descriptions
+from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.host import Host
 from supervisor.runtime.log_text import log_text
 from supervisor.runtime.module_log import ModuleLog
@@ -104,10 +106,11 @@ class Life(Protocol):
 
 
 class Instance(msgspec.Struct, frozen=True):
-    """A process of a module, as `status` shows it."""
+    """What serves a module, as `status` shows it."""
 
     id: str
-    pid: int
+    pid: int | None
+    """None if it is no process of ours."""
     uptime_s: float
     in_flight: int
     state: str | None = None
@@ -132,10 +135,16 @@ class Setting(msgspec.Struct, frozen=True):
     host: Host
     log: ModuleLog
     next_instance: Callable[[], str]
-    described: Callable[[dict[str, Any]], str | None]
-    """Takes what `describe` said; returns what is wrong with it, if anything."""
+    descriptions: Descriptions
+    """Takes what each process says that it is."""
     counters: Counters
+    called: Callable[[HostCalled, Dialogue], None]
+    """Takes a call to the host that is of no request."""
+    gone: Callable[[str], None]
+    """Takes note that a process that could make such calls is gone."""
     taps: Taps = msgspec.field(default_factory=Taps)
+    memory: Memory = msgspec.field(default_factory=dict)
+    """What connections leave to those that follow; of one descriptor, so it is gone with that."""
 
     def keep(
         self, instance: str, item: Stray | Quarantined | ModuleLogEvent | Warned | Violated

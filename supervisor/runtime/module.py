@@ -9,8 +9,9 @@ from typing import Any
 import structlog
 import trio
 
-from protocol.args_schema import ArgsValidator, op_schemas
-from protocol.descriptor import Descriptor, Lifecycle, Start
+from protocol.args_schema import ArgsValidator
+from protocol.connection import HostCalled
+from protocol.descriptor import Descriptor, Start
 from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
 from supervisor.policy.latency import Histogram
@@ -18,11 +19,13 @@ from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
 from supervisor.runtime.call_queue import CallQueue
-from supervisor.runtime.description import misfit_of
+from supervisor.runtime.description import Descriptions
+from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.host import Host
 from supervisor.runtime.life import Counters, Setting
 from supervisor.runtime.module_log import ModuleLog
 from supervisor.runtime.not_serving import not_serving, state_evidence
+from supervisor.runtime.observer import Described
 from supervisor.runtime.pool import Kept, Pool
 from supervisor.runtime.slot import Slot
 from supervisor.runtime.taps import Taps
@@ -59,8 +62,6 @@ class Module:
         self.taps = Taps()
         self.missing: tuple[str, ...] = ()
         """Those of `depends_on` that do not serve at the moment."""
-        self.validator = None if not descriptor.inputs else ArgsValidator(descriptor.inputs)
-        self.described: dict[str, Any] | None = None
         self._host = host
         self._changed = changed
         self._stuck = stuck
@@ -71,6 +72,11 @@ class Module:
         self._removed = False
         kept = Kept(self._refuse, self._moved, self._moved_within, self._is_needed)
         self.pool = Pool(self._setting(), nursery, self._queue, kept)
+
+    @property
+    def validator(self) -> ArgsValidator | None:
+        """What args are held to, if its ops are known."""
+        return self.descriptions.validator
 
     # Commands.
 
@@ -116,7 +122,6 @@ class Module:
         """
         self.descriptor = descriptor
         self._removed = False
-        self.validator = None if not descriptor.inputs else ArgsValidator(descriptor.inputs)
         self.pool.adopt(self._setting())
 
     def relabel(self, descriptor: Descriptor) -> None:
@@ -236,7 +241,6 @@ class Module:
         self.refuse_waiting(self.unavailable())
 
     def _moved(self, instance: str | None, before: State, after: State, cause: str) -> None:
-        instance = self._shown(instance)
         known = {} if instance is None else {"instance": instance}
         level = _level(after)
         level("module state", module=self.name, **known, before=before, after=after, cause=cause)
@@ -261,7 +265,7 @@ class Module:
         for one in self._dependants(self.name):
             if one.state in _CONCERNED:
                 words = f"{self.name}, which it depends on, went from {before} to {after}: {cause}"
-                one.log.host_line(one._shown(one.slot.instance), words)  # noqa: SLF001 - of its own kind
+                one.log.host_line(one.slot.instance, words)
 
     def _queue_limit(self) -> int:
         supervision = self.descriptor.supervision
@@ -300,33 +304,34 @@ class Module:
         return state_evidence(self.pool, self.waits_for)
 
     def _setting(self) -> Setting:
+        self.descriptions = Descriptions(self.descriptor, self._host.deadlines, self._described)
         return Setting(
             self.descriptor,
             self._host,
             self.log,
             self._next_instance,
-            self._take_description,
+            self.descriptions,
             self.counters,
+            self._called,
+            self._gone,
             self.taps,
         )
 
     def _next_instance(self) -> str:
         return f"{self.name}#{next(self._generations)}"
 
-    def _shown(self, instance: str | None) -> str | None:
-        # The state of a module per invocation is the module's: no process of it made it so.
-        persistent = self.descriptor.transport.lifecycle is Lifecycle.PERSISTENT
-        return instance if persistent else None
+    def _called(self, asked: HostCalled, dialogue: Dialogue) -> None:
+        self._host.calls.take(self, asked, dialogue)
 
-    def _take_description(self, description: dict[str, Any]) -> str | None:
-        misfit = misfit_of(description, self.descriptor)
-        if misfit is not None:
-            return misfit
-        self.described = description
-        if not self.descriptor.inputs:
-            schemas = op_schemas(description["inputs"])
-            self.validator = None if schemas is None else ArgsValidator(schemas)
-        return None
+    def _gone(self, instance: str) -> None:
+        self._host.calls.end(instance)
+
+    def _described(self, instance: str, description: dict[str, Any], changes: int) -> None:
+        if changes:
+            self.log.host_line(instance, "describes itself anew")
+        misfits = tuple(self.descriptions.misfits())
+        said = Described(instance, description, changes, misfits)
+        self._host.observer.described(self.descriptor, said)
 
 
 def _level(state: State) -> Callable[..., Any]:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
+
+import msgspec
 
 from protocol.descriptor import Descriptor
 from supervisor.policy.findings import Quarantined
 from supervisor.policy.lifecycle import State
+
+
+class Described(msgspec.Struct, frozen=True):
+    """What the newest process of a module says that the module is."""
+
+    instance: str
+    description: dict[str, Any]
+    changes: int
+    """How often it has changed since it was told last; 0 the first time."""
+    misfits: tuple[str, ...]
+    """Whose description does not fit, in words."""
 
 
 class Observer(Protocol):
@@ -16,6 +29,9 @@ class Observer(Protocol):
         self, module: str, instance: str | None, before: State, after: State, cause: str
     ) -> None:
         """Take note that a module went from one state to another."""
+
+    def described(self, descriptor: Descriptor, said: Described) -> None:
+        """Take note of what a module says that it is: the first time, and when that has changed."""
 
     def mounted(self, descriptor: Descriptor, *, again: bool = False) -> None:
         """Take note of a module that is there now; `again` if its descriptor was replaced."""
@@ -33,6 +49,9 @@ class Unobserved:
     def module_state(
         self, module: str, instance: str | None, before: State, after: State, cause: str
     ) -> None:
+        """Tell nobody."""
+
+    def described(self, descriptor: Descriptor, said: Described) -> None:
         """Tell nobody."""
 
     def mounted(self, descriptor: Descriptor, *, again: bool = False) -> None:

@@ -1,6 +1,7 @@
-"""A persistent process: it starts, says that it is well and who it is, and serves many calls.
+r"""A persistent process: it starts, says who it is, and serves many calls.
 
-    spawn -> health until ok -> describe -> ready ... probes while idle ... -> gone
+    spawn -> its dialect's handshake -> ready ... probes while idle ... -> gone
+             \--StartAgain, once--> gone -> spawn
 
 What a call that the host gives up (deadline, cancel) leaves behind:
 
@@ -19,30 +20,38 @@ from typing import Any, assert_never
 import trio
 
 from protocol.connection import (
+    Alive,
     Answered,
+    Asked,
+    Described,
     EventReceived,
+    Events,
     HostCalled,
-    HostCallRefused,
     ModuleLog,
+    OfProcess,
+    OutOfStep,
     Quarantined,
+    Ready,
     Received,
     Request,
+    StartAgain,
+    StartFailed,
     Stray,
+    Unanswered,
     Violated,
     Warned,
 )
-from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Outcome, Reason
 from protocol.outgoing import Written
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit, Stopped, on_death
 from supervisor.runtime.call import Call
-from supervisor.runtime.host_results import HostResults
+from supervisor.runtime.deadlines import Timer
 from supervisor.runtime.incarnation import Incarnation, Rung
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
 from supervisor.runtime.probing import Probing
 from supervisor.runtime.program import SpawnError
-from supervisor.runtime.spawning import incarnate
+from supervisor.runtime.spawning import begin_dialogue, incarnate
 
 
 class PersistentLife:
@@ -54,17 +63,14 @@ class PersistentLife:
         self._owner = owner
         self._timeouts = setting.descriptor.supervision.timeouts
         self._concurrency = setting.descriptor.supervision.concurrency
-        self._connection = DIALECTS[setting.descriptor.transport.protocol].connect(
-            setting.descriptor
-        )
+        self._dialogue = begin_dialogue(setting, self.id, self)
         self._incarnation: Incarnation | None = None
+        self._nursery: trio.Nursery | None = None
         self._calls: dict[str, Call] = {}
         self._talked: list[Call] = []
         """Those that the newest piece of output had events of."""
         self._now = trio.lowlevel.current_clock().current_time
-        self._probing = Probing(setting, self._connection, self)
-        self._results = HostResults(self.id, self._connection.outgoing)
-        self._results.on_room = self.nudge
+        self._probing = Probing(setting, self)
         self._replaced_for: str | None = None
         self._ending = trio.Event()
         self._closed = False
@@ -72,29 +78,53 @@ class PersistentLife:
         self._drained = trio.Event()
         self._abrupt = False
         self._hurried = False
+        self._started = False
+        self._start_by: Timer | None = None
         self._start_failure: Ended | None = None
+        self._again: str | None = None
+        """Why the start needs a second process, until that is there."""
+        self._is_second = False
+        self._given_up = ""
+        """The clause that says why a call was given up last."""
 
     async def run(self) -> Ended:
-        """Spawn and serve until the process is gone."""
+        """Spawn and serve until the process is gone, or the second one of a start is."""
+        try:
+            ended = await self._run()
+            if self._again is not None and not self._closed:
+                self._setting.log.host_line(self.id, f"is started once more: it {self._again}")
+                self._again, self._is_second = None, True
+                self.id = self._setting.next_instance()
+                self._dialogue = begin_dialogue(self._setting, self.id, self)
+                ended = await self._run()
+        finally:
+            self._close()  # cancelled, it takes no more calls either
+        return ended
+
+    async def _run(self) -> Ended:
         setting = self._setting
         try:
-            incarnation = await incarnate(setting, self.id, self._connection)
+            incarnation = await incarnate(setting, self._dialogue)
         except SpawnError as error:
             return Ended("spawn_failed", f"could not be started: {error}")
         self._incarnation = incarnation
-        self._results.attach(incarnation.stdin)
+        if self._start_by is None:
+            self._start_by = setting.host.deadlines.after(self._start_s, self._start_overdue)
         exit_: Exit | None = None
         try:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._begin)
+                self._nursery = nursery
                 nursery.start_soon(self._retire, incarnation)
                 limits = setting.descriptor.supervision.limits
                 with setting.host.sampler.watching(incarnation, limits):
-                    exit_ = await incarnation.run(self)
+                    exit_ = await incarnation.run()
                 nursery.cancel_scope.cancel()
         finally:
-            self._close()  # cancelled, it takes no more calls either
-            self._results.detach()
+            if self._again is None or exit_ is None:
+                self._close()
+            setting.descriptions.end(self.id)
+            setting.gone(self.id)
+            self._probing.end()
             if exit_ is None:  # the daemon itself is ending without waiting
                 self._fail_all(setting.host.stopping(self.id, self.evidence()), probes=True)
             else:
@@ -128,13 +158,7 @@ class PersistentLife:
             call.heard_at = self._now()
         if self._setting.taps.tap is not None:
             self._setting.taps.overhear(self.id, call)
-        self._connection.send_request(call.request)
-        if self._incarnation is None:
-            return
-        if len(self._calls) == 1:
-            self._incarnation.stdin.write_now()
-        else:  # it has something to do: what else comes this moment makes one write
-            self._incarnation.stdin.flush()
+        self._dialogue.ask(call.request, busy=len(self._calls) > 1)
 
     def end(self, *, abrupt: bool) -> None:
         """Begin to end; see `Life`."""
@@ -161,9 +185,9 @@ class PersistentLife:
         """Ask for `health` or `describe` and wait for the answer."""
         return await self._probing.ask(operation, timeout_s)
 
-    # What the process says (incarnation.Receiver).
+    # What the process says (dialogue.Receiver).
 
-    def receive(self, received: list[Received]) -> None:
+    def receive(self, events: Events) -> None:
         """Route what was read to the calls it belongs to."""
         self._probing.heard()
         heard_at = self._now()
@@ -171,7 +195,7 @@ class PersistentLife:
         talked: list[Call] = []
         last: Call | None = None
         calls = self._calls
-        for item in received:
+        for item in events:
             if type(item) is EventReceived:
                 call = calls.get(item.request_id)
                 if call is not None:
@@ -193,20 +217,45 @@ class PersistentLife:
         match item:
             case Warned() | Violated():
                 self._faulty(item)
-            case HostCalled() | HostCallRefused():
+            case HostCalled():
                 self._called(item)
-            case Quarantined() | Stray() | ModuleLog():
-                self._setting.keep(self.id, item)
+            case Asked():
+                self._probing.overhear(item.request)
+            case Unanswered():
+                pass  # its call is settled with the exit, which says why
             case EventReceived() | Answered():
                 raise AssertionError
+            case _:
+                self._of_process(item)
+
+    def _of_process(self, item: OfProcess) -> None:
+        match item:
+            case Quarantined() | Stray() | ModuleLog():
+                self._setting.keep(self.id, item)
+            case Ready():
+                self._ready(item)
+            case Described():
+                self._setting.descriptions.change(self.id, item.description)
+            case StartFailed():
+                self._fail_start(Ended(item.reason, item.message))
+            case StartAgain():
+                self._start_again(item.why)
+            case Alive():
+                self._alive(item.request_id)
+            case OutOfStep():
+                self.replace(f"{self._given_up}{item.why}")
             case _:
                 assert_never(item)
 
     def congested(self) -> bool:
         """Whether somebody who was just told something, or the module itself, cannot keep up."""
-        return self._results.congested or (
+        return self._dialogue.congested or (
             bool(self._talked) and any(call.listener.congested() for call in self._talked)
         )
+
+    def drained(self) -> None:
+        """Have the reader look again: the process reads what it is told."""
+        self.nudge()
 
     def stdout_closed(self) -> None:
         """Have it replaced: it can answer nothing any more."""
@@ -229,18 +278,11 @@ class PersistentLife:
         request_id = call.request.request_id
         if self._calls.pop(request_id, None) is None:
             return
-        written = Written.NOTHING
-        if self._incarnation is not None:
-            written = self._incarnation.stdin.withdraw(request_id)
-        cancelled = written is Written.ALL and self._connection.send_cancel(request_id)
-        in_step = self._connection.abandon(request_id)
-        if cancelled:
-            self._flush()
+        self._given_up = f"was given up on ({stopped.reason}) and "
+        written = self._dialogue.cancel(request_id)
         if written is Written.PART:
             self.replace(f"did not read the request it was sent ({stopped.reason})")
-        elif written is Written.ALL and not in_step:
-            self.replace(f"was given up on ({stopped.reason}) and echoes no requestId")
-        else:
+        elif self._replaced_for is None:
             self._probing.given_up(written=written is Written.ALL)
         self.nudge()
         self._check_drained()
@@ -251,7 +293,7 @@ class PersistentLife:
         incarnation = self._incarnation
         if incarnation is None:
             return {"instance": self.id}
-        return {**incarnation.evidence(), "unfinished_line": self._connection.unfinished_line}
+        return {**incarnation.evidence(), "unfinished_line": self._dialogue.unfinished_line}
 
     def nudge(self) -> None:
         """Have a paused reader look again."""
@@ -272,9 +314,7 @@ class PersistentLife:
 
     def send(self, request: Request) -> None:
         """Have a request written."""
-        self._connection.send_request(request)
-        if self._incarnation is not None:
-            self._incarnation.stdin.write_now()
+        self._dialogue.ask(request)
 
     def found(self, *, well: bool) -> None:
         """Tell the owner what a probe found."""
@@ -313,34 +353,78 @@ class PersistentLife:
         else:
             call.fault = item.fault
 
-    def _called(self, item: HostCalled | HostCallRefused) -> None:
-        if isinstance(item, HostCallRefused):
-            self._setting.counters.late_lines += item.stray
-            self._results.refuse(item.request_id, item.call_id, item.message)
+    def _called(self, item: HostCalled) -> None:
+        if item.request_id is None:
+            self._setting.called(item, self._dialogue)
             return
         call = self._calls.get(item.request_id)
+        if call is None:
+            self._dialogue.refuse(item, "nobody serves calls of this request")
+            return
+        call.heard_at = trio.current_time()
+        call.listener.host_call(item, self._dialogue, call)
+
+    def _alive(self, request_id: str | None) -> None:
+        call = None if request_id is None else self._calls.get(request_id)
         if call is not None:
             call.heard_at = trio.current_time()
-            call.listener.host_call(item, self._results, call)
+        elif request_id is None:
+            self._probing.alive()
 
-    def _flush(self) -> None:
-        if self._incarnation is not None:
-            self._incarnation.stdin.flush()
+    # Its start.
+
+    @property
+    def _start_s(self) -> float:
+        """The bound on a start, whatever its dialect does: no handshake is without an end."""
+        return self._timeouts.start_s + self._timeouts.describe_s
+
+    @property
+    def _starting(self) -> bool:
+        return not self._started and self._start_failure is None and self._again is None
+
+    def _ready(self, ready: Ready) -> None:
+        if not self._starting:
+            return
+        misfit = self._setting.descriptions.begin(self.id, ready.description)
+        if misfit is not None:
+            self._fail_start(Ended("bad_describe", misfit))
+            return
+        self._started = True
+        self._end_start()
+        assert self._nursery is not None  # noqa: S101 - there is a process, and so a nursery
+        self._nursery.start_soon(self._probing.resolve_doubts)
+        self._probing.begin()
+        self._owner.started(self, ready.why)
+
+    def _fail_start(self, ended: Ended) -> None:
+        if not self._started and self._start_failure is None:
+            self._start_failure = ended
+            self._end_start()
+            self._owner.start_failed(self, ended)
+
+    def _start_again(self, why: str) -> None:
+        if self._is_second:
+            self._fail_start(Ended("bad_start", f"{why}, for the second time"))
+        elif self._starting and self._incarnation is not None:
+            self._again = why
+            self._incarnation.stop(Rung.TERMINATE)
+
+    def _start_overdue(self) -> None:
+        waits_for = self._dialogue.waits_for
+        words = f"was not ready within {self._start_s:g} s"
+        words += f"; it waited for {waits_for}" if waits_for else ""
+        self._fail_start(Ended("start_deadline", words))
+
+    def _end_start(self) -> None:
+        if self._start_by is not None:
+            self._start_by.cancel()
 
     # The tasks beside the process.
-
-    async def _begin(self) -> None:
-        failure = await self._probing.start()
-        if failure is None:
-            self._owner.started(self, "answered health and describe")
-            await self._probing.watch()
-        else:
-            self._start_failure = failure
-            self._owner.start_failed(self, failure)
 
     def _close(self) -> None:
         self._closed = True
         self._ending.set()
+        self._end_start()
 
     def _ended_for(self) -> Failure:
         if self._replaced_for is None or self._setting.host.shutting_down:
@@ -364,7 +448,6 @@ class PersistentLife:
             self._drained.set()
 
     def _settle_all(self, exit_: Exit) -> None:
-        self._connection.process_exited()
         left = [*self._probing.take_open().values(), *self._calls.values()]
         self._calls.clear()
         for call in left:
@@ -372,11 +455,10 @@ class PersistentLife:
             call.settle(on_death(exit_, call.fault, what))
 
     def _fail_all(self, failure: Failure, *, probes: bool = False) -> None:
-        left = list(self._calls.items())
+        left = list(self._calls.values())
         self._calls.clear()
         if probes:
-            left += self._probing.take_open().items()
-        for request_id, call in left:
-            self._connection.abandon(request_id)
+            left += self._probing.take_open().values()
+        for call in left:
             call.settle(failure)
         self.nudge()

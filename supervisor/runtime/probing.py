@@ -1,8 +1,8 @@
-"""Ask a persistent process how it is: while it starts, while it is idle, and when it is in doubt.
+"""Ask a persistent process how it is: while it is idle, and when it is in doubt.
 
 Probes are requests like others, but nobody's call: they are not counted as work in flight, and one
 whose answer is late is not given up, since of a process that echoes no ids the late answer must
-find its request.
+find its request. So are those that its connection makes itself, such as those of its start.
 
 A process in doubt that still talks (late events of the call that was given up) is busy, not hung:
 its probe is waited for as long as lines keep coming. With `concurrency` 1 others wait behind that,
@@ -16,16 +16,12 @@ from typing import Any, Protocol
 
 import trio
 
-from protocol.connection import Answered, Connection, Request
-from protocol.errors import Code, Failure, Outcome, Reason, Success
+from protocol.connection import Answered, Request
+from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.replies import Operation
-from supervisor.runtime.call import Awaited, Call, Listener
+from supervisor.runtime.call import NOBODY, Awaited, Call, Listener
 from supervisor.runtime.health_watch import HealthWatch
-from supervisor.runtime.life import Ended, Setting
-
-FIRST_RETRY_S = 0.02
-LAST_RETRY_S = 0.5
-"""A module that says it is not well yet while it starts is asked again, less and less often."""
+from supervisor.runtime.life import Setting
 
 UNANSWERED_PROBES = 8
 """Probes are not given up, to stay in step; so they are bounded in number."""
@@ -65,12 +61,11 @@ class Probed(Protocol):
 class Probing:
     """The probes of one process."""
 
-    def __init__(self, setting: Setting, connection: Connection, probed: Probed) -> None:
+    def __init__(self, setting: Setting, probed: Probed) -> None:
         self.in_doubt = False
         """Whether a call was given up and nothing was heard that shows the process still serves."""
         self._setting = setting
         self._timeouts = setting.descriptor.supervision.timeouts
-        self._connection = connection
         self._probed = probed
         self._open: dict[str, Call] = {}
         self._times_heard = 0
@@ -105,6 +100,16 @@ class Probing:
         """Take note that the process said something, whatever it was."""
         self._times_heard += 1
 
+    def alive(self) -> None:
+        """Take note that it showed by itself that it is not stuck."""
+        self._watch.alive()
+
+    def overhear(self, request: Request) -> None:
+        """Take note of a request that its connection made itself."""
+        call = Call(request, NOBODY)
+        self._open[request.request_id] = call
+        self._setting.taps.overhear(self._probed.id, call)
+
     def answered(self, item: Answered, outcome: Outcome) -> bool:
         """Settle the probe that this answers; False if it answers none, but a call."""
         self._unproven = False
@@ -132,41 +137,13 @@ class Probing:
         taken, self._open = self._open, {}
         return taken
 
-    async def start(self) -> Ended | None:
-        """Wait until it is healthy and has described itself; return what is wrong, if anything."""
-        limit_s = self._timeouts.start_s
-        outcome: Outcome | None = None
-        with trio.move_on_after(limit_s):
-            pause_s = FIRST_RETRY_S
-            while True:
-                outcome = await self.ask(Operation.HEALTH, limit_s)
-                if isinstance(outcome, Success):
-                    break
-                if outcome.code == Code.INTERNAL:
-                    # A line that is no answer; asking again would bring the same.
-                    return Ended("bad_health", f"answered health wrongly: {outcome.message}")
-                await trio.sleep(pause_s)
-                pause_s = min(pause_s * 2, LAST_RETRY_S)
-        if not isinstance(outcome, Success):
-            return Ended(
-                "start_deadline", f"was not healthy within {limit_s:g} s{self._why(outcome)}"
-            )
-        description = await self.ask(Operation.DESCRIBE, self._timeouts.describe_s)
-        if isinstance(description, Failure):
-            return Ended("bad_describe", f"did not describe itself: {description.message}")
-        problem = self._setting.described(description.result)
-        if problem is not None:
-            return Ended("bad_describe", problem)
-        self._connection.allow_features(frozenset(description.result.get("features", ())))
-        return None
-
-    async def watch(self) -> None:
-        """Probe it while it is idle and when it is in doubt, until cancelled."""
+    def begin(self) -> None:
+        """Probe it while it is idle: it has started."""
         self._watch.begin(self._setting.host.draw())
-        try:
-            await self._resolve_doubts()
-        finally:
-            self._watch.end()
+
+    def end(self) -> None:
+        """Probe it no more."""
+        self._watch.end()
 
     # What the watch asks of it (health_watch.Checked).
 
@@ -196,7 +173,8 @@ class Probing:
         self._probed.send(call.request)
         return call
 
-    async def _resolve_doubts(self) -> None:
+    async def resolve_doubts(self) -> None:
+        """Probe it when it is in doubt, until it is replaced."""
         while True:
             await self._doubted.wait()
             self._doubted = trio.Event()
@@ -216,16 +194,6 @@ class Probing:
         if self._setting.descriptor.supervision.concurrency > 1:
             return math.inf  # it takes calls meanwhile, and their deadlines are bounds enough
         return max(self._timeouts.invoke_s, self._timeouts.health_s)
-
-    def _why(self, health: Failure | None) -> str:
-        if health is not None:
-            return f"; it said: {health.message}"
-        unfinished = self._connection.unfinished_line
-        if unfinished is not None:
-            return f"; it printed a line without a newline at its end: {unfinished}"
-        if self._times_heard:
-            return "; what it printed was no answer to health"
-        return "; it printed nothing (does it flush its stdout?)"
 
     def _no_answer(self, operation: Operation, timeout_s: float) -> Failure:
         words = f"{self._probed.id} gave no answer to {operation} in {timeout_s:g} s"

@@ -11,19 +11,26 @@ from typing import Any, assert_never
 import trio
 
 from protocol.connection import (
+    Alive,
     Answered,
+    Asked,
+    Described,
     EventReceived,
+    Events,
     HostCalled,
-    HostCallRefused,
     ModuleLog,
     Notice,
+    OfProcess,
+    OutOfStep,
     Quarantined,
-    Received,
+    Ready,
+    StartAgain,
+    StartFailed,
     Stray,
+    Unanswered,
     Violated,
     Warned,
 )
-from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Outcome, Reason
 from protocol.json_line import Fault
 from supervisor.policy.verdict import Exit, Said, Stopped, on_invocation
@@ -33,7 +40,7 @@ from supervisor.runtime.incarnation import Incarnation, Rung
 from supervisor.runtime.life import Ended, Instance, Setting
 from supervisor.runtime.opening import Opening
 from supervisor.runtime.program import SpawnError
-from supervisor.runtime.spawning import incarnate
+from supervisor.runtime.spawning import begin_dialogue, incarnate
 from supervisor.runtime.warm_processes import WarmProcess, WarmProcesses
 
 
@@ -94,12 +101,14 @@ class Run:
         setting = self._setting
         if self._warm is not None:
             self._name(setting.next_instance())
-        connection = DIALECTS[setting.descriptor.transport.protocol].connect(setting.descriptor)
-        connection.send_request(self.call.request)
-        data = connection.data_to_send()
-        self._opening = Opening(data, closes_stdin=connection.closes_stdin)
+        dialogue = begin_dialogue(setting, self.id, self)
+        dialogue.ask(self.call.request)
+        if self._answer is not None:  # it takes no process to say so
+            self.call.settle(self._answer)
+            return None
+        self._opening = dialogue.opening()
         try:
-            incarnation = await incarnate(setting, self.id, connection, self._opening)
+            incarnation = await incarnate(setting, dialogue, self._opening)
         except SpawnError as error:
             words = f"{self._what} could not be started: {error}"
             self.call.settle(Failure.because(Reason.SPAWN_FAILED, words, instance=self.id))
@@ -108,7 +117,7 @@ class Run:
         if self._stop_at is not None:
             incarnation.stop(self._stop_at)
         with setting.host.sampler.watching(incarnation, setting.descriptor.supervision.limits):
-            return self._judge(await incarnation.run(self))
+            return self._judge(await incarnation.run())
 
     def _name(self, instance: str) -> None:
         self.id = instance
@@ -135,13 +144,13 @@ class Run:
             return None
         return Instance(self.id, incarnation.pid, incarnation.uptime_s, 1)
 
-    # What the process says (incarnation.Receiver).
+    # What the process says (dialogue.Receiver).
 
-    def receive(self, received: list[Received]) -> None:
+    def receive(self, events: Events) -> None:
         """Take what was read; all of it is this call's."""
         call = self.call
         call.heard_at = trio.current_time()
-        for item in received:
+        for item in events:
             match item:
                 case EventReceived():
                     if not call.settled:
@@ -155,19 +164,36 @@ class Run:
                     call.warn(item.notice)
                 case Violated():
                     self._violated(item.fault)
-                case Stray() | Quarantined() | ModuleLog():
-                    self._setting.keep(self.id, item)
-                    self._warn_of(item)
-                case HostCalled() | HostCallRefused():
-                    # Its connection knows of no features: they are told by a `describe`, and
-                    # nobody asks one of a process per invocation.
+                case HostCalled():
+                    # Nobody serves the calls of a process that can be told nothing after its
+                    # request.
                     self._setting.counters.late_lines += 1
+                case Asked() | Unanswered():
+                    pass  # it serves this call and no other, and its exit says how
                 case _:
-                    assert_never(item)
+                    self._of_process(item)
+
+    def _of_process(self, item: OfProcess) -> None:
+        match item:
+            case Stray() | Quarantined() | ModuleLog():
+                self._setting.keep(self.id, item)
+                self._warn_of(item)
+            case StartFailed():
+                self._violated(Fault(Reason.NOT_READY, f"the process {item.message}", ""))
+            case StartAgain() | OutOfStep():
+                self._violated(Fault(Reason.NOT_READY, f"the process {item.why}", ""))
+            case Alive() | Described() | Ready():
+                pass
+            case _:
+                assert_never(item)
 
     def congested(self) -> bool:
         """Whether the listener cannot keep up; nobody listens to a settled call."""
         return not self.call.settled and self.call.listener.congested()
+
+    def drained(self) -> None:
+        """Have the reader look again."""
+        self.nudge()
 
     def stdout_closed(self) -> None:
         """Its exit is what is left to wait for."""

@@ -13,14 +13,12 @@ import msgspec
 import structlog
 import trio
 
-from protocol.descriptor import Lifecycle
 from supervisor.policy.lifecycle import SERVES, Action, Input, State, move
 from supervisor.runtime.crash_record import CrashRecord
 from supervisor.runtime.deadlines import Timer
 from supervisor.runtime.last_exit import LastExit
 from supervisor.runtime.life import Ended, Life, Setting
-from supervisor.runtime.per_invocation import PerInvocationLife
-from supervisor.runtime.persistent import PersistentLife
+from supervisor.runtime.lives import life_kind
 from supervisor.runtime.starts import Turn
 
 log = structlog.get_logger()
@@ -54,7 +52,7 @@ class Slot:
         self._nursery = nursery
         self._tended = tended
         self.instance: str | None = None
-        """The newest instance it has had."""
+        """The newest instance it has had; None if its lives are none."""
         self._life: Life | None = None
         self._turn: Turn | None = None
         self._replaced_for: Ended | None = None
@@ -140,6 +138,8 @@ class Slot:
     def started(self, life: Life, why: str) -> None:
         """Serve: it is ready."""
         if life is self._life:
+            if self.instance is not None:
+                self.instance = life.id  # its start may have taken a second process
             self._give_turn_back()
             self._crashes.ready()
             self._feed(Input.STARTED, why)
@@ -239,12 +239,11 @@ class Slot:
         self._crashes.spawned()
         self._abrupt = False
         self._replaced_for = None
-        lifecycle = self._setting.descriptor.transport.lifecycle
-        kind = PersistentLife if lifecycle is Lifecycle.PERSISTENT else PerInvocationLife
+        kind = life_kind(self._setting.descriptor.transport)
         self._lives_by = self._setting
-        self._life = kind(self._setting, self)
-        self.instance = self._life.id
-        if lifecycle is Lifecycle.PERSISTENT:  # a check of a program is no start to speak of
+        self._life = kind.begin(self._setting, self)
+        self.instance = self._life.id if kind.is_instance else None
+        if kind.takes_turn:
             urgent = self.restarts > 0 or self._tended.waiting() > 0
             self._turn = self._setting.host.starts.turn(urgent=urgent)
         self._nursery.start_soon(self._live, self._life)

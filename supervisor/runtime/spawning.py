@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
-from protocol.connection import Connection
+import msgspec
+
+from protocol.descriptor import Descriptor
+from protocol.dialects import DIALECTS
+from supervisor.runtime.dialogue import Dialogue, Receiver
 from supervisor.runtime.incarnation import Incarnation
 from supervisor.runtime.life import Setting
 from supervisor.runtime.opening import Opening
 from supervisor.runtime.process import spawn
 
 
-async def incarnate(
-    setting: Setting, instance: str, connection: Connection, opening: Opening | None = None
-) -> Incarnation:
-    """Start a process that speaks over `connection`; raises `SpawnError`.
+def begin_dialogue(setting: Setting, instance: str, receiver: Receiver) -> Dialogue:
+    """Return the conversation with a process that is about to be spawned, in its dialect."""
+    connect = DIALECTS[setting.descriptor.transport.protocol].connect
+    host = setting.host
+    connection = connect(setting.descriptor, host.next_request_id, setting.memory)
+    return Dialogue(instance, connection, receiver, host.deadlines, setting.taps)
 
-    It is to be run: until then nobody reads it, and nobody sees it end. The `opening` was taken
-    from the connection.
+
+async def incarnate(
+    setting: Setting,
+    dialogue: Dialogue,
+    opening: Opening | None = None,
+) -> Incarnation:
+    """Start a process for a dialogue, which gave the `opening`; raises `SpawnError`.
+
+    It is to be run: until then nobody reads it, and nobody sees it end.
     """
     host, timeouts = setting.host, setting.descriptor.supervision.timeouts
-    process = await spawn(setting.descriptor, host.environment, instance, host.custody, opening)
+    descriptor = _with_arguments(setting.descriptor, dialogue.arguments)
+    process = await spawn(descriptor, host.environment, dialogue.instance, host.custody, opening)
     return Incarnation(
-        instance,
+        dialogue.instance,
         process,
-        connection,
+        dialogue,
         setting.log,
         exit_s=timeouts.exit_s,
         stop_s=timeouts.stop_s,
         taps=setting.taps,
     )
+
+
+def _with_arguments(descriptor: Descriptor, arguments: tuple[str, ...]) -> Descriptor:
+    if not arguments:
+        return descriptor
+    transport = descriptor.transport
+    transport = msgspec.structs.replace(transport, command=(*transport.command, *arguments))
+    return msgspec.structs.replace(descriptor, transport=transport)

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from protocol.connection import HostCalled
 from protocol.errors import Outcome
-from protocol.events import Progress
+from protocol.events import CallEvent
 from protocol.transcript import Happened, Source
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.call import Call, Listener
-from supervisor.runtime.host_results import HostResults
+
+if TYPE_CHECKING:
+    from supervisor.runtime.dialogue import Dialogue
 
 
 class Tap(Protocol):
@@ -181,11 +183,11 @@ class _Overheard:
         self._tap = tap
         self._instance = instance
 
-    def event(self, event: Progress, call: Call, line: bytes | None) -> None:
+    def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
         self._listener.event(event, call, line)
 
-    def host_call(self, asked: HostCalled, results: HostResults, call: Call) -> None:
-        self._listener.host_call(asked, results, call)
+    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
+        self._listener.host_call(asked, dialogue, call)
 
     def settled(self, outcome: Outcome, call: Call) -> None:
         self._tap.answered(self._instance, call, outcome)

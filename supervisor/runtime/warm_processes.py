@@ -16,23 +16,15 @@ from collections.abc import Callable
 
 import trio
 
-from protocol.connection import (
-    Answered,
-    Connection,
-    EventReceived,
-    HostCalled,
-    HostCallRefused,
-    Received,
-    Request,
-)
-from protocol.dialects import DIALECTS
+from protocol.connection import Events, ModuleLog, Quarantined, Request, Stray, Violated, Warned
 from supervisor.policy.verdict import Exit
+from supervisor.runtime.dialogue import Receiver
 from supervisor.runtime.file_digest import FileDigests
-from supervisor.runtime.incarnation import Incarnation, Receiver, Rung
+from supervisor.runtime.incarnation import Incarnation, Rung
 from supervisor.runtime.life import Ended, Instance, Setting
 from supervisor.runtime.loaded_program import LoadedProgram, find_loaded
 from supervisor.runtime.program import SpawnError
-from supervisor.runtime.spawning import incarnate
+from supervisor.runtime.spawning import begin_dialogue, incarnate
 
 REPLACE_AFTER_S = 0.1
 """A process that was taken is replaced when it has ended, or after this long: the start of another
@@ -45,17 +37,13 @@ STATE = "warm"
 class WarmProcess:
     """A process that waits for its request; the receiver of what it says until it has one."""
 
-    def __init__(
-        self,
-        incarnation: Incarnation,
-        connection: Connection,
-        loaded: LoadedProgram | None,
-        setting: Setting,
-    ) -> None:
-        self.id = incarnation.instance
-        self.incarnation = incarnation
+    incarnation: Incarnation
+    """The process; set before it runs."""
+
+    def __init__(self, loaded: LoadedProgram | None, setting: Setting) -> None:
+        self.id = setting.next_instance()
         self.loaded = loaded
-        self._connection = connection
+        self._dialogue = begin_dialogue(setting, self.id, self)
         self._setting = setting
         self._receiver: Receiver | None = None
         self._asked = trio.Event()
@@ -67,19 +55,22 @@ class WarmProcess:
         """Whether it was given a request."""
         return self._receiver is not None
 
+    async def spawn(self) -> None:
+        """Start it; raises `SpawnError`. It is to be run then."""
+        self.incarnation = await incarnate(self._setting, self._dialogue)
+
     async def run(self) -> Exit:
         """See it from the spawn to its end."""
         limits = self._setting.descriptor.supervision.limits
         with self._setting.host.sampler.watching(self.incarnation, limits):
-            self._exit = await self.incarnation.run(self, self._asked)
+            self._exit = await self.incarnation.run(self._asked)
         self._gone.set()
         return self._exit
 
     async def serve(self, request: Request, receiver: Receiver) -> Exit:
         """Write the request; all that was and will be said goes to `receiver`. Return its end."""
         self._receiver = receiver
-        self._connection.send_request(request)
-        self.incarnation.stdin.flush()
+        self._dialogue.ask(request, busy=True)
         self._asked.set()
         await self._gone.wait()
         return self._exit
@@ -92,20 +83,25 @@ class WarmProcess:
         """Return it as `status` shows it."""
         return Instance(self.id, self.incarnation.pid, self.incarnation.uptime_s, 0, STATE)
 
-    # What the process says (incarnation.Receiver).
+    # What the process says (dialogue.Receiver).
 
-    def receive(self, received: list[Received]) -> None:
+    def receive(self, events: Events) -> None:
         """Pass it on; what came from a process that was never asked is kept in the log."""
         if self._receiver is not None:
-            self._receiver.receive(received)
+            self._receiver.receive(events)
             return
-        for item in received:
-            if not isinstance(item, EventReceived | Answered | HostCalled | HostCallRefused):
+        for item in events:
+            if isinstance(item, Quarantined | Stray | ModuleLog | Warned | Violated):
                 self._setting.keep(self.id, item)
 
     def congested(self) -> bool:
         """Whether the listener cannot keep up."""
         return self._receiver is not None and self._receiver.congested()
+
+    def drained(self) -> None:
+        """Pass it on."""
+        if self._receiver is not None:
+            self._receiver.drained()
 
     def stdout_closed(self) -> None:
         """Pass it on; nobody reads stdout before the request."""
@@ -184,19 +180,16 @@ class WarmProcesses:
         return [process.instance() for process in (*self._waiting, *self._ending)]
 
     async def _add(self, nursery: trio.Nursery) -> None:
-        setting = self._setting
-        instance = setting.next_instance()
-        connection = DIALECTS[setting.descriptor.transport.protocol].connect(setting.descriptor)
         # Looked at before the spawn: what changes meanwhile makes it outdated, never up to date.
         loaded = await self._look()
         if self._closing.is_set():
             return
+        process = WarmProcess(loaded, self._setting)
         try:
-            incarnation = await incarnate(setting, instance, connection)
+            await process.spawn()
         except SpawnError as error:
             self._crashed(Ended("spawn_failed", f"could not be started: {error}"))
             return
-        process = WarmProcess(incarnation, connection, loaded, setting)
         self._waiting.append(process)
         nursery.start_soon(self._see_to_its_end, process)
         if self._closing.is_set():

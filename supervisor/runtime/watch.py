@@ -3,6 +3,8 @@
     look which directories matter -> watch them -> (more than before? read again) -> wait for an
     event that matters -> wait until it is quiet -> reload -> look which directories matter ...
 
+Whoever else has the files read says so (`follow_anew`): other directories may matter then.
+
 A watch that is set after the files were read may have missed a change between the two; so whenever
 a directory is newly watched, the files are read once more. Where the kernel gives no watch (its
 limit is reached, say), the files' signatures are compared at an interval, and `status` tells.
@@ -95,6 +97,14 @@ class Watch:
         self._state = state
         self._open_queue = open_queue
         self._task_status: trio.TaskStatus[None] | None = None
+        self._stale = False
+        """Whether the files have been read since it was looked which directories matter."""
+        self._waiting = trio.CancelScope()
+
+    def follow_anew(self) -> None:
+        """Take note that the files were read, by whomever."""
+        self._stale = True
+        self._waiting.cancel()
 
     async def run(
         self, reload: Reload, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -112,19 +122,31 @@ class Watch:
     async def _run_inotify(self, reload: Reload) -> None:
         watches = Watches(_opened(self._open_queue))
         try:
-            while await trio.to_thread.run_sync(watches.follow, self._files.interests):
+            while await self._follow(watches):
                 await reload(if_needed=True)
             self._say_started()
             new = False
             while True:
                 self._state.mode, self._state.directories = "inotify", watches.count
-                if not new:
-                    await watches.wait_changed()
-                changed = await _until_quiet(watches) or not new
-                await reload(if_needed=not changed)
-                new = await trio.to_thread.run_sync(watches.follow, self._files.interests)
+                if new or await self._wait_changed(watches):
+                    changed = await _until_quiet(watches) or not new
+                    await reload(if_needed=not changed)
+                new = await self._follow(watches)
         finally:
             watches.close()
+
+    async def _follow(self, watches: Watches) -> bool:
+        self._stale = False
+        return await trio.to_thread.run_sync(watches.follow, self._files.interests)
+
+    async def _wait_changed(self, watches: Watches) -> bool:
+        """Wait for something that matters, or until other directories may matter; then False."""
+        if self._stale:
+            return False
+        with trio.CancelScope() as self._waiting:
+            await watches.wait_changed()
+            return True
+        return False
 
     async def _run_polling(self, reload: Reload) -> None:
         seen = await self._signatures()

@@ -22,10 +22,6 @@ SLACK = 10
 """What begins and ends a measurement: the test's own task, the first and the last round."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    factories.bound(items, Path(__file__).parent)
-
-
 def assert_within(counts: Counter[str], rounds: int, each: Mapping[str, int]) -> None:
     """Hold what was counted to a budget that says what each round may cost."""
     bounds = {name: rounds * cost + SLACK for name, cost in each.items()}

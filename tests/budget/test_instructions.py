@@ -6,6 +6,7 @@ what `json` of the standard library takes to read and write the same lines.
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,7 @@ SURROUNDINGS = {"PYTHONHASHSEED": "0"}
 VALGRIND = shutil.which("valgrind")
 
 COMMON = """
-import json, sys
+import json, os, sys
 sys.path[:0] = {path!r}
 from protocol.connection import Request
 from protocol.descriptor_loading import parse_descriptor
@@ -31,7 +32,8 @@ from protocol.dialects import DIALECTS
 from protocol.replies import Operation
 descriptor = {{"name": "m", "kind": "tool", "capabilities": [],
     "transport": {{"type": "stdio", "command": ["m"]}}}}
-connection = DIALECTS["module"].connect(parse_descriptor(json.dumps(descriptor).encode(), "/m"))
+made = parse_descriptor(json.dumps(descriptor).encode(), "/m")
+connection = DIALECTS["module"].connect(made, str, {{}})
 payload = {{"content": " to the sea and back again"}}
 event = {{"version": "0", "type": "ui_event", "event": "message.chunk", "payload": payload}}
 event = json.dumps({{**event, "requestId": "r0"}}).encode() + b"\\n"
@@ -40,13 +42,13 @@ requests = [Request(f"r{{n}}", Operation.INVOKE, "echo", {{"n": 1}}) for n in ra
 frames = [{{"requestId": one.request_id, "tool": "m", "operation": "invoke",
     "input": {{"op": "echo", "args": {{"n": 1}}}}}} for one in requests]
 """
-NOTHING = ""
+NOTHING = "pass"
 OURS = """
 for request, answer in zip(requests, answers):
-    connection.send_request(request)
-    connection.data_to_send()
+    connection.ask(request)
+    connection.outgoing.take()
     connection.receive_data(answer)
-connection.send_request(requests[0])
+connection.ask(requests[0])
 for _ in range({lines} // 100):
     assert len(connection.receive_data(event * 100)) == 100
 """
@@ -58,31 +60,41 @@ for frame, answer in zip(frames, answers):
 """
 
 
-def program(work: str) -> str:
-    return (COMMON + work).format(path=sys.path, lines=LINES)
+FORKED = """
+for work in {works!r}:
+    pid = os.fork()
+    if not pid:
+        exec(work)
+        os._exit(0)
+    assert os.waitpid(pid, 0) == (pid, 0)
+    print(pid)
+"""
+"""A fork has the count of its parent, so what they share is imported and counted once."""
+
+
+def program(*works: str) -> str:
+    filled = [work.format(lines=LINES) for work in works]
+    return (COMMON + FORKED).format(path=sys.path, lines=LINES, works=filled)
 
 
 def count(*works: str) -> list[int]:
-    """Count the instructions of programs that run at the same time."""
+    """Count the instructions of some works, and of all that comes before any of them."""
     assert VALGRIND is not None
     command = [VALGRIND, "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
-    running = [
-        subprocess.Popen(
-            [*command, *PYTHON, program(work)],
-            stderr=subprocess.PIPE,
-            text=True,
-            env=SURROUNDINGS,
-        )
-        for work in works
-    ]
-    said = [one.communicate()[1] for one in running]
-    assert [one.returncode for one in running] == [0] * len(works), said
-    return [int(text.partition("refs:")[2].split()[0].replace(",", "")) for text in said]
+    done = subprocess.run(
+        [*command, *PYTHON, program(*works)],
+        capture_output=True,
+        text=True,
+        env=SURROUNDINGS,
+        check=True,
+    )
+    said = dict(re.findall(r"^==(\d+)== I +refs: +([\d,]+)", done.stderr, re.MULTILINE))
+    return [int(said[pid].replace(",", "")) for pid in done.stdout.split()]
 
 
 @pytest.mark.skipif(VALGRIND is None, reason="valgrind is not installed")
 def test_requests_answers_and_events_cost_about_what_json_alone_would() -> None:
     # Uncounted: it has Python compile and keep what the others import.
-    subprocess.run([*PYTHON, program(NOTHING)], check=True, env=SURROUNDINGS)
+    subprocess.run([*PYTHON, program()], check=True, env=SURROUNDINGS)
     base, ours, by_json = count(NOTHING, OURS, BY_JSON)
     assert (ours - base) / (by_json - base) <= RATIO

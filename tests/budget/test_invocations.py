@@ -15,8 +15,10 @@ from protocol.events import Progress
 from protocol.response import Response
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
+from supervisor.kernel.parties import Party
 from tests.budget.conftest import Bench, assert_within
 from tests.budget.turns import Turns
+from tests.principals import ADA
 
 INVOCATIONS = 1000
 WINDOW = 64
@@ -31,7 +33,7 @@ class Asker:
 
     def __init__(self, bench: Bench, window: int) -> None:
         self.ended = trio.Event()
-        self._invocations = bench.daemon.invocations
+        self._requests = bench.daemon.requests
         self._left = INVOCATIONS
         self._open = 0
         for _ in range(window):
@@ -41,7 +43,7 @@ class Asker:
         if self._left:
             self._left -= 1
             self._open += 1
-            self._invocations.submit("m", {"op": "echo"}, self)
+            self._requests.invoke(ADA, "m", {"op": "echo"}, self)
 
     def event(self, event: Progress, line: bytes | None) -> None:
         raise AssertionError
@@ -100,13 +102,11 @@ async def end(bench: Bench, nursery: trio.Nursery) -> AsyncIterator[socket.socke
         one.setblocking(False)
 
     async def serve() -> None:
-        async with trio.open_nursery() as tasks:
-            conversation = Conversation(bench.daemon, tasks)
-            try:
-                await carry(conversation, ours.fileno(), ours.fileno())
-            finally:
-                disconnect(conversation)
-            tasks.cancel_scope.cancel()
+        conversation = Conversation(bench.daemon, Party(ADA))
+        try:
+            await carry(conversation, ours.fileno(), ours.fileno())
+        finally:
+            disconnect(conversation)
 
     async with trio.open_nursery() as tasks:
         tasks.start_soon(serve)

@@ -19,6 +19,7 @@ from supervisor.runtime.spawn_threads import SpawnThreads
 from tests import factories
 from tests.budget.conftest import assert_within
 from tests.kernel.conftest import Asker, daemon_with
+from tests.principals import ADA
 from tests.runtime.containment.conftest import why_not
 
 INVOCATIONS = 20
@@ -108,7 +109,7 @@ async def test_an_invocation_asks_the_kernel_no_more_than_it_needs(
         with counting(monkeypatch) as counts:
             for _ in range(INVOCATIONS):
                 asker = Asker()
-                daemon.invocations.submit("m", {"op": "run"}, asker)
+                daemon.requests.invoke(ADA, "m", {"op": "run"}, asker)
                 response = await asker.response()
                 assert response.ok, response
     assert counts["spawned"] == counts["threads"] == INVOCATIONS

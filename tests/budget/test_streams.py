@@ -9,6 +9,7 @@ import trio
 from protocol.events import Progress
 from protocol.response import Response
 from tests.budget.conftest import Bench, assert_within
+from tests.principals import ADA
 
 EVENTS = 20_000
 
@@ -37,7 +38,7 @@ async def test_a_stream_costs_two_reads_and_two_steps_for_each_time_its_pipe_was
     client = Listening()
     before = bench.module.turns
     with bench.counting() as counts:
-        bench.daemon.invocations.submit("m", {"op": "say", "args": {"events": EVENTS}}, client)
+        bench.daemon.requests.invoke(ADA, "m", {"op": "say", "args": {"events": EVENTS}}, client)
         await client.ended.wait()
         counted = Counter(counts)
     assert client.events == EVENTS

@@ -19,12 +19,18 @@ from protocol.connection import (
     Violated,
     Warned,
 )
-from protocol.dialects.narratoria import NarratoriaConnection
 from protocol.errors import Outcome
 from protocol.events import Asset, StatePatch
 from protocol.merge_patch import merged
 from supervisor.policy.verdict import Exit, Said, on_invocation
-from tests.protocol.wire import Cuts, descriptor, feed, invoke
+from tests.protocol.wire import (
+    Cuts,
+    descriptor,
+    feed,
+    invoke,
+    left,
+    narratoria,
+)
 
 
 class Response(msgspec.Struct):
@@ -43,10 +49,10 @@ class Play(Protocol):
 
 def play(stdout: bytes, end: Exit, lengths: Cuts = ()) -> Response:
     """Turn a tool's output, cut in pieces, and its exit into a response."""
-    connection = NarratoriaConnection(descriptor(stdout="strict"))
-    connection.send_request(invoke("r1", "draw"))
-    received = feed(connection, stdout, lengths) + connection.receive_eof()
-    unanswered = connection.process_exited()
+    connection = narratoria(descriptor(stdout="strict"))
+    connection.ask(invoke("r1", "draw"))
+    received = [*feed(connection, stdout, lengths), *connection.receive_eof()]
+    unanswered = left(connection)
     said = Said()
     state: dict[str, Any] = {}
     for item in received:

@@ -10,11 +10,16 @@ import pytest
 
 import schemas
 from protocol.connection import Request
-from protocol.dialects.module import ModuleConnection
 from protocol.errors import Failure, Reason, Success
 from protocol.replies import Operation
 from tests.protocol.test_module_dialect import answers
-from tests.protocol.wire import Cuts, descriptor, feed, line
+from tests.protocol.wire import (
+    Cuts,
+    descriptor,
+    feed,
+    line,
+    module,
+)
 
 DESCRIPTOR = {
     "name": "dice",
@@ -39,10 +44,10 @@ def test_a_descriptor_needs_each_of_its_four_fields(name: str) -> None:
 @pytest.mark.clause("PV1-2-f")
 @pytest.mark.parametrize("lengths", [[], [1] * 20])
 def test_a_hook_is_told_of_an_event_by_an_invoke_and_acknowledges_it(lengths: Cuts) -> None:
-    connection = ModuleConnection(descriptor())
+    connection = module(descriptor())
     told = {"event": "session:start", "data": {}}
-    connection.send_request(Request("r1", Operation.INVOKE, "on_event", told))
-    frame = msgspec.json.decode(connection.data_to_send())
+    connection.ask(Request("r1", Operation.INVOKE, "on_event", told))
+    frame = msgspec.json.decode(connection.outgoing.take())
     assert frame["operation"] == "invoke"
     assert frame["input"] == {"op": "on_event", "args": told}
     assert answers(feed(connection, line(ok=True, result=None), lengths)) == {"r1": Success(None)}
@@ -50,10 +55,10 @@ def test_a_hook_is_told_of_an_event_by_an_invoke_and_acknowledges_it(lengths: Cu
 
 @pytest.mark.clause("PV1-2-g")
 def test_one_json_object_per_line_both_ways() -> None:
-    connection = ModuleConnection(descriptor())
+    connection = module(descriptor())
     text = 'line one\nline two\r\n"quoted"'
-    connection.send_request(Request("r1", Operation.INVOKE, "say", {"text": text}))
-    written = connection.data_to_send()
+    connection.ask(Request("r1", Operation.INVOKE, "say", {"text": text}))
+    written = connection.outgoing.take()
     assert written.count(b"\n") == 1
     assert written.endswith(b"\n")
     assert msgspec.json.decode(written)["input"]["args"]["text"] == text
@@ -71,8 +76,8 @@ def test_each_error_of_ours_has_the_form_of_error_schema_v1(reason: Reason) -> N
 
 @pytest.mark.clause("PV1-4-a")
 def test_an_error_of_the_modules_own_passes_through_untouched() -> None:
-    connection = ModuleConnection(descriptor())
-    connection.send_request(Request("r1", Operation.INVOKE, "roll"))
+    connection = module(descriptor())
+    connection.ask(Request("r1", Operation.INVOKE, "roll"))
     error = {"code": "dice.lost", "message": "under the sofa", "details": {"last_seen": [1, {}]}}
     outcome = answers(feed(connection, line(ok=False, error=error)))["r1"]
     assert outcome == Failure("dice.lost", "under the sofa", {"last_seen": [1, {}]})

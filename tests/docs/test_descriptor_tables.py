@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from protocol import descriptor_shape as shape
-from protocol.descriptor import Descriptor, Hook, Supervision, Transport
+from protocol.descriptor import WHENCE, Descriptor, Hook, Supervision, Transport
 from protocol.descriptor_loading import DescriptorError, parse_descriptor
 from protocol.dialects import DIALECTS
 from protocol.problem import Problem
@@ -20,7 +20,6 @@ from tests.docs.markdown import Block, blocks, code, rows
 from tests.schemas.local_registry import validator
 
 DOCUMENT = "docs/descriptor.md"
-NOT_IN_THE_FILE = {"source", "folder", "digest"}
 BY_DIALECT = {"transport.lifecycle", "transport.stdout"}
 REQUIRED = "required"
 ABSENT = "absent"
@@ -50,7 +49,7 @@ def typed(kind: type[msgspec.Struct] = Descriptor, at: str = "") -> Iterator[tup
         ]
         if members:
             yield from typed(members[0], f"{at}{field.name}.")
-        elif at or field.name not in NOT_IN_THE_FILE:
+        elif at or field.name not in WHENCE:
             default = field.default
             if field.default_factory is not msgspec.NODEFAULT:
                 default = field.default_factory()

@@ -13,6 +13,7 @@ from tests.faults.rows import ROWS, Row, marked
 
 PAGE = "docs/faults.md"
 NOT_PROVEN = "Not proven in this version"
+MARKED = [(number, where.partition("::")[2]) for number, where in marked()]
 TOLD = {int(cells[0]): cells[1:] for cells in rows(PAGE, "#")}
 
 
@@ -22,7 +23,7 @@ def test_the_page_has_the_rows_of_the_table() -> None:
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: str(row.number))
 def test_a_row_names_tests_that_exist_and_carry_its_number(row: Row) -> None:
-    carry = {test.partition("::")[2] for number, test in marked() if number == row.number}
+    carry = {test for number, test in MARKED if number == row.number}
     _, what, proofs = TOLD[row.number]
     named = re.findall(r"`(test_\w+)`", proofs)
     assert set(named) <= carry

@@ -19,35 +19,36 @@ from protocol.connection import (
     Answered,
     Connection,
     EventReceived,
+    Events,
     HostCalled,
-    HostCallRefused,
     ModuleLog,
     Quarantined,
-    Received,
     Request,
     Stray,
     Violated,
     Warned,
 )
 from protocol.descriptor import Limits
-from protocol.dialects import DIALECTS
-from protocol.errors import CODE_OF, Code, Failure, Outcome, Reason, Success
+from protocol.errors import CODE_OF, Code, Outcome, Reason, Success
 from protocol.events import TYPES
-from protocol.host_call import encode_error, encode_output
 from protocol.journal_event import HOST_OWNED
-from protocol.pi_codes import PiCode, pi_code, pi_error
+from protocol.pi_codes import PiCode, pi_code
 from protocol.replies import Operation
 from supervisor.faces.conversation import Conversation
 from supervisor.kernel.daemon import running
 from supervisor.kernel.host_calls.methods import METHODS
 from supervisor.kernel.operations import INPUTS
+from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
+from supervisor.kernel.parties import Party
+from supervisor.policy.principals import Scope
 from supervisor.policy.session import BOUNDS, Status
 from supervisor.policy.verdict import Exit, Said, on_invocation
-from supervisor.runtime.directory import scan
 from supervisor.runtime.log_text import log_text
+from supervisor.runtime.sources import scan
 from tests.docs.markdown import ROOT, Block, blocks, read, rows
 from tests.docs.transcript import fits
-from tests.protocol.wire import descriptor
+from tests.principals import ADA
+from tests.protocol.wire import announce, connected, descriptor, give_up
 from tests.schemas.local_registry import validator
 
 DOCUMENT = "docs/protocol.md"
@@ -95,8 +96,11 @@ class Replay:
         limits = Limits(line_bytes=8 << 20)
         supervision = msgspec.structs.replace(made.supervision, limits=limits)
         made = msgspec.structs.replace(made, name=tool, supervision=supervision)
-        self.connection: Connection = DIALECTS[dialect].connect(made)
-        self.connection.allow_features(frozenset(features))
+        self.connection: Connection = connected(dialect, made)
+        if features:
+            announce(self.connection, *features)
+        self.calls: dict[str, HostCalled] = {}
+        self.gave_up: dict[str, bool] = {}
         self.said = Said()
         self.op = ""
 
@@ -104,15 +108,15 @@ class Replay:
         """Send what the line says, unless it is one that the connection sends by itself."""
         frame = json.loads(expected)
         if frame.get("type") == "host_result":
-            self.connection.outgoing.add(_result_line(frame))
+            self._answer(frame["payload"])
             return
         request_id, operation = frame["requestId"], frame["operation"]
         if operation == "cancel":
-            assert self.connection.send_cancel(request_id)
+            self.give_up(request_id)
         elif operation in tuple(Operation):
             given = frame["input"]
             self.op = given.get("op", "")
-            self.connection.send_request(
+            self.connection.ask(
                 Request(
                     request_id,
                     Operation(operation),
@@ -123,15 +127,25 @@ class Replay:
             )
         else:
             self.op = operation
-            self.connection.send_request(
-                Request(request_id, Operation.INVOKE, operation, frame["input"])
-            )
+            self.connection.ask(Request(request_id, Operation.INVOKE, operation, frame["input"]))
+
+    def give_up(self, request_id: str) -> bool:
+        """Tell whether the process is kept."""
+        if request_id not in self.gave_up:
+            self.gave_up[request_id] = give_up(self.connection, request_id)
+        return self.gave_up[request_id]
+
+    def _answer(self, payload: dict[str, Any]) -> None:
+        """Answer a call as the host does; one that is refused was answered already."""
+        asked = self.calls.get(payload["call_id"])
+        if asked is not None:
+            self.connection.answer(asked, Success(payload["output"]))
 
     def exited(self, how: str) -> str:
         end = Exit(exit_code=int(how)) if how.isdigit() else Exit(signal=signal.Signals[how])
         return self._outcome("r1", on_invocation(self.said, end, None, f"dice.{self.op}"))
 
-    def words(self, received: list[Received]) -> Iterator[str]:  # noqa: C901 - a case for each
+    def words(self, received: Events) -> Iterator[str]:  # noqa: C901 - a case for each
         """Say what was received as the document does."""
         for item in received:
             match item:
@@ -150,16 +164,11 @@ class Replay:
                     yield f"set aside: {fault.reason}"
                 case Stray():
                     yield "dropped"
-                case HostCalled() | HostCallRefused():
-                    yield self._called(item)
+                case HostCalled(request_id, call):
+                    self.calls[call.call_id] = item
+                    yield f"{request_id}: host call {call.call_id}: {call.method}"
                 case ModuleLog(event):
                     yield f"log of the module: {log_text(event)}"
-
-    @staticmethod
-    def _called(item: HostCalled | HostCallRefused) -> str:
-        if isinstance(item, HostCalled):
-            return f"{item.request_id}: host call {item.call.call_id}: {item.call.method}"
-        return f"host call {item.call_id} refused: {item.message}"
 
     @staticmethod
     def _outcome(request_id: str, outcome: Outcome) -> str:
@@ -167,15 +176,6 @@ class Replay:
             return f"{request_id}: ok {msgspec.json.encode(outcome.result).decode()}"
         reason = outcome.details.get("reason")
         return f"{request_id}: {outcome.code}{f'/{reason}' if reason else ''}: {outcome.message}"
-
-
-def _result_line(frame: dict[str, Any]) -> bytes:
-    """Encode a result as the host does; an error is made from what it is about."""
-    request_id, payload = frame["requestId"], frame["payload"]
-    if not payload["is_error"]:
-        return encode_output(request_id, payload["call_id"], payload["output"])
-    made = Failure.because(Reason.MALFORMED_REQUEST, payload["error"]["message"])
-    return encode_error(request_id, payload["call_id"], pi_error(made))
 
 
 @pytest.mark.parametrize("block", OF_A_PROCESS, ids=at_line)
@@ -189,7 +189,7 @@ def test_an_example_of_the_wire_goes_as_it_is_shown(block: Block) -> None:
     writes: list[str] = []
     for who, text in [*lines(block), ("again", "")]:
         if who != "host" and writes:
-            assert replay.connection.data_to_send().decode().splitlines() == writes
+            assert replay.connection.outgoing.take().decode().splitlines() == writes
             writes = []
         match who:
             case "host":
@@ -202,7 +202,7 @@ def test_an_example_of_the_wire_goes_as_it_is_shown(block: Block) -> None:
                 made += replay.words(replay.connection.receive_eof())
                 made.append(replay.exited(text))
             case "give up":
-                kept = replay.connection.abandon(text)
+                kept = replay.give_up(text)
                 made.append(f"the process is {'kept' if kept else 'replaced'}")
             case "=>":
                 shown.append(text)
@@ -219,14 +219,11 @@ async def test_an_example_of_the_control_socket_goes_as_it_is_shown(
 ) -> None:
     for name in ("dice", "planner"):
         shutil.copytree(ROOT / "modules" / name, tmp_path / "modules" / name)
-    async with (
-        running(scan([tmp_path / "modules"]), data_dir=tmp_path) as daemon,
-        trio.open_nursery() as nursery,
-    ):
+    async with running(scan([tmp_path / "modules"]), data_dir=tmp_path) as daemon:
         modules = daemon.fleet.modules.values()
         with trio.fail_after(PATIENCE_S):
             await daemon.fleet.wait_until(lambda: all(one.slot.serves for one in modules) or None)
-        conversation = Conversation(daemon, nursery)
+        conversation = Conversation(daemon, Party(ADA))
         shown: list[str] = []
         for who, text in [*lines(block), ("client", "")]:
             if who == "daemon":
@@ -235,7 +232,6 @@ async def test_an_example_of_the_control_socket_goes_as_it_is_shown(
                 await expect(shown, conversation)
                 shown = []
                 conversation.receive_data(f"{text}\n".encode())
-        nursery.cancel_scope.cancel()
 
 
 async def expect(shown: list[str], conversation: Conversation) -> None:
@@ -321,3 +317,20 @@ def test_the_events_that_no_module_may_emit_are_listed() -> None:
     assert re.findall(r"`(\w+):\*`", read(DOCUMENT).partition('with a ":". ')[2])[
         : len(HOST_OWNED)
     ] == list(HOST_OWNED)
+
+
+def test_each_op_stands_beside_the_scope_that_it_needs() -> None:
+    table = {
+        op: None if row[0] == "none" else Scope(row[0].strip("`"))
+        for row in rows(DOCUMENT, "Scope")
+        for op in re.findall(r"`([^`]+)`", row[1])
+    }
+    assert table == SCOPES
+
+
+def test_the_ops_that_need_whole_modules_are_named() -> None:
+    said = " ".join(read(DOCUMENT).split())
+    (whole,) = re.findall(r"((?:`[a-z.]+`(?:, | and )?)+) need all of their module", said)
+    every = said[said.index("need all of their module") : said.index("all modules there may be")]
+    assert set(re.findall(r"`([^`]+)`", whole)) == WHOLE_MODULE
+    assert set(re.findall(r"`([^`]+)`", every)) == ALL_MODULES

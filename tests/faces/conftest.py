@@ -9,22 +9,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 import trio
 import trio.testing
 
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
 from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.parties import Party
+from supervisor.policy.principals import Principal
 from tests import factories
 from tests.kernel.conftest import daemon_with
+from tests.principals import ADA
 
 ENDLESS = {"count": 1_000_000, "pad": "x" * 1000}
 CALM = {"health": {"interval_s": 1000}, "timeouts": {"exit_s": 0.1, "stop_s": 0.1}}
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    factories.bound(items, Path(__file__).parent)
 
 
 class Client:
@@ -74,7 +72,9 @@ def request(number: Any, tool: str, operation: str = "invoke", **content: Any) -
 
 
 @asynccontextmanager
-async def connected(daemon: Daemon, *, buffer_bytes: int | None = None) -> AsyncIterator[Client]:
+async def connected(
+    daemon: Daemon, *, buffer_bytes: int | None = None, principal: Principal = ADA
+) -> AsyncIterator[Client]:
     """Serve one client over a socket pair."""
     theirs, ours = socket.socketpair()
     ours.setblocking(False)
@@ -84,13 +84,11 @@ async def connected(daemon: Daemon, *, buffer_bytes: int | None = None) -> Async
 
     async def serve() -> None:
         with ours:
-            async with trio.open_nursery() as tasks:
-                conversation = Conversation(daemon, tasks)
-                try:
-                    await carry(conversation, ours.fileno(), ours.fileno())
-                finally:
-                    disconnect(conversation)
-                tasks.cancel_scope.cancel()
+            conversation = Conversation(daemon, Party(principal))
+            try:
+                await carry(conversation, ours.fileno(), ours.fileno())
+            finally:
+                disconnect(conversation)
             trio.lowlevel.notify_closing(ours)
 
     async with trio.open_nursery() as nursery:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import socket
 import stat
 from pathlib import Path
@@ -41,6 +42,29 @@ async def test_clients_are_served_side_by_side(tmp_path: Path, path: Path) -> No
                     assert (await Client(two).done())["result"] == {"n": 2}
                 nursery.cancel_scope.cancel()
     assert not opened_since(before)
+
+
+async def test_a_client_is_the_user_at_the_other_side_and_may_do_everything(
+    tmp_path: Path, path: Path
+) -> None:
+    async with daemon_with(tmp_path) as daemon:
+        with listening(path) as listener:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(serve, daemon, listener)
+                async with (
+                    await trio.open_unix_socket(path) as one,
+                    await trio.open_unix_socket(path) as two,
+                ):
+                    await Client(one).send(request("a", "supervisor", "narrow", modules=["m"]))
+                    await Client(two).send(request("b", "supervisor", "narrow"))
+                    user = {"name": pwd.getpwuid(os.geteuid()).pw_name, "face": "socket"}
+                    scopes = ["read", "invoke", "admin"]
+                    narrowed = (await Client(one).done())["result"]
+                    assert narrowed == {**user, "scopes": scopes, "modules": ["m"]}
+                    # What one connection gives up, another one keeps.
+                    whole = (await Client(two).done())["result"]
+                    assert whole == {**user, "scopes": scopes, "modules": ["*"]}
+                nursery.cancel_scope.cancel()
 
 
 def test_the_socket_is_its_owners_alone_and_goes_with_the_daemon(path: Path) -> None:

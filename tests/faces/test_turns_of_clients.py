@@ -10,10 +10,12 @@ import trio
 import trio.testing
 
 from supervisor.faces.conversation import Conversation
+from supervisor.kernel.parties import Party
 from supervisor.runtime.turns import TURN_S, Turn
 from tests.faces.conftest import request
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
+from tests.principals import ADA
 
 MANY = 200
 LOOKS_A_TURN = 5
@@ -50,7 +52,7 @@ async def test_of_many_misspelt_names_a_few_are_answered_in_a_turn_and_all_in_or
 ) -> None:
     modules = [actor(tmp_path, name=f"m{n}", supervision={"start": "lazy"}) for n in range(100)]
     async with daemon_with(tmp_path, *modules) as daemon, trio.open_nursery() as nursery:
-        greedy, modest = Conversation(daemon, nursery), Conversation(daemon, nursery)
+        greedy, modest = Conversation(daemon, Party(ADA)), Conversation(daemon, Party(ADA))
         greedy._turn = Turn(Ticking())
         greedy.receive_data(lines(*range(MANY)))
         told = await answered(greedy)
@@ -72,7 +74,7 @@ async def test_of_many_misspelt_names_a_few_are_answered_in_a_turn_and_all_in_or
 @pytest.mark.fault(29)
 async def test_a_cancel_does_not_wait_for_the_clients_next_turn(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
-        client = Conversation(daemon, nursery)
+        client = Conversation(daemon, Party(ADA))
         client.receive_data(json.dumps(request("a", "m", op="hang")).encode() + b"\n")
         client._turn = Turn(Ticking())
         cancel = b'{"requestId":"a","operation":"cancel"}\n'

@@ -3,15 +3,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import trio
-import trio.testing
 
 from supervisor.faces.conversation import Conversation
 from supervisor.faces.unfinished import UnfinishedLines
+from supervisor.kernel.parties import Party
 from tests.faces.conftest import connected, request
 from tests.faces.test_conversation import error
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
+from tests.principals import ADA
 
 
 class Line:
@@ -44,9 +44,9 @@ def test_what_is_held_is_what_was_said_last() -> None:
 
 
 async def test_clients_that_end_no_line_hold_no_more_than_the_bound(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
         lines = UnfinishedLines(1 << 20)
-        clients = [Conversation(daemon, nursery, unfinished=lines) for _ in range(8)]
+        clients = [Conversation(daemon, Party(ADA), unfinished=lines) for _ in range(8)]
         for _ in range(16):
             for client in clients:
                 client.receive_data(b"[" * 65536)
@@ -57,9 +57,9 @@ async def test_clients_that_end_no_line_hold_no_more_than_the_bound(tmp_path: Pa
 
 
 async def test_who_loses_a_line_is_told_and_is_served_after_it(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
         lines = UnfinishedLines(1000)
-        greedy, modest = (Conversation(daemon, nursery, unfinished=lines) for _ in range(2))
+        greedy, modest = (Conversation(daemon, Party(ADA), unfinished=lines) for _ in range(2))
         greedy.receive_data(b'{"requestId":"' + b"x" * 900)
         modest.receive_data(b'{"requestId":"b","tool":"supervisor",' + b" " * 200)
         answer = await greedy.outbox.take()
@@ -75,9 +75,9 @@ async def test_who_loses_a_line_is_told_and_is_served_after_it(tmp_path: Path) -
 
 
 async def test_who_leaves_holds_nothing(tmp_path: Path) -> None:
-    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
         lines = UnfinishedLines(1000)
-        client = Conversation(daemon, nursery, unfinished=lines)
+        client = Conversation(daemon, Party(ADA), unfinished=lines)
         client.receive_data(b"x" * 900)
         client.receive_eof()
         assert lines.held_bytes == 0

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 import trio
 
 from protocol.descriptor import Descriptor
@@ -16,17 +15,14 @@ from protocol.errors import Failure
 from protocol.events import Progress
 from protocol.response import Response
 from supervisor.kernel.daemon import Daemon, running
-from supervisor.kernel.operations.op import Emit
+from supervisor.kernel.parties import Party
 from supervisor.kernel.request_checks import Doubt
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import State
-from tests import factories
+from supervisor.policy.principals import Principal
+from tests.principals import ADA
 
 Start = Callable[..., AbstractAsyncContextManager[Daemon]]
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    factories.bound(items, Path(__file__).parent)
 
 
 class Asker:
@@ -83,24 +79,55 @@ async def daemon_with(
         yield daemon
 
 
-async def run_op(daemon: Daemon, op: str, args: dict[str, Any], emit: Emit) -> Any:
+Emit = Callable[[Progress | None], Awaitable[None]]
+
+
+class Asked:
+    """A request for one of the daemon's own ops."""
+
+    def __init__(self, emit: Emit, principal: Principal = ADA) -> None:
+        self.party = Party(principal)
+        self.principal = principal
+        self._emit = emit
+
+    async def emit(self, event: Progress | None) -> None:
+        await self._emit(event)
+
+
+async def run_op(
+    daemon: Daemon, op: str, args: dict[str, Any], emit: Emit, principal: Principal = ADA
+) -> Any:
     """Run one of the daemon's own ops to its end."""
-    assert daemon.operations.refusal(op, args) is None
-    begun = daemon.operations.begin(op, args, emit)
+    operations = daemon.requests.operations
+    assert operations.refusal(op, args) is None
+    begun = operations.begin(op, args, Asked(emit, principal))
     return begun if isinstance(begun, dict) else await begun
 
 
 async def refused(daemon: Daemon, op: str, args: Any) -> Failure:
     """Return why one of the daemon's own ops cannot be run with these args."""
-    refusal = daemon.operations.refusal(op, args)
+    refusal = daemon.requests.operations.refusal(op, args)
     if isinstance(refusal, Doubt):
-        refusal = await refusal.settled(daemon.checks, "a client")
+        refusal = await refusal.settled(daemon.requests.checks, "a client")
     assert refusal is not None
     return refusal
+
+
+def begin(
+    daemon: Daemon,
+    tool: str,
+    operation: str,
+    content: dict[str, Any] | None = None,
+    principal: Principal = ADA,
+) -> Asker:
+    """Begin a request as a face does."""
+    asker = Asker()
+    daemon.requests.begin(Party(principal), tool, operation, content or {}, asker)
+    return asker
 
 
 def ask(daemon: Daemon, tool: str, op: Any = "echo", **content: Any) -> Asker:
     asker = Asker()
     content = {"op": op, **content} if op is not None else content
-    daemon.invocations.submit(tool, content, asker)
+    daemon.requests.invoke(ADA, tool, content, asker)
     return asker

@@ -44,14 +44,14 @@ def test_a_copy_never_counts_twice_while_it_gets_its_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, seen = store_in(tmp_path, limit=10), list[int]()
-    name = store._name
+    name = store.adopt
 
     def named(*args: Any) -> bool:
         is_new = name(*args)
         seen.append(store.total_bytes)
         return is_new
 
-    monkeypatch.setattr(store, "_name", named)
+    monkeypatch.setattr(store, "adopt", named)
     add(store, tmp_path, b"123456")
     assert (seen, store.total_bytes) == ([6], 6)
     add(store, tmp_path, b"abcd")

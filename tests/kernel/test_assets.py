@@ -30,6 +30,7 @@ from supervisor.policy.verdict import Stopped
 from tests.factories import actor
 from tests.kernel.conftest import Asker, daemon_with, run_op
 from tests.kernel.remembering import FULL, Remembering
+from tests.principals import ADA
 
 GONE = Stopped(Reason.CLIENT, "the client cancelled the request")
 LONG_S = 10_000.0
@@ -64,10 +65,10 @@ def begin(
 ) -> tuple[Asker, Invocation]:
     lines = [json.dumps({"version": "0", **event}) for event in events]
     asker = Asker()
-    if session is not None and isinstance(daemon.sessions.find(session), Failure):
-        daemon.sessions.new(session)
+    if session is not None and isinstance(daemon.sessions.find(session, ADA), Failure):
+        daemon.sessions.new(ADA, session)
     content = {"op": "say", "args": {"lines": lines}, "session_id": session}
-    invocation = daemon.invocations.submit("m", content, asker)
+    invocation = daemon.requests.invoke(ADA, "m", content, asker)
     assert invocation is not None
     return asker, invocation
 
@@ -231,7 +232,7 @@ async def test_a_hung_file_system_of_one_module_holds_up_no_other(
         await _until(lambda: invocation._call.settled)
         lines = [json.dumps({"version": "0", **one}) for one in (asset("quick"), DONE)]
         neighbour = Asker()
-        daemon.invocations.submit("n", {"op": "say", "args": {"lines": lines}}, neighbour)
+        daemon.requests.invoke(ADA, "n", {"op": "say", "args": {"lines": lines}}, neighbour)
         assert (await neighbour.response()).notices == ()
         assert asker.responses == []
         gate.open.set()
@@ -249,7 +250,7 @@ async def test_a_cancel_does_not_wait_for_a_check(
         asker, invocation = begin(daemon, asset("slow"), log("behind"), *end)
         await _until(lambda: invocation._intake and len(invocation._intake._waiting) == 2)
         await _until(lambda: invocation._call.settled is answered)
-        invocation.give_up(GONE)
+        invocation.cancel(GONE)
         (response,) = asker.responses  # at once
         assert response.ok is answered
         assert reasons(response) == ["unreadable_path"]
@@ -264,7 +265,7 @@ async def test_a_deadline_does_not_wait_for_a_check(tmp_path: Path, gate: Gate) 
         asker = Asker()
         line = json.dumps({"version": "0", **asset("slow")})
         content = {"op": "say", "args": {"lines": [line]}, "timeout_s": 0.5}
-        daemon.invocations.submit("m", content, asker)
+        daemon.requests.invoke(ADA, "m", content, asker)
         document = await asker.document()
         assert document["error"]["details"]["reason"] == "deadline"
 
@@ -501,7 +502,7 @@ async def test_the_records_are_bounded_in_bytes(
         (tmp_path / "f").write_text("x")
         for _ in range(3):
             await say(daemon, asset("f", metadata={"x": "y" * 1500}), DONE).response()
-        assert daemon.operations._parts.effects.assets.status()["known"] == 1
+        assert daemon.requests._effects.assets.status()["known"] == 1
 
 
 async def test_documents_that_are_damaged_are_left_out(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +49,20 @@ class Sent:
 
 async def sent(kept: Journal, **args: Any) -> Sent:
     client = Sent()
-    feed = EventFeed(kept)
-    await feed.send({"last": 50, **args}, client.emit)
-    feed.close()
+    with contextlib.closing(EventFeed(kept)) as feed:
+        await feed.send({"last": 50, **args}, client.emit, None)
     return client
+
+
+@asynccontextmanager
+async def following(kept: Journal, since: int) -> AsyncIterator[Sent]:
+    """Have a client follow until the block ends."""
+    client = Sent()
+    with contextlib.closing(EventFeed(kept)) as feed:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(feed.send, {"since": since, "follow": True}, client.emit, None)
+            yield client
+            nursery.cancel_scope.cancel()
 
 
 def note(kept: Journal, count: int = 1, event: str = "daemon:stop") -> None:
@@ -77,23 +89,17 @@ async def test_the_last_entries_are_found_however_far_they_lie_apart(
 
 
 async def test_who_follows_gets_each_entry_once_as_it_is_committed(tmp_path: Path) -> None:
-    async with journal(tmp_path) as kept, trio.open_nursery() as nursery:
-        note(kept, 3)
-        client, feed = Sent(), EventFeed(kept)
-        nursery.start_soon(feed.send, {"since": 1, "follow": True}, client.emit)
-        for _ in range(50):
+    async with journal(tmp_path) as kept, following(kept, 1) as client:
+        for _ in range(51):
             note(kept, 2)
             assert await flushed(kept) is None
-        await client.until(102)
-        assert client.seqs == list(range(2, 104))
-        nursery.cancel_scope.cancel()
+        await client.until(101)
+        assert client.seqs == list(range(2, 103))
 
 
 async def test_who_follows_is_told_of_a_new_journal_and_goes_on_in_it(tmp_path: Path) -> None:
-    async with journal(tmp_path) as kept, trio.open_nursery() as nursery:
+    async with journal(tmp_path) as kept, following(kept, 0) as client:
         note(kept, 3)
-        client, feed = Sent(), EventFeed(kept)
-        nursery.start_soon(feed.send, {"since": 0, "follow": True}, client.emit)
         await client.until(3)
         kept.suspect()
         note(kept, 3)
@@ -102,7 +108,6 @@ async def test_who_follows_is_told_of_a_new_journal_and_goes_on_in_it(tmp_path: 
         named = client.each("journal")
         assert named[-1] == kept.told.journal
         assert len(set(named)) == 2
-        nursery.cancel_scope.cancel()
 
 
 class Slow(Sent):
@@ -131,7 +136,7 @@ async def test_a_client_that_does_not_read_has_nothing_of_a_page_waiting_for_it(
         note(kept, 20)
         assert await flushed(kept) is None
         feed = EventFeed(kept)
-        await feed.send({"since": 0, "last": 0}, client.emit)
+        await feed.send({"since": 0, "last": 0}, client.emit, None)
         feed.close()
     assert client.seqs == list(range(1, 21))
     # What did not fit was let go of at once; it is the room that was waited for.

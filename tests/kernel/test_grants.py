@@ -21,6 +21,7 @@ from supervisor.runtime.file_digest import FileDigests
 from tests.factories import PYTHON, descriptor
 from tests.kernel.conftest import daemon_with, run_op
 from tests.kernel.test_host_calls import CALLER, allowing, caller, error, payload, results
+from tests.principals import ADA
 
 PROMPT = 'mode = "prompt"\n'
 
@@ -116,12 +117,12 @@ async def test_a_request_that_ends_does_not_wait_for_a_person(tmp_path: Path) ->
     class Slow(Person):
         async def ask(self, question: Question, tell: object) -> Answer:
             self.asked.append(question)
-            daemon.sessions.end("s")
+            daemon.sessions.end(ADA, "s")
             return await super().ask(question, tell)
 
     a = caller(tmp_path, "a")
     async with daemon_with(tmp_path, a, operator=allowing(tmp_path, PROMPT)) as daemon:
-        daemon.sessions.new("s")
+        daemon.sessions.new(ADA, "s")
         daemon.grants.asker = Slow()
         with pytest.raises(AssertionError, match="was ended"):
             await results(daemon, payload("log", message="x"), session_id="s")

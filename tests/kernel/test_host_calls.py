@@ -13,6 +13,7 @@ from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from tests.factories import PYTHON, descriptor
 from tests.kernel.conftest import ask, daemon_with
 from tests.kernel.test_lineage import Noting
+from tests.principals import ADA
 
 CALLER = str(Path(__file__).with_name("caller.py"))
 ALL = ["module.*", "session.*", "event.*", "log"]
@@ -237,7 +238,7 @@ async def test_state_is_read_and_written_in_the_session_of_the_request(tmp_path:
     a = caller(tmp_path, "a")
     recorder = Noting()
     async with daemon_with(tmp_path, a, operator=allowing(tmp_path), recorder=recorder) as daemon:
-        session = daemon.sessions.new("s", plan={"goal": "g", "inputs": {}}, state={"x": 1})
+        session = daemon.sessions.new(ADA, "s", plan={"goal": "g", "inputs": {}}, state={"x": 1})
         read, written, conflict = await results(
             daemon,
             payload("session.read", "1"),

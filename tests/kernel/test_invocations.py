@@ -16,6 +16,7 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
 from tests.factories import actor, children, open_files, opened_since, script
 from tests.kernel.conftest import Asker, ask, daemon_with
+from tests.principals import ADA
 from tests.schemas.local_registry import validator
 
 LOG = """echo '{"version":"0","type":"log","level":"info","message":"hi"}'\n"""
@@ -56,7 +57,7 @@ async def test_a_bad_request_is_refused_at_once_in_words(
         tmp_path, actor(tmp_path, name="m", supervision={"start": "lazy"})
     ) as daemon:
         asker = Asker()
-        assert daemon.invocations.submit(tool, content, asker) is None
+        assert daemon.requests.invoke(ADA, tool, content, asker) is None
         (response,) = asker.responses
         document = response.document()
         assert document["error"]["code"] == "bad_request"
@@ -118,7 +119,7 @@ async def test_a_schema_that_takes_for_ever_is_given_up(
 async def test_a_response_has_the_shape_of_its_schema(tmp_path: Path) -> None:
     shape = validator("response.v1")
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
-        daemon.sessions.new("s-1")
+        daemon.sessions.new(ADA, "s-1")
         for asker in (
             ask(daemon, "m", "echo", args={"n": 1}, session_id="s-1"),
             ask(daemon, "m", "exit", args={"code": 3}),
@@ -133,7 +134,7 @@ async def test_a_response_has_the_shape_of_its_schema(tmp_path: Path) -> None:
 
 async def test_a_good_one_carries_all_there_is(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
-        daemon.sessions.new("s-1")
+        daemon.sessions.new(ADA, "s-1")
         document = await ask(daemon, "m", "echo", args={"n": 1}, session_id="s-1").document()
         assert document.pop("duration_ms") >= 0
         assert document.pop("request_id")
@@ -181,12 +182,12 @@ async def test_silence_is_measured_from_the_last_event_and_not_while_it_waits(
 async def test_a_cancel_ends_a_request_in_flight_and_one_that_waits(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
         askers = [Asker(), Asker()]
-        invocations = [daemon.invocations.submit("m", {"op": "hang"}, one) for one in askers]
+        invocations = [daemon.requests.invoke(ADA, "m", {"op": "hang"}, one) for one in askers]
         assert daemon.fleet.modules["m"].queued == 1
         for invocation, asker in reversed(list(zip(invocations, askers, strict=True))):
             assert invocation is not None
-            invocation.give_up(GONE)
-            invocation.give_up(GONE)
+            invocation.cancel(GONE)
+            invocation.cancel(GONE)
             (response,) = asker.responses
             error = response.document()["error"]
             assert (error["code"], error["details"]["reason"]) == ("cancelled", "client")
@@ -227,11 +228,11 @@ async def test_a_real_answer_and_a_cancel_in_the_same_tick_give_one_response(
         askers = []
         for number in range(200):
             asker = Asker()
-            invocation = daemon.invocations.submit("m", {"op": "echo", "timeout_s": 0.01}, asker)
+            invocation = daemon.requests.invoke(ADA, "m", {"op": "echo", "timeout_s": 0.01}, asker)
             askers.append(asker)
             if number % 3 == 0 and invocation is not None:
                 await trio.lowlevel.checkpoint()
-                invocation.give_up(GONE)
+                invocation.cancel(GONE)
         for asker in askers:
             await asker.response()
         counters = daemon.fleet.modules["m"].counters

@@ -12,11 +12,13 @@ from supervisor.kernel.invoke_record import (
     DETAILS_BYTES,
     MESSAGE_CHARS,
     NAME_CHARS,
-    Span,
     bounded_error,
+    keep_in_flight,
+    record_response,
 )
 from supervisor.kernel.recorder import Content, Forgetful
 from supervisor.kernel.store.settings import InFlight
+from tests.principals import ADA
 
 
 class Noted(Forgetful):
@@ -39,13 +41,15 @@ class Noted(Forgetful):
 def test_an_invocation_is_in_flight_until_it_has_its_entry() -> None:
     noted = Noted()
     request = Request("r1", Operation.INVOKE, "roll", {}, "s1")
-    span = Span(noted, "dice", request, 5.0)
+    keep_in_flight(noted, "span", "dice", request, ts=5.0, parent=None, by=ADA.by)
     ((name, document),) = noted.kept.items()
-    assert document == InFlight(5.0, "dice", "roll", "r1", "s1")
-    span.end(Response(Success(1), "r1", "dice", "roll", 7, "s1"))
+    assert document == InFlight(5.0, "dice", "roll", "r1", "s1", by=ADA.by)
+    response = Response(Success(1), "r1", "dice", "roll", 7, "s1")
+    record_response(noted, response, "span", parent=None, by=ADA.by, was_in_flight=True)
     assert noted.kept == {name: None}
     (entry,) = noted.entries
-    assert entry["span_id"] == name == span.id
+    assert entry["span_id"] == name == "span"
+    assert entry["by"] == ADA.by
     assert (entry["status"], entry["duration_ms"], entry["error"]) == ("ok", 7, None)
     assert (entry["session_id"], entry["request_id"]) == ("s1", "r1")
 
@@ -53,8 +57,10 @@ def test_an_invocation_is_in_flight_until_it_has_its_entry() -> None:
 def test_what_a_client_chose_is_cut() -> None:
     noted = Noted()
     long = "x" * (NAME_CHARS + 1)
-    span = Span(noted, long, Request("r1", Operation.INVOKE, long, {}, long), 5.0)
-    span.end(Response(Success(1), "r1", long, long, 7, long))
+    request = Request("r1", Operation.INVOKE, long, {}, long)
+    keep_in_flight(noted, "span", long, request, ts=5.0, parent=None, by=ADA.by)
+    response = Response(Success(1), "r1", long, long, 7, long)
+    record_response(noted, response, "span", parent=None, by=ADA.by, was_in_flight=True)
     (entry,) = noted.entries
     assert len(entry["module"]) == len(entry["data"]["op"]) == NAME_CHARS
     assert len(entry["session_id"]) == NAME_CHARS

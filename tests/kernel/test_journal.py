@@ -344,7 +344,8 @@ async def test_a_value_that_damage_has_changed_costs_nothing_else(
         assert await flushed(kept) is None
         assert kept.told.asides == ()
         assert documents(kept.take_restored(), "session")["b"] == (0, b"{}")
-        page = Reader(kept.path).page(Filter(), 0, 4)
+        with contextlib.closing(Reader(kept.path)) as reader:
+            page = reader.page(Filter(), 0, 4)
         assert [seq for seq, _ in page.entries] == [1, 2, 3, 4]
     remove(tmp_path)
 

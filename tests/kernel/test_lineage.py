@@ -12,6 +12,7 @@ from supervisor.kernel.recorder import Forgetful
 from supervisor.policy.verdict import Stopped
 from tests.factories import actor
 from tests.kernel.conftest import Asker, daemon_with
+from tests.principals import ADA
 
 GONE = Stopped(Reason.CLIENT, "the client cancelled the request")
 
@@ -36,7 +37,7 @@ def begin(
     daemon: Daemon, op: str, parent: Invocation | None = None, **content: Any
 ) -> tuple[Invocation, Asker]:
     asker = Asker()
-    invocation = daemon.invocations.submit("m", {"op": op, **content}, asker, parent=parent)
+    invocation = daemon.requests.invoke(ADA, "m", {"op": op, **content}, asker, parent=parent)
     assert invocation is not None
     return invocation, asker
 
@@ -50,7 +51,7 @@ async def test_children_end_with_their_parent_and_theirs_with_them(tmp_path: Pat
         grandchild, of_grandchild = begin(daemon, "hang", child, args={"n": 3})
         assert list(grandchild.ancestors) == [child, parent]
         assert list(parent.children) == [child]
-        parent.give_up(GONE)
+        parent.cancel(GONE)
         assert (await asker.document())["error"]["details"]["reason"] == "client"
         for one in (of_child, of_grandchild):
             error = (await one.document())["error"]
@@ -77,8 +78,8 @@ async def test_a_child_that_ends_is_let_go_of(tmp_path: Path) -> None:
         assert (await of_child.document())["ok"]
         assert not list(parent.children)
         refused = Asker()
-        assert daemon.invocations.submit("nobody", {"op": "x"}, refused, parent=parent) is None
+        assert daemon.requests.invoke(ADA, "nobody", {"op": "x"}, refused, parent=parent) is None
         assert recorder.invoked("x")["data"]["parent_span_id"] == parent.span_id
-        parent.give_up(GONE)
+        parent.cancel(GONE)
         await asker.response()
         assert child.has_outcome

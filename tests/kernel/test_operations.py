@@ -7,7 +7,6 @@ import pytest
 import trio
 
 from protocol.events import Log, Progress
-from protocol.replies import Operation
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.operations import INPUTS
 from supervisor.kernel.refusal import RefusedError
@@ -16,7 +15,7 @@ from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment.ladder import RUNGS
 from tests.factories import actor, descriptor
 from tests.kernel import conftest
-from tests.kernel.conftest import ask, daemon_with
+from tests.kernel.conftest import ask, begin, daemon_with, run_op
 
 DAEMON_KEYS = {"pid", "version", "uptime_s", "containment", "guardian_pid", "socket", "http"}
 MODULE_KEYS = {
@@ -42,9 +41,7 @@ class Events:
 
 async def run(daemon: Daemon, op: str, emit: Events | None = None, **args: Any) -> Any:
     args = {name.removesuffix("_"): value for name, value in args.items()}
-    assert daemon.operations.refusal(op, args) is None
-    begun = daemon.operations.begin(op, args, emit or Events())
-    return begun if isinstance(begun, dict) else await begun
+    return await run_op(daemon, op, args, emit or Events())
 
 
 async def refused(daemon: Daemon, op: str, **args: Any) -> tuple[str, str, str]:
@@ -144,9 +141,9 @@ async def test_args_are_held_to_what_describe_says(
 
 async def test_describe_lists_each_op_that_there_is(tmp_path: Path) -> None:
     async with daemon_with(tmp_path) as daemon:
-        described = daemon.operations.describe("supervisor")
+        described = daemon.requests.operations.describe("supervisor")
         assert described["inputs"] == INPUTS
-        assert set(INPUTS) == {*daemon.operations._ops, "invoke"}
+        assert set(INPUTS) == {*daemon.requests.operations._ops, "invoke"}
 
 
 async def test_describe_of_a_module_has_the_ops_that_its_descriptor_holds_it_to(
@@ -154,7 +151,7 @@ async def test_describe_of_a_module_has_the_ops_that_its_descriptor_holds_it_to(
 ) -> None:
     inputs = {"whoami": {"type": "object"}}
     async with daemon_with(tmp_path, actor(tmp_path, inputs=inputs)) as daemon:
-        described = await daemon.operations.ask("m", Operation.DESCRIBE)
+        described = (await begin(daemon, "m", "describe").document())["result"]
         assert (described["version"], described["inputs"], described["outputs"]) == (
             "1",
             inputs,
@@ -231,11 +228,11 @@ async def test_logs_are_the_last_lines_and_what_follows(tmp_path: Path) -> None:
 
 async def test_a_daemon_asks_its_modules(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
-        health = await daemon.operations.ask("m", Operation.HEALTH)
-        assert health["status"] == "ok"
-        assert (await daemon.operations.ask("m", Operation.DESCRIBE))["name"] == "m"
-        with pytest.raises(RefusedError, match="nobody"):
-            await daemon.operations.ask("nobody", Operation.HEALTH)
+        health = await begin(daemon, "m", "health").document()
+        assert health == {"ok": True, "result": {"status": "ok"}}
+        assert (await begin(daemon, "m", "describe").document())["result"]["name"] == "m"
+        refused = await begin(daemon, "nobody", "health").document()
+        assert refused["error"]["details"] == {"reason": "unknown_module", "module": "nobody"}
 
 
 async def test_a_shutdown_begins_the_end(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from supervisor.kernel.host_calls.docket import Docket
 from tests.kernel.conftest import Asker, ask, daemon_with, run_op
 from tests.kernel.test_grants import PROMPT, nothing
 from tests.kernel.test_host_calls import allowing, caller, error, payload
+from tests.principals import ADA
 
 
 def begin(daemon: Daemon) -> Asker:
@@ -21,7 +22,7 @@ def begin(daemon: Daemon) -> Asker:
 
 
 async def question(daemon: Daemon) -> dict[str, Any]:
-    while not (found := daemon.approvals.waiting()):
+    while not (found := daemon.approvals.waiting(ADA)):
         await trio.lowlevel.checkpoint()
     [one] = found
     return one
@@ -72,7 +73,7 @@ async def test_a_deadline_that_a_question_outlasts_names_it(tmp_path: Path) -> N
     calls = {"calls": [payload("log", message="x")], "lines": []}
     async with daemon_with(tmp_path, caller(tmp_path, "a"), operator=operator) as daemon:
         asker = Asker()
-        submitted = daemon.invocations.submit("a", {"op": "calls", "args": calls}, asker)
+        submitted = daemon.requests.invoke(ADA, "a", {"op": "calls", "args": calls}, asker)
         assert submitted is not None
         id_ = (await question(daemon))["id"]
         submitted._expired()
@@ -86,7 +87,7 @@ async def test_a_time_of_a_call_that_a_question_outlasts_names_it(tmp_path: Path
     async with daemon_with(tmp_path, caller(tmp_path, "a"), operator=operator) as daemon:
         calls = {"calls": [payload("log", message="x")], "lines": []}
         asker = Asker()
-        submitted = daemon.invocations.submit("a", {"op": "calls", "args": calls}, asker)
+        submitted = daemon.requests.invoke(ADA, "a", {"op": "calls", "args": calls}, asker)
         assert submitted is not None
         id_ = (await question(daemon))["id"]
         docket = submitted._calls
@@ -104,6 +105,6 @@ async def test_a_daemon_that_stops_waits_for_no_person(tmp_path: Path) -> None:
         await question(daemon)
         daemon.shut_down("a test")
         await daemon.stop_fleet()
-        assert not daemon.approvals.waiting()
+        assert not daemon.approvals.waiting(ADA)
         problem = error(await result(asker), "denied", "forbidden")
         assert "withdrawn" in problem["message"]

@@ -23,6 +23,7 @@ from supervisor.policy.findings import Found
 from tests.factories import actor, script
 from tests.kernel.conftest import Asker, ask, refused, run_op
 from tests.kernel.remembering import FULL, Remembering
+from tests.principals import ADA
 from tests.schemas.local_registry import validator
 
 DONE = {"version": "0", "type": "done", "ok": True, "summary": "lit"}
@@ -52,7 +53,7 @@ async def daemon_that_remembers(
 
 
 def session(daemon: Daemon, session_id: str = "s") -> Session:
-    found = daemon.sessions.find(session_id)
+    found = daemon.sessions.find(session_id, ADA)
     assert isinstance(found, Session)
     return found
 
@@ -68,7 +69,7 @@ async def test_patches_are_merged_as_they_come_and_told_with_their_revision(
     body = saying(patch({"flags": {"lit": True}}), patch({"flags": {"lit": None}, "n": 1}), DONE)
     recorder = Remembering()
     async with daemon_that_remembers(recorder, script(tmp_path, body), folder=tmp_path) as daemon:
-        daemon.sessions.new("s")
+        daemon.sessions.new(ADA, "s")
         asker = ask(daemon, "m", session_id="s")
         document = await asker.document()
         assert (document["ok"], document["session_id"], document["warnings"]) == (True, "s", [])
@@ -88,7 +89,7 @@ async def test_a_modules_own_field_revision_means_nothing(tmp_path: Path) -> Non
     async with daemon_that_remembers(
         Remembering(), script(tmp_path, body), folder=tmp_path
     ) as daemon:
-        daemon.sessions.new("s")
+        daemon.sessions.new(ADA, "s")
         asker = ask(daemon, "m", session_id="s")
         assert (await asker.document())["ok"]
         assert [one.revision for one in asker.events if isinstance(one, StatePatched)] == [1, 2]
@@ -116,7 +117,7 @@ async def test_a_patch_that_is_refused_is_a_warning_and_the_invocation_goes_on(
     async with daemon_that_remembers(
         Remembering(), script(tmp_path, body), folder=tmp_path
     ) as daemon:
-        daemon.sessions.new("s")
+        daemon.sessions.new(ADA, "s")
         asker = ask(daemon, "m", session_id="s")
         document = await asker.document()
         assert document["ok"]
@@ -144,9 +145,9 @@ async def test_a_session_that_is_not_there_is_a_refusal_before_the_module_is_bot
 ) -> None:
     made = actor(tmp_path, supervision={"start": "lazy"})
     async with daemon_that_remembers(Remembering(), made, folder=tmp_path) as daemon:
-        daemon.sessions.new("evening-walk")
-        daemon.sessions.new("over")
-        daemon.sessions.end("over")
+        daemon.sessions.new(ADA, "evening-walk")
+        daemon.sessions.new(ADA, "over")
+        daemon.sessions.end(ADA, "over")
         asker = ask(daemon, "m", session_id=session_id)
         (response,) = asker.responses
         assert end_of(response.document()) == ("bad_request", reason)
@@ -173,11 +174,11 @@ async def test_a_session_is_busy_while_something_is_in_flight_and_then_as_that_e
 ) -> None:
     made = actor(tmp_path, supervision={"concurrency": 8})
     async with daemon_that_remembers(Remembering(), made, folder=tmp_path) as daemon:
-        daemon.sessions.new("s")
+        daemon.sessions.new(ADA, "s")
         hanging = ask(daemon, "m", "hang", session_id="s", timeout_s=1000)
         assert (await ask(daemon, "m", session_id="s").document())["ok"]
         assert (session(daemon).status, len(session(daemon).in_flight)) == ("busy", 1)
-        daemon.sessions.end("s")
+        daemon.sessions.end(ADA, "s")
         assert end_of(await hanging.document()) == ("cancelled", "client")
         assert session(daemon).status == "ended"
 
@@ -198,9 +199,9 @@ async def test_a_request_that_never_reaches_a_module_leaves_no_session_busy(
     made = actor(tmp_path, supervision={"start": "lazy"})
     async with daemon_that_remembers(Remembering(), made, folder=tmp_path) as daemon:
         daemon.fleet.modules["m"].stop("the test")  # so that a good one is refused too
-        daemon.sessions.new("s")
+        daemon.sessions.new(ADA, "s")
         asker = Asker()
-        daemon.invocations.submit(tool, {**content, "session_id": "s"}, asker)
+        daemon.requests.invoke(ADA, tool, {**content, "session_id": "s"}, asker)
         document = await asker.document()
         assert document["ok"] is False
         assert session(daemon).in_flight == {}
@@ -214,7 +215,7 @@ async def test_an_answer_with_a_session_waits_for_the_disk_and_another_does_not(
 ) -> None:
     recorder = Remembering()
     async with daemon_that_remembers(recorder, actor(tmp_path), folder=tmp_path) as daemon:
-        daemon.sessions.new("s")
+        daemon.sessions.new(ADA, "s")
         recorder.slow = True
         held = ask(daemon, "m", session_id="s")
         assert (await ask(daemon, "m").document())["ok"]  # after the other one, in order
@@ -227,7 +228,7 @@ async def test_an_answer_with_a_session_waits_for_the_disk_and_another_does_not(
 async def test_an_answer_whose_change_cannot_be_stored_says_so(tmp_path: Path) -> None:
     recorder = Remembering()
     async with daemon_that_remembers(recorder, actor(tmp_path), folder=tmp_path) as daemon:
-        daemon.sessions.new("s")
+        daemon.sessions.new(ADA, "s")
         recorder.slow = True
         good = ask(daemon, "m", session_id="s")
         bad = ask(daemon, "m", "exit", session_id="s", args={"code": 3})
@@ -253,7 +254,7 @@ async def test_a_disk_that_does_not_answer_holds_an_answer_for_a_bounded_time(
     monkeypatch.setattr(durability, "FLUSH_S", 0.01)
     recorder = Remembering()
     async with daemon_that_remembers(recorder, actor(tmp_path), folder=tmp_path) as daemon:
-        daemon.sessions.new("s")
+        daemon.sessions.new(ADA, "s")
         recorder.slow = True
         document = await ask(daemon, "m", session_id="s").document()
         assert end_of(document) == ("internal", "storage")
@@ -268,7 +269,7 @@ async def test_while_nothing_can_be_kept_a_session_is_refused_and_the_rest_works
 ) -> None:
     recorder = Remembering()
     async with daemon_that_remembers(recorder, actor(tmp_path), folder=tmp_path) as daemon:
-        daemon.sessions.new("s")
+        daemon.sessions.new(ADA, "s")
         recorder.broken = FULL
         (response,) = ask(daemon, "m", session_id="s").responses
         assert end_of(response.document()) == ("internal", "storage")
@@ -282,7 +283,7 @@ async def test_a_daemon_that_ends_tells_those_in_flight_and_keeps_the_history(
 ) -> None:
     recorder = Remembering()
     async with daemon_that_remembers(recorder, actor(tmp_path), folder=tmp_path) as daemon:
-        daemon.sessions.new("s")
+        daemon.sessions.new(ADA, "s")
         asker = ask(daemon, "m", "hang", session_id="s")
     (response,) = asker.responses
     assert end_of(response.document()) == ("cancelled", "shutdown")
@@ -298,7 +299,7 @@ async def test_a_daemon_that_ends_waits_for_the_disk_and_not_for_ever(
     monkeypatch.setattr(durability, "FLUSH_S", 0.01)
     recorder = Remembering()
     async with daemon_that_remembers(recorder, actor(tmp_path), folder=tmp_path) as daemon:
-        daemon.sessions.new("s")
+        daemon.sessions.new(ADA, "s")
         recorder.slow = True
         asker = ask(daemon, "m", "hang", session_id="s")
     (response,) = asker.responses
@@ -309,8 +310,8 @@ async def test_a_daemon_that_ends_waits_for_the_disk_and_not_for_ever(
 async def test_status_counts_the_sessions(tmp_path: Path) -> None:
     async with daemon_that_remembers(Remembering(), actor(tmp_path), folder=tmp_path) as daemon:
         for name in "abc":
-            daemon.sessions.new(name)
-        daemon.sessions.end("c")
+            daemon.sessions.new(ADA, name)
+        daemon.sessions.end(ADA, "c")
         ask(daemon, "m", "hang", session_id="b", timeout_s=1000)
         status = await _run(daemon, "status")
         assert status["daemon"]["sessions"] == {"live": 2, "busy": 1, "ended": 1}

@@ -21,6 +21,7 @@ from supervisor.kernel.sessions.session import SNAPSHOT_BYTES, Session
 from supervisor.policy.session import BOUNDS, Bounds
 from supervisor.policy.verdict import Stopped
 from tests.kernel.remembering import FULL, Remembering
+from tests.principals import ADA
 
 PLAN = {"goal": "light the hall", "inputs": {"room": "hall"}}
 
@@ -59,7 +60,7 @@ class Open:
         self._sessions, self._session, self._number = all_of_them, session, number
         all_of_them.began(session, f"r{number}", self)
 
-    def give_up(self, stopped: Stopped) -> None:
+    def cancel(self, stopped: Stopped) -> None:
         self.stopped = stopped
         failure = Failure.because(stopped.reason, stopped.message)
         self._sessions.answered(self._session, response(self._number, failure))
@@ -70,7 +71,7 @@ class Open:
 
 def test_a_new_session_is_idle_and_empty_and_in_the_journal_with_its_plan() -> None:
     recorder = Remembering()
-    session = sessions(recorder).new("s", title="Hall", plan=PLAN)
+    session = sessions(recorder).new(ADA, "s", title="Hall", plan=PLAN)
     shown = session.shown()
     assert (shown["status"], shown["revision"], shown["state"]) == ("idle", 0, {})
     assert (shown["plan"], shown["title"], shown["parent"]) == (PLAN, "Hall", None)
@@ -80,12 +81,13 @@ def test_a_new_session_is_idle_and_empty_and_in_the_journal_with_its_plan() -> N
         "event": "session:start",
         "session_id": "s",
         "data": {"plan": PLAN, "title": "Hall"},
+        "by": {"name": "ada", "face": "test"},
     }
 
 
 def test_the_plan_of_a_session_that_was_given_none_is_null_in_the_journal() -> None:
     recorder = Remembering()
-    sessions(recorder).new("s")
+    sessions(recorder).new(ADA, "s")
     (entry,) = recorder.entries
     assert entry["data"]["plan"] is None
     assert lint(entry) == []
@@ -94,12 +96,12 @@ def test_the_plan_of_a_session_that_was_given_none_is_null_in_the_journal() -> N
 
 def test_a_session_without_a_name_gets_one_that_no_other_has() -> None:
     known = sessions()
-    ids = {known.new().id for _ in range(100)}
+    ids = {known.new(ADA).id for _ in range(100)}
     assert len(ids) == 100
 
 
 def test_a_state_to_begin_with_holds_no_nulls() -> None:
-    session = sessions().new("s", state={"a": None, "b": {"c": None, "d": 1}})
+    session = sessions().new(ADA, "s", state={"a": None, "b": {"c": None, "d": 1}})
     assert (session.kept.state, session.kept.revision) == ({"b": {"d": 1}}, 0)
 
 
@@ -123,75 +125,75 @@ def test_a_session_that_cannot_be_is_refused_and_leaves_nothing(
 ) -> None:
     recorder = Remembering()
     known = sessions(recorder)
-    known.new("taken")
-    failure = refused(known.new, **given)
+    known.new(ADA, "taken")
+    failure = refused(known.new, ADA, **given)
     assert (failure.code, reason(failure)) == ("bad_request", expected)
     assert words in failure.message
     assert len(recorder.entries) == 1
-    assert known.counts() == {"live": 1, "busy": 0, "ended": 0}
+    assert known.counts(ADA) == {"live": 1, "busy": 0, "ended": 0}
 
 
 def test_an_id_of_a_fork_that_cannot_be_is_named_as_the_client_named_it() -> None:
     known = sessions()
-    known.new("s")
-    assert refused(known.fork, "s", "s").details["pointer"] == "/new_id"
-    assert '"new_id" is empty' in refused(known.fork, "s", "").message
+    known.new(ADA, "s")
+    assert refused(known.fork, ADA, "s", "s").details["pointer"] == "/new_id"
+    assert '"new_id" is empty' in refused(known.fork, ADA, "s", "").message
 
 
 def test_no_more_than_so_many_are_live_at_once() -> None:
     known = sessions(live=2)
-    known.new("a")
-    known.new("b")
-    assert reason(refused(known.new, "c")) == "limit_reached"
-    assert reason(refused(known.fork, "a", "c")) == "limit_reached"
-    known.end("a")
-    known.new("c")
+    known.new(ADA, "a")
+    known.new(ADA, "b")
+    assert reason(refused(known.new, ADA, "c")) == "limit_reached"
+    assert reason(refused(known.fork, ADA, "a", "c")) == "limit_reached"
+    known.end(ADA, "a")
+    known.new(ADA, "c")
 
 
 def test_all_live_ones_together_hold_no_more_than_so_many_bytes() -> None:
     recorder = Remembering()
     known = sessions(recorder, live_bytes=2000, patch_bytes=600, state_bytes=700)
     for name in "abc":
-        known.new(name, state={"text": "x" * 570})
-    failure = refused(known.new, "d", state={"text": "x" * 570})
+        known.new(ADA, name, state={"text": "x" * 570})
+    failure = refused(known.new, ADA, "d", state={"text": "x" * 570})
     assert (reason(failure), failure.details["most"]) == ("limit_reached", 2000)
-    assert reason(refused(known.fork, "a", "d")) == "limit_reached"
-    known.new("d", plan=None)
-    failure = refused(known.patch_from_client, "d", {"text": "x" * 500})
+    assert reason(refused(known.fork, ADA, "a", "d")) == "limit_reached"
+    known.new(ADA, "d", plan=None)
+    failure = refused(known.patch_from_client, ADA, "d", {"text": "x" * 500})
     assert (reason(failure), failure.details["most"]) == ("limit_reached", 2000)
-    known.patch_from_client("d", {"n": 1})
+    known.patch_from_client(ADA, "d", {"n": 1})
     # What replaces or removes something needs no room, however often.
     for number in range(50):
-        known.patch_from_client("a", {"text": str(number % 10) * 570 if number else None})
+        known.patch_from_client(ADA, "a", {"text": str(number % 10) * 570 if number else None})
     known = restarted(recorder, live_bytes=2000, patch_bytes=600, state_bytes=700)
-    assert reason(refused(known.fork, "a", "e")) == "limit_reached"
-    known.end("a")
-    known.patch_from_client("d", {"text": "x" * 500})
-    known.patch_from_client("d", {"text": None})
-    known.fork("a", "e")
+    assert reason(refused(known.fork, ADA, "a", "e")) == "limit_reached"
+    known.end(ADA, "a")
+    known.patch_from_client(ADA, "d", {"text": "x" * 500})
+    known.patch_from_client(ADA, "d", {"text": None})
+    known.fork(ADA, "a", "e")
 
 
 def test_values_that_are_replaced_in_many_sessions_take_no_room() -> None:
     known = sessions(live_bytes=5000, patch_bytes=600)
     for name in "abcdefgh":
-        known.new(name)
+        known.new(ADA, name)
     for number in range(100):
         for name in "abcdefgh":
-            known.patch_from_client(name, {"text": str(number % 10) * 500})
+            known.patch_from_client(ADA, name, {"text": str(number % 10) * 500})
 
 
 def test_nothing_begins_while_nothing_can_be_kept() -> None:
     recorder = Remembering()
     known = sessions(recorder)
-    known.new("a")
+    known.new(ADA, "a")
     recorder.broken = FULL
-    for call, *args in ((known.new,), (known.fork, "a"), (known.end, "a")):
+    for call, *args in ((known.new, ADA), (known.fork, ADA, "a"), (known.end, ADA, "a")):
         assert refused(call, *args) == FULL
-    assert refused(known.patch_from_client, "a", {}) == FULL
-    assert known.find_live("a") == FULL
-    assert isinstance(known.find("a"), Session)  # to look at it needs no disk
+    assert refused(known.patch_from_client, ADA, "a", {}) == FULL
+    assert known.find_live("a", ADA) == FULL
+    assert isinstance(known.find("a", ADA), Session)  # to look at it needs no disk
     recorder.broken = None
-    known.end("a")
+    known.end(ADA, "a")
 
 
 # Looking for one.
@@ -199,8 +201,8 @@ def test_nothing_begins_while_nothing_can_be_kept() -> None:
 
 def test_an_unknown_session_is_told_with_the_one_that_was_probably_meant() -> None:
     known = sessions()
-    known.new("evening-walk")
-    failure = known.find("evening-wlak")
+    known.new(ADA, "evening-walk")
+    failure = known.find("evening-wlak", ADA)
     assert isinstance(failure, Failure)
     assert reason(failure) == "unknown_session"
     assert failure.message == ("there is no session 'evening-wlak'; did you mean 'evening-walk'?")
@@ -209,20 +211,20 @@ def test_an_unknown_session_is_told_with_the_one_that_was_probably_meant() -> No
 def test_pages_go_from_the_newest_to_the_oldest_without_gap_or_repetition() -> None:
     known = sessions()
     for number in range(25):
-        known.new(f"s{number}")
+        known.new(ADA, f"s{number}")
     for number in range(0, 25, 5):
-        known.end(f"s{number}")
+        known.end(ADA, f"s{number}")
     for ended, expected in ((True, 25), (False, 20)):
         seen: list[str] = []
         after: str | None = None
         while True:
-            page, after = known.page(7, after, ended=ended)
+            page, after = known.page(ADA, 7, after, ended=ended)
             seen += [session.id for session in page]
             if after is None:
                 break
         assert len(seen) == expected
         assert seen == sorted(seen, key=lambda one: -int(one[1:]))
-    assert reason(refused(known.page, 7, "nobody")) == "unknown_session"
+    assert reason(refused(known.page, ADA, 7, "nobody")) == "unknown_session"
 
 
 # Patches.
@@ -231,10 +233,10 @@ def test_pages_go_from_the_newest_to_the_oldest_without_gap_or_repetition() -> N
 def test_a_patch_is_merged_counted_and_told_with_where_it_is_from() -> None:
     recorder = Remembering()
     known = sessions(recorder)
-    session = known.new("s")
+    session = known.new(ADA, "s")
     origin = Origin("torch", "light", "r3", span_id="1-3")
     assert known.patch(session, {"flags": {"lit": True}}, origin) is None
-    known.patch_from_client("s", {"flags": {"lit": None}, "room": "hall"})
+    known.patch_from_client(ADA, "s", {"flags": {"lit": None}, "room": "hall"})
     assert (session.kept.state, session.kept.revision) == ({"flags": {}, "room": "hall"}, 2)
     first, second = recorder.of("session:patch")
     assert first["data"] == {"revision": 1, "patch": {"flags": {"lit": True}}}
@@ -245,11 +247,11 @@ def test_a_patch_is_merged_counted_and_told_with_where_it_is_from() -> None:
 
 def test_of_two_clients_with_the_same_revision_the_second_is_refused() -> None:
     known = sessions()
-    known.new("s")
-    known.patch_from_client("s", {"by": "a"}, 0)
-    failure = refused(known.patch_from_client, "s", {"by": "b"}, 0)
+    known.new(ADA, "s")
+    known.patch_from_client(ADA, "s", {"by": "a"}, 0)
+    failure = refused(known.patch_from_client, ADA, "s", {"by": "b"}, 0)
     assert (reason(failure), failure.details["revision"]) == ("revision_conflict", 1)
-    assert known.patch_from_client("s", {"by": "b"}, 1).kept.state == {"by": "b"}
+    assert known.patch_from_client(ADA, "s", {"by": "b"}, 1).kept.state == {"by": "b"}
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -273,25 +275,25 @@ def test_a_refused_patch_leaves_state_revision_and_journal_as_they_were(
 ) -> None:
     recorder = Remembering()
     known = sessions(recorder)
-    session = known.new("s", state={"a": "y" * 200_000})
+    session = known.new(ADA, "s", state={"a": "y" * 200_000})
     before = copy.deepcopy(session.kept.state)
-    failure = known.patch(session, patch, None)
+    failure = known.patch(session, patch, ADA)
     assert reason(failure) == "limit_reached"
     assert failure is not None
     assert words in failure.message
     assert (session.kept.state, session.kept.revision) == (before, 0)
     assert recorder.of("session:patch") == []
-    assert known.patch(session, nested(64), None) is None
+    assert known.patch(session, nested(64), ADA) is None
 
 
 def test_a_state_near_its_limit_can_be_replaced_in_part_and_made_smaller_for_ever() -> None:
     known = sessions(state_bytes=1000)
-    session = known.new("s", state={"a": "x" * 900})
+    session = known.new(ADA, "s", state={"a": "x" * 900})
     for number in range(1000):
-        assert known.patch(session, {"a": str(number % 10) * 900}, None) is None
-    assert reason(known.patch(session, {"b": "x" * 100}, None)) == "limit_reached"
-    assert known.patch(session, {"a": None}, None) is None
-    assert known.patch(session, {"b": "x" * 900}, None) is None
+        assert known.patch(session, {"a": str(number % 10) * 900}, ADA) is None
+    assert reason(known.patch(session, {"b": "x" * 100}, ADA)) == "limit_reached"
+    assert known.patch(session, {"a": None}, ADA) is None
+    assert known.patch(session, {"b": "x" * 900}, ADA) is None
 
 
 STATES = st.recursive(
@@ -309,11 +311,11 @@ def test_any_patches_are_merged_or_refused_by_exactly_the_limit_and_survive_a_re
 ) -> None:
     recorder = Remembering()
     known = sessions(recorder, state_bytes=60)
-    session = known.new("s", state={"a": 1})
+    session = known.new(ADA, "s", state={"a": 1})
     expected: dict[str, Any] = {"a": 1}
     revision = 0
     for patch in patches:
-        failure = known.patch(session, patch, None)
+        failure = known.patch(session, patch, ADA)
         result = merged(expected, patch)
         assert (failure is None) == (encoded_bytes(result) <= 60)
         if failure is None:
@@ -323,7 +325,7 @@ def test_any_patches_are_merged_or_refused_by_exactly_the_limit_and_survive_a_re
     if document_first:
         session.changed = True
         known.save()
-    again = restarted(recorder, state_bytes=60).find("s")
+    again = restarted(recorder, state_bytes=60).find("s", ADA)
     assert isinstance(again, Session)
     assert (again.kept.state, again.kept.revision) == (expected, revision)
 
@@ -331,15 +333,15 @@ def test_any_patches_are_merged_or_refused_by_exactly_the_limit_and_survive_a_re
 def test_documents_are_written_in_proportion_to_the_patches() -> None:
     recorder = Remembering()
     known = sessions(recorder)
-    session = known.new("s", state={"big": "x" * 500_000})
+    session = known.new(ADA, "s", state={"big": "x" * 500_000})
     patch = {"n": "y" * 1000}
     for _ in range(1000):
-        known.patch(session, patch, None)
+        known.patch(session, patch, ADA)
     assert recorder.documents_kept <= 1 + 1000 * encoded_bytes(patch) // 500_000
-    small = known.new("t")
+    small = known.new(ADA, "t")
     before = recorder.documents_kept
     for _ in range(1000):
-        known.patch(small, patch, None)
+        known.patch(small, patch, ADA)
     written = recorder.documents_kept - before
     assert 1 <= written <= 1000 * encoded_bytes(patch) // SNAPSHOT_BYTES
 
@@ -350,13 +352,13 @@ def test_documents_are_written_in_proportion_to_the_patches() -> None:
 def test_a_fork_has_the_state_and_the_plan_and_goes_its_own_way() -> None:
     recorder = Remembering()
     known = sessions(recorder)
-    session = known.new("a", plan=PLAN, title="Hall", state={"x": {"y": 1}})
-    known.patch(session, {"x": {"z": [1]}}, None)
-    forked = known.fork("a", "b")
+    session = known.new(ADA, "a", plan=PLAN, title="Hall", state={"x": {"y": 1}})
+    known.patch(session, {"x": {"z": [1]}}, ADA)
+    forked = known.fork(ADA, "a", "b")
     assert forked.shown()["parent"] == {"session_id": "a", "revision": 1}
     assert (forked.kept.plan, forked.kept.title, forked.kept.revision) == (PLAN, "Hall", 0)
-    known.patch(session, {"x": {"y": 2}}, None)
-    known.patch(forked, {"x": {"z": None}}, None)
+    known.patch(session, {"x": {"y": 2}}, ADA)
+    known.patch(forked, {"x": {"z": None}}, ADA)
     assert session.kept.state == {"x": {"y": 2, "z": [1]}}
     assert forked.kept.state == {"x": {"y": 1}}
     (entry,) = recorder.of("session:fork")
@@ -367,30 +369,30 @@ def test_a_fork_has_the_state_and_the_plan_and_goes_its_own_way() -> None:
 def test_an_ended_session_can_be_shown_and_forked_and_nothing_else() -> None:
     recorder = Remembering()
     known = sessions(recorder)
-    session = known.new("s", state={"a": 1})
-    assert known.end("s") == (session, 0)
+    session = known.new(ADA, "s", state={"a": 1})
+    assert known.end(ADA, "s") == (session, 0)
     assert session.shown()["status"] == "ended"
     failures = [
-        refused(known.end, "s"),
-        refused(known.patch_from_client, "s", {}),
-        known.find_live("s"),
-        known.patch(session, {}, None),
+        refused(known.end, ADA, "s"),
+        refused(known.patch_from_client, ADA, "s", {}),
+        known.find_live("s", ADA),
+        known.patch(session, {}, ADA),
     ]
     for failure in failures:
         assert isinstance(failure, Failure)
         assert reason(failure) == "session_ended"
         assert "fork it to go on" in failure.message
-    assert known.fork("s", "t").kept.state == {"a": 1}
+    assert known.fork(ADA, "s", "t").kept.state == {"a": 1}
     assert [entry["session_id"] for entry in recorder.of("session:end")] == ["s"]
 
 
 def test_the_end_of_a_session_cancels_what_is_in_flight_for_it() -> None:
     known = sessions()
-    session, other = known.new("s"), known.new("t")
+    session, other = known.new(ADA, "s"), known.new(ADA, "t")
     flying = [Open(known, session, 1), Open(known, session, 2)]
     aside = Open(known, other, 3)
     assert session.status == "busy"
-    assert known.end("s")[1] == 2
+    assert known.end(ADA, "s")[1] == 2
     assert [str(one.stopped and one.stopped.reason) for one in flying] == ["client", "client"]
     assert aside.stopped is None
     assert (session.status, other.status) == ("ended", "busy")
@@ -400,27 +402,27 @@ def test_those_that_ended_first_are_forgotten_first() -> None:
     recorder = Remembering()
     known = sessions(recorder, ended=2)
     for name in "abcd":
-        known.new(name)
+        known.new(ADA, name)
     for name in "bca":
-        known.end(name)
-    assert isinstance(known.find("b"), Failure)
-    assert [one.id for one in known.page(10, ended=True)[0]] == ["d", "c", "a"]
+        known.end(ADA, name)
+    assert isinstance(known.find("b", ADA), Failure)
+    assert [one.id for one in known.page(ADA, 10, ended=True)[0]] == ["d", "c", "a"]
     assert {name for _, name in recorder.kept} == {"a", "c", "d"}
-    assert known.new("b").kept.state == {}
+    assert known.new(ADA, "b").kept.state == {}
 
 
 def test_ended_sessions_hold_no_more_than_so_many_bytes_and_the_last_stays() -> None:
     recorder = Remembering()
     known = sessions(recorder, ended_bytes=10_000)
     for number in range(10):
-        known.new(f"s{number}", state={"a": "x" * 3000})
-        known.end(f"s{number}")
+        known.new(ADA, f"s{number}", state={"a": "x" * 3000})
+        known.end(ADA, f"s{number}")
         assert sum(len(body) for _, body in recorder.kept.values()) <= 10_000
-    known.new("large", state={"a": "x" * 50_000})
-    known.end("large")
-    assert [one.id for one in known.page(10, ended=True)[0]] == ["large"]
+    known.new(ADA, "large", state={"a": "x" * 50_000})
+    known.end(ADA, "large")
+    assert [one.id for one in known.page(ADA, 10, ended=True)[0]] == ["large"]
     again = restarted(recorder, ended_bytes=10_000)
-    assert [one.id for one in again.page(10, ended=True)[0]] == ["large"]
+    assert [one.id for one in again.page(ADA, 10, ended=True)[0]] == ["large"]
 
 
 # What was in flight.
@@ -438,7 +440,7 @@ def test_a_session_is_busy_until_the_last_answer_and_then_what_that_was(
     failure: Failure | None, status: str
 ) -> None:
     known = sessions()
-    session = known.new("s")
+    session = known.new(ADA, "s")
     Open(known, session, 1)
     Open(known, session, 2)
     known.answered(session, response(2))
@@ -453,7 +455,7 @@ def test_a_session_is_busy_until_the_last_answer_and_then_what_that_was(
 
 def test_the_history_keeps_the_newest_and_counts_them_all() -> None:
     known = sessions()
-    session = known.new("s")
+    session = known.new(ADA, "s")
     for number in range(250):
         known.answered(session, response(number))
     history = session.shown()["history"]
@@ -468,33 +470,33 @@ def test_the_history_keeps_the_newest_and_counts_them_all() -> None:
 def test_a_restart_finds_all_sessions_as_they_were() -> None:
     recorder = Remembering()
     known = sessions(recorder)
-    a = known.new("a", plan=PLAN, title="Hall", state={"x": 1})
-    known.patch(a, {"y": [None, {"z": None}]}, None)
-    known.patch(known.fork("a", "b"), {"x": None}, None)
-    known.new("c")
-    known.end("c")
+    a = known.new(ADA, "a", plan=PLAN, title="Hall", state={"x": 1})
+    known.patch(a, {"y": [None, {"z": None}]}, ADA)
+    known.patch(known.fork(ADA, "a", "b"), {"x": None}, ADA)
+    known.new(ADA, "c")
+    known.end(ADA, "c")
     known.answered(a, response(1, Failure("timeout", "x")))
     known.save()
     again = restarted(recorder)
-    for session in (known.find("a"), known.find("b"), known.find("c")):
+    for session in (known.find("a", ADA), known.find("b", ADA), known.find("c", ADA)):
         assert isinstance(session, Session)
-        other = again.find(session.id)
+        other = again.find(session.id, ADA)
         assert isinstance(other, Session)
         # Of a patch the journal knows the time at which it was written.
         assert {**other.shown(), "updated": 0} == {**session.shown(), "updated": 0}
-    assert [one.id for one in again.page(9, ended=True)[0]] == ["c", "b", "a"]
-    assert reason(refused(again.end, "c")) == "session_ended"
-    again.patch_from_client("a", {"z": 1}, 1)
+    assert [one.id for one in again.page(ADA, 9, ended=True)[0]] == ["c", "b", "a"]
+    assert reason(refused(again.end, ADA, "c")) == "session_ended"
+    again.patch_from_client(ADA, "a", {"z": 1}, 1)
 
 
 def test_the_history_of_a_session_needs_no_orderly_end() -> None:
     recorder = Remembering()
     known = sessions(recorder)
-    session = known.new("s")
-    known.patch(session, {"a": 1}, None)
+    session = known.new(ADA, "s")
+    known.patch(session, {"a": 1}, ADA)
     known.answered(session, response(1))
     known.answered(session, response(2, Failure("timeout", "x")))
-    again = restarted(recorder).find("s")
+    again = restarted(recorder).find("s", ADA)
     assert isinstance(again, Session)
     assert [one["request_id"] for one in again.shown()["history"]] == ["r1", "r2"]
     assert (again.status, again.summary()["invocations"]) == ("error", 2)
@@ -506,9 +508,9 @@ def test_a_large_session_is_not_kept_anew_for_each_answer(patched: bool) -> None
     recorder = Remembering()
     known = sessions(recorder)
     large = {"x": "y" * SNAPSHOT_BYTES}
-    session = known.new("s", state={} if patched else large)
+    session = known.new(ADA, "s", state={} if patched else large)
     if patched:
-        known.patch(session, large, None)
+        known.patch(session, large, ADA)
     before = recorder.documents("session")
     for number in range(200):
         known.answered(session, response(number))
@@ -519,10 +521,10 @@ def test_a_large_session_is_not_kept_anew_for_each_answer(patched: bool) -> None
 def test_a_session_that_is_forgotten_does_not_come_back_with_a_late_answer() -> None:
     recorder = Remembering()
     known = sessions(recorder, ended=1)
-    session = known.new("a")
-    known.end("a")
-    known.new("b")
-    known.end("b")
+    session = known.new(ADA, "a")
+    known.end(ADA, "a")
+    known.new(ADA, "b")
+    known.end(ADA, "b")
     known.answered(session, response())
     assert {name for _, name in recorder.kept} == {"b"}
 
@@ -530,43 +532,43 @@ def test_a_session_that_is_forgotten_does_not_come_back_with_a_late_answer() -> 
 def test_the_history_survives_a_daemon_that_is_killed_and_leaves_no_documents_behind() -> None:
     recorder = Remembering()
     known = sessions(recorder)
-    session = known.new("s")
+    session = known.new(ADA, "s")
     for number in range(250):
         known.answered(session, response(number))
     known.answered(session, response(250, Failure.because(Reason.CLIENT, "cancelled")))
     again = restarted(recorder)
-    found = again.find("s")
+    found = again.find("s", ADA)
     assert isinstance(found, Session)
     assert found.shown() == session.shown()
     assert found.status == "cancelled"
     assert found.shown()["invocations"] == 251
     again.answered(found, response(251))
-    third = restarted(recorder).find("s")
+    third = restarted(recorder).find("s", ADA)
     assert isinstance(third, Session)
     assert third.shown() == found.shown()
     assert len(recorder.documents("past")) == BOUNDS.history
     again.save()
     assert recorder.documents("past") == []
-    last = restarted(recorder).find("s")
+    last = restarted(recorder).find("s", ADA)
     assert isinstance(last, Session)
     assert last.shown() == found.shown()
 
 
 def test_what_was_in_flight_when_the_daemon_died_is_in_the_history_as_unreachable() -> None:
     recorder = Remembering()
-    Open(sessions(recorder), sessions(recorder).new("s"))
+    Open(sessions(recorder), sessions(recorder).new(ADA, "s"))
     recorder.unanswered = [
         CutShort("s", "r1", "torch", "light", 70, 1001.0),
         CutShort("gone", "r2", "torch", "light", 70, 1001.0),
     ]
     again = restarted(recorder)
-    session = again.find("s")
+    session = again.find("s", ADA)
     assert isinstance(session, Session)
     assert session.status == "error"
     (past,) = session.shown()["history"]
     assert (past["ok"], past["code"], past["request_id"]) == (False, "unreachable", "r1")
     recorder.unanswered = []
-    later = restarted(recorder).find("s")
+    later = restarted(recorder).find("s", ADA)
     assert isinstance(later, Session)
     assert later.shown()["history"] == [past]
 
@@ -586,21 +588,21 @@ def test_what_was_in_flight_when_the_daemon_died_is_in_the_history_as_unreachabl
 )
 def test_a_document_that_cannot_be_read_costs_no_other(body: bytes) -> None:
     recorder = Remembering()
-    sessions(recorder).new("good", state={"a": 1})
+    sessions(recorder).new(ADA, "good", state={"a": 1})
     recorder.keep("session", "bad", body)
     again = restarted(recorder)
-    assert [one.id for one in again.page(9)[0]] == ["good"]
+    assert [one.id for one in again.page(ADA, 9)[0]] == ["good"]
     assert recorder.kept["session", "bad"][1] == body
 
 
 def test_a_patch_that_is_missing_ends_what_can_be_restored_of_a_session() -> None:
     recorder = Remembering()
     known = sessions(recorder)
-    session = known.new("s")
+    session = known.new(ADA, "s")
     for number in range(1, 5):
-        known.patch(session, {"n": number}, None)
+        known.patch(session, {"n": number}, ADA)
     recorder.entries = [one for one in recorder.entries if one.get("data", {}).get("revision") != 3]
-    again = restarted(recorder).find("s")
+    again = restarted(recorder).find("s", ADA)
     assert isinstance(again, Session)
     assert (again.kept.state, again.kept.revision) == ({"n": 2}, 2)
 
@@ -608,21 +610,21 @@ def test_a_patch_that_is_missing_ends_what_can_be_restored_of_a_session() -> Non
 def test_what_the_disk_had_no_room_for_is_kept_anew_and_a_restart_finds_it() -> None:
     recorder = Remembering()
     known = sessions(recorder)
-    session = known.new("s")
-    known.patch(session, {"a": 1}, None)
-    known.patch(session, {"b": 2}, None)
+    session = known.new(ADA, "s")
+    known.patch(session, {"a": 1}, ADA)
+    known.patch(session, {"b": 2}, ADA)
     recorder.entries.clear()
     recorder.kept.clear()
     known.keep_all()
-    known.patch(session, {"c": 3}, None)
-    again = restarted(recorder).find("s")
+    known.patch(session, {"c": 3}, ADA)
+    again = restarted(recorder).find("s", ADA)
     assert isinstance(again, Session)
     assert (again.kept.state, again.kept.revision) == ({"a": 1, "b": 2, "c": 3}, 3)
 
 
 def test_a_document_is_json_that_others_can_read() -> None:
     recorder = Remembering()
-    sessions(recorder).new("ä", plan=PLAN, state={"n": 2**70})
+    sessions(recorder).new(ADA, "ä", plan=PLAN, state={"n": 2**70})
     document = json.loads(recorder.kept["session", "ä"][1])
     assert (document["session_id"], document["plan"]) == ("ä", PLAN)
     assert document["state"] == {"n": 2**70}

@@ -15,6 +15,7 @@ from supervisor.kernel.origin import Origin
 from supervisor.kernel.ui_events import Subscription, UiEvents
 from tests.factories import actor
 from tests.kernel.conftest import Asker, daemon_with, run_op
+from tests.principals import ADA
 
 HERE = Origin("m", "say", "r1", "s-1")
 
@@ -71,7 +72,7 @@ def test_what_nobody_handles_has_a_placeholder_and_is_counted(
 @pytest.mark.clause("N001-4.4-c")
 async def test_a_subscriber_gets_what_it_wants_and_then_there_is_no_placeholder() -> None:
     events = UiEvents()
-    subscription = Subscription(["toast", "menu.*"])
+    subscription = Subscription(ADA, ["toast", "menu.*"])
     unsubscribe = events.subscribe(subscription)
     assert events.status()["subscribers"] == 1
     assert type(events.pass_on(ui("toast", {"n": 1}), HERE)) is UiEvent
@@ -91,14 +92,14 @@ async def test_a_subscriber_gets_what_it_wants_and_then_there_is_no_placeholder(
 @pytest.mark.parametrize(
     ("wanted", "got"),
     [
-        (Subscription(), True),
-        (Subscription(session_id="s-1"), True),
-        (Subscription(session_id="s-2"), False),
-        (Subscription(module="m"), True),
-        (Subscription(module="n"), False),
-        (Subscription(["[mt]oast", "x"]), True),
-        (Subscription(["TOAST"]), False),
-        (Subscription(["*a*" * 60 + "b"]), False),
+        (Subscription(ADA), True),
+        (Subscription(ADA, session_id="s-1"), True),
+        (Subscription(ADA, session_id="s-2"), False),
+        (Subscription(ADA, module="m"), True),
+        (Subscription(ADA, module="n"), False),
+        (Subscription(ADA, ["[mt]oast", "x"]), True),
+        (Subscription(ADA, ["TOAST"]), False),
+        (Subscription(ADA, ["*a*" * 60 + "b"]), False),
     ],
 )
 def test_a_subscriber_may_want_a_session_a_module_and_names(
@@ -109,7 +110,7 @@ def test_a_subscriber_may_want_a_session_a_module_and_names(
 
 async def test_a_wrong_payload_reaches_subscribers_with_its_placeholder() -> None:
     events = UiEvents()
-    subscription = Subscription()
+    subscription = Subscription(ADA)
     events.subscribe(subscription)
     assert isinstance(events.pass_on(ui("message.chunk"), HERE), PlaceholderUiEvent)
     seen = await subscription.next()
@@ -123,7 +124,7 @@ async def test_a_slow_subscriber_loses_the_oldest_and_is_told(
 ) -> None:
     monkeypatch.setattr(ui_events, bound, 3 if bound == "WAITING_EVENTS" else 400)
     events = UiEvents()
-    slow, other = Subscription(), Subscription(["nothing"])
+    slow, other = Subscription(ADA), Subscription(ADA, ["nothing"])
     events.subscribe(slow)
     events.subscribe(other)
     for number in range(10):
@@ -144,7 +145,7 @@ async def test_a_slow_subscriber_loses_the_oldest_and_is_told(
 async def test_one_event_beyond_the_bound_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ui_events, "WAITING_BYTES", 10)
     events = UiEvents()
-    subscription = Subscription()
+    subscription = Subscription(ADA)
     events.subscribe(subscription)
     events.pass_on(ui("first"), HERE)
     events.pass_on(ui("second"), HERE)
@@ -158,8 +159,8 @@ async def test_the_op_streams_the_events_of_all_invocations(tmp_path: Path) -> N
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
         send, receive = trio.open_memory_channel[Any](10)
         args = {"events": ["to*"], "module": "m"}
-        assert daemon.operations.refusal("ui.subscribe", args) is None
-        assert daemon.operations.refusal("ui.subscribe", {"events": []}) is not None
+        assert daemon.requests.operations.refusal("ui.subscribe", args) is None
+        assert daemon.requests.operations.refusal("ui.subscribe", {"events": []}) is not None
 
         async def emit(event: Progress | None) -> None:
             await send.send(event)
@@ -168,7 +169,7 @@ async def test_the_op_streams_the_events_of_all_invocations(tmp_path: Path) -> N
             await run_op(daemon, "ui.subscribe", args, emit)
 
         nursery.start_soon(subscribe)
-        ui_of_daemon = daemon.operations._parts.effects.ui
+        ui_of_daemon = daemon.requests._effects.ui
         while not ui_of_daemon.status()["subscribers"]:
             await trio.lowlevel.checkpoint()
         askers = []
@@ -180,7 +181,7 @@ async def test_the_op_streams_the_events_of_all_invocations(tmp_path: Path) -> N
             ]
             said = [json.dumps({"version": "0", **one}) for one in lines]
             askers.append(Asker())
-            daemon.invocations.submit("m", {"op": "say", "args": {"lines": said}}, askers[-1])
+            daemon.requests.invoke(ADA, "m", {"op": "say", "args": {"lines": said}}, askers[-1])
             await askers[-1].response()
         assert isinstance(await receive.receive(), Log)  # it is there
         seen = [await receive.receive(), await receive.receive()]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from protocol.descriptor import Descriptor, Gate, Hook, Kind, OnFailure, Supervision, Transport
 from supervisor.policy.effective import Change, changes
-from supervisor.policy.findings import KEPT, Quarantined, Reading, kept
+from supervisor.policy.findings import KEPT, Quarantined, Reading, kept, version_of
 from supervisor.policy.reload_plan import Plan, Running, plan
 
 
@@ -17,6 +17,7 @@ def descriptor(
     name: str,
     *needed: str,
     source: str | None = None,
+    owner: str = "/d",
     said: str = "",
     watch: bool = False,
     command: tuple[str, ...] = ("x",),
@@ -30,6 +31,7 @@ def descriptor(
         supervision=Supervision(depends_on=needed, watch=watch),
         source=source,
         folder=source.rpartition("/")[0],
+        owner=owner,
         digest=f"{name} {needed} {said} {watch} {command}",
     )
 
@@ -186,19 +188,39 @@ def test_new_modules_in_a_circle_and_behind_it_are_quarantined() -> None:
 def test_a_program_counts_only_where_it_is_watched() -> None:
     for watch, expected in ((True, [("a", ("/d/p",))]), (False, [])):
         a = descriptor("a", watch=watch)
-        reading = msgspec.structs.replace(read(a), programs={"a": {"/d/p": "2", "/d/q": "1"}})
+        reading = msgspec.structs.replace(
+            read(a), programs={version_of(a): {"/d/p": "2", "/d/q": "1"}}
+        )
         found = plan(running(a, a={"/d/p": "1", "/d/q": "1"}), reading)
         assert [(one.descriptor.name, one.programs) for one in found.changed] == expected
 
 
 def test_a_program_that_is_being_replaced_is_waited_for() -> None:
     a = descriptor("a", watch=True)
-    gone = plan(running(a, a={"/d/p": "1"}), msgspec.structs.replace(read(a), programs={"a": {}}))
+
+    def reading(programs: dict[str, str]) -> Reading:
+        return msgspec.structs.replace(read(a), programs={version_of(a): programs})
+
+    gone = plan(running(a, a={"/d/p": "1"}), reading({}))
     assert gone.empty
-    back = plan(after(gone), msgspec.structs.replace(read(a), programs={"a": {"/d/p": "1"}}))
+    back = plan(after(gone), reading({"/d/p": "1"}))
     assert back.empty
-    new = plan(after(back), msgspec.structs.replace(read(a), programs={"a": {"/d/p": "2"}}))
+    new = plan(after(back), reading({"/d/p": "2"}))
     assert not new.empty
+
+
+@pytest.mark.parametrize("source", ["/d/0.json", "/d/a.json"])
+def test_the_program_of_a_descriptor_that_is_not_used_is_nobodys(source: str) -> None:
+    """A second one with a taken name, and a new version that closes a circle."""
+    a, b = descriptor("a", watch=True), descriptor("b", "a")
+    other = descriptor("a", "b", source=source, watch=True, command=("y",))
+    read_all = read(other, b) if source == a.source else read(other, a, b)
+    programs = {version_of(a): {"/d/x": "1"}, version_of(other): {"/d/y": "1"}}
+    found = plan(
+        running(a, b, a={"/d/x": "1"}), msgspec.structs.replace(read_all, programs=programs)
+    )
+    assert found.empty
+    assert [one.descriptor for one in found.quarantined] == [source]
 
 
 NAMES = "abcd"

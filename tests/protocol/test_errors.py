@@ -16,9 +16,9 @@ REASONS = {
     Code.BAD_REQUEST: (
         "unknown_module missing_op invalid_args malformed_request reentrant_call unknown_session"
         " session_ended revision_conflict limit_reached unknown_asset asset_changed"
-        " unknown_approval"
+        " unknown_approval unknown_request"
     ),
-    Code.FORBIDDEN: "capability hook",
+    Code.FORBIDDEN: "capability hook scope",
     Code.INTERNAL: (
         "missing_done unknown_type bad_version malformed_json not_object invalid_utf8"
         " invalid_event truncated_line line_too_long reported storage"

@@ -11,40 +11,62 @@ from hypothesis import strategies as st
 
 from protocol.connection import (
     Answered,
+    Events,
     HostCalled,
-    HostCallRefused,
     Received,
     Stray,
     Warned,
 )
 from protocol.dialects.module import ModuleConnection
+from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.host_call import (
     BadCall,
     Chunk,
     HostCall,
-    encode_error,
-    encode_output,
+    encode_result,
     read_host_call,
 )
 from protocol.outgoing import Outgoing
-from tests.protocol.wire import Cuts, cuts, descriptor, event, feed, health, invoke, line
+from protocol.pi_codes import pi_error
+from tests.protocol.wire import (
+    Cuts,
+    announce,
+    cuts,
+    descriptor,
+    event,
+    feed,
+    give_up,
+    health,
+    invoke,
+    line,
+    module,
+)
 
 GOOD = {"call_id": "c1", "capability": "log", "method": "log", "params": {"message": "x"}}
 
 
 def connection(*requests: str, features: tuple[str, ...] = ("host_call",)) -> ModuleConnection:
-    made = ModuleConnection(descriptor())
-    made.allow_features(frozenset(features))
+    made = module(descriptor())
+    announce(made, *features)
     for one in requests:
-        made.send_request(invoke(one))
+        made.ask(invoke(one))
+    made.outgoing.take()
     return made
+
+
+def refusal(made: ModuleConnection) -> Any:
+    """Take the one line that the connection wrote by itself: what it says of a call."""
+    (written,) = made.outgoing.take().splitlines()
+    result = json.loads(written)
+    assert (result["type"], result["payload"]["is_error"]) == ("host_result", True)
+    return result["payload"]
 
 
 def called(payload: Any, **envelope: Any) -> bytes:
     return event("host_call", payload=payload, **envelope)
 
 
-def one(received: list[Received]) -> Received:
+def one(received: Events) -> Received:
     assert len(received) == 1, received
     return received[0]
 
@@ -59,41 +81,41 @@ def test_a_call_is_the_requests_that_it_names_however_it_is_cut(lengths: Cuts) -
 
 def test_without_an_id_the_one_open_request_is_meant_and_with_several_none() -> None:
     assert isinstance(one(feed(connection("r1"), called(GOOD))), HostCalled)
-    item = one(feed(connection("r1", "r2"), called(GOOD)))
-    assert isinstance(item, HostCallRefused)
-    assert item.stray
-    assert "2 are open" in item.message
+    several = connection("r1", "r2")
+    assert isinstance(one(feed(several, called(GOOD))), Stray)
+    assert "2 are open" in refusal(several)["error"]["message"]
 
 
 def test_a_call_without_an_id_makes_late_lines_ambiguous() -> None:
     made = connection("r1")
     feed(made, line(requestId="r1", ok=True))
-    made.send_request(invoke("r2"))
+    made.ask(invoke("r2"))
     feed(made, called(GOOD))
-    assert not made.abandon("r2")
+    assert not give_up(made, "r2")
 
 
 @pytest.mark.parametrize("named", ["r9", 7, ["r1"]])
 def test_a_call_for_a_request_that_is_not_open_is_refused_and_a_stray(named: object) -> None:
-    item = one(feed(connection("r1"), called(GOOD, requestId=named)))
-    assert isinstance(item, HostCallRefused)
-    assert (item.call_id, item.stray) == ("c1", True)
+    made = connection("r1")
+    assert isinstance(one(feed(made, called(GOOD, requestId=named))), Stray)
+    assert refusal(made)["call_id"] == "c1"
 
 
 def test_a_call_is_late_once_its_request_is_answered_or_given_up() -> None:
     made = connection("r1", "r2")
     feed(made, line(requestId="r1", ok=True))
-    made.abandon("r2")
+    give_up(made, "r2")
     for request in ("r1", "r2"):
-        assert isinstance(one(feed(made, called(GOOD, requestId=request))), HostCallRefused)
+        assert isinstance(one(feed(made, called(GOOD, requestId=request))), Stray)
+        assert refusal(made)["call_id"] == "c1"
 
 
 def test_a_probe_has_no_calls() -> None:
     made = connection()
-    made.send_request(health("h1"))
-    item = one(feed(made, called(GOOD, requestId="h1")))
-    assert isinstance(item, HostCallRefused)
-    assert "not a health" in item.message
+    made.ask(health("h1"))
+    made.outgoing.take()
+    assert feed(made, called(GOOD, requestId="h1")) == []
+    assert "not a health" in refusal(made)["error"]["message"]
 
 
 def test_without_the_feature_the_type_is_unknown() -> None:
@@ -175,7 +197,7 @@ def test_any_payload_is_a_call_or_said_to_be_none(payload: dict[str, Any]) -> No
 
 def test_results_have_the_fields_of_the_pi_schema() -> None:
     chunk = Chunk(2, is_last=False)
-    assert json.loads(encode_output("r1", "c1", {"x": 1}, chunk)) == {
+    assert json.loads(encode_result("r1", "c1", Success({"x": 1}), chunk) or b"") == {
         "type": "host_result",
         "requestId": "r1",
         "payload": {
@@ -185,11 +207,22 @@ def test_results_have_the_fields_of_the_pi_schema() -> None:
             "chunk": {"index": 2, "is_last": False},
         },
     }
-    error = {"code": "io", "message": "gone"}
-    assert json.loads(encode_error(None, "c1", error)) == {
+    gone = Failure.because(Reason.EXITED, "gone")
+    assert json.loads(encode_result(None, "c1", gone) or b"") == {
         "type": "host_result",
-        "payload": {"call_id": "c1", "output": {}, "is_error": True, "error": error},
+        "payload": {"call_id": "c1", "output": {}, "is_error": True, "error": pi_error(gone)},
     }
+
+
+@pytest.mark.parametrize("outcome", [Success({"x": "\ud800"}), Failure("e", "\ud800")])
+def test_what_cannot_be_told_becomes_the_failure_to_tell_it(outcome: Outcome) -> None:
+    for chunk in (None, Chunk(3, is_last=True)):
+        payload = json.loads(encode_result("r1", "c1", outcome, chunk) or b"")["payload"]
+        assert payload["is_error"]
+        assert "cannot be passed on" in payload["error"]["message"]
+        assert payload["error"]["details"]["reason"] == "invalid_event"
+        assert ("chunk" in payload) is (chunk is not None)
+    assert encode_result("r1", "c1", outcome, Chunk(3, is_last=False)) is None
 
 
 def test_what_waits_of_lines_that_are_of_no_request_is_counted() -> None:

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from protocol.connection import (
+    NOTHING,
     Answered,
     EventReceived,
+    Events,
     LocalError,
     ModuleLog,
-    Received,
     Request,
     Stray,
     Warned,
@@ -19,29 +20,35 @@ from protocol.dialects import DIALECTS
 from protocol.dialects.module import ModuleConnection
 from protocol.errors import Failure, Outcome, Success
 from protocol.events import ErrorEvent, Log, StatePatch, UiEvent
+from protocol.outgoing import Written
 from protocol.replies import Operation
 from tests.protocol.wire import (
     DESCRIPTION,
+    announce,
+    connected,
     describe,
     descriptor,
     event,
     feed,
+    give_up,
     health,
     invoke,
+    left,
     line,
+    module,
 )
 
 WELL = {"status": "ok"}
 
 
 def asked(*requests: Request, **options: Any) -> ModuleConnection:
-    connection = ModuleConnection(descriptor(**options))
+    connection = module(descriptor(**options))
     for request in requests:
-        connection.send_request(request)
+        connection.ask(request)
     return connection
 
 
-def answers(received: list[Received]) -> dict[str, Outcome]:
+def answers(received: Events) -> dict[str, Outcome]:
     return {item.request_id: item.outcome for item in received if isinstance(item, Answered)}
 
 
@@ -58,7 +65,7 @@ def test_each_operation_has_its_frame() -> None:
         Request("r3", Operation.INVOKE, "roll", {"sides": 20}, "s-1"),
         Request("r4", Operation.INVOKE, "roll"),
     )
-    assert connection.data_to_send() == (
+    assert connection.outgoing.take() == (
         b'{"requestId":"r1","tool":"dice","operation":"health","input":{}}\n'
         b'{"requestId":"r2","tool":"dice","operation":"describe","input":{}}\n'
         b'{"requestId":"r3","tool":"dice","operation":"invoke",'
@@ -69,24 +76,24 @@ def test_each_operation_has_its_frame() -> None:
 
 def test_what_was_taken_to_be_written_is_not_given_again() -> None:
     connection = asked(health("r1"))
-    assert connection.data_to_send()
-    assert connection.data_to_send() == b""
+    assert connection.outgoing.take()
+    assert connection.outgoing.take() == b""
 
 
 def test_an_id_that_is_open_cannot_be_used_again_until_it_is_answered() -> None:
     connection = asked(health("r1"))
     with pytest.raises(LocalError):
-        connection.send_request(invoke("r1"))
+        connection.ask(invoke("r1"))
     feed(connection, line(status="ok"))
-    connection.send_request(invoke("r1"))
+    connection.ask(invoke("r1"))
 
 
 def test_args_that_cannot_be_encoded_leave_nothing_behind() -> None:
     connection = asked()
     with pytest.raises(TypeError):
-        connection.send_request(invoke("r1", what=object()))
-    assert connection.data_to_send() == b""
-    assert connection.process_exited() == []
+        connection.ask(invoke("r1", what=object()))
+    assert connection.outgoing.take() == b""
+    assert left(connection) == []
 
 
 @pytest.mark.parametrize("lifecycle", Lifecycle)
@@ -98,13 +105,19 @@ def test_stdin_is_closed_after_the_request_only_where_a_process_serves_one(
 
 def test_a_cancel_is_written_only_for_a_module_with_the_feature_and_an_open_request() -> None:
     connection = asked(invoke("r1"))
-    connection.data_to_send()
-    assert not connection.send_cancel("r1")
-    connection.allow_features(frozenset({"cancel"}))
-    assert not connection.send_cancel("r2")
-    assert connection.data_to_send() == b""
-    assert connection.send_cancel("r1")
-    assert connection.data_to_send() == b'{"requestId":"r1","operation":"cancel"}\n'
+    connection.outgoing.take()
+    connection.cancel("r1", Written.ALL)
+    announce(connection, "cancel")
+    for name in ("r2", "r3", "r4"):
+        connection.ask(invoke(name))
+    connection.outgoing.take()
+    connection.cancel("r9", Written.ALL)
+    connection.cancel("r3", Written.NOTHING)
+    connection.cancel("r4", Written.PART)
+    assert connection.outgoing.take() == b""
+    connection.cancel("r2", Written.ALL)
+    connection.cancel("r2", Written.ALL)
+    assert connection.outgoing.take() == b'{"requestId":"r2","operation":"cancel"}\n'
 
 
 def test_the_dialect_is_persistent_tolerant_and_can_be_probed() -> None:
@@ -112,7 +125,7 @@ def test_the_dialect_is_persistent_tolerant_and_can_be_probed() -> None:
     assert dialect.lifecycles[0] is Lifecycle.PERSISTENT
     assert dialect.stdout == "tolerant"
     assert dialect.answers_probes
-    assert isinstance(dialect.connect(descriptor()), ModuleConnection)
+    assert isinstance(connected("module", descriptor()), ModuleConnection)
 
 
 # What the module answers.
@@ -164,7 +177,7 @@ def test_either_form_of_reply_answers_with_and_without_an_id(
     connection = asked(request_, stdout="strict")
     received = feed(connection, line({**reply, "requestId": "r1"} if named else reply))
     assert answers(received) == {"r1": outcome}
-    assert connection.process_exited() == []
+    assert left(connection) == []
 
 
 @pytest.mark.parametrize("named", [{}, {"requestId": "r1"}])
@@ -246,7 +259,7 @@ def test_once_ids_were_seen_a_line_without_one_among_several_requests_is_nobodys
     connection = asked(invoke("r1"))
     feed(connection, line(requestId="r1", ok=True))
     for name in ("r2", "r3"):
-        connection.send_request(invoke(name))
+        connection.ask(invoke(name))
     assert feed(connection, line(ok=True, result=9)) == [Stray('{"ok":true,"result":9}')]
     assert answers(feed(connection, line(requestId="r3", ok=True))) == {"r3": Success(None)}
     assert answers(feed(connection, line(ok=True, result=2))) == {"r2": Success(2)}
@@ -281,9 +294,9 @@ def test_a_log_outside_a_request_is_the_modules_own() -> None:
 def test_a_late_answer_to_an_abandoned_request_is_a_stray_if_it_has_an_id() -> None:
     connection = asked(invoke("r1"))
     feed(connection, line(requestId="r1", ok=True))
-    connection.send_request(invoke("r2"))
-    assert connection.abandon("r2")
-    connection.send_request(invoke("r3"))
+    connection.ask(invoke("r2"))
+    assert give_up(connection, "r2")
+    connection.ask(invoke("r3"))
     received = feed(
         connection,
         event("state_patch", requestId="r2", patch={"late": True})
@@ -296,36 +309,41 @@ def test_a_late_answer_to_an_abandoned_request_is_a_stray_if_it_has_an_id() -> N
 
 def test_abandoning_tells_when_a_late_answer_could_not_be_told_apart() -> None:
     connection = asked(invoke("r1"))
-    assert not connection.abandon("r1")
+    assert not give_up(connection, "r1")
 
 
 def test_ids_on_answers_alone_do_not_tell_late_events_apart() -> None:
     # A patch without an id, late, would change the session of whoever is served next.
     connection = asked(invoke("r1"))
     feed(connection, event("state_patch", patch={}) + event("done", requestId="r1", ok=True))
-    connection.send_request(invoke("r2"))
-    assert not connection.abandon("r2")
+    connection.ask(invoke("r2"))
+    assert not give_up(connection, "r2")
 
 
 def test_logs_without_ids_do_no_harm_and_do_not_count() -> None:
     connection = asked(invoke("r1"))
     feed(connection, event("log", level="info", message="m") + line(requestId="r1", ok=True))
-    connection.send_request(invoke("r2"))
-    assert connection.abandon("r2")
+    connection.ask(invoke("r2"))
+    assert give_up(connection, "r2")
 
 
 def test_a_request_that_was_answered_can_be_abandoned_without_doubt() -> None:
     connection = asked(invoke("r1"))
     feed(connection, line(ok=True))
-    assert connection.abandon("r1")
+    assert give_up(connection, "r1")
+
+
+def test_a_request_that_was_not_written_can_be_abandoned_without_doubt() -> None:
+    connection = asked(invoke("r1"))
+    assert connection.cancel("r1", Written.NOTHING) == NOTHING
 
 
 def test_the_end_of_the_process_names_what_it_left_unanswered_once() -> None:
     connection = asked(invoke("r1"), invoke("r2"), invoke("r3"))
     feed(connection, line(requestId="r2", ok=True))
-    connection.abandon("r1")
-    assert connection.process_exited() == ["r3"]
-    assert connection.process_exited() == []
+    give_up(connection, "r1")
+    assert left(connection) == ["r3"]
+    assert left(connection) == []
     assert feed(connection, line(requestId="r3", ok=True)) == [
         Stray('{"requestId":"r3","ok":true}')
     ]

@@ -12,12 +12,21 @@ import msgspec
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from protocol.connection import Answered, EventReceived, Received, Request
-from protocol.dialects.module import ModuleConnection
+from protocol.connection import Answered, EventReceived, Events, Request
 from protocol.errors import Success
 from protocol.events import StatePatch
 from protocol.replies import Operation
-from tests.protocol.wire import DESCRIPTION, Cuts, cuts, descriptor, event, feed, line
+from tests.protocol.wire import (
+    DESCRIPTION,
+    Cuts,
+    cuts,
+    descriptor,
+    event,
+    feed,
+    left,
+    line,
+    module,
+)
 
 BAD_LINES = (b"stray print\n", b"[]\n", line(version="9", type="log"), b"\xff\n")
 
@@ -91,7 +100,7 @@ class Host:
     """The host's side: what was sent, what came, and the promises that hold throughout."""
 
     def __init__(self, stdout: Any, scripts: dict[str, Script], form: str, *, echoes: bool) -> None:
-        self.connection = ModuleConnection(descriptor(stdout=stdout))
+        self.connection = module(descriptor(stdout=stdout))
         self.module = FakeModule(scripts, form, echoes=echoes)
         self.sent: dict[str, Operation] = {}
         self.ended: Counter[str] = Counter()
@@ -100,11 +109,11 @@ class Host:
     def send(self, request_id: str, operation: Operation) -> list[bytes]:
         """Send a request; return what the module says to each line it reads, line by line."""
         self.sent[request_id] = operation
-        self.connection.send_request(Request(request_id, operation))
-        written = self.connection.data_to_send().splitlines()
+        self.connection.ask(Request(request_id, operation))
+        written = self.connection.outgoing.take().splitlines()
         return [self.module.answer(msgspec.json.decode(frame)) for frame in written]
 
-    def take(self, received: list[Received]) -> None:
+    def take(self, received: Events) -> None:
         for item in received:
             match item:
                 case Answered(request_id=request_id, outcome=outcome):
@@ -121,7 +130,7 @@ class Host:
     def end(self) -> None:
         """Let the process go: by then each request has ended exactly once."""
         self.take(self.connection.receive_eof())
-        self.ended.update(self.connection.process_exited())
+        self.ended.update(left(self.connection))
         assert self.ended == Counter(dict.fromkeys(self.sent, 1))
 
 
@@ -212,4 +221,4 @@ def test_the_same_bytes_under_every_cut_mean_the_same(
     for host in (whole, cut):
         said = b"".join(part for n in scripts for part in host.send(n, scripts[n].operation))
     assert feed(whole.connection, said) == feed(cut.connection, said, lengths)
-    assert whole.connection.process_exited() == cut.connection.process_exited()
+    assert left(whole.connection) == left(cut.connection)

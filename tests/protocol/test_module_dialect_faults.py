@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.connection import Answered, EventReceived, Quarantined, Received, Stray, Violated
+from protocol.connection import Answered, EventReceived, Events, Quarantined, Stray, Violated
 from protocol.descriptor import Lifecycle
 from protocol.dialects.module import ModuleConnection
 from protocol.errors import Failure, Reason, Success
@@ -16,6 +16,7 @@ from tests.protocol.test_module_dialect import answers, asked
 from tests.protocol.wire import (
     DESCRIPTION,
     Cuts,
+    announce,
     cuts,
     describe,
     descriptor,
@@ -23,7 +24,9 @@ from tests.protocol.wire import (
     feed,
     health,
     invoke,
+    left,
     line,
+    module,
 )
 
 GARBAGE = b"Traceback (most recent call last):\n"
@@ -42,7 +45,7 @@ BAD = {**TOLERABLE, **INTOLERABLE}
 LINE_BYTES = 1024
 
 
-def reasons(received: list[Received]) -> dict[str, str]:
+def reasons(received: Events) -> dict[str, str]:
     """Return the reason of each failure, by request."""
     failures = {name: item for name, item in answers(received).items() if isinstance(item, Failure)}
     return {name: failure.details["reason"] for name, failure in failures.items()}
@@ -58,7 +61,7 @@ def tolerant(*names: str) -> ModuleConnection:
 
 def echoing(connection: ModuleConnection) -> ModuleConnection:
     """Let the module show that it echoes ids."""
-    connection.send_request(health("r0"))
+    connection.ask(health("r0"))
     feed(connection, line(requestId="r0", status="ok"))
     return connection
 
@@ -112,7 +115,7 @@ def test_a_bad_line_that_names_a_request_fails_that_one_alone(make: Any, bad: by
     connection = make("r1", "r2")
     assert set(reasons(feed(connection, bad))) == {"r2"}
     assert answers(feed(connection, line(requestId="r1", ok=True))) == {"r1": Success(None)}
-    assert connection.process_exited() == []
+    assert left(connection) == []
 
 
 @pytest.mark.parametrize(
@@ -125,8 +128,9 @@ def test_a_bad_line_that_names_a_request_fails_that_one_alone(make: Any, bad: by
 def test_a_call_of_a_module_that_makes_none_is_told_what_is_missing(
     lifecycle: Lifecycle, features: list[str], missing: str
 ) -> None:
-    connection = asked(invoke("r1"), lifecycle=lifecycle)
-    connection.allow_features(frozenset(features))
+    connection = asked(lifecycle=lifecycle)
+    announce(connection, *features)
+    connection.ask(invoke("r1"))
     (answered,) = feed(connection, line(requestId="r1", version="0", type="host_call", payload={}))
     assert isinstance(answered, Answered)
     assert isinstance(answered.outcome, Failure)
@@ -150,8 +154,8 @@ def test_a_bad_line_with_no_request_open_is_quarantined(
     (item,) = feed(connection, bad)
     assert isinstance(item, Quarantined)
     assert item.fault.reason is reason
-    connection.send_request(invoke("r1"))
-    assert b"r1.sync" not in connection.data_to_send()
+    connection.ask(invoke("r1"))
+    assert b"r1.sync" not in connection.outgoing.take()
 
 
 @pytest.mark.parametrize("make", [strict, tolerant])
@@ -168,8 +172,8 @@ def test_a_module_with_ids_stays_in_step_after_a_bad_line() -> None:
     connection = strict("r1")
     echoing(connection)
     feed(connection, GARBAGE)
-    connection.send_request(invoke("r2"))
-    assert b"sync" not in connection.data_to_send()
+    connection.ask(invoke("r2"))
+    assert b"sync" not in connection.outgoing.take()
     received = feed(connection, line(requestId="r1", ok=True) + line(requestId="r2", ok=True))
     assert [type(item) for item in received] == [Stray, Answered]
 
@@ -192,7 +196,7 @@ def test_no_bytes_at_all_raise_anything(data: bytes, lengths: Cuts, stdout: Any)
     connection = asked(invoke("r1"), health("r2"), stdout=stdout, line_bytes=16)
     feed(connection, data, lengths)
     connection.receive_eof()
-    connection.process_exited()
+    left(connection)
 
 
 @pytest.mark.parametrize("depth", [*range(880, 1000, 7), 100_000])
@@ -240,9 +244,9 @@ LATE = [
 
 
 def resynced(connection: ModuleConnection) -> bytes:
-    connection.data_to_send()
-    connection.send_request(invoke("r2"))
-    return connection.data_to_send()
+    connection.outgoing.take()
+    connection.ask(invoke("r2"))
+    return connection.outgoing.take()
 
 
 def test_the_next_request_comes_after_a_describe() -> None:
@@ -251,8 +255,8 @@ def test_the_next_request_comes_after_a_describe() -> None:
     sync, request = resynced(connection).splitlines()
     assert sync == b'{"requestId":"r2.sync","tool":"dice","operation":"describe","input":{}}'
     assert b'"requestId":"r2"' in request
-    connection.send_request(invoke("r3"))
-    assert connection.data_to_send().count(b"\n") == 1
+    connection.ask(invoke("r3"))
+    assert connection.outgoing.take().count(b"\n") == 1
 
 
 @pytest.mark.parametrize("answer", [plain, stream])
@@ -288,7 +292,7 @@ def test_an_answer_that_comes_before_the_next_request_is_a_stray_too() -> None:
 def test_while_out_of_step_a_late_health_is_not_the_next_requests() -> None:
     connection = asked(health("r1"), stdout="strict")
     feed(connection, GARBAGE)
-    connection.send_request(health("r2"))
+    connection.ask(health("r2"))
     received = feed(connection, line(status="late") + line(DESCRIPTION) + line(status="ok"))
     assert answers(received) == {"r2": Success({"status": "ok"})}
 
@@ -296,12 +300,12 @@ def test_while_out_of_step_a_late_health_is_not_the_next_requests() -> None:
 def test_an_answer_that_names_its_request_needs_no_step() -> None:
     connection = strict("r1")
     feed(connection, GARBAGE)
-    connection.send_request(describe("r2"))
+    connection.ask(describe("r2"))
     named = {**DESCRIPTION, "requestId": "r2"}
     assert answers(feed(connection, line(named))) == {"r2": Success(DESCRIPTION)}
     sync = {**DESCRIPTION, "requestId": "r2.sync"}
     assert feed(connection, line(sync)) == []
-    connection.send_request(invoke("r3"))
+    connection.ask(invoke("r3"))
     assert answers(feed(connection, line(ok=True))) == {"r3": Success(None)}
 
 
@@ -322,7 +326,7 @@ def test_a_last_line_that_is_whole_is_accepted_without_its_newline(make: Any) ->
         connection = make("r1")
         assert feed(connection, last.rstrip()) == []
         assert answers(connection.receive_eof()) == {"r1": Success(1)}
-        assert connection.receive_eof() == []
+        assert not connection.receive_eof()
 
 
 @pytest.mark.parametrize("make", [strict, tolerant])
@@ -334,11 +338,11 @@ def test_a_last_line_that_is_cut_is_neither_success_nor_lost(make: Any) -> None:
         (item,) = connection.receive_eof()
         assert isinstance(item, Violated)
         assert (item.request_id, item.fault.reason) == ("r1", Reason.TRUNCATED_LINE)
-        assert connection.process_exited() == ["r1"]
+        assert left(connection) == ["r1"]
 
 
 def test_a_cut_line_with_no_request_open_is_quarantined() -> None:
-    connection = ModuleConnection(descriptor())
+    connection = module(descriptor())
     feed(connection, b'{"version":"0","ty')
     (item,) = connection.receive_eof()
     assert isinstance(item, Quarantined)
@@ -347,4 +351,4 @@ def test_a_cut_line_with_no_request_open_is_quarantined() -> None:
 def test_an_end_after_a_newline_says_nothing() -> None:
     connection = strict("r1")
     feed(connection, line(ok=True))
-    assert connection.receive_eof() == []
+    assert not connection.receive_eof()

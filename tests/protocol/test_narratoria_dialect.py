@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.connection import (
+    NOTHING,
     Answered,
     EventReceived,
+    Events,
     LocalError,
-    Received,
     Stray,
     Violated,
     Warned,
@@ -19,21 +20,35 @@ from protocol.descriptor import Lifecycle
 from protocol.dialects import DIALECTS
 from protocol.dialects.narratoria import NarratoriaConnection
 from protocol.errors import Failure, Reason, Success
+from protocol.outgoing import Written
 from tests.protocol.test_module_dialect import answers
 from tests.protocol.test_module_dialect_faults import BAD, INTOLERABLE, LINE_BYTES, TOLERABLE
-from tests.protocol.wire import Cuts, cuts, describe, descriptor, event, feed, health, invoke, line
+from tests.protocol.wire import (
+    Cuts,
+    cuts,
+    describe,
+    descriptor,
+    event,
+    feed,
+    give_up,
+    health,
+    invoke,
+    left,
+    line,
+    narratoria,
+)
 
 DONE = event("done", ok=True, summary="s")
 
 
 def opened(**options: Any) -> NarratoriaConnection:
     options.setdefault("stdout", "strict")
-    connection = NarratoriaConnection(descriptor(line_bytes=LINE_BYTES, **options))
-    connection.send_request(invoke("r1", "light", torch=1))
+    connection = narratoria(descriptor(line_bytes=LINE_BYTES, **options))
+    connection.ask(invoke("r1", "light", torch=1))
     return connection
 
 
-def kinds(received: list[Received]) -> list[type]:
+def kinds(received: Events) -> list[type]:
     return [type(item) for item in received]
 
 
@@ -43,38 +58,37 @@ def kinds(received: list[Received]) -> list[type]:
 @pytest.mark.clause("N001-6-a")
 def test_the_envelope_is_one_line_with_op_as_operation_and_args_as_input() -> None:
     connection = opened()
-    assert connection.data_to_send() == (
+    assert connection.outgoing.take() == (
         b'{"requestId":"r1","tool":"dice","operation":"light","input":{"torch":1}}\n'
     )
-    assert connection.data_to_send() == b""
+    assert connection.outgoing.take() == b""
     assert connection.closes_stdin
 
 
 def test_flat_input_is_the_args_with_the_request_id_merged_in() -> None:
     connection = opened(input_form="flat")
-    assert connection.data_to_send() == b'{"torch":1,"requestId":"r1"}\n'
+    assert connection.outgoing.take() == b'{"torch":1,"requestId":"r1"}\n'
 
 
 def test_in_flat_input_the_hosts_request_id_wins_over_an_arg_of_that_name() -> None:
-    connection = NarratoriaConnection(descriptor(input_form="flat"))
-    connection.send_request(invoke("r1", requestId="mine", a=1))
-    assert connection.data_to_send() == b'{"requestId":"r1","a":1}\n'
+    connection = narratoria(descriptor(input_form="flat"))
+    connection.ask(invoke("r1", requestId="mine", a=1))
+    assert connection.outgoing.take() == b'{"requestId":"r1","a":1}\n'
 
 
 def test_a_process_serves_one_invocation_and_no_probe() -> None:
     for request in (health("r1"), describe("r1")):
         with pytest.raises(LocalError):
-            NarratoriaConnection(descriptor()).send_request(request)
+            narratoria(descriptor()).ask(request)
     with pytest.raises(LocalError):
-        opened().send_request(invoke("r2"))
+        opened().ask(invoke("r2"))
 
 
 def test_cancelling_is_left_to_the_process_ending() -> None:
     connection = opened()
-    connection.allow_features(frozenset({"cancel"}))
-    connection.data_to_send()
-    assert not connection.send_cancel("r1")
-    assert connection.data_to_send() == b""
+    connection.outgoing.take()
+    assert connection.cancel("r1", Written.ALL) == NOTHING
+    assert connection.outgoing.take() == b""
 
 
 def test_the_dialect_is_per_invocation_strict_and_never_probed() -> None:
@@ -103,7 +117,7 @@ def test_each_event_is_handed_on_as_soon_as_its_line_ends() -> None:
 def test_done_alone_is_enough() -> None:
     connection = opened()
     assert answers(feed(connection, event("done", ok=True))) == {"r1": Success(None)}
-    assert connection.process_exited() == []
+    assert left(connection) == []
 
 
 @pytest.mark.clause("N001-4.5-a")
@@ -128,7 +142,7 @@ def test_nothing_is_accepted_after_done(late: bytes) -> None:
     connection = opened()
     feed(connection, DONE)
     assert kinds(feed(connection, late)) == [Stray]
-    assert connection.process_exited() == []
+    assert left(connection) == []
 
 
 @pytest.mark.clause("N001-4.6-b")
@@ -148,8 +162,8 @@ def test_a_strict_tools_bad_line_ends_the_processing(reason: Reason, bad: bytes)
     (item,) = received
     assert isinstance(item, Violated)
     assert (item.request_id, item.fault.reason) == ("r1", reason)
-    assert connection.receive_eof() == []
-    assert connection.process_exited() == ["r1"]
+    assert not connection.receive_eof()
+    assert left(connection) == ["r1"]
 
 
 @pytest.mark.clause("N001-2.3-a")
@@ -231,15 +245,15 @@ def test_a_last_line_that_is_cut_is_neither_success_nor_lost(stdout: str) -> Non
         (item,) = connection.receive_eof()
         assert isinstance(item, Violated)
         assert item.fault.reason is Reason.TRUNCATED_LINE
-        assert connection.process_exited() == ["r1"]
+        assert left(connection) == ["r1"]
 
 
 def test_an_abandoned_invocation_is_not_heard_of_again() -> None:
     connection = opened()
-    assert connection.abandon("r1")
+    assert give_up(connection, "r1")
     assert feed(connection, DONE) == []
-    assert connection.receive_eof() == []
-    assert connection.process_exited() == []
+    assert not connection.receive_eof()
+    assert left(connection) == []
 
 
 spoken_lines = st.lists(
@@ -266,9 +280,9 @@ def test_the_same_bytes_under_every_cut_mean_the_same(
     stream = b"".join(spoken)
     stream = stream[: len(stream) - missing]
     whole, cut = opened(stdout=stdout), opened(stdout=stdout)
-    expected = feed(whole, stream) + whole.receive_eof()
-    assert feed(cut, stream, lengths) + cut.receive_eof() == expected
-    assert cut.process_exited() == whole.process_exited()
+    expected = [*feed(whole, stream), *whole.receive_eof()]
+    assert [*feed(cut, stream, lengths), *cut.receive_eof()] == expected
+    assert left(cut) == left(whole)
     assert sum(isinstance(item, Answered | Violated) for item in expected) <= 1
 
 
@@ -277,10 +291,10 @@ def test_no_bytes_at_all_raise_anything(data: bytes, lengths: Cuts, stdout: str)
     connection = opened(stdout=stdout)
     feed(connection, data, lengths)
     connection.receive_eof()
-    connection.process_exited()
+    left(connection)
 
 
 def test_json_is_written_compactly_and_on_one_line() -> None:
-    connection = NarratoriaConnection(descriptor())
-    connection.send_request(invoke("r1", "say", text="a\nb\u2028"))
-    assert connection.data_to_send().count(b"\n") == 1
+    connection = narratoria(descriptor())
+    connection.ask(invoke("r1", "say", text="a\nb\u2028"))
+    assert connection.outgoing.take().count(b"\n") == 1

@@ -3,6 +3,7 @@ from __future__ import annotations
 import gc
 import json
 import re
+import sys
 import tracemalloc
 from typing import Any
 
@@ -12,13 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol import weight
-from protocol.connection import Answered, Received, Request, Violated
+from protocol.connection import Answered, Events, Request, Violated
 from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Reason, Success
 from protocol.framing import EXCERPT_BYTES, LineSplitter, Overlong
 from protocol.replies import Operation
 from protocol.weight import LONG_BYTES, MOST_VALUES, ValueCount
-from tests.protocol.wire import descriptor
+from tests.protocol.wire import (
+    connected,
+    descriptor,
+    module,
+)
 
 LINE_BYTES = 1 << 20
 
@@ -40,10 +45,10 @@ def answer(dialect: str, result: bytes) -> bytes:
     return b"{" + head + b'"ok":true,"result":' + result + b"}\n"
 
 
-def reply(dialect: str, line: bytes) -> tuple[list[Received], int]:
+def reply(dialect: str, line: bytes) -> tuple[Events, int]:
     """Return what a dialect makes of a line, and the most memory it took, beside the line."""
-    connection = DIALECTS[dialect].connect(descriptor(line_bytes=LINE_BYTES, stdout="strict"))
-    connection.send_request(Request("r1", Operation.INVOKE, "run"))
+    connection = connected(dialect, descriptor(line_bytes=LINE_BYTES, stdout="strict"))
+    connection.ask(Request("r1", Operation.INVOKE, "run"))
     tracemalloc.start()
     try:
         received = connection.receive_data(line)
@@ -141,11 +146,11 @@ def test_json_within_a_string_is_a_string(dialect: str) -> None:
 
 
 def test_a_dense_line_without_its_newline_is_refused_before_its_end() -> None:
-    connection = DIALECTS["module"].connect(descriptor(line_bytes=LINE_BYTES))
-    connection.send_request(Request("r1", Operation.INVOKE, "run"))
+    connection = module(descriptor(line_bytes=LINE_BYTES))
+    connection.ask(Request("r1", Operation.INVOKE, "run"))
     line = answer("module", array(b"{}", LINE_BYTES)).rstrip(b"\n")
     [refused] = connection.receive_data(line)
-    assert connection.receive_eof() == []
+    assert not connection.receive_eof()
     assert isinstance(refused, Answered)
     assert isinstance(refused.outcome, Failure)
     assert refused.outcome.details["reason"] == Reason.LINE_TOO_LONG
@@ -154,8 +159,8 @@ def test_a_dense_line_without_its_newline_is_refused_before_its_end() -> None:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_the_collector_does_not_look_while_a_long_line_is_decoded(dialect: str) -> None:
     line = answer(dialect, array(b'[],"a long enough string for the weight"', LONG_BYTES * 2))
-    connection = DIALECTS[dialect].connect(descriptor(line_bytes=LINE_BYTES))
-    connection.send_request(Request("r1", Operation.INVOKE, "run"))
+    connection = connected(dialect, descriptor(line_bytes=LINE_BYTES))
+    connection.ask(Request("r1", Operation.INVOKE, "run"))
     rounds: list[str] = []
 
     def count(phase: str, _: dict[str, int]) -> None:
@@ -164,7 +169,8 @@ def test_the_collector_does_not_look_while_a_long_line_is_decoded(dialect: str) 
     gc.callbacks.append(count)
     try:
         msgspec.json.decode(line)
-        assert len(rounds) > 16
+        # From 3.12 on the collector looks between two instructions of Python only.
+        assert sys.version_info >= (3, 12) or len(rounds) > 16
         gc.collect()
         rounds.clear()
         received = connection.receive_data(line)

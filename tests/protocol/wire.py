@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import count, pairwise
 from typing import Any, Literal
 
 import msgspec
 from hypothesis import strategies as st
 
-from protocol.connection import Connection, Received, Request
+from protocol.connection import Connection, OutOfStep, Received, Request, Unanswered
 from protocol.descriptor import (
     Descriptor,
     InputForm,
@@ -20,6 +20,10 @@ from protocol.descriptor import (
     Supervision,
     Transport,
 )
+from protocol.dialects import DIALECTS
+from protocol.dialects.module import ModuleConnection
+from protocol.dialects.narratoria import NarratoriaConnection
+from protocol.outgoing import Written
 from protocol.replies import Operation
 
 Cuts = Sequence[int]
@@ -51,7 +55,25 @@ def descriptor(
     )
 
 
-DESCRIPTION = {
+def connected(dialect: str, made: Descriptor) -> Connection:
+    """Make a connection whose own ids are `own-1`, `own-2`..."""
+    numbers = count(1)
+    return DIALECTS[dialect].connect(made, lambda: f"own-{next(numbers)}", {})
+
+
+def module(made: Descriptor) -> ModuleConnection:
+    connection = connected("module", made)
+    assert isinstance(connection, ModuleConnection)
+    return connection
+
+
+def narratoria(made: Descriptor) -> NarratoriaConnection:
+    connection = connected("narratoria", made)
+    assert isinstance(connection, NarratoriaConnection)
+    return connection
+
+
+DESCRIPTION: dict[str, Any] = {
     "name": "dice",
     "version": "1.0.0",
     "kind": "tool",
@@ -96,3 +118,22 @@ def pieces(data: bytes, lengths: Cuts) -> Iterator[bytes]:
 def feed(connection: Connection, data: bytes, lengths: Cuts = ()) -> list[Received]:
     """Let a connection receive `data` in pieces."""
     return [item for piece in pieces(data, lengths) for item in connection.receive_data(piece)]
+
+
+def announce(connection: Connection, *features: str) -> None:
+    """Let a module say which optional features it has."""
+    connection.ask(describe("features"))
+    connection.outgoing.take()
+    feed(connection, line({**DESCRIPTION, "features": list(features)}))
+
+
+def give_up(connection: Connection, request_id: str) -> bool:
+    """Cancel a request that was written; tells whether what comes late can be told apart."""
+    events = connection.cancel(request_id, Written.ALL)
+    return not any(isinstance(one, OutOfStep) for one in events)
+
+
+def left(connection: Connection, code: int | None = 0) -> list[str]:
+    """Let the process end; returns the requests that it left unanswered."""
+    events = connection.process_exited(code)
+    return [one.request_id for one in events if isinstance(one, Unanswered)]

@@ -11,17 +11,11 @@ import trio
 
 from protocol.descriptor import Descriptor
 from supervisor.policy.lifecycle import State
-from supervisor.runtime import slot as slot_module
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.module import Module
-from tests import factories
 from tests.runtime.fakes import Stage
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    factories.bound(items, Path(__file__).parent)
 
 
 @pytest.fixture
@@ -79,9 +73,8 @@ async def fleet(host: Host, nursery: trio.Nursery) -> Fleet:
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
+def stage() -> Iterator[Stage]:
     """Lives without processes: they do what the test tells them."""
     stage = Stage()
-    monkeypatch.setattr(slot_module, "PersistentLife", stage.new_life)
-    monkeypatch.setattr(slot_module, "PerInvocationLife", stage.new_life)
-    return stage
+    with stage.known():
+        yield stage

@@ -1,16 +1,60 @@
-"""Lives without processes, for slots, modules and fleets under a virtual clock."""
+"""Lives without processes, for slots, modules and fleets under a virtual clock.
+
+They are a kind of life like any other: over a transport that only the tests know, which has nothing
+that could be run.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import trio
+from msgspec.structs import replace
 
+from protocol.descriptor import Descriptor, Lifecycle
 from protocol.errors import Outcome, Success
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit, Stopped
 from supervisor.runtime.call import Call
-from supervisor.runtime.life import Ended, Instance, Owner, Setting
+from supervisor.runtime.deadlines import Deadlines
+from supervisor.runtime.description import Descriptions
+from supervisor.runtime.host import Host
+from supervisor.runtime.life import Counters, Ended, Instance, Owner, Setting
+from supervisor.runtime.lives import LIVES, LifeKind
+from supervisor.runtime.module_log import ModuleLog
+from tests import factories
+
+STAGE = "stage"
+"""The type of the transport."""
+
+
+def staged(folder: Path, **fields: Any) -> Descriptor:
+    """Make the descriptor of a module whose lives are those of a stage."""
+    made = factories.descriptor(folder, ["nothing to run"], **fields)
+    return replace(made, transport=replace(made.transport, type=STAGE, command=()))
+
+
+def undescribed(descriptor: Descriptor) -> Descriptions:
+    """Descriptions that tell nobody."""
+    return Descriptions(descriptor, Deadlines(), lambda *_: None)
+
+
+def plain_setting(made: Descriptor, host: Host, names: Iterator[str]) -> Setting:
+    """Return the setting of a life whose module is nobody."""
+    return Setting(
+        made,
+        host,
+        ModuleLog("m", host.log_files, host.wall_clock),
+        lambda: next(names),
+        undescribed(made),
+        Counters(),
+        lambda asked, dialogue: dialogue.refuse(asked, "nobody serves calls"),
+        lambda _: None,
+    )
 
 
 class FakeLife:
@@ -67,7 +111,7 @@ class FakeLife:
         return Success({"status": "ok"})
 
     def instances(self) -> list[Instance]:
-        return [Instance(self.id, 1, 0.0, len(self.calls))]
+        return [Instance(self.id, None, 0.0, len(self.calls))]
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
         self.calls.remove(call)
@@ -115,6 +159,15 @@ class Stage:
 
     def __init__(self) -> None:
         self.lives: list[FakeLife] = []
+
+    @contextmanager
+    def known(self) -> Iterator[None]:
+        """Have the lives of `staged` modules be on this stage."""
+        one = LifeKind(begin=self.new_life, takes_turn=True, is_instance=True)
+        other = LifeKind(begin=self.new_life, takes_turn=False, is_instance=False)
+        kinds = {(STAGE, Lifecycle.PERSISTENT): one, (STAGE, Lifecycle.PER_INVOCATION): other}
+        with mock.patch.dict(LIVES, kinds):
+            yield
 
     def new_life(self, setting: Setting, owner: Owner) -> FakeLife:
         life = FakeLife(setting, owner)

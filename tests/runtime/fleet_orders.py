@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import trio
 import trio.testing
@@ -22,14 +21,13 @@ from supervisor.policy.findings import Found, Reading
 from supervisor.policy.lifecycle import HAS_PROCESS, State
 from supervisor.policy.reload_plan import Running, plan
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime import slot as slot_module
 from supervisor.runtime.call import Call
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
 from supervisor.runtime.log_files import LogFiles
 from tests import factories
 from tests.factories import Heard
-from tests.runtime.fakes import FakeLife, Stage
+from tests.runtime.fakes import FakeLife, Stage, staged
 
 Op = tuple[str, int, int]
 
@@ -214,7 +212,7 @@ class FleetOrders:
 
     def _descriptors(self) -> tuple[Descriptor, ...]:
         return tuple(
-            factories.actor(
+            staged(
                 self._folder,
                 name=name,
                 supervision=SUPERVISION[name],
@@ -282,10 +280,7 @@ def run(folder: Path, ops: Iterable[Op]) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             orders = FleetOrders(folder, nursery, clock)
-            with (
-                mock.patch.object(slot_module, "PersistentLife", orders.stage.new_life),
-                mock.patch.object(slot_module, "PerInvocationLife", orders.stage.new_life),
-            ):
+            with orders.stage.known():
                 try:
                     await orders.play(ops)
                 finally:

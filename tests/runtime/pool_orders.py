@@ -11,7 +11,6 @@ import random
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import trio
 import trio.testing
@@ -19,14 +18,13 @@ import trio.testing
 from protocol.errors import Failure, Reason, Success
 from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime import slot as slot_module
 from supervisor.runtime.call import Call
 from supervisor.runtime.host import Host
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.module import Module
 from tests import factories
 from tests.factories import Heard
-from tests.runtime.fakes import FakeLife, Stage
+from tests.runtime.fakes import FakeLife, Stage, staged
 
 Op = tuple[str, int]
 
@@ -65,7 +63,7 @@ class PoolOrders:
         self.files = LogFiles(folder)
         self.host = Host(os.environ, self.files, draw=random.Random(0).random)
         self.calls: list[tuple[Call, Heard]] = []
-        descriptor = factories.actor(folder, supervision=supervision)
+        descriptor = staged(folder, supervision=supervision)
         self.instances = descriptor.supervision.instances
         self.returns = supervision.get("restart", "permanent") == "permanent"
         self.harmless = supervision.get("queue", MANY) >= MANY
@@ -223,7 +221,7 @@ def run(folder: Path, supervision: dict[str, Any], ops: Iterable[Op]) -> None:
     async def main() -> None:
         async with trio.open_nursery() as nursery:
             orders = PoolOrders(folder, nursery, supervision)
-            with mock.patch.object(slot_module, "PersistentLife", orders.stage.new_life):
+            with orders.stage.known():
                 try:
                     await orders.play(ops, clock)
                 finally:

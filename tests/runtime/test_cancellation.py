@@ -11,21 +11,21 @@ import pytest
 import trio
 
 from protocol.descriptor import Descriptor
-from protocol.dialects import DIALECTS
 from protocol.replies import Operation
 from supervisor.kernel.daemon import running
 from supervisor.policy.findings import Found
 from supervisor.runtime.call import Call
 from supervisor.runtime.host import Host
-from supervisor.runtime.incarnation import Incarnation, Rung
-from supervisor.runtime.life import Counters, Ended, Life, Setting
-from supervisor.runtime.module_log import ModuleLog
+from supervisor.runtime.incarnation import Rung
+from supervisor.runtime.life import Ended, Life, Setting
 from supervisor.runtime.per_invocation import PerInvocationLife
 from supervisor.runtime.persistent import PersistentLife
 from supervisor.runtime.process import spawn
 from tests import factories
 from tests.factories import Heard
+from tests.runtime.fakes import plain_setting
 from tests.runtime.sweep import sweep
+from tests.runtime.test_incarnation import incarnation_of
 
 SERVER = r"""
 while read -r line; do
@@ -93,9 +93,7 @@ def server(tmp_path: Path) -> Descriptor:
 
 
 def setting(descriptor: Descriptor, host: Host) -> Setting:
-    log = ModuleLog("m", host.log_files, host.wall_clock)
-    names = (f"m#{number}" for number in itertools.count(1))
-    return Setting(descriptor, host, log, lambda: next(names), lambda _: None, Counters())
+    return plain_setting(descriptor, host, (f"m#{number}" for number in itertools.count(1)))
 
 
 async def test_a_spawn_can_be_cancelled_anywhere(server: Descriptor, host: Host) -> None:
@@ -116,11 +114,10 @@ async def test_an_incarnation_can_be_cancelled_anywhere(
     async def subject() -> None:
         with trio.CancelScope(shield=True):
             process = await spawn(server, host.environment, "m#1", host.custody)
-        connection = DIALECTS["module"].connect(server)
-        log = ModuleLog("m", host.log_files, host.wall_clock)
-        incarnation = Incarnation("m#1", process, connection, log, exit_s=60, stop_s=60)
+        life = PersistentLife(setting(server, host), Listening())
+        incarnation = incarnation_of(host, process, server, life, exit_s=60, stop_s=60)
         incarnation.stop(rung)
-        await incarnation.run(PersistentLife(setting(server, host), Listening()))
+        await incarnation.run()
 
     assert await sweep(subject) > 1
 
@@ -167,6 +164,7 @@ async def test_a_probe_that_others_wait_for_ends_with_a_cancelled_life(
         nursery.start_soon(live)
         await owner.ready.wait()
         (instance,) = life.instances()
+        assert instance.pid is not None
         os.kill(instance.pid, signal.SIGSTOP)
         nursery.start_soon(life.ask, Operation.HEALTH, 1e6)
         await trio.testing.wait_all_tasks_blocked()

@@ -9,9 +9,8 @@ import trio
 import trio.testing
 
 from supervisor.policy.lifecycle import State
-from tests.factories import actor
 from tests.runtime.conftest import Running
-from tests.runtime.fakes import Stage
+from tests.runtime.fakes import Stage, staged
 
 DAY_S = 86_400.0
 STEADY = {"backoff": {"initial_s": 10, "factor": 1, "max_s": 10, "jitter": 0}, "intensity": 100}
@@ -28,7 +27,7 @@ async def test_a_jump_of_a_day_moves_stamps_and_no_timer(
 ) -> None:
     wall_s = 1_000_000.0
     running.host.wall_clock = lambda: wall_s
-    module = running(actor(tmp_path, supervision=STEADY))
+    module = running(staged(tmp_path, supervision=STEADY))
     module.start("the test")
     stage.life.get_ready()
     await stage.life.die()  # again at once

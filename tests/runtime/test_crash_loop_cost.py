@@ -10,9 +10,8 @@ import trio
 import trio.testing
 
 from supervisor.policy.lifecycle import State
-from tests.factories import actor
 from tests.runtime.conftest import Running
-from tests.runtime.fakes import FakeLife, Stage
+from tests.runtime.fakes import FakeLife, Stage, staged
 
 HOUR_S = 3600.0
 
@@ -36,7 +35,7 @@ async def test_an_hour_of_crashes_costs_few_spawns_and_few_wake_ups(
     mock_clock: trio.testing.MockClock,
     gets_ready: bool,
 ) -> None:
-    module = running(actor(tmp_path))  # with everything at its default
+    module = running(staged(tmp_path))  # with everything at its default
     module.start("the test")
     crashed: FakeLife | None = None
     steps, until = Steps(), trio.current_time() + HOUR_S
@@ -66,7 +65,7 @@ async def test_an_hour_of_crashes_costs_few_spawns_and_few_wake_ups(
 async def test_nothing_runs_while_a_module_waits_to_be_tried_again(
     running: Running, stage: Stage, tmp_path: Path, mock_clock: trio.testing.MockClock
 ) -> None:
-    module = running(actor(tmp_path, supervision={"intensity": 0}))
+    module = running(staged(tmp_path, supervision={"intensity": 0}))
     module.start("the test")
     await stage.life.die()
     assert module.state is State.FAILED
@@ -87,7 +86,7 @@ async def test_modules_that_crash_together_do_not_come_back_together(
     waits = set()
     for draw in (0.0, 0.25, 0.5, 0.75):
         running.host.draw = lambda draw=draw: draw  # type: ignore[misc]
-        module = running(actor(tmp_path))
+        module = running(staged(tmp_path))
         module.start("the test")
         await stage.life.die()
         waits.add(module.slot.next_retry_s)

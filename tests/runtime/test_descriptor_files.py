@@ -9,7 +9,8 @@ import pytest
 
 from protocol.descriptor_loading import DescriptorError
 from supervisor.runtime import directory, file_digest
-from supervisor.runtime.directory import DescriptorFiles, read_bytes
+from supervisor.runtime.directory import read_bytes
+from supervisor.runtime.sources import Sources
 from supervisor.runtime.watched_paths import Interests, steps
 from tests.runtime.watching import document
 
@@ -66,7 +67,7 @@ def test_a_file_whose_signature_is_the_same_is_not_read_again(
     counted = Counted(monkeypatch)
     for name in "ab":
         (tmp_path / f"{name}.json").write_text(document(name))
-    files = DescriptorFiles([tmp_path])
+    files = Sources.of_directories([tmp_path])
     first = files.read({})
     assert counted.since() == ["a.json", "b.json"]
     files.read({})
@@ -99,5 +100,5 @@ def test_a_pipe_or_a_loop_in_the_directory_is_bad_and_holds_nobody_up(tmp_path: 
     (tmp_path / "b.json").symlink_to("b.json")
     (tmp_path / "c.json").symlink_to("nowhere")
     (tmp_path / "d").mkdir()
-    reading = DescriptorFiles([tmp_path]).read({})
+    reading = Sources.of_directories([tmp_path]).read({})
     assert [Path(one.descriptor).name for one in reading.bad] == ["a.json", "b.json", "c.json"]

@@ -12,11 +12,10 @@ from protocol.descriptor_loading import DescriptorError
 from supervisor.policy.findings import Found, Quarantined, Reading, usable
 from supervisor.runtime.directory import (
     DESCRIPTOR_BYTES,
-    DescriptorFiles,
     MissingDirectoryError,
     read_descriptor,
-    scan,
 )
+from supervisor.runtime.sources import Sources, scan
 from tests.factories import descriptor, document
 
 
@@ -205,7 +204,7 @@ def test_a_directory_whose_name_is_not_utf_8_can_be_named(tmp_path: Path) -> Non
         scan([directory])
     str(caught.value).encode()
     directory.mkdir()
-    files = DescriptorFiles([directory])
+    files = Sources.of_directories([directory])
     assert files.read({}).bad == ()
     directory.rmdir()
     (bad,) = files.read({}).bad

@@ -39,6 +39,7 @@ def life(module: Module) -> PersistentLife:
 
 def send(module: Module, number: signal.Signals) -> None:
     (instance,) = life(module).instances()
+    assert instance.pid is not None
     os.kill(instance.pid, number)
 
 

@@ -11,14 +11,17 @@ from pathlib import Path
 import pytest
 import trio
 
-from protocol.connection import Received
+from protocol.connection import NOTHING, Events, Received, Unanswered
+from protocol.descriptor import Descriptor
 from protocol.dialects.module import ModuleConnection
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.custody import Custody
+from supervisor.runtime.dialogue import Dialogue, Receiver
 from supervisor.runtime.host import Host
 from supervisor.runtime.incarnation import Incarnation, Rung
 from supervisor.runtime.module_log import ModuleLog
-from supervisor.runtime.process import spawn
+from supervisor.runtime.process import Process, spawn
+from supervisor.runtime.taps import Taps
 from supervisor.runtime.turns import LINES_A_TURN
 from tests.factories import PYTHON, call, children, descriptor, open_files, opened_since
 
@@ -36,15 +39,18 @@ class Ear:
         self.heard = trio.Event()
         self.cut_off = trio.Event()
 
-    def receive(self, received: list[Received]) -> None:
-        self.received += received
-        self.most_at_once = max(self.most_at_once, len(received))
-        if received:
+    def receive(self, events: Events) -> None:
+        self.received += events
+        self.most_at_once = max(self.most_at_once, len(events))
+        if events:
             self.slow = self.tires
             self.heard.set()
 
     def congested(self) -> bool:
         return self.slow
+
+    def drained(self) -> None:
+        pass
 
     def stdout_closed(self) -> None:
         self.closed.append("stdout")
@@ -56,14 +62,36 @@ class Ear:
 
 
 class Started:
-    def __init__(self, incarnation: Incarnation, connection: ModuleConnection, ear: Ear) -> None:
-        self.incarnation, self.connection, self.ear = incarnation, connection, ear
+    def __init__(self, incarnation: Incarnation, ear: Ear) -> None:
+        self.incarnation, self.ear = incarnation, ear
         self.exit: Exit | None = None
         self.ended = trio.Event()
 
     async def run(self) -> None:
-        self.exit = await self.incarnation.run(self.ear)
+        self.exit = await self.incarnation.run()
         self.ended.set()
+
+
+def incarnation_of(
+    host: Host,
+    process: Process,
+    made: Descriptor,
+    receiver: Receiver,
+    *,
+    exit_s: float = NEVER_S,
+    stop_s: float = NEVER_S,
+) -> Incarnation:
+    """Hold a process in the dialect `module`, whose start nobody waits for."""
+    dialogue = Dialogue("m#1", Unstarted(made, str, {}), receiver, host.deadlines, Taps())
+    log = ModuleLog("m", host.log_files, host.wall_clock)
+    return Incarnation("m#1", process, dialogue, log, exit_s=exit_s, stop_s=stop_s)
+
+
+class Unstarted(ModuleConnection):
+    """A connection without a handshake."""
+
+    def start(self) -> Events:
+        return NOTHING
 
 
 @asynccontextmanager
@@ -72,11 +100,10 @@ async def started(
 ) -> AsyncIterator[Started]:
     """Run Python code that says a line when it is set up; wait for that."""
     made = descriptor(folder, [*PYTHON, "-c", "import os, signal, sys, time\n" + code])
-    connection = ModuleConnection(made)
     process = await spawn(made, os.environ, "m#1", Custody.bare())
-    log = ModuleLog("m", host.log_files, host.wall_clock)
-    incarnation = Incarnation("m#1", process, connection, log, exit_s=exit_s, stop_s=stop_s)
-    one = Started(incarnation, connection, Ear())
+    ear = Ear()
+    incarnation = incarnation_of(host, process, made, ear, exit_s=exit_s, stop_s=stop_s)
+    one = Started(incarnation, ear)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(one.run)
         await one.ear.heard.wait()
@@ -202,8 +229,7 @@ async def test_the_end_of_a_process_is_not_taken_for_the_choice_to_close_its_pip
     host: Host, tmp_path: Path
 ) -> None:
     async with started(host, tmp_path, READY + "os._exit(4)") as one:
-        one.connection.send_request(call(text="x" * 1_000_000)[0].request)
-        one.incarnation.stdin.flush()
+        one.incarnation.dialogue.ask(call(text="x" * 1_000_000)[0].request, busy=True)
         await one.ended.wait()
     assert one.ear.closed == []
 
@@ -215,8 +241,7 @@ async def test_a_pipe_that_a_living_process_closes_is_reported(
     code = READY + f"os.close({number})\nos.write(2, b'closed\\n')\n" + FOREVER
     async with started(host, tmp_path, code) as one:
         if name == "stdin":
-            one.connection.send_request(call(text="x" * 1_000_000)[0].request)
-            one.incarnation.stdin.flush()
+            one.incarnation.dialogue.ask(call(text="x" * 1_000_000)[0].request, busy=True)
         await one.ear.cut_off.wait()
         assert one.ear.closed == [name]
         assert one.exit is None
@@ -226,13 +251,12 @@ async def test_a_pipe_that_a_living_process_closes_is_reported(
 async def test_a_request_that_is_not_read_shows_as_half_written(host: Host, tmp_path: Path) -> None:
     code = READY + "sys.stdin.readline(); print('{}', flush=True)\n" + FOREVER
     async with started(host, tmp_path, code) as one:
-        assert not one.incarnation.stdin.half_written
+        assert not one.incarnation.dialogue.half_written
         one.ear.heard = trio.Event()
-        one.connection.send_request(call(text="x" * 1_000_000)[0].request)
-        one.connection.send_request(call(text="x" * 1_000_000)[0].request)
-        one.incarnation.stdin.flush()
+        one.incarnation.dialogue.ask(call(text="x" * 1_000_000)[0].request, busy=True)
+        one.incarnation.dialogue.ask(call(text="x" * 1_000_000)[0].request, busy=True)
         await one.ear.heard.wait()
-        assert one.incarnation.stdin.half_written
+        assert one.incarnation.dialogue.half_written
 
 
 async def test_a_flood_on_stderr_before_the_first_word_is_no_deadlock(
@@ -255,8 +279,7 @@ async def test_a_receiver_that_cannot_keep_up_pauses_the_reading_until_it_is_nud
     async with started(host, tmp_path, code) as one:
         one.ear.tires = True
         one.ear.heard = trio.Event()
-        one.connection.send_request(call()[0].request)
-        one.incarnation.stdin.flush()
+        one.incarnation.dialogue.ask(call()[0].request, busy=True)
         await one.ear.heard.wait()
         await trio.testing.wait_all_tasks_blocked()
         assert len(one.ear.received) <= 65536 // 8 + 1  # a pipe full; the process waits
@@ -264,4 +287,5 @@ async def test_a_receiver_that_cannot_keep_up_pauses_the_reading_until_it_is_nud
         one.ear.tires = one.ear.slow = False
         one.incarnation.nudge()
         await one.ended.wait()
-    assert len(one.ear.received) == 200_001
+    lines = [item for item in one.ear.received if not isinstance(item, Unanswered)]
+    assert len(lines) == 200_001

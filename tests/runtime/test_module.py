@@ -16,14 +16,14 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.module import Module
 from tests.factories import Heard, actor, call
 from tests.runtime.conftest import Running
-from tests.runtime.fakes import Stage
+from tests.runtime.fakes import Stage, staged
 
 STEADY = {"backoff": {"initial_s": 4, "factor": 2, "jitter": 0}}
 LATE = Stopped(Reason.DEADLINE, "m.echo gave no answer in 1 s")
 
 
 def made(running: Running, folder: Path, *, up: bool = True, **supervision: Any) -> Module:
-    module = running(actor(folder, supervision={**STEADY, **supervision}))
+    module = running(staged(folder, supervision={**STEADY, **supervision}))
     if up:
         module.start("the test")
     return module

@@ -10,20 +10,19 @@ from typing import NamedTuple
 import pytest
 import trio
 
-from protocol.dialects.module import ModuleConnection
+from protocol.descriptor import Descriptor
 from protocol.errors import Reason
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime import run as run_module
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.host import Host
 from supervisor.runtime.incarnation import Incarnation
-from supervisor.runtime.module_log import ModuleLog
 from supervisor.runtime.opening import Opening
 from supervisor.runtime.process import Process, spawn
 from supervisor.runtime.program import SpawnError
 from tests.factories import call, children, descriptor, open_files, opened_since, script
 from tests.runtime.conftest import Running
-from tests.runtime.test_incarnation import NEVER_S, Ear
+from tests.runtime.test_incarnation import Ear, incarnation_of
 
 BIG = b"x" * 1_000_000
 
@@ -73,14 +72,9 @@ def test_of_one_that_was_withheld_nothing_is_written_now_or_later(pipe: Pipe) ->
             os.read(pipe.reading, 100)
 
 
-async def spawned(folder: Path, code: str, opening: Opening) -> tuple[Process, ModuleConnection]:
+async def spawned(folder: Path, code: str, opening: Opening) -> tuple[Process, Descriptor]:
     made = descriptor(folder, ["sh", "-c", code])
-    return await spawn(made, os.environ, "m#1", Custody.bare(), opening), ModuleConnection(made)
-
-
-def incarnation(host: Host, process: Process, connection: ModuleConnection) -> Incarnation:
-    log = ModuleLog("m", host.log_files, host.wall_clock)
-    return Incarnation("m#1", process, connection, log, exit_s=NEVER_S, stop_s=NEVER_S)
+    return await spawn(made, os.environ, "m#1", Custody.bare(), opening), made
 
 
 @pytest.mark.parametrize("registers_each", [False, True])
@@ -91,10 +85,10 @@ async def test_one_that_would_outlive_the_daemon_is_asked_nothing_yet(
     at_registration: list[bytes] = []
     monkeypatch.setattr(Custody, "registers_each", registers_each)
     monkeypatch.setattr(Custody, "register", lambda *_: at_registration.append(opening.written))
-    process, connection = await spawned(tmp_path, "cat >/dev/null", opening)
+    process, made = await spawned(tmp_path, "cat >/dev/null", opening)
     assert at_registration == [b"" if registers_each else b"request\n"]
     assert opening.written == b"request\n"
-    assert (await incarnation(host, process, connection).run(Ear())).exit_code == 0
+    assert (await incarnation_of(host, process, made, Ear()).run()).exit_code == 0
 
 
 async def test_all_that_one_said_before_anybody_listened_is_heard(
@@ -103,11 +97,11 @@ async def test_all_that_one_said_before_anybody_listened_is_heard(
     before = open_files()
     code = 'read -r line; echo "$line"; echo pity >&2; exit 3'
     opening = Opening(b'{"set":"up"}\n', closes_stdin=True)
-    process, connection = await spawned(tmp_path, code, opening)
+    process, made = await spawned(tmp_path, code, opening)
     assert process.stdin is None
     await process.wait_exited()
     ear = Ear()
-    exit_ = await incarnation(host, process, connection).run(ear)
+    exit_ = await incarnation_of(host, process, made, ear).run()
     assert len(ear.received) == 1
     assert (exit_.exit_code, exit_.stderr_tail) == (3, ("pity",))
     assert children() == []
@@ -116,9 +110,9 @@ async def test_all_that_one_said_before_anybody_listened_is_heard(
 
 async def test_more_than_a_pipe_holds_is_written_to_its_end(host: Host, tmp_path: Path) -> None:
     opening = Opening(BIG, closes_stdin=True)
-    process, connection = await spawned(tmp_path, "head -c 1000000 | wc -c > size", opening)
+    process, made = await spawned(tmp_path, "head -c 1000000 | wc -c > size", opening)
     assert process.stdin is not None
-    exit_ = await incarnation(host, process, connection).run(Ear())
+    exit_ = await incarnation_of(host, process, made, Ear()).run()
     assert exit_.exit_code == 0
     assert (tmp_path / "size").read_text().strip() == str(len(BIG))
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import trio
 
-from protocol.connection import LocalError, Request
+from protocol.connection import NOTHING, LocalError, Request
+from protocol.dialects.module import ModuleConnection
+from protocol.outgoing import Written
 from protocol.replies import Operation
 from protocol.transcript import Entry, read_transcript
 from supervisor.runtime.custody import Custody
@@ -18,7 +20,10 @@ from supervisor.runtime.playback import Played, Script, play
 from tests.factories import descriptor, script
 from tests.protocol.test_transcript import HEADER, lines
 
-ASK_1, ASK_2 = '{"requestId":"r1"}', '{"requestId":"r2"}'
+ASK_1, ASK_2 = (
+    f'{{"requestId":"{one}","tool":"m","operation":"invoke","input":{{"op":"go"}}}}'
+    for one in ("r1", "r2")
+)
 CANCEL = '{"requestId":"r2","operation":"cancel"}'
 LOG = '{"version":"0","type":"log","level":"info","message":"m"}'
 DONE = '{"version":"0","type":"done","ok":true}'
@@ -37,7 +42,15 @@ def entries(*said: tuple[str, str]) -> list[Entry]:
 
 
 def playing(*said: tuple[str, str]) -> Script:
-    return Script(entries(*said), closes_stdin=False, line_bytes=1 << 20)
+    made = descriptor(Path("/"), ["m"])
+    script = Script(
+        entries(*said),
+        lambda: ModuleConnection(made, str, {}),
+        closes_stdin=False,
+        line_bytes=1 << 20,
+    )
+    script.start()
+    return script
 
 
 def hear(script: Script, *texts: str) -> None:
@@ -46,18 +59,18 @@ def hear(script: Script, *texts: str) -> None:
 
 def test_the_next_line_is_said_once_the_one_before_it_is_answered() -> None:
     script = playing(("host", ASK_1), ("module", LOG), ("module", DONE), ("host", ASK_2))
-    assert script.data_to_send() == f"{ASK_1}\n".encode()
+    assert script.outgoing.take() == f"{ASK_1}\n".encode()
     hear(script, LOG, LOG)
-    assert script.data_to_send() == b""
+    assert script.outgoing.take() == b""
     assert script.unsent == 1
     hear(script, REPLY)  # in the place of the `done`
-    assert script.data_to_send() == f"{ASK_2}\n".encode()
+    assert script.outgoing.take() == f"{ASK_2}\n".encode()
     assert not script.unsent
 
 
 def test_lines_that_were_said_together_are_said_together() -> None:
     script = playing(("host", ASK_1), ("host", ASK_2), ("module", REPLY), ("module", REPLY))
-    assert script.data_to_send() == f"{ASK_1}\n{ASK_2}\n".encode()
+    assert script.outgoing.take() == f"{ASK_1}\n{ASK_2}\n".encode()
     hear(script, REPLY)
     assert not script.complete
     hear(script, REPLY)
@@ -66,22 +79,31 @@ def test_lines_that_were_said_together_are_said_together() -> None:
 
 def test_a_cancel_waits_for_what_had_been_said_before_it() -> None:
     script = playing(("host", ASK_2), ("module", LOG), ("host", CANCEL), ("module", DONE))
-    script.data_to_send()
-    assert script.data_to_send() == b""
+    script.outgoing.take()
+    assert script.outgoing.take() == b""
     hear(script, LOG)
-    assert script.data_to_send() == f"{CANCEL}\n".encode()
+    assert script.outgoing.take() == f"{CANCEL}\n".encode()
+
+
+def test_a_result_of_a_call_waits_for_the_call() -> None:
+    called = '{"version":"0","type":"host_call","requestId":"r1","payload":{}}'
+    result = '{"type":"host_result","requestId":"r1","payload":{"call_id":"c1"}}'
+    script = playing(("host", ASK_1), ("module", called), ("host", result), ("module", REPLY))
+    script.outgoing.take()
+    hear(script, called)
+    assert script.outgoing.take() == f"{result}\n".encode()
 
 
 def test_of_a_recording_that_began_in_the_middle_no_answer_is_awaited_that_cannot_come() -> None:
     script = playing(("module", REPLY), ("host", ASK_1), ("module", REPLY))
-    assert script.data_to_send() == f"{ASK_1}\n".encode()
+    assert script.outgoing.take() == f"{ASK_1}\n".encode()
 
 
 def test_what_came_after_the_end_of_the_input_is_not_awaited_before_it() -> None:
     script = playing(
         ("host", ASK_1), ("module", REPLY), ("process", "stdin_closed"), ("module", "bye")
     )
-    script.data_to_send()
+    script.outgoing.take()
     hear(script, REPLY)
     assert script.complete
 
@@ -89,9 +111,9 @@ def test_what_came_after_the_end_of_the_input_is_not_awaited_before_it() -> None
 def test_nothing_but_the_transcript_is_said() -> None:
     script = playing(("host", ASK_1))
     with pytest.raises(LocalError):
-        script.send_request(Request("r9", Operation.HEALTH))
-    assert not script.send_cancel("r1")
-    assert script.abandon("r1")
+        script.ask(Request("r9", Operation.HEALTH))
+    assert script.cancel("r1", Written.ALL) == NOTHING
+    assert script.outgoing.take() == f"{ASK_1}\n".encode()
 
 
 async def played(host: Host, folder: Path, body: str, said: list[Entry]) -> Played:

@@ -14,9 +14,9 @@ from supervisor.kernel.status import module_status
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.module import Module
-from tests.factories import Heard, actor, call
+from tests.factories import Heard, call
 from tests.runtime.conftest import Running
-from tests.runtime.fakes import FakeLife, Stage
+from tests.runtime.fakes import FakeLife, Stage, staged
 from tests.runtime.test_fleet import admit, on
 
 Clock = trio.testing.MockClock
@@ -25,7 +25,7 @@ STEADY = {"backoff": {"initial_s": 4, "factor": 2, "jitter": 0}}
 
 def up(running: Running, folder: Path, stage: Stage, **instances: Any) -> Module:
     """Return a module that has started, its first lives ready."""
-    module = running(actor(folder, supervision={**STEADY, "instances": instances}))
+    module = running(staged(folder, supervision={**STEADY, "instances": instances}))
     module.start("the test")
     for life in stage.lives:
         life.get_ready()
@@ -55,7 +55,7 @@ async def test_it_starts_min_processes_and_gives_each_call_to_the_least_loaded(
     running: Running, stage: Stage, tmp_path: Path
 ) -> None:
     document = {"instances": {"min": 3, "max": 3}, "concurrency": 2}
-    module = running(actor(tmp_path, supervision=document))
+    module = running(staged(tmp_path, supervision=document))
     module.start("the test")
     assert stage.alive == ["m#1", "m#2", "m#3"]
     for life in stage.lives:
@@ -279,14 +279,14 @@ async def test_a_reload_with_fewer_instances_lets_the_others_go(
     running: Running, stage: Stage, tmp_path: Path
 ) -> None:
     module = up(running, tmp_path, stage, min=3, max=3)
-    module.adopt(actor(tmp_path, supervision={"instances": {"min": 1, "max": 1}}))
+    module.adopt(staged(tmp_path, supervision={"instances": {"min": 1, "max": 1}}))
     module.replace("the test")
     for life in tuple(stage.lives):
         await life.die(0)
     assert stage.alive == ["m#4"]
     stage.life.get_ready()
     assert (module.state, len(module.pool.seats)) == (State.READY, 1)
-    module.adopt(actor(tmp_path, supervision={"instances": {"min": 2, "max": 2}}))
+    module.adopt(staged(tmp_path, supervision={"instances": {"min": 2, "max": 2}}))
     module.replace("the test")
     assert stage.alive == ["m#4", "m#5"]
 

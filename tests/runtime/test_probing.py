@@ -10,14 +10,12 @@ import trio
 import trio.testing
 
 from protocol.connection import Answered, Request
-from protocol.dialects import DIALECTS
 from protocol.errors import Success
 from protocol.replies import Operation
 from supervisor.runtime.host import Host
-from supervisor.runtime.life import Counters, Setting
-from supervisor.runtime.module_log import ModuleLog
 from supervisor.runtime.probing import Probing
 from tests.factories import actor
+from tests.runtime.fakes import plain_setting
 
 Clock = trio.testing.MockClock
 HEALTH_S, INVOKE_S = 2.0, 30.0
@@ -34,12 +32,11 @@ class FakeProcess:
         supervision = {"concurrency": concurrency, "timeouts": TIMEOUTS}
         supervision["health"] = {"interval_s": HEALTH_S, "failures": 1}
         made = actor(folder, supervision=supervision)
-        log = ModuleLog("m", host.log_files, host.wall_clock)
-        setting = Setting(made, host, log, lambda: "m#1", lambda _: None, Counters())
+        setting = plain_setting(made, host, iter(["m#1"]))
         self.asked: list[Request] = []
         self.replaced: list[str] = []
         self.trusted = 0
-        self.probing = Probing(setting, DIALECTS["module"].connect(made), self)
+        self.probing = Probing(setting, self)
 
     def send(self, request: Request) -> None:
         assert request.operation is Operation.HEALTH
@@ -70,7 +67,8 @@ async def doubted(
     process = FakeProcess(tmp_path, host, request.param)
     process.busy = True
     nursery.start_soon(host.deadlines.run)
-    nursery.start_soon(process.probing.watch)
+    process.probing.begin()
+    nursery.start_soon(process.probing.resolve_doubts)
     await trio.testing.wait_all_tasks_blocked()
     process.busy = False
     process.probing.doubt()

@@ -13,9 +13,9 @@ import trio.testing
 from protocol.errors import Failure
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.module import Module
-from tests.factories import actor, call
+from tests.factories import call
 from tests.runtime.conftest import Running
-from tests.runtime.fakes import Stage
+from tests.runtime.fakes import Stage, staged
 
 Clock = trio.testing.MockClock
 STEADY = {"backoff": {"initial_s": 1, "factor": 2, "max_s": 8, "jitter": 0}, "retry_failed_s": 300}
@@ -32,7 +32,7 @@ async def pass_time(clock: Clock, seconds: float) -> None:
 
 
 def started(running: Running, folder: Path, **supervision: Any) -> Module:
-    module = running(actor(folder, supervision={**STEADY, **supervision}))
+    module = running(staged(folder, supervision={**STEADY, **supervision}))
     module.start("the test")
     return module
 
@@ -260,7 +260,7 @@ async def test_commands_and_deaths_in_any_order_leave_one_life_at_the_most(
     running: Running, stage: Stage, tmp_path: Path, mock_clock: Clock, seed: int
 ) -> None:
     chance = random.Random(seed)
-    module = running(actor(tmp_path, supervision={**STEADY, "intensity": 3}))
+    module = running(staged(tmp_path, supervision={**STEADY, "intensity": 3}))
     for _ in range(100):
         living = [life for life in stage.lives if not life.gone]
         assert len(living) <= 1
@@ -338,7 +338,7 @@ async def test_a_request_does_not_wake_a_lazy_module_that_never_on_keeps_down(
     one, heard = call()
     module.submit(one)
     assert (len(heard.outcomes), state(module)) == (1, State.DOWN)
-    changed = actor(tmp_path, supervision={**STEADY, "start": "lazy"})
+    changed = staged(tmp_path, supervision={**STEADY, "start": "lazy"})
     module.adopt(changed)
     module.submit(call()[0])
     assert state(module) is State.STARTING

@@ -45,7 +45,8 @@ def warm_script(folder: Path, body: str, count: int = 2, **supervision: Any) -> 
 def waiting(module: Module) -> list[int]:
     """Return the pids of those that wait, the oldest first."""
     life = module.slot.life
-    return [] if life is None else [one.pid for one in life.instances() if one.state == "warm"]
+    shown = [] if life is None else life.instances()
+    return [one.pid for one in shown if one.pid is not None and one.state == "warm"]
 
 
 async def until_warm(module: Module, count: int = 2, *, without: int = 0) -> list[int]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runtime.watching import document, named, wait_for, watching
+from tests.runtime.watching import document, named, programs, wait_for, watching
 
 
 async def test_files_that_come_change_and_go_are_noticed(tmp_path: Path) -> None:
@@ -136,12 +136,12 @@ async def test_a_directory_whose_parent_is_renamed_is_missed(tmp_path: Path) -> 
 async def test_a_watched_program_is_one_more_file(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(document("a", watch=True))
     async with watching(tmp_path) as watched:
-        assert watched.reading.programs == {"a": {}}
+        assert (programs(watched.reading, "a"), len(watched.reading.programs)) == ({}, 1)
         (tmp_path / "run.sh").write_text("1")
-        await watched.until(lambda one: str(tmp_path / "run.sh") in one.programs["a"])
-        before = watched.reading.programs["a"]
+        await watched.until(lambda one: str(tmp_path / "run.sh") in programs(one, "a"))
+        before = programs(watched.reading, "a")
         (tmp_path / "run.sh").write_text("2")
-        await watched.until(lambda one: one.programs["a"].keys() == before.keys())
-        assert watched.reading.programs["a"] != before
+        await watched.until(lambda one: programs(one, "a").keys() == before.keys())
+        assert programs(watched.reading, "a") != before
         (tmp_path / "data.txt").write_text("3")
-        await watched.until(lambda one: len(one.programs["a"]) == 2)
+        await watched.until(lambda one: len(programs(one, "a")) == 2)

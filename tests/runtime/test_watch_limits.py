@@ -8,10 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trio
 
 from supervisor.runtime import watch as watch_module
 from supervisor.runtime.inotify import Inotify, Mask
-from tests.runtime.watching import document, wait_for, watching
+from tests.runtime.watching import document, programs, wait_for, watching
 
 
 class Unwilling(Inotify):
@@ -37,9 +38,21 @@ async def test_without_watches_the_files_are_polled_and_that_is_said(
         (tmp_path / "a.json").write_text(document("a"))
         await wait_for(watched, "a", "b")
         (tmp_path / "run.sh").write_text("1")
-        await watched.until(lambda one: len(one.programs["b"]) == 1)
+        await watched.until(lambda one: len(programs(one, "b")) == 1)
         (tmp_path / "a.json").unlink()
         await wait_for(watched, "b")
+
+
+async def test_a_wait_that_is_cancelled_has_taken_no_event(tmp_path: Path) -> None:
+    queue = Inotify()
+    queue.add(str(tmp_path), Mask.CREATE)
+    (tmp_path / "a.json").touch()
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await queue.events()
+    assert scope.cancelled_caught
+    assert [one.name for one in await queue.events()] == ["a.json"]
+    queue.close()
 
 
 def open_files() -> list[str]:

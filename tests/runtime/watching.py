@@ -12,9 +12,9 @@ from typing import Any
 import trio
 
 from protocol.descriptor import Descriptor
-from supervisor.policy.findings import Reading
-from supervisor.runtime.directory import DescriptorFiles
+from supervisor.policy.findings import Reading, version_of
 from supervisor.runtime.inotify import Inotify
+from supervisor.runtime.sources import Sources
 from supervisor.runtime.watch import Watch, WatchState
 
 BOUND_S = 60
@@ -36,7 +36,7 @@ class Watched:
     """Files, and what was read of them whenever the watch said so."""
 
     def __init__(self, *directories: Path) -> None:
-        self.files = DescriptorFiles(directories)
+        self.files = Sources.of_directories(directories)
         self.state = WatchState()
         self.reading = self.files.read({})
         self._send, self._receive = trio.open_memory_channel[Reading](math.inf)
@@ -75,6 +75,12 @@ async def watching(
         await nursery.start(watch.run, watched.reload)
         yield watched
         nursery.cancel_scope.cancel()
+
+
+def programs(reading: Reading, name: str) -> Mapping[str, str]:
+    """Return the digests of a module's watched program files."""
+    (one,) = (one for one in reading.descriptors if one.name == name)
+    return reading.programs[version_of(one)]
 
 
 def named(*names: str) -> Callable[[Reading], bool]:

@@ -51,11 +51,9 @@ def test_each_row_belongs_to_a_scene() -> None:
 
 
 @NEEDS_COMPILER
-@pytest.mark.parametrize("scene", [scene for scene in TITLES if TITLES[scene]])
-def test_a_scene_measures_its_rows_with_us_and_whoever_is_there(scene: str) -> None:
-    found = measured(scene)
-    wanted = [row.title for row in ROWS if row.title.startswith(TITLES[scene])]
-    assert [row["row"] for row in found["rows"]] == wanted
+def test_each_scene_measures_its_rows_with_us_and_whoever_is_there() -> None:
+    found = measured(*(scene for scene in TITLES if TITLES[scene]))
+    assert [row["row"] for row in found["rows"]] == [row.title for row in ROWS]
     for shown in found["rows"]:
         row = BY_TITLE[shown["row"]]
         assert shown["unit"] == row.unit
@@ -66,8 +64,8 @@ def test_a_scene_measures_its_rows_with_us_and_whoever_is_there(scene: str) -> N
             assert figures["low"] <= figures["median"] <= figures["high"]
         assert set(shown["ratios"]) <= set(shown["figures"]) - {OURS}
         assert [target["target"] for target in shown["targets"]] == list(map(str, row.targets))
-    sampled = {contender for samples in found["rounds"] for _, contender, *_ in samples}
-    assert sampled <= {name for title in wanted for name in BY_TITLE[title].contenders}
+    for title, contender, *_ in (sample for samples in found["rounds"] for sample in samples):
+        assert contender in BY_TITLE[title].contenders
     assert found["points"] == []
 
 

@@ -83,40 +83,29 @@ def test_what_cannot_run_is_skipped_with_a_word(few: Path) -> None:
     assert words["torch light"] is None
 
 
-@pytest.mark.parametrize(
-    ("name", "before", "after", "steps"),
-    [
-        ("dice/dice.py", "sum(rolls)", "1 + sum(rolls)", ["dice roll"]),
-        ("torch/torch.sh", "Torch lit.", "Torch lost.", ["torch light", "the torch lit in it"]),
-        (
-            "torch/torch.sh",
-            "lit=true",
-            "exit 4",
-            [
-                "torch light",
-                "the torch lit in it",
-                "what the session has",
-                "two who change it at the same revision",
-                "a fork goes its own way",
-            ],
-        ),
-    ],
-)
-def test_a_module_that_misbehaves_is_named(
-    few: Path, name: str, before: str, after: str, steps: list[str]
-) -> None:
-    program = few / name
+def change(program: Path, before: str, after: str) -> None:
     source = program.read_text()
     assert before in source
     program.write_text(source.replace(before, after))
+
+
+def test_each_step_that_a_module_fails_is_named(few: Path) -> None:
+    change(few / "dice" / "dice.py", "sum(rolls)", "1 + sum(rolls)")
+    change(few / "torch" / "torch.sh", "lit=true", "exit 4")
     done = run("demo", "--json", "--modules", str(few))
     assert done.returncode == 1, done.stdout + done.stderr
-    assert failed(done.stdout) == steps
+    assert set(failed(done.stdout)) == {
+        "dice roll",
+        "torch light",
+        "the torch lit in it",
+        "what the session has",
+        "two who change it at the same revision",
+        "a fork goes its own way",
+    }
 
 
 def test_what_was_expected_and_what_was_found_is_said(few: Path) -> None:
-    program = few / "torch" / "torch.sh"
-    program.write_text(program.read_text().replace("Torch lit.", "Torch lost."))
+    change(few / "torch" / "torch.sh", "Torch lit.", "Torch lost.")
     done = run("demo", "--modules", str(few))
     assert done.returncode == 1
     assert 'expected "Torch lit.", found "Torch lost."' in done.stdout
@@ -125,19 +114,21 @@ def test_what_was_expected_and_what_was_found_is_said(few: Path) -> None:
     )
 
 
-def test_a_module_that_does_not_start_fails_the_start_and_leaves_nothing(few: Path) -> None:
-    (few / "dice" / "dice.py").write_text("raise SystemExit('out of order')\n")
+@pytest.mark.parametrize(
+    ("file", "text", "steps"),
+    [
+        ("dice.py", "raise SystemExit('out of order')\n", {"up", "status", "dice roll"}),
+        ("module.json", "{", {"validate"}),
+    ],
+)
+def test_a_module_that_cannot_start_fails_its_steps_and_leaves_nothing(
+    few: Path, file: str, text: str, steps: set[str]
+) -> None:
+    (few / "dice" / file).write_text(text)
     done = run("demo", "--json", "--modules", str(few))
     assert done.returncode == 1
-    assert {"up", "status", "dice roll"} <= set(failed(done.stdout))
+    assert steps <= set(failed(done.stdout))
     assert not {"torch light", "down", "no process is left"} & set(failed(done.stdout))
-
-
-def test_a_descriptor_that_is_no_json_fails_its_validation(few: Path) -> None:
-    (few / "dice" / "module.json").write_text("{")
-    done = run("demo", "--json", "--modules", str(few))
-    assert done.returncode == 1
-    assert "validate" in failed(done.stdout)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

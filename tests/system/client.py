@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -80,6 +82,7 @@ class Client:
 
     def write(self, line: bytes) -> None:
         """Send bytes as they are."""
+        self.socket.settimeout(BOUND_S)
         self.socket.sendall(line)
 
     def send(self, tool: str, operation: str, content: Any = None) -> str:
@@ -101,16 +104,29 @@ class Client:
 
     def raw_line(self) -> bytes:
         """Wait for the next line that the daemon writes."""
+        self.socket.settimeout(BOUND_S)
         return self._reader.readline()
 
-    def lines(self) -> Iterator[dict[str, Any]]:
-        """Yield what the daemon writes, as it comes, until it hangs up."""
-        for line in self._reader:
-            yield json.loads(line)
+    def lines(self, awaited: str = "what was waited for") -> Iterator[dict[str, Any]]:
+        """Yield what the daemon writes, as it comes, until it hangs up.
+
+        The bound is one for all lines: others that come in between do not prolong it.
+        """
+        ends_at = time.monotonic() + BOUND_S
+        line = b"none yet"
+        while line:
+            left_s = ends_at - time.monotonic()
+            assert left_s > 0, f"{awaited} did not come; the last line is {line!r}"
+            self.socket.settimeout(left_s)
+            with contextlib.suppress(TimeoutError):
+                if line := self._reader.readline():
+                    yield json.loads(line)
 
     def answer(self, request_id: str) -> Answer:
         """Wait for the answer to a request; those to others are kept."""
-        for line in self.lines() if request_id not in self._answers else ():
+        if request_id in self._answers:
+            return self._answers.pop(request_id)
+        for line in self.lines(f"the answer to {request_id}"):
             of = line.get("requestId", "")
             if line["type"] == "done":
                 assert of not in self._answers, f"{of} was answered twice"

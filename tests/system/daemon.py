@@ -174,7 +174,7 @@ class Daemon:
         with self.connect() as follower:
             args = {"module": module, "follow": True}
             follower.send("supervisor", "invoke", {"op": "logs", "args": args})
-            for event in follower.lines():
+            for event in follower.lines(f"{module} being {state}"):
                 if f"-> {state}:" in event["message"]:
                     return
 

@@ -24,7 +24,7 @@ import trio
 
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.policy.findings import usable
-from supervisor.runtime.directory import DescriptorFiles
+from supervisor.runtime.sources import Sources
 from tests.faces.conftest import connected
 from tests.factories import children, open_files
 from tests.system.descriptors import misbehaving, per_invocation, write
@@ -215,14 +215,14 @@ class World:
         with socket.socket(socket.AF_UNIX) as self._listener:
             self._listener.bind(str(self.folder / "l"))
             self._listener.listen(1024)
-            files = DescriptorFiles([self.modules])
-            found = usable({}, files.read_first())
+            sources = Sources.of_directories([self.modules])
+            found = usable({}, sources.read_first())
             async with (
                 running(
                     found,
                     data_dir=self.folder / "data",
                     directories=[self.modules],
-                    files=files,
+                    sources=sources,
                     whole_process=True,  # as `stdiod run`: every orphan is a module's, and reaped
                 ) as self.daemon,
                 trio.open_nursery() as self._nursery,

@@ -101,9 +101,9 @@ def test_a_daemon_that_is_killed_leaves_no_process_that_checks(folder: Path) -> 
     daemon = Daemon(folder, backtracking("evil"))
     assert daemon.invoke("evil", text="aaa").ok
     (pid,) = checkers(daemon)
-    daemon.client.send_invoke("evil", text=SLOW)
-    assert daemon.client.op("status").ok
     with gone(pid):
+        daemon.client.send_invoke("evil", text=SLOW)
+        assert daemon.client.op("status").ok
         daemon.process.kill()
         daemon.process.wait(BOUND_S)
     daemon.client.close()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.bounds import until
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon, shared
 from tests.system.descriptors import misbehaving, narratoria, per_invocation
@@ -126,12 +127,16 @@ def test_a_slow_reader_of_a_million_events_costs_no_memory_and_delays_nobody(
 def test_a_million_events_arrive_in_full_at_a_reader_that_keeps_up(daemon: Daemon) -> None:
     with daemon.connect() as client:
         client.send_invoke("steady", fault="flood+done", events=1_000_000)
-        events, left, done = 0, b"", False
-        while not done:
+        events, left = 0, b""
+
+        def done() -> bool:
+            nonlocal events, left
             data = left + client.socket.recv(MEGABYTE)
             whole, _, left = data.rpartition(b"\n")
             events += whole.count(b'"message": "one of many"')
-            done = b'"type":"done"' in whole
+            return b'"type":"done"' in whole
+
+        until(done, "the answer")
     assert events == 1_000_000
     assert daemon.peak_bytes() < PEAK_BYTES
 

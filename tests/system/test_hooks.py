@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests import bounds
 from tests.kernel.hooks.parties import HOOK
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon
@@ -34,9 +35,12 @@ def hook(name: str = "h", answers: dict[str, Any] | None = None, **fields: Any) 
 
 def until(daemon: Daemon, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
     """Ask for the status of the hook h until something holds; each ask is a turn of the daemon."""
-    while not holds(status := daemon.status("h")):
-        pass
-    return status
+
+    def found() -> dict[str, Any] | None:
+        status = daemon.status("h")
+        return status if holds(status) else None
+
+    return bounds.until(found, "a status of h")
 
 
 def reason(error: dict[str, Any]) -> tuple[str, str]:
@@ -105,8 +109,7 @@ def test_the_daemons_end_answers_who_waits_for_a_gate(
     if answer == "hang":
         until(daemon, lambda one: one["in_flight"] == 1)
     else:
-        while not daemon.op("approvals")["approvals"]:
-            pass
+        bounds.until(lambda: daemon.op("approvals")["approvals"], "a question")
     daemon.process.send_signal(signal.SIGTERM)
     error = daemon.client.answer(asked).error
     assert reason(error) == ("cancelled", "shutdown")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import until
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon
 from tests.system.descriptors import AT_ONCE, PATIENT, descriptor, timeouts
@@ -146,9 +147,7 @@ def test_a_death_in_the_middle_of_a_call_leaves_nothing_open(
     call = {"op": "calls", "args": {"calls": [payload("invoke", module="b", op="hang")]}}
     open_call = daemon.client.send("a", "invoke", call)
     with daemon.connect() as looker:
-        # The call is open once `b` has it; each look is a round trip, so nothing spins for nothing.
-        while not looker.op("status", module="b").result["in_flight"]:
-            pass
+        until(lambda: looker.op("status", module="b").result["in_flight"], "the call reaching b")
     os.kill(daemon.pid(victim), signal.SIGKILL)
     answer = daemon.client.answer(open_call)
     if victim == "a":

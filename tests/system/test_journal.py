@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests import journals
+from tests.bounds import until
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon
 from tests.system.descriptors import misbehaving
@@ -61,7 +62,7 @@ def until_seen(daemon: Daemon, event: str, **wanted: Any) -> dict[str, Any]:
     with daemon.connect() as follower:
         args = {"since": 0, "follow": True, "event": event}
         follower.send("supervisor", "invoke", {"op": "events", "args": args})
-        for line in follower.lines():
+        for line in follower.lines(f"{event} with {wanted}"):
             assert line["type"] == "log", line
             fields: dict[str, Any] = line["fields"]
             if "seq" in fields and wanted.items() <= fields.items():
@@ -72,11 +73,8 @@ def until_seen(daemon: Daemon, event: str, **wanted: Any) -> dict[str, Any]:
 def is_kept(daemon: Daemon, kind: str = "in_flight") -> None:
     """Wait until the journal knows that something has begun and not ended."""
     with closing(sqlite3.connect(daemon.data_dir / journals.FILE)) as connection:
-        found = 0
-        while not found:
-            (found,) = connection.execute(
-                "SELECT count(*) FROM documents WHERE kind = ?", (kind,)
-            ).fetchone()
+        count = "SELECT count(*) FROM documents WHERE kind = ?"
+        until(lambda: connection.execute(count, (kind,)).fetchone()[0], f"a document {kind}")
 
 
 def test_what_happens_in_a_daemons_life_is_written_down(start_daemon: StartDaemon) -> None:

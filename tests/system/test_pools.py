@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable
 
+from tests.bounds import until
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon
 from tests.system.descriptors import misbehaving
-from tests.system.liveness import BOUND_S, Liveness
-
-
-def until(holds: Callable[[], bool]) -> None:
-    """Ask again and again; each question is a round trip."""
-    end = time.monotonic() + BOUND_S
-    while not holds():
-        assert time.monotonic() < end
+from tests.system.liveness import Liveness
 
 
 def ids(daemon: Daemon) -> list[str]:
@@ -45,7 +37,7 @@ def test_it_grows_while_requests_wait_and_shrinks_when_they_are_served(
     for gate in gates:
         gate.release()
     assert all(daemon.client.answer(one).ok for one in [*held, waiting])
-    until(lambda: len(ids(daemon)) == 1)
+    until(lambda: len(ids(daemon)) == 1, "only one")
     assert len([one for one in liveness.take_in() if one.role == "module"]) == 1
     status = daemon.status("many")
     assert (status["state"], status["restarts"], status["last_exit"]) == ("ready", 0, None)
@@ -90,7 +82,7 @@ def test_processes_are_renewed_under_load_and_no_request_fails(
         assert 1 <= len(found) <= 3
         return max(int(one.partition("#")[2]) for one in found) >= 8
 
-    until(renewed_often)
+    until(renewed_often, "each one replaced often")
     status = daemon.status("many")
     assert (status["restarts"], status["counters"]["failures"]) == (0, 0)
 
@@ -110,7 +102,7 @@ def test_a_kill_of_one_fails_its_own_requests_only(
     answers = [daemon.client.answer(one) for one in held]
     (failed,) = (one for one in answers if not one.ok)
     assert (failed.verdict, failed.details["instance"]) == ("unreachable/signaled", victim.instance)
-    until(lambda: len(ids(daemon)) == 4 and daemon.status("many")["state"] == "ready")
+    until(lambda: len(ids(daemon)) == 4 and daemon.status("many")["state"] == "ready", "four ready")
     status = daemon.status("many")
     assert victim.instance not in ids(daemon)
     assert (status["restarts"], status["last_exit"]["signal"]) == (1, signal.SIGKILL)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.bounds import until
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import MARKER, Daemon, command, marked
 from tests.system.descriptors import misbehaving, write
@@ -25,12 +26,19 @@ class Manager(NamedTuple):
     socket: socket.socket
     environment: dict[str, str]
 
-    def wait_for(self, line: str) -> list[str]:
-        """Return what was said until a message came that has this line."""
-        heard: list[str] = []
-        while line not in (heard[-1].splitlines() if heard else ()):
-            heard.append(self.socket.recv(4096).decode())
-        return heard
+    lines: list[str]
+    """What was said and not yet waited for; a message can carry several lines."""
+
+    def wait_for(self, line: str) -> None:
+        """Return once this line was said, and forget what was said up to it."""
+
+        def said() -> bool:
+            if line not in self.lines:
+                self.lines.extend(self.socket.recv(4096).decode().splitlines())
+            return line in self.lines
+
+        until(said, line)
+        del self.lines[: self.lines.index(line) + 1]
 
 
 @pytest.fixture
@@ -40,13 +48,12 @@ def manager(folder: Path) -> Manager:
     listener.settimeout(BOUND_S)
     listener.bind(str(path))
     # Short, so that a sign of life is soon there; nobody kills the daemon if there is none.
-    return Manager(listener, {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "100000"})
+    return Manager(listener, {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "100000"}, [])
 
 
 def stopping(daemon: Daemon, module: str) -> None:
     """Wait until a module is being stopped."""
-    while daemon.status(module)["state"] != "stopping":
-        pass  # each look is a round trip, and the bound is the client's
+    until(lambda: daemon.status(module)["state"] == "stopping", f"{module} being stopped")
 
 
 def test_the_service_manager_hears_of_the_whole_life(
@@ -75,8 +82,8 @@ def test_sighup_reloads_and_says_so(start_daemon: StartDaemon, manager: Manager)
         manager.wait_for("READY=1")
         write(daemon.modules, misbehaving("two"))
         daemon.process.send_signal(signal.SIGHUP)
-        reloading = manager.wait_for("RELOADING=1")[-1]
-        assert "MONOTONIC_USEC=" in reloading
+        manager.wait_for("RELOADING=1")
+        assert manager.lines[0].startswith("MONOTONIC_USEC=")
         manager.wait_for("READY=1")
         assert daemon.usable("two").ok
         assert daemon.pid("one") == pid
@@ -108,8 +115,12 @@ def test_many_signals_at_the_end_do_not_spoil_its_exit_status(start_daemon: Star
     daemon = start_daemon(misbehaving("one"))
     pidfd = os.pidfd_open(daemon.process.pid)
     try:
-        while not select.select([pidfd], [], [], 0)[0]:
+
+        def ended() -> bool:
             signal.pidfd_send_signal(pidfd, signal.SIGTERM)
+            return bool(select.select([pidfd], [], [], 0)[0])
+
+        until(ended, "its end")
     finally:
         os.close(pidfd)
     daemon.wait_ended()

@@ -67,7 +67,7 @@ async def read(journal: Journal, count: int) -> float:
         seen += 1
 
     begin = time.perf_counter()
-    await feed.send({"since": journal.told.last_seq - count, "last": 0}, emit)
+    await feed.send({"since": journal.told.last_seq - count, "last": 0}, emit, None)
     took_s = time.perf_counter() - begin
     feed.close()
     assert seen == count + 1, seen  # the heading is one

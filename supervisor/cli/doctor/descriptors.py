@@ -10,7 +10,7 @@ from protocol.descriptor import Descriptor
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
 from supervisor.cli.terminal import shell_word
 from supervisor.policy.findings import Found
-from supervisor.runtime.directory import MissingDirectoryError, scan
+from supervisor.runtime.directory import MissingDirectoryError
 from supervisor.runtime.environment import UnsetVariableError, module_environment
 from supervisor.runtime.program import (
     SpawnError,
@@ -19,6 +19,7 @@ from supervisor.runtime.program import (
     module_folder,
     working_folder,
 )
+from supervisor.runtime.sources import scan
 
 AREA = "descriptor"
 

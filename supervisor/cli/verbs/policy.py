@@ -155,11 +155,9 @@ def _decided(
 
 
 def _descriptors(directories: tuple[Path, ...]) -> dict[str, Any]:
-    from supervisor.policy.findings import usable
-    from supervisor.runtime.directory import DescriptorFiles
+    from supervisor.runtime.sources import scan
 
-    found = usable({}, DescriptorFiles(directories).read_first())
-    return {one.name: one for one in found.descriptors}
+    return {one.name: one for one in scan(directories).descriptors}
 
 
 def _is_allowed(found: dict[str, Any]) -> bool:

@@ -128,6 +128,10 @@ class AssetChecks:
             return await self._run(self._lanes[module].reads, lambda: work(keep_on))
         return None
 
+    async def in_lane(self, module: str, work: Callable[[], T]) -> T:
+        """Return what `work` returns in one of the threads for a module's checks."""
+        return await self._run(self._lanes[module].checks, work)
+
     async def _run(self, lane: trio.CapacityLimiter, work: Callable[[], T]) -> T:
         return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=lane)
 

@@ -1,5 +1,8 @@
 """The events of one invocation from its first asset on, kept in order while files are looked at.
 
+An asset may also come in pieces, which are written to a file (`spool`): with the last piece it has
+its place among the events.
+
 What comes after an asset waits behind it, and so does the answer. Files are looked at side by side,
 each within `ASSET_CHECK_S` of its event, so that is also the longest the answer waits.
 """
@@ -9,10 +12,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from protocol.assets import AssetRules
 from protocol.connection import Notice
-from protocol.events import Asset, Progress
+from protocol.events import Asset, AssetBytes, CallEvent, Progress
 from supervisor.kernel.assets.checks import Looked
 from supervisor.kernel.assets.registry import Assets
+from supervisor.kernel.assets.spool import SPOOLS_OPEN, Spool
 from supervisor.kernel.origin import Origin
 
 WAITING_EVENTS = 16
@@ -57,15 +62,24 @@ class AssetIntake:
         self._waiting: deque[tuple[Progress | _Pending, bytes | None]] = deque()
         self._waiting_bytes = 0
         self._finish: Finish | None = None
+        self._spools: dict[str, Spool] = {}
+        """The files that come in pieces and are not whole, by the module's id."""
+        self._handed_over: dict[Spool, _Pending] = {}
+        self._refused: dict[str, Notice] = {}
+        self._rules = AssetRules()
 
     @property
     def congested(self) -> bool:
         """Whether no more should be read for now."""
-        return len(self._waiting) > WAITING_EVENTS or self._waiting_bytes > WAITING_BYTES
+        if len(self._waiting) > WAITING_EVENTS or self._waiting_bytes > WAITING_BYTES:
+            return True
+        return sum(one.waiting_bytes for one in self._spools.values()) > WAITING_BYTES
 
-    def put(self, event: Progress, line: bytes | None) -> None:
+    def put(self, event: CallEvent, line: bytes | None) -> None:
         """Take an event with its line; it is passed on after all that came before it."""
-        if type(event) is Asset:
+        if type(event) is AssetBytes:
+            self._take_piece(event)
+        elif type(event) is Asset:
             pending = _Pending(event)
             self._wait(pending, line)
             module = self._origin.module
@@ -76,12 +90,17 @@ class AssetIntake:
             self._pass_on(event, line)
 
     def finish(self, finish: Finish) -> None:
-        """Call `finish` when nothing waits any more."""
+        """Call `finish` when nothing waits any more; what is not whole yet never will be."""
+        for one in [one for one in self._spools.values() if not one.whole]:
+            self._drop(one)
+            self._warn(one.notice("asset_unfinished", "it was not handed over to its end"))
         self._finish = finish
         self._go_on()
 
     def hurry(self) -> None:
         """Wait for nothing: assets still being looked at are refused, the rest is passed on."""
+        for spool in list(self._spools.values()):
+            self._drop(spool)
         for waiting, _ in self._waiting:
             if isinstance(waiting, _Pending) and waiting.found is None:
                 words = "the request ended before it had been looked at"
@@ -90,6 +109,57 @@ class AssetIntake:
                 )
                 waiting.dropped = True
         self._go_on()
+
+    def _take_piece(self, piece: AssetBytes) -> None:
+        """Take a part of a file; with the last one the asset has its place among the events."""
+        spool = self._spools.get(piece.asset_id)
+        if spool is None or spool.whole:
+            spool = Spool(
+                piece,
+                self._assets.checks,
+                self._origin.module,
+                done=self._spooled,
+                drained=self._look,
+            )
+            refusal = self._refusal(spool)
+            if refusal is not None:
+                if piece.last:  # once, however many pieces there are
+                    self._warn(refusal)
+                return
+            self._spools[piece.asset_id] = spool
+            self._assets.spool(spool)
+        spool.add(piece)
+        if piece.last:
+            pending = _Pending(spool.asset(""))
+            self._handed_over[spool] = pending
+            self._wait(pending, None)
+
+    def _refusal(self, spool: Spool) -> Notice | None:
+        asset_id = spool.first.asset_id
+        if asset_id in self._refused:
+            return self._refused[asset_id]
+        refusal = self._rules.refusal(spool.asset(""))
+        if refusal is None and len(self._spools) >= SPOOLS_OPEN:
+            words = f"{SPOOLS_OPEN} others are being handed over, which is the most there may be"
+            # Remembered: its next piece is no beginning, even if there is room by then.
+            refusal = self._refused[asset_id] = spool.notice("asset_not_copied", words)
+        return refusal
+
+    def _spooled(self, spool: Spool, found: Looked | Notice) -> None:
+        del self._spools[spool.first.asset_id]
+        pending = self._handed_over.pop(spool)
+        if isinstance(found, Looked):
+            pending.asset = spool.asset(found.path)
+        self._checked(pending, found)
+
+    def _drop(self, spool: Spool) -> None:
+        del self._spools[spool.first.asset_id]
+        self._handed_over.pop(spool, None)
+        spool.drop()
+
+    def _look(self) -> None:
+        if not self.congested:
+            self._resume()
 
     def _wait(self, waiting: Progress | _Pending, line: bytes | None) -> None:
         self._waiting.append((waiting, line))

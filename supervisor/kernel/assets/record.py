@@ -34,6 +34,8 @@ class AssetRecord(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str
     session_id: str | None = None
     span_id: str | None = None
+    owner: str | None = None
+    """Whose it is, None of one that is older than owners (`origin.Origin.owner`)."""
     kind: str
     media_type: str
     supported: bool

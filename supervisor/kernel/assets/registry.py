@@ -24,9 +24,11 @@ from protocol.events import Asset
 from protocol.host_events import RegisteredAsset
 from supervisor.kernel.assets.checks import AssetChecks, Looked, RefusedAssetError
 from supervisor.kernel.assets.record import AssetRecord, is_supported
+from supervisor.kernel.assets.spool import Spool
 from supervisor.kernel.origin import Origin
 from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.refusal import RefusedError
+from supervisor.policy.principals import Principal
 
 ASSETS_KEPT = 10_000
 """How many are remembered; the oldest are forgotten beyond it."""
@@ -77,6 +79,10 @@ class Assets:
         """Look at the file of an asset and call `done`, later and within a bound."""
         self._nursery.start_soon(self._check, asset, module, folder, done)
 
+    def spool(self, spool: Spool) -> None:
+        """Have a file written that comes in pieces."""
+        self._nursery.start_soon(spool.run)
+
     def register(
         self, asset: Asset, looked: Looked, origin: Origin
     ) -> tuple[Asset, AssetRecord | None, list[Notice]]:
@@ -98,6 +104,7 @@ class Assets:
             session_id=record.session_id,
             request_id=record.request_id,
             span_id=record.span_id,
+            by=origin.by,
         )
         if record.sha256 is None and record.problem is None:
             self._nursery.start_soon(self._read, record)
@@ -121,24 +128,29 @@ class Assets:
             "copied_bytes": self.checks.store.total_bytes,
         }
 
-    def find(self, named: str) -> AssetRecord:
+    def find(self, named: str, principal: Principal) -> AssetRecord:
         """Return an asset by its id, the module's own id of it (the newest), or an id's beginning.
 
-        Raises `RefusedError` (`unknown_asset`).
+        Only of those that the principal may see. Raises `RefusedError` (`unknown_asset`).
         """
         exact = self._records.get(named) or self._records.get(self._newest.get(named, ""))
-        if exact is not None:
+        if exact is not None and _may_see(principal, exact):
             return exact
+        seen = self.select(principal)
+        same = [one for one in seen if one.asset_id == named]
+        if same:
+            return same[-1]
         if len(named) >= SHORTEST_PREFIX:
-            begin = [one for one in self._records if one.startswith(named)]
+            begin = [one for one in seen if one.asset.startswith(named)]
             if len(begin) == 1:
-                return self._records[begin[0]]
+                return begin[0]
         forgotten = f"; {self.forgotten} older ones are forgotten" if self.forgotten else ""
         words = f"there is no asset {named!r:.80}{forgotten}; `stdiod asset list` shows them"
         raise RefusedError(Failure.because(Reason.UNKNOWN_ASSET, words))
 
     def select(
         self,
+        principal: Principal,
         session_id: str | None = None,
         module: str | None = None,
         request_id: str | None = None,
@@ -149,10 +161,11 @@ class Assets:
         return [
             one
             for one in self._records.values()
-            if all(getattr(one, name) == value for name, value in asked)
+            if _may_see(principal, one)
+            and all(getattr(one, name) == value for name, value in asked)
         ]
 
-    def note_read(self, record: AssetRecord, failure: Failure | None) -> None:
+    def note_read(self, record: AssetRecord, failure: Failure | None, principal: Principal) -> None:
         """Write down that somebody asked for the file, and whether it was there."""
         error = None if failure is None else {"code": failure.code, "message": failure.message}
         self._recorder.record(
@@ -164,6 +177,7 @@ class Assets:
             session_id=record.session_id,
             request_id=record.request_id,
             span_id=record.span_id,
+            by=principal.by,
         )
 
     # Its life.
@@ -200,9 +214,10 @@ class Assets:
             asset_id=asset.asset_id,
             module=origin.module,
             op=origin.op,
-            request_id=origin.request_id,
+            request_id=origin.request_id or "",  # files come in the course of one
             session_id=origin.session_id,
             span_id=origin.span_id,
+            owner=origin.owner,
             kind=asset.kind,
             media_type=asset.media_type,
             supported=is_supported(asset.media_type),
@@ -282,6 +297,12 @@ class Assets:
         if known:
             self._add(msgspec.structs.replace(record, **changes))
         return known
+
+
+def _may_see(principal: Principal, record: AssetRecord) -> bool:
+    return principal.is_full or (
+        principal.owns(record.owner) and principal.covers(record.module, record.op)
+    )
 
 
 def _bounded_metadata(asset: Asset) -> tuple[dict[str, Any] | None, list[Notice]]:

@@ -55,15 +55,15 @@ class AssetStore:
     def __init__(self, folder: Path, options: AssetOptions) -> None:
         self.total_bytes = 0
         self._limit_bytes = options.store_bytes
-        self._folder = folder / "sha256"
-        self._fsync = options.fsync
+        self.folder = folder / "sha256"
+        self.fsync = options.fsync
         self._lock = threading.Lock()
         self._uses: Counter[str] = Counter()
         self._sizes: dict[str, int] = {}
 
     def path(self, sha256: str) -> Path:
         """Return where the copy of a content is, or would be."""
-        return self._folder / sha256[:2] / sha256[2:]
+        return self.folder / sha256[:2] / sha256[2:]
 
     def open(self, used: Iterable[str], *, collect: bool = True) -> None:
         """Begin with what is on disk: half copies go, and what no digest in `used` names.
@@ -72,9 +72,9 @@ class AssetStore:
         """
         uses = Counter(used)
         with self._lock:
-            for half in list(self._folder.glob(f"{_HALF_COPIED}*")):
+            for half in list(self.folder.glob(f"{_HALF_COPIED}*")):
                 _remove(half)
-            for file in list(self._folder.glob("*/*")):
+            for file in list(self.folder.glob("*/*")):
                 sha256 = file.parent.name + file.name
                 if (uses[sha256] or not collect) and _DIGEST.fullmatch(sha256):
                     self._sizes[sha256] = file.stat().st_size
@@ -95,18 +95,18 @@ class AssetStore:
         The copy is in use until `release`. Raises `NotCopiedError` and `ChangedError`.
         """
         reserved = file.size
-        self._reserve(reserved)
+        self.reserve(reserved)
         try:
             with self._half_copy() as half:
                 sha256 = self._copy(file, half, keep_on)
-                if sha256 is not None and self._name(sha256, half, file.size):
+                if sha256 is not None and self.adopt(sha256, half, file.size):
                     reserved = 0  # it counts for good from here on
                 return sha256
         except OSError as error:
-            words = f"it could not be copied to {self._folder}: {error.strerror}"
+            words = f"it could not be copied to {self.folder}: {error.strerror}"
             raise NotCopiedError(words) from None
         finally:
-            self._reserve(-reserved)
+            self.reserve(-reserved)
 
     def release(self, sha256: str) -> None:
         """Say that one asset less has this content; the last one takes the copy with it."""
@@ -117,22 +117,31 @@ class AssetStore:
                 self.total_bytes -= self._sizes.pop(sha256, 0)
                 _remove(self.path(sha256))
 
-    def _reserve(self, size: int) -> None:
-        # Counted while it is copied, so that two at once cannot pass the limit together.
+    def reserve(self, size: int) -> None:
+        """Count what is written and has no name yet; raises `NotCopiedError` if it is too much."""
+        # So two at once cannot pass the limit together.
         with self._lock:
             if size > 0:
                 self.check_room(size)
             self.total_bytes += size
 
+    def begin_half(self) -> Path:
+        """Return the path of a new file that has no name yet; `drop_half` ends it."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=_HALF_COPIED, dir=self.folder)) / "content"
+
+    def drop_half(self, half: Path) -> None:
+        """Remove what is left of such a file."""
+        half.unlink(missing_ok=True)
+        half.parent.rmdir()
+
     @contextlib.contextmanager
     def _half_copy(self) -> Iterator[Path]:
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=_HALF_COPIED, dir=self._folder))
+        half = self.begin_half()
         try:
-            yield folder / "content"
+            yield half
         finally:
-            (folder / "content").unlink(missing_ok=True)
-            folder.rmdir()
+            self.drop_half(half)
 
     def _copy(self, file: OpenFile, half: Path, keep_on: KeepOn) -> str | None:
         with half.open("xb+") as copy:
@@ -142,19 +151,19 @@ class AssetStore:
                     raise ChangedError
             else:
                 summed = _write(file, copy.fileno(), keep_on)
-            if self._fsync and summed is not None:
+            if self.fsync and summed is not None:
                 os.fsync(copy.fileno())
         return summed
 
-    def _name(self, sha256: str, half: Path, size: int) -> bool:
-        """Give a copy its name; returns whether there was none of this content before."""
+    def adopt(self, sha256: str, half: Path, size: int) -> bool:
+        """Give a file its name, for one asset; returns whether there was none of this content."""
         target = self.path(sha256)
         target.parent.mkdir(mode=0o700, exist_ok=True)
         with self._lock:
             if sha256 not in self._sizes or not target.is_file():
                 half.chmod(0o400)
                 half.rename(target)
-                if self._fsync:
+                if self.fsync:
                     _fsync_folder(target.parent)
             is_new = sha256 not in self._sizes
             self._sizes[sha256] = size

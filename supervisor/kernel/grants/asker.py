@@ -30,12 +30,14 @@ class ApprovalAsker:
         origin = question.origin
         asked = approvals.Question(
             prompt=f"May {question.module} use {question.capability}?",
-            asked_by="policy",
+            asked_by=approvals.POLICY,
             module=origin.module,
             op=origin.op,
             request_id=origin.request_id,
             session_id=origin.session_id,
             span_id=origin.span_id,
+            owner=origin.owner,
+            by=origin.by,
             options=OPTIONS,
         )
         decision = await self._approvals.ask(asked, tell)

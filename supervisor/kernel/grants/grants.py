@@ -134,6 +134,7 @@ class Grants:
             session_id=origin.session_id,
             request_id=origin.request_id,
             span_id=origin.span_id,
+            by=origin.by,
         )
 
 

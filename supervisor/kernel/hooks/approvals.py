@@ -21,8 +21,10 @@ from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.invoke_record import NAME_CHARS
 from supervisor.kernel.recorder import DocumentKey, Recorder
 from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.request_checks import scope_refusal
 from supervisor.kernel.store.settings import OPEN_QUESTION, OpenQuestion
-from supervisor.policy.approval import allows, options_of
+from supervisor.policy.approval import allows, is_lasting, options_of
+from supervisor.policy.principals import Principal, Scope
 
 OPEN = 256
 """How many questions may wait; one more is denied."""
@@ -43,9 +45,13 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     asked_by: str
     module: str
     op: str
-    request_id: str
+    request_id: str | None
     session_id: str | None = None
     span_id: str | None = None
+    owner: str | None = None
+    """Whose request it is, and so whose question (`origin.Origin.owner`)."""
+    by: msgspec.Raw | None = None
+    """Who asked for that request."""
     options: tuple[str, ...] = ()
     """In words; `allow` and `deny` are always understood too."""
     timeout_s: float = 300.0
@@ -61,6 +67,9 @@ class Decision(msgspec.Struct, frozen=True):
     by: str
 
 
+POLICY = "policy"
+"""Who asks for the operator, whose answers may be remembered (`grants.asker`)."""
+
 WITHDRAWN = Decision(allowed=False, answer="deny", by="withdrawn")
 
 
@@ -72,6 +81,7 @@ class _Open:
         self.question = question
         self.asked_at = trio.current_time()
         self.decision: Decision | None = None
+        self.decided_by: msgspec.Raw | None = None
         self.answered = trio.Event()
 
     def document(self) -> dict[str, Any]:
@@ -104,8 +114,10 @@ class Change(msgspec.Struct, frozen=True):
 class Following:
     """The changes that one follower has not been told of yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, principal: Principal) -> None:
+        """Take those that the principal may see."""
         self.lost = 0
+        self.principal = principal
         self.send, self._receive = trio.open_memory_channel[Change](FOLLOWED)
 
     def put(self, change: Change) -> None:
@@ -146,8 +158,8 @@ class Approvals:
         self._open[one.id] = one
         document = one.document()
         key = self._keep(one.id, question)
-        self._record("approval:request", question, None, document)
-        self._publish(Change(document))
+        self._record("approval:request", question, None, document, by=question.by)
+        self._publish(question, Change(document))
         tell(_event(REQUEST, one.id, document))
         try:
             with trio.move_on_after(question.timeout_s):
@@ -161,14 +173,18 @@ class Approvals:
             decision = one.decision or WITHDRAWN
             said = {"id": one.id, "answer": decision.answer, "by": decision.by}
             status = "allowed" if decision.allowed else "denied"
-            self._record("approval:decision", question, status, said, in_place_of=key)
-            self._publish(Change(document, decision))
+            by = one.decided_by or question.by
+            self._record("approval:decision", question, status, said, by=by, in_place_of=key)
+            self._publish(question, Change(document, decision))
             tell(_event(DECISION, one.id, {**said, "allowed": decision.allowed}))
 
-    def decide(self, id_: str, answer: str) -> Decision:
-        """Answer a question; raises `RefusedError` if it does not wait, or for another answer."""
+    def decide(self, id_: str, answer: str, principal: Principal) -> Decision:
+        """Answer a question; raises `RefusedError` if it does not wait, or for another answer.
+
+        An answer of the operator's that counts for other requests too is an admin's to give.
+        """
         one = self._open.get(id_)
-        if one is None or one.decision is not None:
+        if one is None or one.decision is not None or not _may_see(principal, one.question):
             words = (
                 f"no question {id_!r:.80} waits; it may have been answered, its time may be over,"
                 " or its request has ended"
@@ -180,6 +196,11 @@ class Approvals:
             words = f"{answer!r:.80} is no answer to {id_}; there are {', '.join(options)}"
             failure = Failure.because(Reason.INVALID_ARGS, words, pointer="/answer")
             raise RefusedError(failure)
+        if one.question.asked_by == POLICY and is_lasting(answer):
+            refusal = scope_refusal(principal, Scope.ADMIN, f"answer {answer!r:.80} to {id_}")
+            if refusal is not None:
+                raise RefusedError(refusal)
+        one.decided_by = principal.by
         one.decision = Decision(allowed, answer, "client")
         one.answered.set()
         return one.decision
@@ -191,19 +212,23 @@ class Approvals:
             one.decision = one.decision or WITHDRAWN
             one.answered.set()
 
-    def waiting(self) -> list[dict[str, Any]]:
-        """Return the open questions, the oldest first."""
-        return [one.document() for one in self._open.values() if one.decision is None]
+    def waiting(self, principal: Principal) -> list[dict[str, Any]]:
+        """Return the open questions that a principal may see, the oldest first."""
+        return [
+            one.document()
+            for one in self._open.values()
+            if one.decision is None and _may_see(principal, one.question)
+        ]
 
-    def follow(self) -> tuple[Following, Callable[[], None]]:
+    def follow(self, principal: Principal) -> tuple[Following, Callable[[], None]]:
         """Begin to follow; call the second of what is returned to end it."""
-        following = Following()
+        following = Following(principal)
         self._followers.append(following)
         return following, lambda: self._followers.remove(following)
 
-    def status(self) -> dict[str, int]:
+    def status(self, principal: Principal) -> dict[str, int]:
         """Return what `status` shows of them."""
-        return {"waiting": len(self.waiting()), "followers": len(self._followers)}
+        return {"waiting": len(self.waiting(principal)), "followers": len(self._followers)}
 
     def _new_id(self) -> str:
         # Not a number: an answer to a question of a former daemon must not be one to another.
@@ -211,14 +236,22 @@ class Approvals:
             pass
         return id_
 
-    def _publish(self, change: Change) -> None:
+    def _publish(self, question: Question, change: Change) -> None:
         for one in self._followers:
-            one.put(change)
+            if _may_see(one.principal, question):
+                one.put(change)
 
     def _keep(self, id_: str, question: Question) -> DocumentKey:
         key = (OPEN_QUESTION, self._recorder.new_span())
         session_id = question.session_id and question.session_id[:NAME_CHARS]
-        kept = OpenQuestion(id_, question.module, question.request_id, session_id, question.span_id)
+        kept = OpenQuestion(
+            id_,
+            question.module,
+            question.request_id,
+            session_id,
+            question.span_id,
+            question.by,
+        )
         self._recorder.keep(*key, kept)
         return key
 
@@ -228,6 +261,8 @@ class Approvals:
         question: Question,
         status: str | None,
         data: dict[str, Any],
+        *,
+        by: msgspec.Raw | None,
         in_place_of: DocumentKey | None = None,
     ) -> None:
         self._recorder.record(
@@ -238,8 +273,13 @@ class Approvals:
             session_id=question.session_id and question.session_id[:NAME_CHARS],
             request_id=question.request_id,
             span_id=question.span_id,
+            by=by,
             in_place_of=in_place_of,
         )
+
+
+def _may_see(principal: Principal, question: Question) -> bool:
+    return principal.owns(question.owner) and principal.covers(question.module, question.op)
 
 
 def _event(name: str, id_: str, payload: dict[str, Any]) -> ApprovalUiEvent:

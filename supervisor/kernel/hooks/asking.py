@@ -30,7 +30,7 @@ from supervisor.kernel.hooks.gate_call import GateCall
 from supervisor.kernel.hooks.gates import Gates
 from supervisor.kernel.hooks.outcomes import denial, injections
 from supervisor.kernel.invocation import Invocation
-from supervisor.kernel.parties import Submit
+from supervisor.kernel.parties import Invoke
 from supervisor.kernel.request_checks import doubt_about
 from supervisor.policy.hook_chain import Answer, Chain, Failed, Link, Said, chain_of
 from supervisor.runtime.host import Host
@@ -52,7 +52,7 @@ class Guarding(msgspec.Struct, frozen=True):
     gates: Gates
     approvals: Approvals
     nursery: trio.Nursery
-    submit: Submit
+    invoke: Invoke
 
 
 class Asking:
@@ -104,7 +104,7 @@ class Asking:
         self.waits_for = f"hook {name} ({gate})"
         call = GateCall(name, hook.timeout_s)
         data = {**self._facts(), **given, SUBJECT[gate]: subject}
-        answer = await call.ask(self._guarding.submit, gate, data, self._invocation)
+        answer = await call.ask(self._guarding.invoke, gate, data, self._invocation)
         if isinstance(answer, Failure):
             return Failed(call.why(answer))
         result = read_hook_result(answer.result)
@@ -162,6 +162,8 @@ class Asking:
             request_id=request.request_id,
             session_id=request.session_id,
             span_id=invocation.span_id,
+            owner=invocation.origin.owner,
+            by=invocation.principal.by,
             options=result.approval_options or (),
             timeout_s=result.approval_timeout,
             default=result.approval_default,

@@ -8,25 +8,25 @@ import trio
 
 from protocol.descriptor import HOOK_OP, Gate
 from protocol.errors import Failure, Outcome, Reason
-from protocol.events import Progress
 from protocol.frames import DEPTH
 from protocol.nesting import is_deeper
 from protocol.response import Response
 from supervisor.kernel.invocation import Invocation
-from supervisor.kernel.parties import Submit
+from supervisor.kernel.parties import Invoke, OutcomeOnly
+from supervisor.policy.principals import SUPERVISOR
 
 
 class GateCall:
-    """A call of a gate, and its client (kernel.parties.Client)."""
+    """A call of a gate."""
 
     def __init__(self, name: str, timeout_s: float) -> None:
         self._name = name
         self._timeout_s = timeout_s
-        self._outcome: Outcome | None = None
+        self._response: Response | None = None
         self._ended = trio.Event()
 
     async def ask(
-        self, submit: Submit, gate: Gate, data: dict[str, Any], parent: Invocation
+        self, invoke: Invoke, gate: Gate, data: dict[str, Any], parent: Invocation
     ) -> Outcome:
         """Ask, and wait for the answer; that is bounded by the gate's `timeout_s`."""
         if is_deeper(data, DEPTH):
@@ -34,10 +34,10 @@ class GateCall:
             return Failure.because(Reason.MALFORMED_REQUEST, words)
         args = {"event": str(gate), "data": data}
         content = {"op": HOOK_OP, "args": args, "timeout_s": self._timeout_s}
-        submit(self._name, content, self, parent=parent)
+        invoke(SUPERVISOR, self._name, content, OutcomeOnly(self._finished), parent=parent)
         await self._ended.wait()
-        assert self._outcome is not None  # noqa: S101 - set together with the event
-        return self._outcome
+        assert self._response is not None  # noqa: S101 - set together with the event
+        return self._response.outcome
 
     def why(self, failure: Failure) -> str:
         """Say how the gate failed, as a phrase about it."""
@@ -45,14 +45,6 @@ class GateCall:
             return f"gave no answer in {self._timeout_s:g} s"
         return f"failed: {failure.code}, {failure.message}"
 
-    def event(self, event: Progress, line: bytes | None) -> None:
-        """Ignore it: the answer is what counts."""
-
-    def finished(self, response: Response) -> None:
-        """Take the answer."""
-        self._outcome = response.outcome
+    def _finished(self, response: Response) -> None:
+        self._response = response
         self._ended.set()
-
-    def congested(self) -> bool:
-        """Return False: nothing is kept."""
-        return False

@@ -101,7 +101,7 @@ class Guard:
     def stop(self) -> None:
         """End what is not to be served any more, or waits for a person: the daemon is stopping."""
         if self._phase is _Phase.BEFORE or self._asking.question is not None:
-            self._invocation.give_up(Stopped(Reason.SHUTDOWN, "the daemon is stopping"))
+            self._invocation.cancel(Stopped(Reason.SHUTDOWN, "the daemon is stopping"))
 
     def _end(self) -> None:
         self._phase = _Phase.OVER

@@ -14,11 +14,11 @@ import msgspec
 import trio
 
 from protocol.descriptor import Descriptor, Hook, Start
-from protocol.events import Progress
 from protocol.frames import DEPTH
 from protocol.nesting import is_deeper
 from protocol.response import Response
 from supervisor.kernel.hooks.event_queue import EventQueue, Waiting
+from supervisor.kernel.parties import OutcomeOnly
 from supervisor.kernel.recorder import Recorder
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.deadlines import Deadlines, Timer
@@ -29,26 +29,8 @@ REPORT_S = 10.0
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
-Deliver = Callable[[Module, dict[str, Any], "Delivery", frozenset[str]], None]
-"""Calls a hook: its module, the args, the client, the hooks behind the event."""
-
-
-class Delivery:
-    """One call of an observer (kernel.parties.Client); its answer says no more than that."""
-
-    def __init__(self, ended: Callable[[bool], None]) -> None:
-        self._ended = ended
-
-    def event(self, event: Progress, line: bytes | None) -> None:
-        """Ignore it: nobody has asked."""
-
-    def finished(self, response: Response) -> None:
-        """Have the next one given."""
-        self._ended(response.ok)
-
-    def congested(self) -> bool:
-        """Return False: nothing is kept."""
-        return False
+Deliver = Callable[[str, dict[str, Any], OutcomeOnly, frozenset[str]], None]
+"""Calls a hook: its name, the args, the client, the hooks behind the event."""
 
 
 class Observer:
@@ -139,12 +121,12 @@ class Observer:
             self.failed += 1  # it could not be written to the hook
             return True
         self.in_flight += 1
-        self._deliver(module, args, Delivery(self._ended), one.behind)
+        self._deliver(module.name, args, OutcomeOnly(self._ended), one.behind)
         return True
 
-    def _ended(self, well: bool) -> None:  # noqa: FBT001 - of one call, told by its client
+    def _ended(self, response: Response) -> None:
         self.in_flight -= 1
-        if well:
+        if response.ok:
             self.delivered += 1
         else:
             self.failed += 1

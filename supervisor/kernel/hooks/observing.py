@@ -12,12 +12,13 @@ from typing import Any
 
 import trio
 
-from protocol.descriptor import Descriptor, Hook
+from protocol.descriptor import HOOK_OP, Descriptor, Hook
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.hooks.event_queue import Waiting
-from supervisor.kernel.hooks.observer import Delivery, Observer
-from supervisor.kernel.invocations import Invocations
+from supervisor.kernel.hooks.observer import Observer
+from supervisor.kernel.parties import Invoke, OutcomeOnly
 from supervisor.kernel.recorder import Overheard
+from supervisor.policy.principals import SUPERVISOR
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
 from supervisor.runtime.module import Module
@@ -37,7 +38,7 @@ class Observing:
         host: Host,
         fleet: Fleet,
         effects: Effects,
-        invocations: Invocations,
+        invoke: Invoke,
         nursery: trio.Nursery,
     ) -> None:
         """Run each observer's task in `nursery`."""
@@ -45,7 +46,7 @@ class Observing:
         self._fleet = fleet
         self._recorder = effects.recorder
         self._lineage = effects.lineage
-        self._invocations = invocations
+        self._invoke = invoke
         self._nursery = nursery
         self._observers: dict[str, Observer] = {}
         self._globs: dict[str, re.Pattern[str]] = {}
@@ -131,6 +132,7 @@ class Observing:
         return module
 
     def _deliver(
-        self, module: Module, args: dict[str, Any], delivery: Delivery, behind: frozenset[str]
+        self, name: str, args: dict[str, Any], client: OutcomeOnly, behind: frozenset[str]
     ) -> None:
-        self._invocations.deliver(module, args, delivery, behind | {module.name})
+        content = {"op": HOOK_OP, "args": args}
+        self._invoke(SUPERVISOR, name, content, client, behind=behind | {name}, recorded=False)

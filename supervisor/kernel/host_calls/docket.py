@@ -1,4 +1,6 @@
-"""The open calls of one request: taken in the read loop, begun one after the other in a task.
+"""The open calls of one request, or of a process on its own account.
+
+They are taken in the read loop, and begun one after the other in a task.
 
 So the calls of a request begin in the order in which they were made, whatever each then waits for,
 and a flood of them has its turn beside those of other requests.
@@ -22,14 +24,14 @@ from supervisor.kernel.hooks.approvals import REQUEST
 from supervisor.kernel.host_calls.method import Host, Method
 from supervisor.kernel.host_calls.methods import method_named
 from supervisor.kernel.host_calls.open_call import OpenCall
-from supervisor.kernel.invocation import Invocation
+from supervisor.kernel.parties import Caller
 from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.capabilities import LOG, Decision, Verdict, covers
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.host_results import HostResults
+from supervisor.runtime.dialogue import Dialogue
 
 OPEN_CALLS = 1024
-"""Of one request; what is beyond it is refused."""
+"""Of one request, or of no request of one process; what is beyond it is refused."""
 
 OPEN_BYTES = 64 << 20
 """What the lines of all open calls of one module may amount to."""
@@ -38,9 +40,9 @@ log = structlog.get_logger()
 
 
 class Docket:
-    """The calls that a request has open."""
+    """The calls that a request, or a process, has open."""
 
-    def __init__(self, caller: Invocation, host: Host) -> None:
+    def __init__(self, caller: Caller, host: Host) -> None:
         self._caller = caller
         self._host = host
         self._open: dict[str, OpenCall] = {}
@@ -50,14 +52,14 @@ class Docket:
         self.order = BeginOrder(host.checks, caller.module.name)
         """Of the invocations that are made by its calls."""
 
-    def take(self, asked: HostCalled, results: HostResults) -> None:
+    def take(self, asked: HostCalled, dialogue: Dialogue) -> None:
         """Accept a call, or refuse it at once."""
         refusal = self._refusal(asked)
         if refusal is not None:
             reason, words = refusal
-            results.refuse(asked.request_id, asked.call.call_id, words, reason)
+            dialogue.refuse(asked, words, reason)
             return
-        call = OpenCall(self._caller, asked, results, self)
+        call = OpenCall(self._caller, asked, dialogue, self)
         self._open[call.call_id] = call
         self._host.open_bytes[self._caller.module.name] += asked.size_bytes
         call.limit(self._host.deadlines)
@@ -92,16 +94,20 @@ class Docket:
 
     def _refusal(self, asked: HostCalled) -> tuple[Reason, str] | None:
         if asked.call.call_id in self._open:
-            words = f"a call {asked.call.call_id[:80]!r} of this request is open already"
+            words = f"a call {asked.call.call_id[:80]!r} of {self._whose} is open already"
             return Reason.MALFORMED_REQUEST, words
         if len(self._open) >= OPEN_CALLS:
-            words = f"the request has {OPEN_CALLS} calls open, which is the most there may be"
+            words = f"{self._whose} has {OPEN_CALLS} calls open, which is the most there may be"
             return Reason.LIMIT_REACHED, words
         held = self._host.open_bytes[self._caller.module.name]
         if held and held + asked.size_bytes > OPEN_BYTES:
             words = f"the open calls of the module would take more than {OPEN_BYTES} bytes"
             return Reason.LIMIT_REACHED, words
         return None
+
+    @property
+    def _whose(self) -> str:
+        return "no request" if self._caller.serving is None else "the request"
 
     async def _begin_all(self) -> None:
         try:
@@ -129,12 +135,10 @@ class Docket:
         with call.scope, _answered(call):
             caller = call.caller
             descriptor = caller.module.descriptor
-            first = caller.first
 
             def tell(event: ApprovalUiEvent) -> None:
                 call.question = event.approval if event.event == REQUEST else None
-                if not first.has_outcome:  # nothing is told after the response
-                    first.tell(event)
+                caller.tell_first(event)
 
             grant = await self._host.grants.ask(descriptor, decision, caller.origin, tell)
             if not call.done:

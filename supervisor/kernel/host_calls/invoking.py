@@ -8,11 +8,14 @@ from typing import Any
 
 import msgspec
 
+from protocol.descriptor import Kind
 from protocol.errors import Failure, Reason
 from protocol.events import Progress
 from protocol.response import Response
+from supervisor.kernel.hooks.lineage import NOBODY
 from supervisor.kernel.host_calls.method import Host, check_params, invalid
 from supervisor.kernel.host_calls.open_call import OpenCall
+from supervisor.kernel.parties import Caller
 from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.capabilities import INVOKE, invoke_capability
 
@@ -65,16 +68,29 @@ class ModuleInvoke:
         content: dict[str, Any] = {
             key: params[key] for key in ("op", "args", "session_id", "timeout_s") if key in params
         }
-        call.child = host.submit(
-            params["module"], content, _Asker(call), parent=caller, order=call.order
+        call.child = host.invoke(
+            caller.principal.delegated(),
+            params["module"],
+            content,
+            _Asker(call, host),
+            parent=caller.serving,
+            behind=_behind(caller),
+            order=call.order,
         )
+
+
+def _behind(caller: Caller) -> frozenset[str]:
+    """Return the hook that asks on its own account: it is not to be told of what comes of that."""
+    own = caller.serving is None and caller.module.descriptor.kind is Kind.HOOK
+    return frozenset({caller.module.name}) if own else NOBODY
 
 
 class _Asker:
     """The client of a child: the call that it serves."""
 
-    def __init__(self, call: OpenCall) -> None:
+    def __init__(self, call: OpenCall, host: Host) -> None:
         self._call = call
+        self._lineage = host.effects.lineage
 
     def event(self, event: Progress, line: bytes | None) -> None:
         """Send an event on, if that was asked for."""
@@ -84,6 +100,7 @@ class _Asker:
 
     def finished(self, response: Response) -> None:
         """Answer the call."""
+        self._lineage.end(response.request_id)
         failure = response.outcome
         if isinstance(failure, Failure):
             if response.injected:

@@ -18,7 +18,7 @@ from protocol.problem import described, did_you_mean
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.host_calls.open_call import OpenCall
-from supervisor.kernel.parties import Submit
+from supervisor.kernel.parties import Invoke
 from supervisor.kernel.refusal import RefusedError
 from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.deadlines import Deadlines
@@ -27,7 +27,7 @@ from supervisor.runtime.deadlines import Deadlines
 class Host(msgspec.Struct, frozen=True, kw_only=True):
     """What the methods of one daemon work on."""
 
-    submit: Submit
+    invoke: Invoke
     effects: Effects
     grants: Grants
     checks: Checks

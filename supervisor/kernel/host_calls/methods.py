@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from protocol.descriptor import Kind
 from protocol.errors import Failure, Reason
 from protocol.events import Log
 from protocol.journal_event import module_event_problem
@@ -99,6 +100,11 @@ class EventEmit:
 
     def begin(self, call: OpenCall, host: Host) -> None:
         """Record it."""
+        if call.caller.serving is None and call.caller.module.descriptor.kind is Kind.HOOK:
+            # Nobody could tell what it was told of that made it emit, so two hooks would go on and
+            # on telling each other (kernel.hooks.lineage).
+            words = "a hook can emit an event in the course of a request only"
+            raise RefusedError(Failure.because(Reason.MALFORMED_REQUEST, words))
         origin, params = call.caller.origin, call.params
         data = params.get("data", {})
         if len(msgspec.json.encode(data)) > EMIT_BYTES:
@@ -112,6 +118,7 @@ class EventEmit:
             session_id=origin.session_id,
             request_id=origin.request_id,
             span_id=origin.span_id,
+            by=origin.by,
         )
         call.answer({})
 
@@ -150,11 +157,13 @@ _LEVELS = ("debug", "info", "warn", "error")
 
 
 def _session(call: OpenCall, host: Host) -> Session:
-    session_id = call.caller.session_id
-    if session_id is None or not host.effects.with_sessions:
+    serving, session_id = call.caller.serving, call.caller.session_id
+    if serving is None or session_id is None or not host.effects.with_sessions:
         words = "the request that is being served has no session"
+        if serving is None:
+            words = "the call is of no request, and so of no session"
         raise RefusedError(Failure.because(Reason.UNKNOWN_SESSION, words))
-    found = host.effects.sessions.find_live(session_id)
+    found = host.effects.sessions.find_live(session_id, serving.first.principal)
     if isinstance(found, Failure):
         raise RefusedError(found)
     return found

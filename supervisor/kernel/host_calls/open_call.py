@@ -7,18 +7,15 @@ from typing import Any, Protocol
 import trio
 
 from protocol.connection import HostCalled
-from protocol.errors import Failure, Reason
-from protocol.host_call import Chunk, encode_error, encode_output
-from protocol.pi_codes import pi_error
+from protocol.errors import Failure, Outcome, Reason, Success
+from protocol.host_call import Chunk
 from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.invocation import Invocation
+from supervisor.kernel.parties import Caller
 from supervisor.kernel.unanswered import with_questions
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.deadlines import Deadlines, Timer
-from supervisor.runtime.host_results import HostResults
-
-UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowError)
-"""What a value that came from a module may raise when it is encoded again."""
+from supervisor.runtime.dialogue import Dialogue
 
 
 class Owner(Protocol):
@@ -36,8 +33,8 @@ class OpenCall:
 
     __slots__ = (
         "_chunks",
+        "_dialogue",
         "_owner",
-        "_results",
         "_timer",
         "asked",
         "caller",
@@ -48,11 +45,9 @@ class OpenCall:
         "streams",
     )
 
-    def __init__(
-        self, caller: Invocation, asked: HostCalled, results: HostResults, owner: Owner
-    ) -> None:
+    def __init__(self, caller: Caller, asked: HostCalled, dialogue: Dialogue, owner: Owner) -> None:
         self.caller = caller
-        """The request in whose course it was made."""
+        """The request in whose course it was made, or the module itself."""
         self.asked = asked
         self.child: Invocation | None = None
         """The invocation that serves it, if one does."""
@@ -63,7 +58,7 @@ class OpenCall:
         self.streams = False
         """Whether its answer comes in chunks."""
         self.done = False
-        self._results = results
+        self._dialogue = dialogue
         self._owner = owner
         self._chunks = 0
         self._timer: Timer | None = None
@@ -86,7 +81,7 @@ class OpenCall:
     @property
     def instance(self) -> str:
         """The process that made it."""
-        return self._results.instance
+        return self._dialogue.instance
 
     def limit(self, deadlines: Deadlines) -> None:
         """End it when its own time is over."""
@@ -97,7 +92,7 @@ class OpenCall:
     def begin_stream(self) -> None:
         """Answer in chunks from here on."""
         self.streams = True
-        self._results.begin_stream(self)
+        self._dialogue.begin_stream(self)
 
     def resume(self) -> None:
         """Have the child go on: the module may have room again."""
@@ -106,47 +101,29 @@ class OpenCall:
 
     def congested(self) -> bool:
         """Whether chunks should not come faster for now."""
-        return self.streams and not self.done and self._results.congested
+        return self.streams and not self.done and self._dialogue.congested
 
     def chunk(self, output: Any) -> None:
         """Send a part of the answer."""
-        if self.done or self._results.full:
+        if self.done or self._dialogue.full:
             return
-        try:
-            line = encode_output(
-                self.asked.request_id, self.call_id, output, Chunk(self._chunks, is_last=False)
-            )
-        except UNENCODABLE:
-            return  # the last one has the whole answer; of the events only this is missing
+        self._dialogue.answer(self.asked, Success(output), Chunk(self._chunks, is_last=False))
         self._chunks += 1
-        self._results.send(line)
 
     def answer(self, output: Any) -> None:
         """End it well; `output` is an object."""
         if self.done:
             return
-        if self._results.full:
+        if self._dialogue.full:
             words = "the answer was dropped: too much waits for the module to read it"
             self.refuse(Failure.because(Reason.LIMIT_REACHED, words))
             return
-        try:
-            line = encode_output(self.asked.request_id, self.call_id, output, self._last_chunk())
-        except UNENCODABLE as error:
-            words = f"the answer cannot be passed on: {type(error).__name__}"
-            self.refuse(Failure.because(Reason.INVALID_EVENT, words))
-            return
-        self._close(line)
+        self._close(Success(output))
 
     def refuse(self, failure: Failure) -> None:
         """End it with an error."""
-        if self.done:
-            return
-        try:
-            line = self._error_line(pi_error(failure))
-        except UNENCODABLE as error:
-            words = f"the error cannot be passed on: {type(error).__name__}"
-            line = self._error_line(pi_error(Failure.because(Reason.INVALID_EVENT, words)))
-        self._close(line)
+        if not self.done:
+            self._close(failure)
 
     def end(self, stopped: Stopped) -> None:
         """End it, and what serves it, for a reason of the host's own."""
@@ -155,7 +132,7 @@ class OpenCall:
         self.refuse(Failure.because(stopped.reason, stopped.message))
         self.scope.cancel()
         if self.child is not None:
-            self.child.give_up(stopped)
+            self.child.cancel(stopped)
 
     def _expired(self) -> None:
         timeout_ms = self.asked.call.timeout_ms
@@ -165,18 +142,13 @@ class OpenCall:
             questions = [self.question]
         self.end(Stopped(Reason.DEADLINE, with_questions(words, questions)))
 
-    def _error_line(self, error: dict[str, Any]) -> bytes:
-        return encode_error(self.asked.request_id, self.call_id, error, self._last_chunk())
-
-    def _last_chunk(self) -> Chunk | None:
-        return Chunk(self._chunks, is_last=True) if self.streams else None
-
-    def _close(self, line: bytes) -> None:
+    def _close(self, outcome: Outcome) -> None:
         self.done = True
         if self._timer is not None:
             self._timer.cancel()
-        self._results.end_stream(self)
-        self._results.send(line)
+        self._dialogue.end_stream(self)
+        last = Chunk(self._chunks, is_last=True) if self.streams else None
+        self._dialogue.answer(self.asked, outcome, last)
         self._owner.closed(self)
 
     @property

@@ -12,23 +12,23 @@ from typing import Any
 from protocol.args_schema import ArgsValidator
 from protocol.errors import Failure, Reason
 from protocol.problem import named
-from protocol.replies import Operation
 from protocol.version import VERSION
 from supervisor.kernel.operations.approvals import ApprovalOps
 from supervisor.kernel.operations.assets import AssetOps
+from supervisor.kernel.operations.connection import ConnectionOps
 from supervisor.kernel.operations.daemon import DaemonOps
 from supervisor.kernel.operations.events import EventOps
 from supervisor.kernel.operations.modules import ModuleOps
-from supervisor.kernel.operations.op import MODULE, Begun, Emit, Op, OpGroup, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, Asked, Begun, Op, OpGroup, Parts, args_schema
 from supervisor.kernel.operations.policy import PolicyOps
 from supervisor.kernel.operations.record import RecordOps
 from supervisor.kernel.operations.sessions import SessionOps
 from supervisor.kernel.operations.ui import UiOps
-from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.request_checks import Doubt
 
 GROUPS: tuple[type[OpGroup], ...] = (
     DaemonOps,
+    ConnectionOps,
     ModuleOps,
     RecordOps,
     EventOps,
@@ -39,8 +39,8 @@ GROUPS: tuple[type[OpGroup], ...] = (
     ApprovalOps,
 )
 
-# Served by the face itself, straight from the pipeline: it streams and is cancelled like any
-# other invocation. Here so that a daemon inside another one can be asked for its modules' ops.
+# Served straight from the pipeline (kernel.requests): it streams and is cancelled like any other
+# invocation. Here so that a daemon inside another one can be asked for its modules' ops.
 _INVOKE = args_schema(
     ("module", "op"),
     module=MODULE,
@@ -62,7 +62,6 @@ class Operations:
 
     def __init__(self, parts: Parts) -> None:
         """Serve all groups."""
-        self._parts = parts
         self._validator = ArgsValidator(INPUTS)
         self._ops: dict[str, Op] = {}
         for group in GROUPS:
@@ -77,25 +76,12 @@ class Operations:
             return None
         return Doubt(op, self._validator.schema(op), args)
 
-    def begin(self, op: str, args: dict[str, Any], emit: Emit) -> Begun:
+    def begin(self, op: str, args: dict[str, Any], asked: Asked) -> Begun:
         """Begin an op that `refusal` lets through; returns its result, or what to await for it.
 
         Both may raise `RefusedError`.
         """
-        return self._ops[op](args, emit)
-
-    async def look_and_run(self, doubt: Doubt, party: str, emit: Emit) -> Any:
-        """Run an op about whose args there is a doubt, if it proves wrong; raises `RefusedError`.
-
-        Whoever writes `1.0` for `1` has no place in the order of requests: this one begins later.
-        """
-        refusal = await doubt.settled(self._parts.checks, party)
-        if refusal is not None:
-            raise RefusedError(refusal)
-        if doubt.what not in self._ops:  # `invoke`, of which all that is valid is accepted at once
-            raise RefusedError(Failure.because(Reason.INVALID_ARGS, "the args are not valid"))
-        begun = self.begin(doubt.what, doubt.args, emit)
-        return begun if isinstance(begun, dict) else await begun
+        return self._ops[op](args, asked)
 
     def describe(self, name: str) -> dict[str, Any]:
         """Describe the daemon as a module."""
@@ -108,18 +94,3 @@ class Operations:
             "outputs": {},
             "features": ["cancel"],
         }
-
-    async def ask(self, tool: str, operation: Operation) -> Any:
-        """Ask a module for `health` or `describe`; raises `RefusedError`.
-
-        `inputs` and `outputs` of its descriptor stand in a description in place of its own: these
-        are the ops and args that it is held to.
-        """
-        module = self._parts.module(tool)
-        outcome = await module.ask(operation)
-        if isinstance(outcome, Failure):
-            raise RefusedError(outcome)
-        if operation is Operation.HEALTH:
-            return outcome.result
-        declared = {"inputs": module.descriptor.inputs, "outputs": module.descriptor.outputs}
-        return outcome.result | {key: value for key, value in declared.items() if value}

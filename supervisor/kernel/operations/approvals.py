@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from protocol.events import Log
 from supervisor.kernel.hooks.approvals import Change
-from supervisor.kernel.operations.op import Emit, Op, Parts, args_schema
+from supervisor.kernel.operations.op import Asked, Op, Parts, args_schema
 from supervisor.policy.approval import ALLOW, OPTION_CHARS
 
 ID_CHARS = 40
@@ -39,26 +39,25 @@ class ApprovalOps:
         """Return the ops."""
         return {"approvals": self._list, "approve": self._approve}
 
-    async def _list(self, args: dict[str, Any], emit: Emit) -> Any:
+    async def _list(self, args: dict[str, Any], asked: Asked) -> Any:
         if not args.get("follow"):
-            return {"approvals": self._approvals.waiting()}
-        following, unfollow = self._approvals.follow()
+            return {"approvals": self._approvals.waiting(asked.principal)}
+        following, unfollow = self._approvals.follow(asked.principal)
         try:
             # Both at once: what is asked from here on comes as a change.
-            for question in self._approvals.waiting():
-                await emit(_event(Change(question)))
+            for question in self._approvals.waiting(asked.principal):
+                await asked.emit(_event(Change(question)))
             while True:  # until it is cancelled
                 change = await following.next()
                 if change.lost:
                     words = f"{change.lost} changes were left out: the reader was too slow"
-                    await emit(Log(version="0", level="warn", message=words))
-                await emit(_event(change))
+                    await asked.emit(Log(version="0", level="warn", message=words))
+                await asked.emit(_event(change))
         finally:
             unfollow()
 
-    def _approve(self, args: dict[str, Any], emit: Emit) -> dict[str, Any]:
-        del emit
-        decision = self._approvals.decide(args["id"], args.get("answer", ALLOW))
+    def _approve(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+        decision = self._approvals.decide(args["id"], args.get("answer", ALLOW), asked.principal)
         return {"id": args["id"], "answer": decision.answer, "allowed": decision.allowed}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from supervisor.kernel.assets.reading import read_asset
-from supervisor.kernel.operations.op import MODULE, Emit, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
 from supervisor.kernel.refusal import RefusedError
 
 LISTED = 1000
@@ -36,9 +36,8 @@ class AssetOps:
         """Return the ops."""
         return {"asset.list": self._list, "asset.show": self._show, "asset.read": self._read}
 
-    async def _list(self, args: dict[str, Any], emit: Emit) -> Any:
-        del emit
-        found = self._assets.select(**args)
+    async def _list(self, args: dict[str, Any], asked: Asked) -> Any:
+        found = self._assets.select(asked.principal, **args)
         shown = found[-LISTED:]
         return {
             "assets": [one.shown(whole=False) for one in shown],
@@ -46,17 +45,16 @@ class AssetOps:
             "forgotten": self._assets.forgotten,
         }
 
-    async def _show(self, args: dict[str, Any], emit: Emit) -> Any:
-        del emit
-        return self._assets.find(args["asset"]).shown(whole=True)
+    async def _show(self, args: dict[str, Any], asked: Asked) -> Any:
+        return self._assets.find(args["asset"], asked.principal).shown(whole=True)
 
-    async def _read(self, args: dict[str, Any], emit: Emit) -> Any:
-        del emit
-        record = self._assets.find(args["asset"])
+    async def _read(self, args: dict[str, Any], asked: Asked) -> Any:
+        principal = asked.principal
+        record = self._assets.find(args["asset"], principal)
         try:
             result = await read_asset(record, self._assets.checks)
         except RefusedError as error:
-            self._assets.note_read(record, error.failure)
+            self._assets.note_read(record, error.failure, principal)
             raise
-        self._assets.note_read(record, None)
+        self._assets.note_read(record, None, principal)
         return result

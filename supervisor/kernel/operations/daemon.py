@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 import trio
 
-from supervisor.kernel.operations.op import MODULE, Emit, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
 from supervisor.kernel.status import daemon_status
 
 
@@ -60,35 +60,45 @@ class DaemonOps:
             "shutdown": self._shutdown,
         }
 
-    def _status(self, args: dict[str, Any], emit: Emit) -> dict[str, Any]:
-        del emit
-        histogram = args.get("histogram", False)
-        fleet, facts = self._parts.fleet, self._parts.facts
+    def _status(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+        histogram, principal = args.get("histogram", False), asked.principal
+        fleet, facts, effects = self._parts.fleet, self._parts.facts, self._parts.effects
         status_of = self._parts.status_of
         if "module" in args:
-            return status_of(self._parts.module(args["module"]), histogram=histogram)
-        return {
+            module = self._parts.module(args["module"], principal)
+            return status_of(module, principal, histogram=histogram)
+        whole = principal.covers_all()
+        shown: dict[str, Any] = {
             "daemon": {
                 **daemon_status(facts, trio.current_time()),
                 "reloads": self._reloads.count,
                 "last_reload": msgspec.to_builtins(self._reloads.last),
-                "leaving": [status_of(module) for module in fleet.leaving.values()],
+                "leaving": [
+                    status_of(one, principal)
+                    for one in fleet.leaving.values()
+                    if principal.sees(one.name)
+                ],
                 "watch": msgspec.to_builtins(facts.watch),
-                "assets": self._parts.effects.assets.status(),
-                "ui": self._parts.effects.ui.status(),
-                "sessions": self._parts.effects.sessions.counts(),
-                "policy": self._parts.grants.operator.status(fleet.modules),
-                "approvals": self._parts.approvals.status(),
+                "assets": effects.assets.status(),
+                "ui": effects.ui.status(),
+                "sessions": effects.sessions.counts(principal),
+                "policy": self._parts.grants.operator.status(fleet.modules) if whole else None,
+                "approvals": self._parts.approvals.status(principal),
             },
             "modules": [
-                status_of(module, histogram=histogram)
+                status_of(module, principal, histogram=histogram)
                 for _, module in sorted(fleet.modules.items(), key=lambda item: item[0])
+                if principal.sees(module.name)
             ],
-            "quarantined": [msgspec.to_builtins(one) for one in fleet.quarantined],
+            "quarantined": [msgspec.to_builtins(one) for one in fleet.quarantined if whole],
         }
+        if not whole:
+            # They name modules that the principal may not see.
+            shown["daemon"] |= {"possible_survivors": []}
+        return shown
 
-    async def _reload(self, args: dict[str, Any], emit: Emit) -> Any:
-        del emit
+    async def _reload(self, args: dict[str, Any], asked: Asked) -> Any:
+        del asked
         dry_run = args.get("dry_run", False)
         plan = await (self._reloads.rehearse() if dry_run else self._reloads.reload("a command"))
         return {
@@ -98,11 +108,11 @@ class DaemonOps:
             "policy_problem": await self._reloads.policy_problem(),
         }
 
-    async def _reloaded(self, args: dict[str, Any], emit: Emit) -> Any:
-        del emit
+    async def _reloaded(self, args: dict[str, Any], asked: Asked) -> Any:
+        del asked
         return msgspec.to_builtins(await self._reloads.wait_for(int(args["number"])))
 
-    def _shutdown(self, args: dict[str, Any], emit: Emit) -> dict[str, Any]:
-        del args, emit
-        self._parts.shut_down("a command")
+    def _shutdown(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+        del args
+        self._parts.shut_down("a command", asked.principal.by)
         return {"pid": self._parts.facts.pid}

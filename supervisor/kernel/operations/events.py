@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from protocol.errors import Failure, Reason
-from supervisor.kernel.operations.op import MODULE, Emit, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
 from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.seen_entries import sight
 
 EVENTS = 50
 MAX_EVENTS = 10_000
@@ -46,13 +47,15 @@ class EventOps:
     def __init__(self, parts: Parts) -> None:
         """Prepare to serve."""
         self._feed = parts.feed
+        self._sessions = parts.effects.sessions
 
     def ops(self) -> Mapping[str, Op]:
         """Return the op."""
         return {"events": self._events}
 
-    async def _events(self, args: dict[str, Any], emit: Emit) -> Any:
+    async def _events(self, args: dict[str, Any], asked: Asked) -> Any:
         if self._feed is None:
             words = "this daemon keeps no journal"
             raise RefusedError(Failure.because(Reason.STORAGE, words))
-        return await self._feed.send({"last": EVENTS, **args}, emit)
+        sees = sight(asked.principal, self._sessions.owner_of)
+        return await self._feed.send({"last": EVENTS, **args}, asked.emit, sees)

@@ -9,9 +9,10 @@ import trio
 
 from protocol.errors import Failure
 from protocol.events import Log
-from supervisor.kernel.operations.op import MODULE, Emit, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
 from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.lifecycle import State
+from supervisor.policy.principals import Principal
 from supervisor.runtime.module import Module
 from supervisor.runtime.module_log import LogLine
 
@@ -56,34 +57,34 @@ class ModuleOps:
             "logs": self._logs,
         }
 
-    def _start(self, args: dict[str, Any], emit: Emit) -> Awaitable[Any]:
-        del emit
-        module = self._module(args["module"])
+    def _start(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
+        module = self._module(args["module"], asked.principal)
         module.start("a command")
-        return self._until_ready(module)
+        return self._until_ready(module, asked.principal)
 
-    def _restart(self, args: dict[str, Any], emit: Emit) -> Awaitable[Any]:
-        del emit
-        module = self._module(args["module"])
+    def _restart(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
+        module = self._module(args["module"], asked.principal)
         module.restart("a command")
-        return self._until_ready(module)
+        return self._until_ready(module, asked.principal)
 
-    def _stop(self, args: dict[str, Any], emit: Emit) -> Awaitable[Any]:
-        del emit
-        module = self._module(args["module"])
+    def _stop(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
+        module = self._module(args["module"], asked.principal)
         module.stop("a command")
-        return self._until_down(module)
+        return self._until_down(module, asked.principal)
 
-    async def _until_down(self, module: Module) -> Any:
+    async def _until_down(self, module: Module, principal: Principal) -> Any:
         # Another client may want it up again meanwhile; then it may never be seen down.
         await self._fleet.wait_until(
             lambda: module.state is State.DOWN or module.pool.seats.wanted or None
         )
-        return self._status_of(module)
+        return self._status_of(module, principal)
 
-    async def _wait(self, args: dict[str, Any], emit: Emit) -> Any:
-        names = args.get("modules")
-        modules = self._fleet.eager() if names is None else [self._module(one) for one in names]
+    async def _wait(self, args: dict[str, Any], asked: Asked) -> Any:
+        names, principal = args.get("modules"), asked.principal
+        if names is None:
+            modules = [one for one in self._fleet.eager() if principal.sees(one.name)]
+        else:
+            modules = [self._module(one, principal) for one in names]
         goal = args.get("for", "ready")
         pending = {module.name: module for module in modules}
         verdicts: dict[str, str] = {}
@@ -93,7 +94,7 @@ class ModuleOps:
                 for module, well in self._settled(looked_at, goal):
                     del pending[module.name]
                     verdicts[module.name] = str(module.state)
-                    await emit(_progress(module, len(verdicts), len(modules), well=well))
+                    await asked.emit(_progress(module, len(verdicts), len(modules), well=well))
                     if not well and goal != "verdict":
                         raise RefusedError(self._fleet.verdict(module) or module.unavailable())
                 if pending:
@@ -101,8 +102,8 @@ class ModuleOps:
                     looked_at = [pending[name] for name in names if name in pending]
         return {"modules": verdicts}
 
-    async def _logs(self, args: dict[str, Any], emit: Emit) -> Any:
-        module = self._module(args["module"])
+    async def _logs(self, args: dict[str, Any], asked: Asked) -> Any:
+        module = self._module(args["module"], asked.principal)
         count = args.get("lines", LOG_LINES)
         send, receive = trio.open_memory_channel[LogLine](FOLLOWED_LINES)
         left_out = 0
@@ -119,23 +120,23 @@ class ModuleOps:
         unfollow = module.log.follow(keep) if args.get("follow") else None
         try:
             for line in await module.log.last_lines(count) if count else []:
-                await emit(_log_event(line))
+                await asked.emit(_log_event(line))
             while unfollow is not None:
-                await emit(_log_event(await receive.receive()))
+                await asked.emit(_log_event(await receive.receive()))
                 if left_out:
                     words = f"{left_out} lines were left out: the reader was too slow"
                     left_out = 0
-                    await emit(Log(version="0", level="warn", message=words))
+                    await asked.emit(Log(version="0", level="warn", message=words))
         finally:
             if unfollow is not None:
                 unfollow()
         return {"module": module.name}
 
-    async def _until_ready(self, module: Module) -> Any:
+    async def _until_ready(self, module: Module, principal: Principal) -> Any:
         verdict = await self._fleet.wait_until(lambda: self._start_verdict(module))
         if isinstance(verdict, Failure):
             raise RefusedError(verdict)
-        return self._status_of(module)
+        return self._status_of(module, principal)
 
     def _start_verdict(self, module: Module) -> Failure | bool | None:
         return True if module.is_ready() else self._fleet.verdict(module)

@@ -12,32 +12,45 @@ from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Hooks
-from supervisor.kernel.invocations import Invocations
+from supervisor.kernel.parties import Party
 from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.reloads import Reloads
+from supervisor.kernel.request_checks import unknown_module
+from supervisor.kernel.seen_entries import Sees
 from supervisor.kernel.status import DaemonFacts, module_status
-from supervisor.runtime.checking.checks import Checks
+from supervisor.policy.principals import Principal
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.module import Module
 
+Emit = Callable[[Progress | None], Awaitable[None]]
+"""Where an op's events go; waits while the client cannot keep up (`Asked.emit`)."""
 
-class Emit(Protocol):
-    """Where an op's events go; waits while the client cannot keep up."""
 
-    async def __call__(self, event: Progress | None) -> None:
+class Asked(Protocol):
+    """A request for an op (kernel.own_request): who asks, and where events go."""
+
+    @property
+    def party(self) -> Party:
+        """The connection it came over."""
+
+    @property
+    def principal(self) -> Principal:
+        """Who asked; what he may not see is answered as what is not there."""
+
+    async def emit(self, event: Progress | None) -> None:
         """Send an event once there is room for it; None waits for the room, and sends nothing."""
 
 
 class Feed(Protocol):
     """Where entries of the journal come from."""
 
-    async def send(self, args: dict[str, Any], emit: Emit) -> dict[str, Any]:
+    async def send(self, args: dict[str, Any], emit: Emit, sees: Sees | None) -> dict[str, Any]:
         """Send what `args` ask for; raises `RefusedError`."""
 
 
 Begun = dict[str, Any] | Awaitable[Any]
 
-Op = Callable[[dict[str, Any], Emit], Begun]
+Op = Callable[[dict[str, Any], Asked], Begun]
 """Takes args that fit the schema, and does at once what can be done at once.
 
 It returns its result, or what to await for it; both parts may raise `RefusedError`. So of requests
@@ -46,12 +59,14 @@ however long its own answer takes.
 """
 
 
+ShutDown = Callable[[str, msgspec.Raw | None], None]
+"""Begins the daemon's end: the cause, and who asked for it (`Principal.by`)."""
+
+
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """What the ops of one daemon work on."""
 
     fleet: Fleet
-    checks: Checks
-    invocations: Invocations
     facts: DaemonFacts
     reloads: Reloads
     effects: Effects
@@ -59,20 +74,24 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     hooks: Hooks
     approvals: Approvals
     feed: Feed | None = None
-    shut_down: Callable[[str], None]
-    """Begins the daemon's end; its argument is the cause, for the log."""
+    shut_down: ShutDown
 
-    def module(self, name: str) -> Module:
-        """Return the module of that name; raises `RefusedError`."""
+    def module(self, name: str, principal: Principal) -> Module:
+        """Return the module of that name, if the principal may see it; raises `RefusedError`."""
         module = self.fleet.modules.get(name)
-        if module is None:
-            raise RefusedError(self.invocations.unknown_module(name))
+        if module is None or not principal.sees(name):
+            raise RefusedError(unknown_module(name, self.fleet, principal))
         return module
 
-    def status_of(self, module: Module, *, histogram: bool = False) -> dict[str, Any]:
-        """Return one entry of `modules` of `status`."""
+    def status_of(
+        self, module: Module, principal: Principal, *, histogram: bool = False
+    ) -> dict[str, Any]:
+        """Return one entry of `modules` of `status`, as the principal may see it."""
         shown = module_status(module, self.fleet.quarantine_reasons(), histogram=histogram)
-        return {**shown, "hook": self.hooks.status(module)}
+        for others in ("waits_for", "missing"):
+            shown[others] = [name for name in shown[others] if principal.sees(name)]
+        ops = self.effects.descriptions.ops(module)
+        return {**shown, "ops": ops, "hook": self.hooks.status(module)}
 
 
 class OpGroup(Protocol):

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from supervisor.kernel.grants.explained import explained
-from supervisor.kernel.operations.op import MODULE, Emit, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
 from supervisor.policy.capabilities import Verdict
 
 
@@ -37,9 +37,8 @@ class PolicyOps:
         """Return the ops."""
         return {"policy.explain": self._explain, "policy.forget": self._forget}
 
-    async def _explain(self, args: dict[str, Any], emit: Emit) -> dict[str, Any]:
-        del emit
-        descriptor = self._parts.module(args["module"]).descriptor
+    async def _explain(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+        descriptor = self._parts.module(args["module"], asked.principal).descriptor
         decision = self._grants.decide(descriptor, args["capability"])
         found = explained(decision, descriptor)
         if decision.verdict is Verdict.ASK:
@@ -53,8 +52,8 @@ class PolicyOps:
                 }
         return found
 
-    def _forget(self, args: dict[str, Any], emit: Emit) -> Awaitable[Any]:
-        del emit
+    def _forget(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
+        del asked
         # Also of a module that is not there any more: then above all.
         forgotten = self._grants.answers.forget(args["module"])
         return self._confirmed([msgspec.to_builtins(one) for one in forgotten])

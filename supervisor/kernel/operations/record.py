@@ -17,7 +17,7 @@ import trio
 from protocol.events import Log
 from protocol.json_line import excerpt
 from protocol.transcript import Entry, Header
-from supervisor.kernel.operations.op import MODULE, Emit, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, Asked, Emit, Op, Parts, args_schema
 from supervisor.runtime.module import Module
 from supervisor.runtime.recording import Recording, header_of
 
@@ -63,23 +63,25 @@ class RecordOps:
         """Return the ops."""
         return {"record": self._record}
 
-    async def _record(self, args: dict[str, Any], emit: Emit) -> Any:
-        module = self._module(args["module"])
+    async def _record(self, args: dict[str, Any], asked: Asked) -> Any:
+        module = self._module(args["module"], asked.principal)
         restart = args.get("restart", False)
         recording = _Streamed(until_exit=args.get("until_exit", False))
         when = dt.datetime.now(dt.UTC)
-        await emit(_log(header_of(module.descriptor, when.isoformat(timespec="milliseconds"))))
+        await asked.emit(
+            _log(header_of(module.descriptor, when.isoformat(timespec="milliseconds")))
+        )
         module.taps.attach(recording.recording, from_spawn=restart)
         try:
             if restart:
                 module.restart("a recording")
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._stop_with, module, recording)
-                await recording.stream(emit, args.get("seconds", MAX_SECONDS))
+                await recording.stream(asked.emit, args.get("seconds", MAX_SECONDS))
                 nursery.cancel_scope.cancel()
         finally:
             module.taps.detach(recording.recording)
-        await recording.end(emit)
+        await recording.end(asked.emit)
         return {
             "module": module.name,
             "entries": recording.entries,

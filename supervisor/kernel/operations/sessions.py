@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import Any, ClassVar
 
-from supervisor.kernel.operations.op import Emit, Op, Parts, args_schema
+from supervisor.kernel.operations.op import Asked, Op, Parts, args_schema
 from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.sessions.session import Session
 
@@ -68,44 +68,42 @@ class SessionOps:
             "session.patch": self._patch,
         }
 
-    def _new(self, args: dict[str, Any], emit: Emit) -> Awaitable[Any]:
-        del emit
-        return self._stored(self._sessions.new(**args))
+    def _new(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
+        return self._stored(self._sessions.new(asked.principal, **args))
 
-    def _list(self, args: dict[str, Any], emit: Emit) -> dict[str, Any]:
-        del emit
+    def _list(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+        principal = asked.principal
         limit, ended = int(args.get("limit", PAGE)), args.get("ended", False)
-        page, following = self._sessions.page(limit, args.get("after"), ended=ended)
+        page, following = self._sessions.page(principal, limit, args.get("after"), ended=ended)
         return {
             "sessions": [session.summary() for session in page],
             "next": following,
-            **self._sessions.counts(),
+            **self._sessions.counts(principal),
         }
 
-    def _show(self, args: dict[str, Any], emit: Emit) -> dict[str, Any]:
-        del emit
-        found = self._sessions.find(args["session_id"])
+    def _show(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+        found = self._sessions.find(args["session_id"], asked.principal)
         if not isinstance(found, Session):
             raise RefusedError(found)
         return found.shown()
 
-    def _fork(self, args: dict[str, Any], emit: Emit) -> Awaitable[Any]:
-        del emit
+    def _fork(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
         forked = self._sessions.fork(
-            args["session_id"], args.get("new_id"), title=args.get("title")
+            asked.principal, args["session_id"], args.get("new_id"), title=args.get("title")
         )
         return self._stored(forked)
 
-    def _end(self, args: dict[str, Any], emit: Emit) -> Awaitable[Any]:
-        del emit
-        session, cancelled = self._sessions.end(args["session_id"])
+    def _end(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
+        session, cancelled = self._sessions.end(asked.principal, args["session_id"])
         return self._stored(session, cancelled=cancelled)
 
-    def _patch(self, args: dict[str, Any], emit: Emit) -> Awaitable[Any]:
-        del emit
+    def _patch(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
         expected = args.get("if_revision")
         session = self._sessions.patch_from_client(
-            args["session_id"], args["patch"], None if expected is None else int(expected)
+            asked.principal,
+            args["session_id"],
+            args["patch"],
+            None if expected is None else int(expected),
         )
         # The revision that this patch led to: others may come while it is being stored.
         return self._confirmed({"session_id": session.id, "revision": session.kept.revision})

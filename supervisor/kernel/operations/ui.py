@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from protocol.events import Log
-from supervisor.kernel.operations.op import MODULE, Emit, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
 from supervisor.kernel.ui_events import NAME_CHARS, Subscription
 
 PATTERNS = 32
@@ -41,15 +41,18 @@ class UiOps:
         """Return the ops."""
         return {"ui.subscribe": self._subscribe}
 
-    async def _subscribe(self, args: dict[str, Any], emit: Emit) -> Any:
+    async def _subscribe(self, args: dict[str, Any], asked: Asked) -> Any:
         subscription = Subscription(
-            args.get("events", ["*"]), args.get("session_id"), args.get("module")
+            asked.principal,
+            args.get("events", ["*"]),
+            args.get("session_id"),
+            args.get("module"),
         )
         unsubscribe = self._ui.subscribe(subscription)
         try:
             # So that a client knows from when on it misses nothing.
-            await emit(Log(version="0", level="info", message=WATCHING))
+            await asked.emit(Log(version="0", level="info", message=WATCHING))
             while True:  # until it is cancelled
-                await emit(await subscription.next())
+                await asked.emit(await subscription.next())
         finally:
             unsubscribe()

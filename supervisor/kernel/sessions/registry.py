@@ -30,6 +30,7 @@ from supervisor.kernel.sessions.session import (
     Parent,
     Session,
 )
+from supervisor.policy.principals import Principal
 from supervisor.policy.session import (
     BOUNDS,
     Bounds,
@@ -44,6 +45,9 @@ from supervisor.policy.session import (
     title_problem,
 )
 from supervisor.policy.verdict import Stopped
+
+LOOKED_THROUGH = 200
+"""Sessions among which the one is looked for that was probably meant: the newest."""
 
 NAMED_CHARS = 200
 """As much of an id that is not known is said again."""
@@ -69,46 +73,61 @@ class Sessions:
 
     # To look at.
 
-    def find(self, session_id: object) -> Session | Failure:
-        """Return the session of that id, ended or not, or say why there is none."""
+    def find(self, session_id: object, principal: Principal) -> Session | Failure:
+        """Return the session of that id, ended or not, or say why there is none.
+
+        One that the principal may not see is none.
+        """
         problem = id_problem(session_id, self._bounds)
         if problem is not None:
             return Failure.because(Reason.MALFORMED_REQUEST, problem)
         session = self._all.get(str(session_id))
-        return self._unknown(str(session_id)) if session is None else session
+        if session is None or not principal.owns(session.owner):
+            return self._unknown(str(session_id), principal)
+        return session
 
-    def find_live(self, session_id: object) -> Session | Failure:
+    def find_live(self, session_id: object, principal: Principal) -> Session | Failure:
         """Return a session that something can be done with now, or say why it cannot."""
-        session = self.find(session_id)
+        session = self.find(session_id, principal)
         if isinstance(session, Failure):
             return session
         if session.kept.ended is not None:
             return self._has_ended(session)
         return self._recorder.unavailable() or session
 
+    def owner_of(self, session_id: str) -> str | None:
+        """Return whose a session is, None if that is not known; may be called in any thread."""
+        session = self._all.get(session_id)
+        return None if session is None else session.owner
+
     def page(
-        self, limit: int, after: str | None = None, *, ended: bool = False
+        self, principal: Principal, limit: int, after: str | None = None, *, ended: bool = False
     ) -> tuple[list[Session], str | None]:
         """Return the newest ones first, those that began before `after`, and where to go on."""
         found = reversed(self._all.values())
         if after is not None:
-            last = _or_refused(self.find(after))
+            last = _or_refused(self.find(after, principal))
             found = itertools.dropwhile(lambda one: one is not last, found)
             next(found)
-        wanted = (one for one in found if ended or one.kept.ended is None)
+        wanted = (
+            one for one in found if (ended or one.kept.ended is None) and principal.owns(one.owner)
+        )
         page = list(itertools.islice(wanted, limit + 1))
         more = len(page) > limit
         return page[:limit], page[limit - 1].id if more else None
 
-    def counts(self) -> dict[str, int]:
-        """Return how many there are."""
-        busy = sum(1 for one in self._all.values() if one.in_flight)
-        return {"live": len(self._all) - len(self._ended), "busy": busy, "ended": len(self._ended)}
+    def counts(self, principal: Principal) -> dict[str, int]:
+        """Return how many there are, of those that a principal may see."""
+        seen = [one for one in self._all.values() if principal.owns(one.owner)]
+        ended = sum(1 for one in seen if one.kept.ended is not None)
+        busy = sum(1 for one in seen if one.in_flight)
+        return {"live": len(seen) - ended, "busy": busy, "ended": ended}
 
     # To change; each raises `RefusedError` and has then changed nothing.
 
     def new(
         self,
+        principal: Principal,
         session_id: str | None = None,
         *,
         title: str | None = None,
@@ -127,14 +146,19 @@ class Sessions:
         if clean:
             data["state"] = clean
         own_id = self._free_id(session_id, "session_id")
-        kept = self._document(own_id, title=title, plan=plan, state=clean)
-        return self._begin("session:start", kept, data)
+        kept = self._document(own_id, principal, title=title, plan=plan, state=clean)
+        return self._begin("session:start", kept, data, principal)
 
     def fork(
-        self, session_id: str, new_id: str | None = None, *, title: str | None = None
+        self,
+        principal: Principal,
+        session_id: str,
+        new_id: str | None = None,
+        *,
+        title: str | None = None,
     ) -> Session:
         """Begin a session with the state and the plan of another, which may have ended."""
-        origin = _or_refused(self.find(session_id))
+        origin = _or_refused(self.find(session_id, principal))
         if title is not None:
             _check(title_problem(title, self._bounds))
         kept = origin.kept
@@ -143,41 +167,48 @@ class Sessions:
         state = copied(kept.state)
         name = kept.title if title is None else title
         own_id = self._free_id(new_id, "new_id")
-        forked = self._document(own_id, title=name, plan=kept.plan, parent=parent, state=state)
-        return self._begin("session:fork", forked, data)
+        forked = self._document(
+            own_id, principal, title=name, plan=kept.plan, parent=parent, state=state
+        )
+        return self._begin("session:fork", forked, data, principal)
 
-    def end(self, session_id: str) -> tuple[Session, int]:
+    def end(self, principal: Principal, session_id: str) -> tuple[Session, int]:
         """End a session and cancel what is in flight for it; returns how many that were."""
-        session = _or_refused(self.find_live(session_id))
+        session = _or_refused(self.find_live(session_id, principal))
         open_now = list(session.in_flight.values())
         for invocation in open_now:
-            invocation.give_up(Stopped(Reason.CLIENT, f"the session {session.id!r} was ended"))
+            invocation.cancel(Stopped(Reason.CLIENT, f"the session {session.id!r} was ended"))
         now = self._wall_clock()
         session.kept.ended = session.kept.updated = now
         data = {"revision": session.kept.revision, "cancelled": len(open_now)}
-        self._recorder.record("session:end", session_id=session.id, data=data)
+        self._recorder.record("session:end", session_id=session.id, data=data, by=principal.by)
         self._save(session)
         self._keep_ended(session)
         return session, len(open_now)
 
     def patch_from_client(
-        self, session_id: str, patch: dict[str, Any], if_revision: int | None = None
+        self,
+        principal: Principal,
+        session_id: str,
+        patch: dict[str, Any],
+        if_revision: int | None = None,
     ) -> Session:
         """Merge a patch, if the state has that revision still."""
-        session = _or_refused(self.find_live(session_id))
+        session = _or_refused(self.find_live(session_id, principal))
         _check(revision_problem(session.kept.revision, if_revision))
-        _check(self.patch(session, patch, None))
+        _check(self.patch(session, patch, principal))
         return session
 
     def patch(
-        self, session: Session, patch: dict[str, Any], origin: Origin | None
+        self, session: Session, patch: dict[str, Any], source: Origin | Principal
     ) -> Failure | None:
-        """Merge a patch into a session, or say why not; one without an origin is a client's."""
+        """Merge a patch of a module or of a client into a session, or say why not."""
         if session.kept.ended is not None:
             return self._has_ended(session)
         refusal = session.apply(patch, self._wall_clock(), self._live_bytes.room())
         if refusal is not None:
             return refusal
+        origin = source if isinstance(source, Origin) else None
         self._recorder.record(
             "session:patch",
             session_id=session.id,
@@ -185,6 +216,7 @@ class Sessions:
             request_id=None if origin is None else origin.request_id,
             span_id=None if origin is None else origin.span_id,
             data={"revision": session.kept.revision, "patch": patch},
+            by=source.by,
         )
         self._live_bytes.weigh(session)
         if session.is_worth_saving():
@@ -258,17 +290,21 @@ class Sessions:
             if session.changed:
                 self._save(session)
 
-    def _document(self, session_id: str, **fields: Any) -> Document:
+    def _document(self, session_id: str, principal: Principal, **fields: Any) -> Document:
         now = self._wall_clock()
-        return Document(session_id=session_id, created=now, updated=now, **fields)
+        return Document(
+            session_id=session_id, owner=principal.name, created=now, updated=now, **fields
+        )
 
-    def _begin(self, event: str, kept: Document, data: dict[str, Any]) -> Session:
+    def _begin(
+        self, event: str, kept: Document, data: dict[str, Any], principal: Principal
+    ) -> Session:
         _check(self._recorder.unavailable())
         _check(count_problem(len(self._all) - len(self._ended), self._bounds))
         session = Session(kept, self._bounds)
         _check(room_problem(session.most_bytes, self._live_bytes.room(), self._bounds))
         self._all[kept.session_id] = session
-        self._recorder.record(event, session_id=session.id, data=data)
+        self._recorder.record(event, session_id=session.id, data=data, by=principal.by)
         self._save(session)
         return session
 
@@ -284,8 +320,10 @@ class Sessions:
             raise RefusedError(Failure.because(Reason.INVALID_ARGS, words, pointer=f"/{field}"))
         return wanted
 
-    def _unknown(self, session_id: str) -> Failure:
-        hint = did_you_mean(session_id, self._all)
+    def _unknown(self, session_id: str, principal: Principal) -> Failure:
+        newest = itertools.islice(reversed(self._all.values()), LOOKED_THROUGH)
+        own = [one.id for one in newest if principal.owns(one.owner)]
+        hint = did_you_mean(session_id, own)
         words = f"there is no session {named(session_id, NAMED_CHARS)}{hint}"
         return Failure.because(Reason.UNKNOWN_SESSION, words, session_id=session_id[:NAMED_CHARS])
 

@@ -32,7 +32,7 @@ NAME_CHARS = 128
 class InFlight(Protocol):
     """An invocation of a session."""
 
-    def give_up(self, stopped: Stopped) -> None:
+    def cancel(self, stopped: Stopped) -> None:
         """End it."""
 
 
@@ -47,6 +47,8 @@ class Document(msgspec.Struct, kw_only=True):
     """A session as it is kept on disk; times are Unix time (s)."""
 
     session_id: str
+    owner: str | None = None
+    """The name of the principal that began it; None of one that is older than owners."""
     title: str | None = None
     plan: dict[str, Any] | None = None
     parent: Parent | None = None
@@ -96,6 +98,11 @@ class Session:
     def id(self) -> str:
         """Its id."""
         return self.kept.session_id
+
+    @property
+    def owner(self) -> str | None:
+        """The name of the principal whose it is."""
+        return self.kept.owner
 
     @property
     def status(self) -> Status:
@@ -188,6 +195,7 @@ class Session:
             "created": kept.created,
             "updated": kept.updated,
             "ended": kept.ended,
+            "owner": kept.owner,
             "parent": msgspec.to_builtins(kept.parent),
             "in_flight": len(self.in_flight),
             "invocations": self.history.count,

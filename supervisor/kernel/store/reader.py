@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
@@ -38,6 +38,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True):
     """A pattern for names that modules made up, beside `events`."""
     module: str | None = None
     session_id: str | None = None
+    sees: Callable[[bytes], bool] | None = None
+    """Whether whoever asks may see an entry."""
 
 
 class Page(NamedTuple):
@@ -59,7 +61,7 @@ class Reader:
 
         Raises `sqlite3.Error`.
         """
-        connection = self._open()
+        connection = self._open(wanted)
         (first,) = connection.execute(
             "SELECT min(seq) FROM events WHERE seq > ?", [after]
         ).fetchone()
@@ -88,7 +90,7 @@ class Reader:
         """
         begin = max(0, before - PAGE_SPAN)
         where, values = _conditions(wanted)
-        rows = self._open().execute(
+        rows = self._open(wanted).execute(
             f"SELECT seq FROM events WHERE seq BETWEEN ? AND ?{where} "  # noqa: S608 - fixed words
             "ORDER BY seq DESC LIMIT ?",
             [begin + 1, before, *values, count],
@@ -107,7 +109,7 @@ class Reader:
             self._connection.close()
             self._connection = None
 
-    def _open(self) -> sqlite3.Connection:
+    def _open(self, wanted: Filter | None = None) -> sqlite3.Connection:
         if self._connection is None:
             # Never made here: who has no journal is to hear so.
             uri = f"{self._path.absolute().as_uri()}?mode=ro"
@@ -115,6 +117,8 @@ class Reader:
                 uri, uri=True, isolation_level=None, check_same_thread=False, timeout=1.0
             )
             self._connection.create_function("fits", 2, fnmatchcase, deterministic=True)
+        if wanted is not None and wanted.sees is not None:
+            self._connection.create_function("seen", 1, wanted.sees)
         return self._connection
 
 
@@ -133,6 +137,8 @@ def _conditions(wanted: Filter) -> tuple[str, list[str]]:
         if value is not None:
             words += f" AND {column} = ?"
             values.append(value)
+    if wanted.sees is not None:
+        words += f" AND seen({BODY})"
     return words, values
 
 

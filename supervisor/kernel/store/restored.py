@@ -147,6 +147,7 @@ def _closing(span_id: str, was: InFlight, entry_id: str, now: float) -> Entry:
         session_id=was.session_id,
         request_id=was.request_id,
         span_id=span_id,
+        by=was.by,
     )
     return _entry(event)
 
@@ -170,6 +171,7 @@ def _undecided(was: OpenQuestion, entry_id: str, now: float) -> Entry:
         session_id=was.session_id,
         request_id=was.request_id,
         span_id=was.span_id,
+        by=was.by,
     )
     return _entry(event)
 

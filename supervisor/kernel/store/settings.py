@@ -5,6 +5,8 @@ A process that invokes one module and ends (`invoke --descriptor`) imports this 
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 IN_FLIGHT = "in_flight"
@@ -41,6 +43,8 @@ class InFlight(msgspec.Struct, frozen=True, omit_defaults=True):
     request_id: str
     session_id: str | None = None
     parent_span_id: str | None = None
+    by: Any = None
+    """Who asked (`Principal.by`); read again it is an object: `Raw | None` would take only null."""
 
 
 class OpenQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -48,6 +52,8 @@ class OpenQuestion(msgspec.Struct, frozen=True, omit_defaults=True):
 
     id: str
     module: str
-    request_id: str
+    request_id: str | None
     session_id: str | None = None
     span_id: str | None = None
+    by: Any = None
+    """As in `InFlight`."""

@@ -22,6 +22,7 @@ from tests.factories import actor
 from tests.kernel.conftest import Asker, ask, daemon_with, run_op
 from tests.kernel.hooks.parties import denied, hook
 from tests.kernel.hooks.test_observing import begin, entries, unemitted
+from tests.principals import ADA
 
 QUICK = {"timeouts": {"stop_s": 0.05, "exit_s": 0.05}}
 QUESTION = Question(prompt="?", asked_by="policy", module="m", op="echo", request_id="r1")
@@ -33,7 +34,7 @@ def asking(folder: Path, event: str = "tool:pre", **fields: Any) -> Any:
 
 
 async def waiting(daemon: Daemon, count: int = 1) -> list[dict[str, Any]]:
-    while len(found := daemon.approvals.waiting()) < count:
+    while len(found := daemon.approvals.waiting(ADA)) < count:
         await trio.lowlevel.checkpoint()
     return found
 
@@ -61,7 +62,7 @@ async def test_what_is_approved_goes_on_and_the_client_knows_what_it_waits_for(
         assert status["daemon"]["approvals"] == {"waiting": 1, "followers": 0}
         assert (await approve(daemon))["allowed"]
         assert (await asker.response()).ok
-        assert not daemon.approvals.waiting()
+        assert not daemon.approvals.waiting(ADA)
     asked, decided = asker.events
     for told, name in ((asked, "approval.request"), (decided, "approval.decision")):
         assert isinstance(told, ApprovalUiEvent)
@@ -87,7 +88,7 @@ async def test_what_is_not_approved_is_denied(tmp_path: Path, answer: str) -> No
         await asker.response()
         assert denied(asker)["hook_reason"] == f"the answer was {answer}"
         with pytest.raises(RefusedError, match="no question"):
-            daemon.approvals.decide(question["id"], "allow")
+            daemon.approvals.decide(question["id"], "allow", ADA)
 
 
 @pytest.mark.parametrize("default", ["allow", "deny"])
@@ -110,11 +111,11 @@ async def test_a_question_dies_with_its_request(tmp_path: Path, event: str) -> N
     async with daemon_with(tmp_path, *parties, memory=JournalOptions()) as daemon:
         invocation, asker = begin(daemon, "m", "echo")
         await waiting(daemon)
-        invocation.give_up(Stopped(Reason.CLIENT, "the client cancelled the request"))
+        invocation.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
         error = (await asker.document())["error"]
         assert error["details"]["reason"] == "client"
         assert error["message"].endswith("waiting for an approval that hook h asks for")
-        while daemon.approvals.waiting():
+        while daemon.approvals.waiting(ADA):
             await trio.lowlevel.checkpoint()
         invocation, asker = begin(daemon, "m", "echo")
         await waiting(daemon)
@@ -142,11 +143,11 @@ async def test_the_first_client_of_a_chain_is_told(tmp_path: Path) -> None:
     parties = actor(tmp_path), actor(tmp_path, name="x"), asking(tmp_path)
     async with daemon_with(tmp_path, *parties) as daemon:
         asker, inner = Asker(), Asker()
-        first = daemon.invocations.submit("m", {"op": "hang"}, asker)
+        first = daemon.requests.invoke(ADA, "m", {"op": "hang"}, asker)
         await approve(daemon)
         while not daemon.fleet.modules["m"].in_flight:
             await trio.lowlevel.checkpoint()
-        daemon.invocations.submit("x", {"op": "echo"}, inner, parent=first)
+        daemon.requests.invoke(ADA, "x", {"op": "echo"}, inner, parent=first)
         await approve(daemon)
         assert (await inner.response()).ok
         assert not inner.events
@@ -161,9 +162,9 @@ async def test_who_runs_out_of_time_is_told_of_a_question_about_what_it_caused(
     parties = actor(tmp_path), actor(tmp_path, name="x"), gate
     async with daemon_with(tmp_path, *parties) as daemon:
         asker, inner = Asker(), Asker()
-        first = daemon.invocations.submit("m", {"op": "hang"}, asker)
+        first = daemon.requests.invoke(ADA, "m", {"op": "hang"}, asker)
         for _ in range(2):
-            daemon.invocations.submit("x", {"op": "echo"}, inner, parent=first)
+            daemon.requests.invoke(ADA, "x", {"op": "echo"}, inner, parent=first)
         found = await waiting(daemon, 2)
         assert first is not None
         first._expired()
@@ -205,7 +206,7 @@ async def test_a_follower_is_told_what_waits_what_comes_and_what_became_of_it(
             while len(told) < 4:
                 await trio.lowlevel.checkpoint()
             nursery.cancel_scope.cancel()
-        assert daemon.approvals.status() == {"waiting": 0, "followers": 0}
+        assert daemon.approvals.status(ADA) == {"waiting": 0, "followers": 0}
     assert ["decision" in one for one in told] == [False, True, False, True]
     assert [one["decision"]["allowed"] for one in told if "decision" in one] == [True, False]
 
@@ -228,7 +229,7 @@ async def test_one_question_too_many_is_denied(monkeypatch: pytest.MonkeyPatch) 
         decision = await asked.ask(QUESTION, lambda _: None)
         assert (decision.allowed, decision.by) == (False, "too_many")
         nursery.cancel_scope.cancel()
-    assert not asked.waiting()
+    assert not asked.waiting(ADA)
 
 
 async def test_a_follower_that_does_not_read_is_told_what_it_missed(
@@ -236,7 +237,7 @@ async def test_a_follower_that_does_not_read_is_told_what_it_missed(
 ) -> None:
     monkeypatch.setattr(approvals, "FOLLOWED", 1)
     asked = Approvals(Forgetful())
-    following, unfollow = asked.follow()
+    following, unfollow = asked.follow(ADA)
     for _ in range(2):
         with trio.CancelScope() as scope:
             scope.cancel()

@@ -15,6 +15,7 @@ from tests.factories import actor
 from tests.kernel.conftest import Asker, ask, daemon_with
 from tests.kernel.hooks.parties import denied, hook, seen, then
 from tests.kernel.hooks.test_observing import begin, reload
+from tests.principals import ADA
 
 INPUTS = {"echo": {"type": "object", "properties": {"n": {"type": "integer"}}}}
 BRISK = {"backoff": {"initial_s": 0.01}}
@@ -41,7 +42,7 @@ async def answered(daemon: Daemon, op: str = "echo", **content: Any) -> Asker:
 async def test_a_gate_is_told_what_is_asked_and_what_came_of_it(tmp_path: Path) -> None:
     gate = hook(tmp_path, gate=["tool:pre", "tool:post", "tool:error"])
     async with daemon_with(tmp_path, actor(tmp_path), gate) as daemon:
-        session = daemon.sessions.new()
+        session = daemon.sessions.new(ADA)
         asker = await answered(daemon, args={"n": 1}, session_id=session.id)
         failing = await answered(daemon, "exit", args={"code": 3})
         pre, post, _, error = await seen(daemon)

@@ -14,6 +14,7 @@ from tests.kernel.conftest import Asker, ask, daemon_with
 from tests.kernel.hooks.parties import denied, hook
 from tests.kernel.test_host_calls import allowing, caller, error, payload, results
 from tests.kernel.test_lineage import GONE
+from tests.principals import ADA
 
 CONSULTING = str(Path(__file__).parent / "consulting.py")
 ALONE = {"concurrency": 1}
@@ -56,12 +57,12 @@ async def test_a_gate_that_could_only_wait_for_what_it_gates_has_failed(
     parties = actor(tmp_path, name="a", supervision=ALONE), actor(tmp_path, name="b"), gate
     async with daemon_with(tmp_path, *parties, operator=allowing(tmp_path)) as daemon:
         of_a, of_b = Asker(), Asker()
-        holder = daemon.invocations.submit("a", {"op": "hang"}, of_a)
+        holder = daemon.requests.invoke(ADA, "a", {"op": "hang"}, of_a)
         assert holder is not None
         other = ask(daemon, "b")  # its gate waits for a, which the holder has
         while not daemon.fleet.modules["a"].queued:
             await trio.lowlevel.checkpoint()
-        daemon.invocations.submit("b", {"op": "echo"}, of_b, parent=holder)
+        daemon.requests.invoke(ADA, "b", {"op": "echo"}, of_b, parent=holder)
         response = await of_b.response()
         if on_failure == "open":
             assert response.ok
@@ -72,7 +73,7 @@ async def test_a_gate_that_could_only_wait_for_what_it_gates_has_failed(
             details = denied(of_b)
             assert details["hook"] == "g"
             assert "g -> a -> b -> g wait for each other" in details["problem"]
-        holder.give_up(GONE)
+        holder.cancel(GONE)
         assert not (await of_a.response()).ok
         assert not other.responses  # its gate has a now, and waits on
 

@@ -44,11 +44,11 @@ async def test_a_cancel_ends_it_and_what_the_gate_was_asked(
     async with daemon_with(tmp_path, actor(tmp_path), hanging(tmp_path, gate)) as daemon:
         invocation, asker = begin(daemon, "m", "echo")
         await waits(daemon)
-        invocation.give_up(Stopped(reason, "it was given up"))
+        invocation.cancel(Stopped(reason, "it was given up"))
         assert error(asker)[:2] == ("cancelled", reason)
         assert error(asker)[2].endswith(f"it was still waiting for hook h ({gate})")
         await settled(daemon)
-        invocation.give_up(Stopped(reason, "it was given up"))
+        invocation.cancel(Stopped(reason, "it was given up"))
         assert len(asker.responses) == 1
 
 
@@ -88,7 +88,7 @@ async def test_an_error_of_the_clients_own_making_is_not_asked_about(tmp_path: P
     gate = hook(tmp_path, gate=["tool:error"])
     async with daemon_with(tmp_path, actor(tmp_path), gate) as daemon:
         invocation, asker = begin(daemon, "m", "hang")
-        invocation.give_up(Stopped(Reason.CLIENT, "the client cancelled the request"))
+        invocation.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
         await asker.response()
         asker = ask(daemon, "m", "hang", timeout_s=0.05)
         await asker.response()
@@ -132,13 +132,13 @@ async def test_whenever_it_is_given_up_it_ends_once_and_leaves_nothing(tmp_path:
             for _ in range(steps):
                 await trio.lowlevel.checkpoint()
             ended_by_itself = bool(asker.responses)
-            invocation.give_up(Stopped(Reason.CLIENT, "it was given up"))
+            invocation.cancel(Stopped(Reason.CLIENT, "it was given up"))
             response = await asker.response()
             assert response.ok is ended_by_itself
             assert not list(invocation.children)
             await settled(daemon)
-            await daemon.invocations.guards.wait_none_asks()
-            assert not daemon.invocations.lineage.all()
+            await daemon.requests.guards.wait_none_asks()
+            assert not daemon.requests.lineage.all()
             steps += STRIDE
         assert steps > STRIDE
 

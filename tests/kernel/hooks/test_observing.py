@@ -23,6 +23,7 @@ from tests import journals
 from tests.factories import actor
 from tests.kernel.conftest import Asker, ask, daemon_with, run_op
 from tests.kernel.hooks.parties import given, hook, seen
+from tests.principals import ADA
 
 GONE = Stopped(Reason.CLIENT, "the client cancelled the request")
 
@@ -53,7 +54,7 @@ def entries(folder: Path, event: str | None = None) -> list[dict[str, Any]]:
 def begin(daemon: Daemon, tool: str, op: str, parent: Invocation | None = None) -> Any:
     asker = Asker()
     args = {"event": "mine", "data": {}} if op == "on_event" else {}
-    return daemon.invocations.submit(tool, {"op": op, "args": args}, asker, parent=parent), asker
+    return daemon.requests.invoke(ADA, tool, {"op": op, "args": args}, asker, parent=parent), asker
 
 
 def reload(daemon: Daemon, *descriptors: Descriptor) -> None:
@@ -65,7 +66,7 @@ async def test_a_hook_is_given_the_whole_event_as_the_journal_has_it(tmp_path: P
     hooks = hook(tmp_path, observe=["module:invoke", "session:*"])
     async with daemon_with(tmp_path, actor(tmp_path), hooks, memory=JournalOptions()) as daemon:
         await ask(daemon, "m", args={"n": 1}).response()
-        session = daemon.sessions.new()
+        session = daemon.sessions.new(ADA)
         first, second = await given(daemon, 2)
     assert (first["event"], first["data"]["event"]) == ("module:invoke", "module:invoke")
     assert first["data"]["data"] == {"op": "echo"}
@@ -121,8 +122,8 @@ async def test_what_is_done_on_a_hooks_behalf_is_told_to_others_only(tmp_path: P
             while last not in told:
                 told = {one["data"].get("request_id") for one in await seen(daemon, name)}
             assert ids & told == expected
-        own.give_up(GONE)
-        while daemon.invocations.lineage.all():  # until the last event is delivered too
+        own.cancel(GONE)
+        while daemon.requests.lineage.all():  # until the last event is delivered too
             await trio.lowlevel.checkpoint()
 
 
@@ -134,7 +135,7 @@ async def test_two_hooks_do_not_feed_each_other(tmp_path: Path) -> None:
         begin(daemon, "m", "echo", own)
         while not (await observed(daemon, "i"))["in_flight"]:
             await trio.lowlevel.checkpoint()
-        behind = {frozenset(one) for one in daemon.invocations.lineage.all()}
+        behind = {frozenset(one) for one in daemon.requests.lineage.all()}
         assert frozenset({"h", "i"}) in behind
 
 
@@ -207,9 +208,9 @@ async def test_an_event_that_a_hook_fails_with_is_not_given_again(
         supervision={"backoff": {"initial_s": 0.01}},
     )
     async with daemon_with(tmp_path, hooks) as daemon:
-        session = daemon.sessions.new()
+        session = daemon.sessions.new(ADA)
         await until(daemon, lambda events: events["failed"] == 1)
-        daemon.sessions.end(session.id)
+        daemon.sessions.end(ADA, session.id)
         await until(daemon, lambda events: events["delivered"] == 1)
         assert [one["event"] for one in await seen(daemon)][-1] == "session:end"
 
@@ -219,14 +220,14 @@ async def test_what_an_observer_answers_means_nothing(tmp_path: Path, answer: st
     hooks = hook(tmp_path, answers={"*": answer}, observe=["session:*"])
     async with daemon_with(tmp_path, hooks) as daemon:
         for _ in range(3):
-            daemon.sessions.new()
+            daemon.sessions.new(ADA)
         await until(daemon, lambda events: events["delivered"] == 3)
 
 
 async def test_an_event_that_cannot_be_written_to_a_hook_is_passed_over(tmp_path: Path) -> None:
     hooks = hook(tmp_path, observe=["daemon:start"])
     async with daemon_with(tmp_path, hooks) as daemon:
-        recorder = daemon.invocations._effects.recorder
+        recorder = daemon.requests._effects.recorder
         deep: Any = []
         for _ in range(200):
             deep = [deep]
@@ -241,7 +242,7 @@ async def test_what_a_hook_registers_is_recorded_and_again_when_it_changes(tmp_p
         reload(daemon, before)
         reload(daemon, hook(tmp_path, observe=["module:*"]))
         reload(daemon)
-        session = daemon.sessions.new()
+        session = daemon.sessions.new(ADA)
         assert session.id
     told = [one["data"] for one in entries(tmp_path, "hook:register")]
     assert [(one["event"], one["as"]) for one in told] == [
@@ -257,7 +258,7 @@ async def test_a_reloaded_hook_is_told_by_its_new_globs_and_a_removed_one_no_mor
     parties = actor(tmp_path), hook(tmp_path, observe=["session:*"])
     async with daemon_with(tmp_path, *parties) as daemon:
         reload(daemon, parties[0], hook(tmp_path, observe=["module:invoke"]))
-        daemon.sessions.new()
+        daemon.sessions.new(ADA)
         await ask(daemon, "m").response()
         await until(daemon, lambda events: events["delivered"] == 1)
         assert [one["event"] for one in await seen(daemon)] == ["module:invoke"]

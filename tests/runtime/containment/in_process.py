@@ -10,6 +10,7 @@ from protocol.events import Progress
 from protocol.response import Response
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.lifecycle import State
+from tests.principals import ADA
 from tests.runtime.containment.lifelines import PATIENCE_S
 
 
@@ -39,7 +40,7 @@ class Asked:
 
 def ask(daemon: Daemon, op: str, module: str = "stubborn", **args: Any) -> Asked:
     asked = Asked()
-    daemon.invocations.submit(module, {"op": op, "args": args, "timeout_s": PATIENCE_S}, asked)
+    daemon.requests.invoke(ADA, module, {"op": op, "args": args, "timeout_s": PATIENCE_S}, asked)
     return asked
 
 

@@ -1,0 +1,91 @@
+r"""How a module of the dialect `module` starts: `health` until it is well, then `describe`.
+
+    health --ok--> describe --ok--> Ready
+      |  |            \--describe_s, or an error--> StartFailed
+      |  \--not well yet--> a pause, then health again
+      \--start_s, or a wrong answer--> StartFailed
+
+What is asked is a request like any other, and told as one (`Asked`).
+"""
+
+from __future__ import annotations
+
+from protocol.connection import Answered, NewId, Ready, Request, StartFailed, Wait
+from protocol.descriptor import Timeouts
+from protocol.errors import Code, Failure
+from protocol.replies import Operation
+
+FIRST_RETRY_S = 0.02
+LAST_RETRY_S = 0.5
+"""A module that says it is not well yet while it starts is asked again, less and less often."""
+
+
+Step = Request | Ready | StartFailed | None
+"""What is asked next, or how it ended; None is to wait."""
+
+
+class Handshake:
+    """The start of one process."""
+
+    def __init__(self, timeouts: Timeouts, new_id: NewId) -> None:
+        self.waits: tuple[Wait, ...] = ()
+        self.request = Request("", Operation.HEALTH)
+        """What was asked last."""
+        self.heard = False
+        """Whether the module has printed anything that means something, or is wrong."""
+        self._timeouts = timeouts
+        self._new_id = new_id
+        self._well_by = Wait(timeouts.start_s, "an answer to health")
+        self._pause: Wait | None = None
+        self._pause_s = FIRST_RETRY_S
+        self._said: Failure | None = None
+
+    def ask_health(self) -> Request:
+        """Return the next question how it is."""
+        self.waits = (self._well_by,)
+        self.request = Request(self._new_id(), Operation.HEALTH)
+        return self.request
+
+    def answered(self, answered: Answered) -> Step:
+        """Take the answer to what was asked last."""
+        outcome = answered.outcome
+        if self.request.operation is Operation.DESCRIBE:
+            if isinstance(outcome, Failure):
+                return self._failed("bad_describe", f"did not describe itself: {outcome.message}")
+            self.waits = ()
+            return Ready(outcome.result, "answered health and describe")
+        if not isinstance(outcome, Failure):
+            self.waits = (Wait(self._timeouts.describe_s, "an answer to describe"),)
+            self.request = Request(self._new_id(), Operation.DESCRIBE)
+            return self.request
+        if outcome.code == Code.INTERNAL:
+            # A line that is no answer; asking again would bring the same.
+            return self._failed("bad_health", f"answered health wrongly: {outcome.message}")
+        self._said = outcome
+        self._pause = Wait(self._pause_s, "a better health")
+        self._pause_s = min(self._pause_s * 2, LAST_RETRY_S)
+        self.waits = (self._well_by, self._pause)
+        return None
+
+    def time_passed(self, wait: Wait, unfinished_line: str | None) -> Step:
+        """Ask again, or give up."""
+        if wait is self._pause:
+            return self.ask_health()
+        if wait is self._well_by:
+            words = f"was not healthy within {wait.seconds:g} s{self._why(unfinished_line)}"
+            return self._failed("start_deadline", words)
+        words = f"did not describe itself: it gave no answer to describe in {wait.seconds:g} s"
+        return self._failed("bad_describe", words)
+
+    def _failed(self, reason: str, words: str) -> StartFailed:
+        self.waits = ()
+        return StartFailed(reason, words)
+
+    def _why(self, unfinished_line: str | None) -> str:
+        if self._said is not None:
+            return f"; it said: {self._said.message}"
+        if unfinished_line is not None:
+            return f"; it printed a line without a newline at its end: {unfinished_line}"
+        if self.heard:
+            return "; what it printed was no answer to health"
+        return "; it printed nothing (does it flush its stdout?)"

@@ -1,0 +1,45 @@
+"""Who asks from this machine: users of it, who may do everything.
+
+The control socket's file is for its owner alone, so whoever can open it has the daemon's rights
+already; the op `narrow` is for those who want less.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import struct
+
+import trio
+
+from supervisor.policy.principals import Principal
+
+_CREDENTIALS = struct.Struct("iII")
+"""pid, uid, gid: `struct ucred` of unix(7)."""
+
+_names: dict[int, str] = {}
+"""Names that were asked for once."""
+
+
+def user_name(uid: int) -> str:
+    """Return a user's name, or else the number; may ask a directory over the network."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def this_user(face: str) -> Principal:
+    """Return the user of this process; may block."""
+    return Principal(user_name(os.geteuid()), face)
+
+
+async def peer_user(client: trio.socket.SocketType, face: str) -> Principal:
+    """Return the user at the other side of a Unix socket, as the kernel knows it."""
+    data = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, uid, _ = _CREDENTIALS.unpack(data)
+    name = _names.get(uid)
+    if name is None:
+        name = _names[uid] = await trio.to_thread.run_sync(user_name, uid)
+    return Principal(name, face)

@@ -1,0 +1,215 @@
+r"""A file that a module hands over in pieces: written to the store as they come, by a thread.
+
+    first piece -> half a file ... last piece -> named by its content, as a copy is
+                       \--dropped, or no room--> gone
+
+What waits for the disk is held once, and whoever hands over is paused for it (`waiting_bytes`). A
+disk that does not answer keeps a thread, not the daemon.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from protocol.connection import Notice
+from protocol.events import Asset, AssetBytes
+from supervisor.kernel.assets.checks import ASSET_CHECK_S, AssetChecks, Looked
+from supervisor.kernel.assets.store import AssetStore, NotCopiedError
+
+SPOOLS_OPEN = 16
+"""Files that a request may hand over at a time."""
+
+
+class Spool:
+    """One file on its way; `run` is the task that writes it."""
+
+    def __init__(
+        self,
+        first: AssetBytes,
+        checks: AssetChecks,
+        module: str,
+        *,
+        done: Callable[[Spool, Looked | Notice], None],
+        drained: Callable[[], None],
+    ) -> None:
+        """Call `done` once it is whole, or cannot be; `drained` when there is room for more."""
+        self.first = first
+        self.whole = False
+        """Whether the last piece has come."""
+        self.waiting_bytes = 0
+        self._checks = checks
+        self._module = module
+        self._done = done
+        self._drained = drained
+        self._half = HalfFile(checks.store)
+        self._pieces: list[bytes] = []
+        self._more = trio.Event()
+        self._dropped = False
+        self._given_up = threading.Event()
+        self._refused: Notice | None = None
+
+    def asset(self, path: str) -> Asset:
+        """Return the event that stands for it, once it is a file."""
+        one = self.first
+        return Asset(
+            version="0",
+            asset_id=one.asset_id,
+            kind=one.kind,
+            media_type=one.media_type,
+            path=path,
+            metadata=one.metadata,
+        )
+
+    def add(self, piece: AssetBytes) -> None:
+        """Take a piece; the last one is followed by `done`."""
+        self.whole = piece.last
+        if self._refused is None:
+            self._pieces.append(piece.data)
+            self.waiting_bytes += len(piece.data)
+        self._more.set()
+
+    def drop(self) -> None:
+        """Have it gone: the request has ended. `done` is not called any more."""
+        self._dropped = True
+        self._given_up.set()
+        self._more.set()
+
+    def notice(self, reason: str, words: str) -> Notice:
+        """Say why it is no asset."""
+        return Notice(reason, f"asset {self.first.asset_id!r:.80}: {words}")
+
+    async def run(self) -> None:
+        """Write it to its end."""
+        try:
+            while not self._dropped:
+                await self._more.wait()
+                self._more = trio.Event()
+                whole, pieces, self._pieces = self.whole, self._pieces, []
+                found = await self._write(pieces, whole=whole)
+                self.waiting_bytes -= sum(map(len, pieces))
+                if isinstance(found, Notice):
+                    self._refused, self._pieces, self.waiting_bytes = found, [], 0
+                self._drained()
+                if whole and found is not None and not self._dropped:
+                    self._done(self, found)
+                    return
+                if isinstance(found, Looked):  # dropped while the thread was about to return
+                    await self._checks.in_lane(self._module, partial(self._checks.release, found))
+        finally:
+            self._half.drop()
+
+    async def _write(self, pieces: list[bytes], *, whole: bool) -> Looked | Notice | None:
+        """Return what came of it, if that is known: None while more is to come."""
+        if self._refused is not None:
+            return self._refused
+        half = self._half
+
+        def work() -> Looked | None:
+            half.write(pieces)
+            looked = half.finish() if whole else None
+            if looked is not None and self._given_up.is_set():  # nobody will use it
+                self._checks.release(looked)
+                return None
+            return looked
+
+        try:
+            with trio.move_on_after(ASSET_CHECK_S):
+                return await self._checks.in_lane(self._module, work)
+        except NotCopiedError as error:
+            return self.notice("asset_not_copied", str(error))
+        self._given_up.set()
+        words = f"it could not be written within {ASSET_CHECK_S:g} s"
+        return self.notice("asset_not_copied", words)
+
+
+class HalfFile:
+    """The file while it grows; worked on by one thread at a time, and dropped by any."""
+
+    def __init__(self, store: AssetStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._summed = hashlib.sha256()
+        self._size = 0
+        self._path: Path | None = None
+        self._descriptor = -1
+        self._busy = self._dropped = False
+
+    def write(self, pieces: list[bytes]) -> None:
+        """Add pieces; raises `NotCopiedError`."""
+        self._enter()
+        try:
+            if self._path is None:
+                self._path = self._store.begin_half()
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                self._descriptor = os.open(self._path, flags, 0o600)
+            for piece in pieces:
+                self._store.reserve(len(piece))
+                self._size += len(piece)
+                self._summed.update(piece)
+                left = memoryview(piece)
+                while left:
+                    left = left[os.write(self._descriptor, left) :]
+        except OSError as error:
+            words = f"it could not be written to {self._store.folder}: {error.strerror}"
+            raise NotCopiedError(words) from None
+        finally:
+            self._leave()
+
+    def finish(self) -> Looked:
+        """Give it its name; raises `NotCopiedError`."""
+        self._enter()
+        try:
+            assert self._path is not None  # noqa: S101 - even nothing was written first
+            if self._store.fsync:
+                os.fsync(self._descriptor)
+            sha256 = self._summed.hexdigest()
+            if self._store.adopt(sha256, self._path, self._size):
+                self._size = 0  # it counts for good from here on
+            path = self._store.path(sha256)
+            found = path.stat()
+            real_path = str(path.resolve())
+            size, mtime_ns = found.st_size, found.st_mtime_ns
+            return Looked(str(path), real_path, size, mtime_ns, sha256, copied=True)
+        except OSError as error:
+            words = f"it could not be kept in {self._store.folder}: {error.strerror}"
+            raise NotCopiedError(words) from None
+        finally:
+            self._leave()
+
+    def drop(self) -> None:
+        """Have what there is gone, but for what has a name; idempotent."""
+        with self._lock:
+            self._dropped = True
+            if self._busy:
+                return  # the thread that writes will see to it
+        self._clear()
+
+    def _enter(self) -> None:
+        with self._lock:
+            if self._dropped:
+                raise NotCopiedError("the request has ended")
+            self._busy = True
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._busy = False
+            dropped = self._dropped
+        if dropped:
+            self._clear()
+
+    def _clear(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        path, self._path = self._path, None
+        size, self._size = self._size, 0
+        if descriptor >= 0:
+            os.close(descriptor)
+        if path is not None:
+            self._store.drop_half(path)
+        self._store.reserve(-size)

@@ -1,0 +1,134 @@
+"""What modules said last that they are, kept beyond the daemon's life: to be shown, not to go by.
+
+A module that is down, or was never started by this daemon, is listed with the ops it had, as long
+as its descriptor is the same. Nothing is refused or validated by that: a request starts it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import structlog
+
+from protocol.descriptor import Descriptor
+from protocol.host_call import UNENCODABLE
+from supervisor.kernel.recorder import Recorder, Restored
+from supervisor.runtime.module import Module
+
+KIND = "description"
+"""Of the recorder's documents; the name of one is the module's."""
+
+DESCRIPTION_BYTES = 256 << 10
+"""A longer description, as JSON, is not remembered."""
+
+KEPT_BYTES = 32 << 20
+"""What all may take together; beyond it the oldest are forgotten."""
+
+OPS_SHOWN = 256
+"""How many ops of a module `status` names; it counts all."""
+
+log = structlog.get_logger()
+
+
+class RememberedDescription(msgspec.Struct, frozen=True):
+    """What a module said under the descriptor of that digest; `ts` is Unix time (s)."""
+
+    module: str
+    digest: str
+    ts: float
+    ops: tuple[str, ...]
+    description: msgspec.Raw
+
+
+class RememberedDescriptions:
+    """Those of one daemon, the oldest first."""
+
+    def __init__(self, recorder: Recorder, wall_clock: Callable[[], float]) -> None:
+        """`wall_clock` gives Unix time (s)."""
+        self._recorder = recorder
+        self._wall_clock = wall_clock
+        self._all: dict[str, RememberedDescription] = {}
+        self._bytes = 0
+
+    def add(self, descriptor: Descriptor, description: dict[str, Any]) -> None:
+        """Remember what a module says."""
+        try:
+            body = msgspec.json.encode(description)
+        except UNENCODABLE as error:
+            log.info("a description is not remembered", module=descriptor.name, error=repr(error))
+            return
+        self._drop(descriptor.name)
+        if len(body) > DESCRIPTION_BYTES:
+            self._recorder.keep(KIND, descriptor.name, None)
+            return
+        one = RememberedDescription(
+            descriptor.name,
+            descriptor.digest,
+            round(self._wall_clock(), 3),
+            tuple(ops_of(description)),
+            msgspec.Raw(body),
+        )
+        self._take(one)
+        self._recorder.keep(KIND, one.module, one)
+
+    def find(self, descriptor: Descriptor) -> RememberedDescription | None:
+        """Return what a module of this very descriptor said last."""
+        found = self._all.get(descriptor.name)
+        return found if found is not None and found.digest == descriptor.digest else None
+
+    def ops(self, module: Module) -> dict[str, Any] | None:
+        """Return the ops of a module as `status` shows them; None if nobody knows any."""
+        descriptor, current = module.descriptor, module.descriptions.current
+        remembered = False
+        if descriptor.inputs:
+            names = list(descriptor.inputs)
+        elif current is not None:
+            names = ops_of(current)
+        else:
+            found = self.find(descriptor)
+            remembered = found is not None
+            names = [] if found is None else list(found.ops)
+        if not names:
+            return None
+        return {"names": names[:OPS_SHOWN], "count": len(names), "remembered": remembered}
+
+    def restore(self, restored: Restored) -> None:
+        """Take over what was kept."""
+        found: list[RememberedDescription] = []
+        for document in restored.documents(KIND):
+            try:
+                found.append(msgspec.json.decode(document.body, type=RememberedDescription))
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                log.warning("a description was not restored", name=document.name, words=str(error))
+        for one in sorted(found, key=lambda one: one.ts):
+            self._take(one)
+
+    def keep_all(self) -> None:
+        """Keep all anew: what was kept is lost."""
+        for one in self._all.values():
+            self._recorder.keep(KIND, one.module, one)
+
+    def _take(self, one: RememberedDescription) -> None:
+        self._all[one.module] = one
+        self._bytes += _size(one)
+        while self._bytes > KEPT_BYTES:
+            oldest = next(iter(self._all))
+            self._drop(oldest)
+            self._recorder.keep(KIND, oldest, None)
+
+    def _drop(self, module: str) -> None:
+        one = self._all.pop(module, None)
+        if one is not None:
+            self._bytes -= _size(one)
+
+
+def ops_of(description: dict[str, Any]) -> list[str]:
+    """Return the ops that a description names."""
+    inputs = description.get("inputs")
+    return list(inputs) if isinstance(inputs, dict) else []
+
+
+def _size(one: RememberedDescription) -> int:
+    return len(bytes(one.description)) + sum(map(len, one.ops))

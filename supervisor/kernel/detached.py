@@ -1,0 +1,167 @@
+"""Requests that go on without their client until another one of the same principal takes them up.
+
+    open -> detach -> taken up, and open again
+                   -> nobody came in time, or there was no room: given up
+
+What a detached request says is kept in order, up to a bound; then its module is paused, as for a
+client that does not read. An id is good for one client.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter, deque
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from protocol.errors import Failure, Reason
+from protocol.events import Progress
+from protocol.response import Response
+from supervisor.kernel.parties import Client, Handle
+from supervisor.policy.principals import Principal
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime.deadlines import Deadlines, Timer
+
+DETACHED_S = 60.0
+"""How long a request goes on without a client, and its answer is kept."""
+
+KEPT_BYTES = 1 << 20
+"""What is kept of the events of one before it is paused; a chunk of a pipe may come on top."""
+
+ALL_KEPT_BYTES = 64 << 20
+"""What all detached requests may keep; beyond it, whoever has the most loses the oldest one."""
+
+REQUEST_COST_BYTES = 4096
+"""What one costs beside that, so that their number has a bound too."""
+
+EVENT_COST_BYTES = 512
+
+_ENCODE = msgspec.json.Encoder().encode
+
+
+class Detached:
+    """The client of a request in the absence of one."""
+
+    def __init__(self, handle: Handle, kept: Callable[[Detached, int], None]) -> None:
+        """Tell `kept` of each byte that is kept."""
+        self.handle = handle
+        self.id = secrets.token_urlsafe(18)
+        self.events: deque[tuple[Progress, bytes | None]] = deque()
+        self.response: Response | None = None
+        self.size_bytes = 0
+        self.timer: Timer | None = None
+        self.is_open = True
+        """Whether somebody may still come for it."""
+        self._kept = kept
+
+    @property
+    def whose(self) -> tuple[str, str]:
+        """On whose account it is kept."""
+        return self.handle.principal.name, self.handle.principal.face
+
+    def event(self, event: Progress, line: bytes | None) -> None:
+        """Keep an event."""
+        if self.is_open:
+            self.events.append((event, line))
+            size = _size(event) if line is None else len(line)
+            self._kept(self, size + EVENT_COST_BYTES)
+
+    def finished(self, response: Response) -> None:
+        """Keep the response."""
+        if self.is_open:
+            self.response = response
+            self._kept(self, _size(response.document()))
+
+    def congested(self) -> bool:
+        """Whether so much is kept that no more should come."""
+        return self.is_open and self.size_bytes > KEPT_BYTES
+
+
+class DetachedRequests:
+    """The detached requests of one daemon, the oldest first."""
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self._deadlines = deadlines
+        self._all: dict[str, Detached] = {}
+        self._bytes: Counter[tuple[str, str]] = Counter()
+
+    def detach(self, handle: Handle) -> str | None:
+        """Take the client of an open request away; returns the id to take it up by.
+
+        None, if it has ended: the client has its response. Idempotent.
+        """
+        if handle.ended:
+            return None
+        if isinstance(handle.client, Detached):
+            return handle.client.id
+        one = Detached(handle, self._kept)
+        self._all[one.id] = one
+        one.timer = self._deadlines.after(DETACHED_S, lambda: self._expired(one))
+        handle.client = one
+        self._kept(one, REQUEST_COST_BYTES)
+        return one.id
+
+    def take_up(self, handle_id: str, principal: Principal, client: Client) -> Handle | None:
+        """Give a request to a client, with all that was kept; None, if it has ended with that.
+
+        An id that is not known, any more or to this principal, is answered by a failure.
+        """
+        one = self._all.get(handle_id)
+        if one is None or one.handle.principal != principal:
+            words = (
+                f"no request {handle_id!r:.80} waits to be taken up; it may have been taken up by"
+                f" another client, or its {DETACHED_S:g} s are over"
+            )
+            client.finished(Response(Failure.because(Reason.UNKNOWN_REQUEST, words)))
+            return None
+        self._forget(one)
+        while one.events:
+            client.event(*one.events.popleft())
+        one.handle.client = client
+        if one.response is not None:
+            client.finished(one.response)
+            return None
+        if not client.congested():
+            one.handle.resume()
+        return one.handle
+
+    def _kept(self, one: Detached, size: int) -> None:
+        one.size_bytes += size
+        self._bytes[one.whose] += size
+        while self._bytes.total() > ALL_KEPT_BYTES:
+            ((most, _),) = self._bytes.most_common(1)
+            oldest = next(one for one in self._all.values() if one.whose == most)
+            self._forget(oldest)
+            # Later: its module may be in the middle of saying what there is no room for.
+            self._deadlines.after(0, partial(oldest.handle.cancel, _NO_ROOM))
+
+    def _expired(self, one: Detached) -> None:
+        self._forget(one)
+        one.handle.cancel(_TOO_LATE)
+
+    def _forget(self, one: Detached) -> None:
+        del self._all[one.id]
+        one.is_open = False
+        self._bytes[one.whose] -= one.size_bytes
+        if not self._bytes[one.whose]:
+            del self._bytes[one.whose]
+        if one.timer is not None:
+            one.timer.cancel()
+
+
+_TOO_LATE = Stopped(
+    Reason.DISCONNECT, f"its client left it, and none took it up within {DETACHED_S:g} s"
+)
+_NO_ROOM = Stopped(
+    Reason.DISCONNECT,
+    f"its client left it, and more than {ALL_KEPT_BYTES} bytes were kept of such requests",
+)
+
+
+def _size(value: object) -> int:
+    try:
+        return len(_ENCODE(value))
+    except (RecursionError, UnicodeError, TypeError, ValueError, OverflowError):
+        return KEPT_BYTES  # it is replaced by a word when it is written

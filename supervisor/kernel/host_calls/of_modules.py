@@ -1,0 +1,60 @@
+"""The calls that a module makes on its own account: of no request, and of one of its processes.
+
+The same rules hold for them, and the same bounds. They have no session and no parent, nobody is
+told of what comes of them, and they end with the process.
+"""
+
+from __future__ import annotations
+
+from protocol.connection import HostCalled
+from protocol.errors import Reason
+from protocol.events import Progress
+from supervisor.kernel.host_calls.docket import Docket
+from supervisor.kernel.host_calls.method import Host
+from supervisor.kernel.origin import Origin
+from supervisor.policy.principals import Principal, Scope
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime.dialogue import Dialogue
+from supervisor.runtime.module import Module
+
+
+class ModuleItself:
+    """A module, as who calls (kernel.parties.Caller)."""
+
+    serving = None
+    session_id = None
+    ancestors = ()
+
+    def __init__(self, module: Module) -> None:
+        self.module = module
+        self.principal = Principal(module.name, "module", frozenset({Scope.INVOKE}))
+        self.origin = Origin(module.name, "", None, owner=self.principal.name, by=self.principal.by)
+
+    def attend(self) -> None:
+        """Do nothing: no request waits for the module."""
+
+    def tell_first(self, event: Progress) -> None:
+        """Do nothing: nobody began this."""
+
+
+class CallsOfModules:
+    """The calls of no request of all processes (runtime.module_calls)."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._dockets: dict[str, Docket] = {}
+
+    def take(self, module: Module, asked: HostCalled, dialogue: Dialogue) -> None:
+        """Accept a call, or refuse it at once."""
+        docket = self._dockets.get(dialogue.instance)
+        if docket is None:
+            docket = Docket(ModuleItself(module), self._host)
+            self._dockets[dialogue.instance] = docket
+        docket.take(asked, dialogue)
+
+    def end(self, instance: str) -> None:
+        """End all calls of a process: it is gone."""
+        docket = self._dockets.pop(instance, None)
+        if docket is not None:
+            words = f"{instance}, on whose behalf it was made, has ended"
+            docket.end(Stopped(Reason.PARENT_ENDED, words))

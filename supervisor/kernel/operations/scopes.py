@@ -1,0 +1,51 @@
+"""Which scope each op needs, and what of the modules it has to cover (docs/protocol.md).
+
+What is not said here is left to the op: it shows, and serves, what the principal may see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from supervisor.policy.principals import Scope
+
+SCOPES: Mapping[str, Scope | None] = {
+    "health": Scope.READ,
+    "describe": Scope.READ,
+    "invoke": Scope.INVOKE,
+    "status": Scope.READ,
+    "reload": Scope.ADMIN,
+    "reloaded": Scope.READ,
+    "shutdown": Scope.ADMIN,
+    "narrow": None,
+    "start": Scope.ADMIN,
+    "stop": Scope.ADMIN,
+    "restart": Scope.ADMIN,
+    "wait": Scope.READ,
+    "logs": Scope.READ,
+    "record": Scope.ADMIN,
+    "events": Scope.READ,
+    "session.new": Scope.INVOKE,
+    "session.list": Scope.READ,
+    "session.show": Scope.READ,
+    "session.fork": Scope.INVOKE,
+    "session.end": Scope.INVOKE,
+    "session.patch": Scope.INVOKE,
+    "asset.list": Scope.READ,
+    "asset.show": Scope.READ,
+    "asset.read": Scope.READ,
+    "ui.subscribe": Scope.READ,
+    "policy.explain": Scope.READ,
+    "policy.forget": Scope.ADMIN,
+    "approvals": Scope.READ,
+    "approve": Scope.INVOKE,
+}
+"""None: whoever asks may have it. `health`, `describe` and `invoke` are also those of modules."""
+
+ALL_MODULES = frozenset({"reload", "shutdown"})
+"""Those that concern all modules: globs have to cover every one there may be."""
+
+WHOLE_MODULE = frozenset(
+    {"start", "stop", "restart", "logs", "record", "policy.explain", "policy.forget"}
+)
+"""Those that concern all of their `module`: to cover some of its ops is not enough."""

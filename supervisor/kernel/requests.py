@@ -1,0 +1,366 @@
+"""The one way in: a request of any kind, from any face or from within, for a principal.
+
+    begin    a request as it came: an invocation, a look at a module, an op of the daemon's own
+    invoke   an invocation, as `begin` has it, and as gates, hooks and host calls do
+    detach   have an open request go on without its client; `take_up` gives it to another one
+
+Each calls its client back: events as they come, then one response, perhaps at once. What somebody
+may do is decided here, before anything is looked up: so who may not, learns nothing. A module that
+a principal may not see is answered as one that is not there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import msgspec
+import trio
+
+from protocol.connection import Request
+from protocol.descriptor import Kind
+from protocol.errors import Failure, Reason, Success
+from protocol.problem import named
+from protocol.replies import Operation
+from protocol.response import Response
+from supervisor.kernel.begin_order import BeginOrder
+from supervisor.kernel.detached import DetachedRequests
+from supervisor.kernel.effects import Effects
+from supervisor.kernel.grants.grants import Grants
+from supervisor.kernel.hooks.approvals import Approvals
+from supervisor.kernel.hooks.asking import Guarding
+from supervisor.kernel.hooks.gates import Gates
+from supervisor.kernel.hooks.guard import Guards
+from supervisor.kernel.hooks.lineage import NOBODY
+from supervisor.kernel.host_calls.docket import Docket
+from supervisor.kernel.host_calls.method import Host as HostOfCalls
+from supervisor.kernel.host_calls.of_modules import CallsOfModules
+from supervisor.kernel.invocation import Invocation, Setting
+from supervisor.kernel.invoke_record import record_response
+from supervisor.kernel.operations import Operations
+from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
+from supervisor.kernel.own_request import OwnRequest, answer_of
+from supervisor.kernel.parties import Client, Handle, Party
+from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.request_checks import (
+    Doubt,
+    doubt_about,
+    module_refusal,
+    request_refusal,
+    scope_refusal,
+    unknown_module,
+)
+from supervisor.kernel.sessions.session import Session
+from supervisor.kernel.wait_graph import Parents
+from supervisor.policy.principals import Principal
+from supervisor.runtime.fleet import Fleet
+from supervisor.runtime.host import Host
+from supervisor.runtime.module import Module
+
+
+class Deciding(msgspec.Struct, frozen=True):
+    """Who decides: gates and people about invocations, the operator about calls to the host."""
+
+    gates: Gates
+    approvals: Approvals
+    grants: Grants
+
+
+_INVOKE = Operation.INVOKE
+"""A member of an enum is slow to look up, and this is looked up for each request."""
+
+
+class Requests:
+    """The requests of one daemon."""
+
+    operations: Operations
+    """The daemon's own ops; they work on what needs this, and so come later."""
+
+    def __init__(
+        self, host: Host, fleet: Fleet, effects: Effects, deciding: Deciding, nursery: trio.Nursery
+    ) -> None:
+        """Serve what can be asked of `fleet`.
+
+        `nursery` is for the daemon's own ops, the asking of gates, and for what modules call the
+        host for.
+        """
+        guarding = Guarding(host, deciding.gates, deciding.approvals, nursery, self.invoke)
+        self.guards = Guards(guarding, effects.lineage)
+        self.lineage = effects.lineage
+        self.checks = host.checks
+        self._host = host
+        self._fleet = fleet
+        self._effects = effects
+        self._gates = deciding.gates
+        self._nursery = nursery
+        self._parents = Parents()
+        self._detached = DetachedRequests(host.deadlines)
+        self.detach = self._detached.detach
+        self.take_up = self._detached.take_up
+        calls = HostOfCalls(
+            invoke=self.invoke,
+            effects=effects,
+            grants=deciding.grants,
+            checks=host.checks,
+            deadlines=host.deadlines,
+            nursery=nursery,
+            open_bytes=Counter(),
+        )
+        host.calls = CallsOfModules(calls)
+        self._setting = Setting(
+            host=host,
+            effects=effects,
+            calls=partial(Docket, host=calls),
+            parents=self._parents,
+            now=trio.lowlevel.current_clock().current_time,
+        )
+        self._unrecorded = msgspec.structs.replace(self._setting, recorded=False)
+
+    def begin(
+        self,
+        party: Party,
+        tool: str | None,
+        operation: str | None,
+        content: dict[str, Any],
+        client: Client,
+    ) -> Handle | None:
+        """Begin a request; `tool`, `operation` and `content` are the frame's (docs/protocol.md).
+
+        None is returned if it has ended with that: the client has its response.
+        """
+        if tool in party.names:
+            return self._begin_own(party, str(tool), operation, content, client)
+        if tool is None or operation is None:
+            words = (
+                'a request needs "tool" and "operation": {"requestId","tool","operation","input"}'
+            )
+        elif operation == _INVOKE:
+            order = self._order(party)
+            return self.invoke(party.principal, tool, content, client, order=order)
+        elif operation in (Operation.HEALTH, Operation.DESCRIBE):
+            return self._ask(party, tool, Operation(operation), client)
+        else:
+            words = f"{named(operation, 80)} is no operation; there are health, describe, invoke"
+        client.finished(Response(Failure.because(Reason.MALFORMED_REQUEST, words)))
+        return None
+
+    def invoke(
+        self,
+        principal: Principal,
+        tool: str,
+        content: Mapping[str, Any],
+        client: Client,
+        *,
+        parent: Invocation | None = None,
+        behind: frozenset[str] = NOBODY,
+        recorded: bool = True,
+        order: BeginOrder | None = None,
+    ) -> Invocation | None:
+        """Accept an invocation, or answer at once why not; `content` is the frame's `input`.
+
+        Fields: `op`, `args` (an object, {} if absent), `session_id`, and `timeout_s`, which takes
+        the place of the module's `invoke_s`. `parent` is the invocation on whose behalf it is
+        made, and with whose end it ends. Without one, `behind` are the hooks that it is made for;
+        who names some takes them back in the end (`lineage`). Unless it is `recorded`, the journal
+        says nothing of it: it gives an event to a hook that observes, and else a hook for
+        `module:*` would be told of itself. It begins in the order of those with the same `order`.
+        None is returned if there is nothing left to cancel.
+        """
+        op = content.get("op")
+        session_id = content.get("session_id")
+        request = Request(
+            self._host.next_request_id(),
+            _INVOKE,
+            op if isinstance(op, str) else "",
+            args if isinstance(args := content.get("args", {}), dict) else {},
+            session_id if isinstance(session_id, str) else None,
+        )
+        if parent is not None or behind:
+            self.lineage.begin(request.request_id, behind or self._behind(parent))
+        module = self._fleet.modules.get(tool)
+        refusal = None if principal.is_full else self._not_allowed(principal, tool, request.op)
+        session: Session | None = None
+        if refusal is None:
+            if module is None:
+                refusal = unknown_module(tool, self._fleet, principal)
+            else:
+                refusal = request_refusal(tool, module, content)
+            # Mostly there is none; `isinstance` of a msgspec type is slow to say no.
+            if session_id is not None and self._effects.with_sessions:
+                # What a module may do for a request, it may do in the request's session.
+                whose = principal if parent is None else parent.first.principal
+                found = self._effects.sessions.find_live(session_id, whose)
+                if isinstance(found, Session):
+                    session = found
+                else:
+                    refusal = refusal or found
+        if refusal is None and parent is not None and module is not None:
+            refusal = self._circle(request, parent, module)
+        if refusal is not None or module is None:
+            assert refusal is not None  # noqa: S101 - no module is a refusal
+            response = Response(
+                refusal, request.request_id, tool, request.op, 0, session_id=request.session_id
+            )
+            if recorded:
+                self._record_refusal(response, principal, parent)
+            self.lineage.end(request.request_id)
+            if session is not None:
+                self._effects.sessions.answered(session, response)
+            client.finished(response)
+            return None
+        timeouts = module.descriptor.supervision.timeouts
+        setting = self._setting if recorded else self._unrecorded
+        invocation = Invocation(
+            request, module, client, session, setting, principal=principal, parent=parent
+        )
+        invocation.begin(content.get("timeout_s") or timeouts.invoke_s, timeouts.silence_s)
+        self._let_in(invocation, order)
+        return None if invocation.ended else invocation
+
+    def _circle(self, request: Request, parent: Invocation, module: Module) -> Failure | None:
+        if module.has_room:
+            return None
+        return self._parents.reentrant(request.request_id, parent, module)
+
+    def _let_in(self, invocation: Invocation, order: BeginOrder | None) -> None:
+        """Have a request entered now, or when it is its turn and its args are known to be good."""
+        module, request = invocation.module, invocation.request
+        doubt = doubt_about(module, request.op, request.args)
+        if doubt is None and (order is None or order.is_clear(module.name)):
+            self._enter(invocation)
+        else:
+            order = order or BeginOrder(self.checks, module.name)
+            invocation.hold(order, doubt, self._enter)
+
+    def _enter(self, invocation: Invocation) -> None:
+        invocation.enter(self.guards.guard(invocation) if self._gates.any else None)
+
+    def _order(self, party: Party) -> BeginOrder:
+        if party.order is None:
+            party.order = BeginOrder(self.checks, party.label)
+        return party.order
+
+    def _begin_own(
+        self,
+        party: Party,
+        tool: str,
+        operation: str | None,
+        content: dict[str, Any],
+        client: Client,
+    ) -> Handle | None:
+        op: object = operation
+        args: Any = content
+        if op == Operation.INVOKE:
+            op, args = content.get("op"), content.get("args", {})
+        request = OwnRequest(party, client)
+        if not isinstance(op, str) or not op:
+            words = 'an invoke of the daemon names no op; "input" needs {"op":"...","args":{...}}'
+            request.finish(Failure.because(Reason.MISSING_OP, words))
+            return None
+        refusal = self._own_refusal(party.principal, op)
+        if refusal is not None:
+            request.finish(refusal)
+        elif operation == Operation.HEALTH:
+            request.finish(Success({"status": "ok"}))
+        elif operation == Operation.DESCRIBE:
+            request.finish(Success(self.operations.describe(tool)))
+        elif isinstance(found := self.operations.refusal(op, args), Failure):
+            request.finish(found)
+        elif found is not None:
+            doubt = found
+            request.begin(lambda: self._look_and_run(doubt, request), self._nursery)
+        elif (refusal := self._module_refusal(party.principal, op, args)) is not None:
+            request.finish(refusal)
+        elif op == "invoke":
+            # An invocation through the daemon itself: how a daemon serves inside another one.
+            order = self._order(party)
+            return self.invoke(party.principal, args["module"], args, client, order=order)
+        else:
+            self._begin_in_order(request, op, args)
+        return None if request.ended else request
+
+    def _begin_in_order(self, request: OwnRequest, op: str, args: dict[str, Any]) -> None:
+        def begin(_: Failure | None) -> None:
+            if not request.ended:
+                request.begin(lambda: self.operations.begin(op, args, request), self._nursery)
+
+        order = self._order(request.party)
+        if order.is_empty:
+            begin(None)
+        else:
+            order.hold(None, None, begin)
+
+    async def _look_and_run(self, doubt: Doubt, request: OwnRequest) -> Any:
+        """Run an op about whose args there is a doubt, if it proves wrong; raises `RefusedError`.
+
+        Whoever writes `1.0` for `1` has no place in the order of requests: this one begins later.
+        """
+        op, args = doubt.what, doubt.args
+        refusal = await doubt.settled(self.checks, request.party.label)
+        refusal = refusal or self._module_refusal(request.principal, op, args)
+        if refusal is None and op == "invoke":  # of which all that is valid is accepted at once
+            refusal = Failure.because(Reason.INVALID_ARGS, "the args are not valid")
+        if refusal is not None:
+            raise RefusedError(refusal)
+        begun = self.operations.begin(op, args, request)
+        return begun if isinstance(begun, dict) else await begun
+
+    def _ask(self, party: Party, tool: str, operation: Operation, client: Client) -> Handle | None:
+        request = OwnRequest(party, client)
+        principal = party.principal
+        what = f"ask {tool:.130} for its {operation}"
+        refusal = scope_refusal(principal, SCOPES[str(operation)], what)
+        module = self._fleet.modules.get(tool)
+        if refusal is None and (module is None or not principal.sees(tool)):
+            refusal = unknown_module(tool, self._fleet, principal)
+        if refusal is not None or module is None:
+            assert refusal is not None  # noqa: S101 - no module is a refusal
+            request.finish(refusal)
+            return None
+        request.begin(lambda: answer_of(module, operation), self._nursery)
+        return None if request.ended else request
+
+    def _own_refusal(self, principal: Principal, op: str) -> Failure | None:
+        if principal.is_full:
+            return None
+        refusal = scope_refusal(principal, SCOPES.get(op), f"use {op:.80}")
+        if refusal is None and op in ALL_MODULES and not principal.covers_all():
+            words = f"{principal.name} may not use {op}: it concerns all modules, not only those"
+            words += f" that it may use ({', '.join(principal.modules):.1000})"
+            refusal = Failure.because(Reason.SCOPE, words)
+        return refusal
+
+    def _module_refusal(
+        self, principal: Principal, op: str, args: dict[str, Any]
+    ) -> Failure | None:
+        if op not in WHOLE_MODULE:
+            return None
+        return module_refusal(principal, self._fleet, args["module"])
+
+    def _not_allowed(self, principal: Principal, tool: str, op: str) -> Failure | None:
+        refusal = scope_refusal(principal, SCOPES["invoke"], f"invoke {tool:.130}.{op:.80}")
+        return refusal or module_refusal(principal, self._fleet, tool, op)
+
+    def _record_refusal(
+        self, response: Response, principal: Principal, parent: Invocation | None
+    ) -> None:
+        recorder = self._effects.recorder
+        parent_span = None if parent is None else parent.span_id
+        record_response(
+            recorder,
+            response,
+            recorder.new_span(),
+            parent=parent_span,
+            by=principal.by,
+            was_in_flight=False,
+        )
+
+    def _behind(self, parent: Invocation | None) -> frozenset[str]:
+        if parent is None:
+            return NOBODY
+        behind = self.lineage.of(parent.request_id)
+        if parent.module.descriptor.kind is Kind.HOOK:
+            return behind | {parent.module.name}
+        return behind

@@ -1,0 +1,154 @@
+"""Who asks, and what they may do: a value with its decisions, and no state.
+
+A principal may do what is of a scope that it has, to modules that its globs cover. No scope holds
+another one: `admin` alone may not invoke. A glob is about a module, `kv`, or about ops of it,
+`kv.get`, `kv.get*`; what is about a module is about all its ops too. It is an entry as in a policy
+(`capabilities.covers`): `*` stands for any characters and nothing else is special, and "%", "." and
+":" in a module's name are written as in a URL, so that `kv.get` is never a module of that name.
+
+Narrowing can only take away. Of two globs that partly overlap, such as `k*` and `*v`, nothing is
+left: what they share is no glob.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from functools import lru_cache
+
+import msgspec
+
+from supervisor.policy.capabilities import WILDCARD, covers, operation
+
+EVERYTHING = (WILDCARD,)
+"""The globs that cover each module."""
+
+
+class Scope(StrEnum):
+    """What kind of thing somebody may do: look, use, change how the daemon and modules run."""
+
+    READ = "read"
+    INVOKE = "invoke"
+    ADMIN = "admin"
+
+
+ALL_SCOPES = frozenset(Scope)
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """Somebody who asks through a face; equal ones are the same."""
+
+    name: str
+    face: str
+    scopes: frozenset[Scope] = ALL_SCOPES
+    modules: tuple[str, ...] = EVERYTHING
+    is_full: bool = False
+    """Whether there is nothing that it may not do; made from the rest, and looked at first."""
+    by: msgspec.Raw = msgspec.Raw(b"null")
+    """Its name and face as JSON, for the journal: made once, and not for each entry."""
+
+    def __post_init__(self) -> None:
+        """Make what follows from the rest."""
+        everything = any(covers_all(glob) for glob in self.modules)
+        said = {"name": _unicode(self.name), "face": self.face}
+        msgspec.structs.force_setattr(self, "is_full", everything and self.scopes == ALL_SCOPES)
+        msgspec.structs.force_setattr(self, "by", msgspec.Raw(msgspec.json.encode(said)))
+
+    def __hash__(self) -> int:
+        """Return a number that equal ones share."""
+        return hash((self.name, self.face, self.scopes, self.modules))
+
+    def may(self, scope: Scope, module: str | None = None, op: str | None = None) -> bool:
+        """Tell whether it may do something of a scope: to a module as a whole, or by one op of it.
+
+        Without a module it is about none of them.
+        """
+        if self.is_full:
+            return True
+        return scope in self.scopes and (module is None or self.covers(module, op))
+
+    def covers(self, module: str, op: str | None = None) -> bool:
+        """Tell whether its globs cover a module as a whole, or one op of it."""
+        if self.is_full:
+            return True
+        subject = operation(module, op)
+        return any(covers(glob, subject) for glob in self.modules)
+
+    def covers_all(self) -> bool:
+        """Tell whether its globs cover each module there may be."""
+        return self.is_full or any(covers_all(glob) for glob in self.modules)
+
+    def sees(self, module: str) -> bool:
+        """Tell whether a module is there for it: at least an op of it could be covered."""
+        if self.is_full:
+            return True
+        whole = operation(module)
+        below = operation(module, "")
+        return any(covers(glob, whole) or _reaches(glob, below) for glob in self.modules)
+
+    def owns(self, owner: str | None) -> bool:
+        """Tell whether what belongs to `owner` is its to see: its own, or an admin asks.
+
+        None is nobody: what was made before owners were known.
+        """
+        return self.is_full or Scope.ADMIN in self.scopes or self.name == owner
+
+    def narrowed(
+        self, scopes: Iterable[Scope] | None = None, modules: Iterable[str] | None = None
+    ) -> Principal:
+        """Return it with no more than these scopes and globs; None leaves what it has."""
+        kept = self.scopes if scopes is None else self.scopes & frozenset(scopes)
+        globs = self.modules if modules is None else _common(self.modules, tuple(modules))
+        return Principal(self.name, self.face, kept, globs)
+
+    def delegated(self) -> Principal:
+        """Return as whom a module asks that serves it: to invoke is what modules are granted.
+
+        Which module and op it was granted is decided for each call (`capabilities.decide`).
+        """
+        return _delegated(self)
+
+    def document(self) -> dict[str, object]:
+        """Return it as clients see it."""
+        return {
+            "name": self.name,
+            "face": self.face,
+            "scopes": [str(one) for one in Scope if one in self.scopes],
+            "modules": list(self.modules),
+        }
+
+
+@lru_cache(maxsize=1024)
+def _delegated(principal: Principal) -> Principal:
+    return principal.narrowed((Scope.INVOKE,))
+
+
+def covers_all(glob: str) -> bool:
+    """Tell whether a glob covers each module there may be."""
+    return bool(glob) and not glob.strip(WILDCARD)
+
+
+def _reaches(glob: str, beginning: str) -> bool:
+    """Tell whether a glob could cover something with that beginning."""
+    head, wildcard, _ = glob.partition(WILDCARD)
+    return head.startswith(beginning) or (bool(wildcard) and beginning.startswith(head))
+
+
+def _common(ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[str, ...]:
+    """Return globs that cover what both sides do, as far as globs can say it; never more."""
+    found: dict[str, None] = {}
+    for one in theirs:
+        if any(covers(mine, one) for mine in ours):
+            found[one] = None
+        else:
+            found |= dict.fromkeys(mine for mine in ours if covers(one, mine))
+    return tuple(found)
+
+
+def _unicode(name: str) -> str:
+    """Return a name that can be written as JSON: a user's need not be Unicode."""
+    return name.encode(errors="replace").decode()
+
+
+SUPERVISOR = Principal("supervisor", "daemon")
+"""The daemon itself: who asks a gate, and gives an event to a hook."""

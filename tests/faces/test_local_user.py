@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+import os
+import pwd
+import socket
+import threading
+
+import pytest
+import trio
+
+from supervisor.faces import local_user
+from supervisor.faces.local_user import peer_user, this_user, user_name
+from supervisor.policy.principals import Principal
+
+NOBODYS = 4_000_000_000
+"""A uid without a name."""
+
+
+def test_a_user_without_a_name_is_a_number() -> None:
+    assert user_name(0) == "root"
+    assert user_name(NOBODYS) == str(NOBODYS)
+
+
+def test_this_user_may_do_everything() -> None:
+    user = this_user("stdio")
+    assert user == Principal(pwd.getpwuid(os.geteuid()).pw_name, "stdio")
+    assert user.is_full
+
+
+async def test_a_name_is_asked_for_beside_the_loop_and_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[bool] = []
+
+    def slow(uid: int) -> str:
+        asked.append(threading.current_thread() is threading.main_thread())
+        return f"user {uid}"
+
+    monkeypatch.setattr(local_user, "_names", {})
+    monkeypatch.setattr(local_user, "user_name", slow)
+    ours, theirs = socket.socketpair()
+    with trio.socket.from_stdlib_socket(ours) as client, theirs:
+        for _ in range(3):
+            assert (await peer_user(client, "socket")).name == f"user {os.geteuid()}"
+    assert asked == [False]

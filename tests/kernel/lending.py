@@ -1,0 +1,140 @@
+"""A daemon over a directory, and owners that lend it modules for a while."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from supervisor.kernel.daemon import Daemon, running
+from supervisor.policy.findings import Reading, usable
+from supervisor.policy.lifecycle import SERVES
+from supervisor.policy.reload_plan import Plan
+from supervisor.runtime.lent_descriptors import LentDescriptors
+from supervisor.runtime.source import UnreadableSourceError
+from supervisor.runtime.sources import Sources
+from supervisor.runtime.watched_paths import Interests
+from tests.bounds import WAIT_S
+from tests.factories import ACTOR, PYTHON, document
+
+EDITOR = "editor session 1"
+
+
+def text(name: str, **fields: Any) -> bytes:
+    """Write the descriptor of a module that does what its ops say (runtime/actor.py)."""
+    return json.dumps(document([*PYTHON, ACTOR, name], name=name, **fields)).encode()
+
+
+def lent(folder: Path, *names: str, owner: str = EDITOR, **documents: bytes) -> LentDescriptors:
+    return LentDescriptors(owner, folder, {**{one: text(one) for one in names}, **documents})
+
+
+class Owner(LentDescriptors):
+    """One whose reading can be held up, or fail."""
+
+    def __init__(self, owner: str, folder: Path, *names: str) -> None:
+        super().__init__(owner, folder, {name: text(name) for name in names})
+        self.unreadable = False
+        self._reading_begun = threading.Event()
+        self._may_read = threading.Event()
+        self._may_read.set()
+
+    def read(self, interests: Interests) -> Reading:
+        self._reading_begun.set()
+        assert self._may_read.wait(WAIT_S), f"nobody let {self.owner} be read"
+        if self.unreadable:
+            raise UnreadableSourceError(f"{self.owner} is unreadable", "it does not answer")
+        return super().read(interests)
+
+    def hold_up(self) -> None:
+        """Have the next reading wait until it is let go on."""
+        self._reading_begun.clear()
+        self._may_read.clear()
+
+    def go_on(self) -> None:
+        self._may_read.set()
+
+    async def being_read(self) -> None:
+        assert await trio.to_thread.run_sync(self._reading_begun.wait, WAIT_S), "never read"
+
+
+@asynccontextmanager
+async def daemon_over(folder: Path, *names: str) -> AsyncIterator[Daemon]:
+    """Run a daemon over a directory; the block begins when the modules in it serve."""
+    directory = folder / "modules"
+    directory.mkdir()
+    for name in names:
+        (directory / f"{name}.json").write_bytes(text(name))
+    sources = Sources.of_directories([directory])
+    async with running(
+        usable({}, sources.read_first()),
+        data_dir=folder / "data",
+        directories=[directory],
+        environment=os.environ,
+        sources=sources,
+    ) as daemon:
+        await serving(daemon, *names)
+        yield daemon
+
+
+async def serving(daemon: Daemon, *names: str) -> None:
+    """Wait until exactly these modules are there, and serve."""
+
+    def all_serve() -> bool | None:
+        modules = daemon.fleet.modules
+        there = sorted(modules) == sorted(names) and not daemon.fleet.leaving
+        return (there and all(one.state in SERVES for one in modules.values())) or None
+
+    await daemon.fleet.wait_until(all_serve)
+
+
+def instances(daemon: Daemon) -> list[str]:
+    return sorted(
+        one.id for module in daemon.fleet.all() for one, _ in module.pool.seats.instances()
+    )
+
+
+def cause(daemon: Daemon) -> str:
+    """Return what led to the last reload."""
+    assert daemon.reloads.last is not None
+    return daemon.reloads.last.cause
+
+
+class Lender:
+    """An owner with a task of its own, who stays until he is told to go."""
+
+    def __init__(self, daemon: Daemon, source: LentDescriptors) -> None:
+        self.scope = trio.CancelScope()
+        self.gone = trio.Event()
+        self._daemon = daemon
+        self._source = source
+        self._leave = trio.Event()
+        self._why: ArithmeticError | None = None
+        self.raised: ArithmeticError | None = None
+
+    async def run(
+        self,
+        task_status: trio.TaskStatus[Callable[[], Awaitable[Plan]]] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        try:
+            with self.scope:
+                async with self._daemon.lend(self._source) as changed:
+                    task_status.started(changed)
+                    await self._leave.wait()
+                    if self._why is not None:
+                        raise self._why
+        except ArithmeticError as error:
+            self.raised = error
+        finally:
+            self.gone.set()
+
+    def leave(self, why: ArithmeticError | None = None) -> None:
+        """Have him go; with an error, by raising it."""
+        self._why = why
+        self._leave.set()

@@ -1,0 +1,184 @@
+"""Requests without processes: a module that does what the test does, on a clock of the test's."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from protocol.errors import Failure, Success
+from protocol.events import Log
+from supervisor.kernel.descriptions import RememberedDescriptions
+from supervisor.kernel.durability import Durability
+from supervisor.kernel.effects import Effects
+from supervisor.kernel.grants.remembered import Answers
+from supervisor.kernel.hooks.approvals import Approvals
+from supervisor.kernel.hooks.gates import Gates
+from supervisor.kernel.hooks.lineage import Lineage
+from supervisor.kernel.operations.op import Asked
+from supervisor.kernel.recorder import Forgetful
+from supervisor.kernel.requests import Deciding, Requests
+from supervisor.kernel.sessions.registry import Sessions
+from supervisor.kernel.ui_events import UiEvents
+from supervisor.policy.latency import Histogram
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime.call import Call
+from supervisor.runtime.checking.checks import Checks
+from supervisor.runtime.custody import Custody
+from supervisor.runtime.deadlines import Deadlines
+from tests.factories import descriptor
+
+HOUR_S = 3600
+
+
+def said(number: int, size: int = 0) -> Log:
+    return Log(version="0", level="info", message=f"{number}{'.' * size}")
+
+
+class FakeModule:
+    """Serves each call at once, and says what it is made to say."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        timeouts = {"timeouts": {"invoke_s": HOUR_S}}
+        self.descriptor = descriptor(folder, ["true"], name=name, supervision=timeouts)
+        self.name = name
+        self.validator = None
+        self.has_room = True
+        self.counters: Any = Counters()
+        self.latency = Histogram()
+        self.calls: dict[str, Call] = {}
+        self.resumed: Counter[str] = Counter()
+
+    def submit(self, call: Call) -> None:
+        self.calls[call.request.op] = call
+        call.server = Served(self, call.request.op)
+
+    def give_up(self, call: Call, stopped: Stopped) -> None:
+        call.settle(Failure.because(stopped.reason, stopped.message))
+
+    # What the test has it do, with the call of an op.
+
+    def say(self, op: str, number: int, size: int = 0) -> None:
+        call = self.calls[op]
+        call.listener.event(said(number, size), call, None)
+
+    def answer(self, op: str) -> None:
+        self.calls[op].settle(Success(op))
+
+    def is_paused(self, op: str) -> bool:
+        return self.calls[op].listener.congested()
+
+
+class Counters:
+    invocations = failures = 0
+
+
+class Served:
+    """What serves a call (runtime.call.Server)."""
+
+    def __init__(self, module: FakeModule, op: str) -> None:
+        self._module, self._op = module, op
+
+    def give_up(self, call: Call, stopped: Stopped) -> None:
+        raise AssertionError
+
+    def evidence(self) -> dict[str, Any]:
+        return {}
+
+    def nudge(self) -> None:
+        self._module.resumed[self._op] += 1
+
+
+class Told:
+    """An op of the daemon's own, which says and answers what it is told to (`operations`)."""
+
+    def __init__(self) -> None:
+        self.channels: dict[str, trio.MemorySendChannel[Log | None]] = {}
+
+    def refusal(self, op: str, args: Any) -> None:
+        del op, args
+
+    def begin(self, op: str, args: dict[str, Any], asked: Asked) -> Awaitable[dict[str, Any]]:
+        del op
+        send, receive = trio.open_memory_channel[Log | None](1 << 20)
+        self.channels[args["name"]] = send
+        return self._serve(args["name"], receive, asked)
+
+    async def _serve(
+        self, name: str, receive: trio.MemoryReceiveChannel[Log | None], asked: Asked
+    ) -> dict[str, Any]:
+        while (event := await receive.receive()) is not None:
+            await asked.emit(event)
+        return {"name": name}
+
+
+class World:
+    """Requests for one fake module `m`, and for the ops of a fake daemon."""
+
+    def __init__(self, requests: Requests, module: FakeModule, told: Told) -> None:
+        self.requests = requests
+        self.entries: list[dict[str, Any]] = []
+        """Of the journal."""
+        self.module = module
+        self.told = told
+
+
+class Host:
+    """What `runtime.host.Host` is to requests."""
+
+    shutting_down = False
+
+    def __init__(self) -> None:
+        self.deadlines = Deadlines()
+        self.checks = Checks(Custody.bare(), self.deadlines)
+        self._number = 0
+
+    def next_request_id(self) -> str:
+        self._number += 1
+        return f"r{self._number}"
+
+    def wall_clock(self) -> float:
+        return 0.0
+
+
+class Fleet:
+    """What `runtime.fleet.Fleet` is to requests."""
+
+    quarantined = ()
+
+    def __init__(self, *modules: FakeModule) -> None:
+        self.modules = {one.name: one for one in modules}
+
+
+@asynccontextmanager
+async def pipeline(folder: Path) -> AsyncIterator[World]:
+    host: Any = Host()
+    nothing: Any = None  # no assets, no host calls
+    recorder = Forgetful()
+    effects = Effects(
+        recorder=recorder,
+        durability=Durability(recorder, host.deadlines),
+        sessions=Sessions(recorder, host.wall_clock),
+        assets=nothing,
+        ui=UiEvents(),
+        answers=Answers(recorder, host.wall_clock),
+        lineage=Lineage(),
+        descriptions=RememberedDescriptions(recorder, host.wall_clock),
+    )
+    deciding = Deciding(Gates(), Approvals(recorder), nothing)
+    module, told = FakeModule(folder, "m"), Told()
+    fleet: Any = Fleet(module)
+    operations: Any = told
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(host.deadlines.run)
+        requests = Requests(host, fleet, effects, deciding, nursery)
+        requests.operations = operations
+        world = World(requests, module, told)
+        recorder.overhear(lambda one: world.entries.append(json.loads(one.body)))
+        yield world
+        nursery.cancel_scope.cancel()

@@ -1,0 +1,282 @@
+"""The made-up dialects (tests/dialects) with real processes: starts of many kinds, and bad ones."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol.connection import Answered, Events, Request, StartAgain
+from protocol.dialects import DIALECTS, Dialect
+from protocol.errors import Failure, Outcome
+from protocol.transcript import Happened, Source
+from supervisor.policy.lifecycle import State
+from supervisor.runtime import dialogue as dialogue_module
+from supervisor.runtime.call import Call, OutcomeOnly
+from supervisor.runtime.module import Module
+from supervisor.runtime.recording import Recording
+from tests.dialects.fallback import FallbackConnection
+from tests.dialects.registry import FAKES, speaking
+from tests.factories import call, children, open_files, opened_since
+from tests.runtime.conftest import Running
+
+pytestmark = pytest.mark.usefixtures("made_up_dialects")
+
+NEVER_S = 1000
+CALM = {"health": {"interval_s": NEVER_S}, "backoff": {"initial_s": NEVER_S, "max_s": NEVER_S}}
+SHORT = {**CALM, "timeouts": {"start_s": 0.4, "describe_s": 0.4, "stop_s": 0.2, "exit_s": 0.2}}
+
+
+async def ask(module: Module, op: str = "echo", **args: Any) -> Any:
+    one, heard = call(op, **args)
+    module.submit(one)
+    return (await heard.success()).result
+
+
+def recorded(module: Module) -> Recording:
+    recording = Recording(lambda: None)
+    module.taps.attach(recording)
+    return recording
+
+
+def told(recording: Recording) -> list[tuple[str, Any]]:
+    """Return what the host wrote: to which instance, and the message."""
+    return [
+        (one.instance or "", json.loads(one.content()))
+        for one in recording.take()
+        if one.source is Source.HOST and one.is_line
+    ]
+
+
+@pytest.mark.parametrize("dialect", ["silent", "paged", "fallback", "carrier"])
+async def test_each_gets_ready_in_its_own_way_serves_and_stops(
+    running: Running, tmp_path: Path, dialect: str
+) -> None:
+    before = open_files()
+    module = await running.ready(speaking(tmp_path, dialect))
+    assert await ask(module, text="hi") == {"op": "echo", "text": "hi"}
+    assert (module.slot.restarts, module.slot.last_exit) == (0, None)
+    await running.down()
+    assert children() == []
+    assert not opened_since(before)
+
+
+async def test_what_is_answered_silently_is_written_before_anything_else_happens(
+    running: Running, tmp_path: Path
+) -> None:
+    module = running(speaking(tmp_path, "silent"))
+    recording = recorded(module)
+    module.start("the test")
+    await running.until(module.is_ready)
+    await ask(module)
+    kinds = [next(iter(message)) for _, message in told(recording)]
+    assert kinds == ["hello", "pong", "id", "pong"]
+    await running.down()
+
+
+async def test_pages_make_one_description(running: Running, tmp_path: Path) -> None:
+    module = await running.ready(speaking(tmp_path, "paged"))
+    assert module.validator is not None
+    assert module.validator.ops == ("echo", "roll", "shake", "tell")
+    await running.down()
+
+
+async def test_who_says_nothing_is_asked_otherwise_and_that_is_remembered(
+    running: Running, tmp_path: Path
+) -> None:
+    module = running(speaking(tmp_path, "fallback"))
+    recording = recorded(module)
+    module.start("the test")
+    await running.until(module.is_ready)
+    module.restart("the test")
+    await running.until(lambda: module.slot.instance == "dice#2" and module.is_ready())
+    greetings = [(who, one["hello"]) for who, one in told(recording)]
+    assert greetings == [("dice#1", "new"), ("dice#1", "old"), ("dice#2", "old")]
+    await running.down()
+
+
+async def test_a_start_that_takes_a_second_process_is_no_crash(
+    running: Running, tmp_path: Path
+) -> None:
+    module = running(speaking(tmp_path, "fallback", "touchy"))
+    recording = recorded(module)
+    module.start("the test")
+    await running.until(module.is_ready)
+    assert running.states == [State.STARTING, State.READY]
+    assert (module.slot.restarts, module.slot.last_exit) == (0, None)
+    assert module.slot.instance == "dice#2"
+    assert [one.id for one in module.slot.life.instances()] == ["dice#2"]  # type: ignore[union-attr]
+    assert await ask(module) == {"op": "echo"}
+    entries = list(recording.take())
+    spawned = [one.instance for one in entries if one.event is Happened.SPAWNED]
+    assert spawned == ["dice#1", "dice#2"]
+    await running.down()
+    assert children() == []
+
+
+class Again(OutcomeOnly):
+    """Asks anew as soon as it is refused."""
+
+    def __init__(self, module: Module, times: int) -> None:
+        self.left = times
+        self._module = module
+
+    def ask(self) -> None:
+        one, _ = call("echo")
+        one.listener = self
+        self._module.submit(one)
+
+    def settled(self, outcome: Outcome, call: Call) -> None:
+        self.left -= 1
+        if self.left:
+            self.ask()
+
+
+class Refusing(FallbackConnection):
+    """It answers each request itself."""
+
+    def ask(self, request: Request) -> Events:
+        return [Answered(request.request_id, Failure("no", "it will not"))]
+
+
+class Insatiable(FallbackConnection):
+    """Its handshake never has enough."""
+
+    def start(self) -> Events:
+        return [StartAgain("has had a bad beginning")]
+
+
+async def test_a_second_process_is_all_that_a_start_gets(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = FAKES["fallback"]
+    insatiable = Dialect(Insatiable, kind.lifecycles, kind.stdout, answers_probes=True)
+    monkeypatch.setitem(DIALECTS, "fallback", insatiable)
+    module = running(speaking(tmp_path, "fallback", supervision=SHORT))
+    module.start("the test")
+    await running.until(lambda: module.state is State.BACKOFF)
+    died = module.slot.last_exit
+    assert died is not None
+    assert died.reason == "bad_start"
+    assert died.message == "has had a bad beginning, for the second time"
+    assert children() == []
+
+
+@pytest.mark.parametrize("hurried", [False, True])
+async def test_a_stop_between_two_processes_of_a_start_ends_it(
+    running: Running, tmp_path: Path, hurried: bool
+) -> None:
+    module = running(speaking(tmp_path, "fallback", "touchy"))
+    module.start("the test")
+    await running.until(lambda: module.state is State.STARTING)
+    module.stop("the test")
+    if hurried:
+        module.pool.hurry()
+    await running.until(lambda: module.state is State.DOWN)
+    assert children() == []
+
+
+# What a bad peer comes to, whatever it does and when.
+
+STEPS = {"silent": 2, "paged": 3, "fallback": 2, "carrier": 1}
+"""How many lines each reads before it is ready."""
+
+EXPECTED = {
+    "die": {"exited"},
+    "flood": {"start_deadline"},
+    "lie": {"start_deadline", "bad_greeting", "bad_page"},
+}
+
+
+@pytest.mark.parametrize("fault", EXPECTED)
+@pytest.mark.parametrize(
+    ("dialect", "step"),
+    [(name, step) for name, steps in STEPS.items() for step in range(1, steps + 1)],
+)
+async def test_a_peer_that_dies_floods_or_lies_while_it_starts_fails_that_start_alone(
+    running: Running, tmp_path: Path, dialect: str, step: int, fault: str
+) -> None:
+    before = open_files()
+    made = speaking(tmp_path, dialect, "--fault", fault, str(step), supervision=SHORT)
+    if (dialect, fault, step) == ("fallback", "die", 1):
+        made = speaking(tmp_path, dialect, "--fault", fault, "2", supervision=SHORT)
+    module = running(made)
+    module.start("the test")
+    await running.until(lambda: module.state is State.BACKOFF)
+    died = module.slot.last_exit
+    assert died is not None
+    assert died.reason in EXPECTED[fault]
+    one, heard = call("echo")
+    module.submit(one)
+    assert (await heard.failure()).code in ("unreachable", "timeout")
+    await running.down()
+    assert children() == []
+    assert not opened_since(before)
+
+
+async def test_no_handshake_is_without_an_end(running: Running, tmp_path: Path) -> None:
+    module = running(speaking(tmp_path, "silent", "fallback", supervision=SHORT))
+    module.start("the test")
+    await running.until(lambda: module.state is State.BACKOFF)
+    died = module.slot.last_exit
+    assert died is not None
+    assert died.message == "was not ready within 0.8 s"
+    assert died.signal == signal.SIGTERM
+
+
+# Arguments and input of a request.
+
+
+async def test_a_command_has_arguments_and_input_for_each_request(
+    running: Running, tmp_path: Path
+) -> None:
+    module = await running.ready(speaking(tmp_path, "argued"))
+    assert await ask(module, text="hi", times=3) == "--times 3 HI"
+    assert await ask(module, text="there") == "--times 1 THERE"
+    assert await ask(module, text="x" * 300_000) == "--times 1 " + "X" * 300_000
+    await running.down()
+
+
+async def test_what_a_dialect_refuses_itself_takes_no_process(
+    running: Running, tmp_path: Path
+) -> None:
+    module = await running.ready(speaking(tmp_path, "argued"))
+    recording = recorded(module)
+    one, heard = call("echo", times="many")
+    module.submit(one)
+    failure = await heard.failure()
+    assert (failure.code, failure.details["reason"]) == ("bad_request", "invalid_args")
+    assert [one.event for one in recording.take() if one.event is not None] == []
+    await running.down()
+
+
+async def test_a_persistent_module_that_is_refused_by_its_dialect_again_and_again_costs_no_depth(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whoever asks again at each refusal would otherwise be called within its own call.
+    kind = FAKES["fallback"]
+    refusing = Dialect(Refusing, kind.lifecycles, kind.stdout, answers_probes=True)
+    monkeypatch.setitem(DIALECTS, "fallback", refusing)
+    module = await running.ready(speaking(tmp_path, "fallback"))
+    again = Again(module, 5000)
+    again.ask()
+    assert again.left == 0
+    await running.down()
+
+
+async def test_one_that_pings_and_does_not_read_is_not_read_from_either(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialogue_module, "HIGH_BYTES", 1000)
+    module = await running.ready(speaking(tmp_path, "silent"))
+    life: Any = module.slot.life
+    dialogue = life._dialogue
+    dialogue._left = memoryview(b"x")  # as if its pipe were full
+    dialogue._outgoing.add(b"y" * 1001)
+    assert life.congested()
+    dialogue._left = memoryview(b"")
+    assert not life.congested()
+    await running.down()
