@@ -13,20 +13,30 @@ import msgspec
 
 from protocol.plain_args import Accepts, NotPlainError, nothing, plain_acceptance
 from protocol.plain_schema import is_plain
-from protocol.problem import Problem, kind, step
+from protocol.problem import Problem, step
+
+
+class OpSchema(msgspec.Struct, frozen=True):
+    """The schema of an op, for a process that can take its time over it."""
+
+    json: bytes
+    vouched: bool
+    """Whether it is known to be a usable schema; else that is to be found out first."""
 
 
 class ArgsValidator:
     """Accept the args of each op before the module is bothered, as far as that takes no time.
 
-    `inputs` maps each op to a schema, and must have passed `ops_problems`. What is not accepted may
-    still be valid: that takes `args_problem`, which nothing bounds, in a process of its own.
+    `inputs` maps each op to a schema, and must have passed `ops_problems`, or `op_schemas` if it is
+    not `vouched` for. What is not accepted may still be valid: that takes `args_problem`, which
+    nothing bounds, in a process of its own.
     """
 
-    def __init__(self, inputs: dict[str, Any]) -> None:
+    def __init__(self, inputs: dict[str, Any], *, vouched: bool = True) -> None:
         self._inputs = inputs
+        self._vouched = vouched
         self._accepting: dict[str, Accepts] = {}
-        self._encoded: dict[str, bytes] = {}
+        self._encoded: dict[str, OpSchema] = {}
 
     @property
     def ops(self) -> Collection[str]:
@@ -43,25 +53,27 @@ class ArgsValidator:
         if accepts is None:
             if op not in self._inputs:
                 return False
-            accepts = self._accepting[op] = _acceptance(self._inputs[op])
+            accepts = self._accepting[op] = self._acceptance(self._inputs[op])
         try:
             return accepts(args)
         except RecursionError:
             return False
 
-    def schema(self, op: str) -> bytes:
-        """Return the schema of an op as JSON; raises `KeyError` for one that is not known."""
+    def schema(self, op: str) -> OpSchema:
+        """Return the schema of an op; raises `KeyError` for one that is not known."""
         encoded = self._encoded.get(op)
         if encoded is None:
-            encoded = self._encoded[op] = msgspec.json.encode(self._inputs[op])
+            encoded = OpSchema(msgspec.json.encode(self._inputs[op]), self._vouched)
+            self._encoded[op] = encoded
         return encoded
 
-
-def _acceptance(schema: Any) -> Accepts:
-    try:
-        return plain_acceptance(schema)
-    except (NotPlainError, RecursionError):
-        return nothing
+    def _acceptance(self, schema: Any) -> Accepts:
+        if not (self._vouched or _is_plain(schema)):
+            return nothing
+        try:
+            return plain_acceptance(schema)
+        except (NotPlainError, RecursionError):
+            return nothing
 
 
 def ops_problems(ops: dict[str, Any], at: str) -> list[Problem]:
@@ -82,21 +94,15 @@ def ops_problems(ops: dict[str, Any], at: str) -> list[Problem]:
 
 
 def op_schemas(inputs: object) -> dict[str, Any] | None:
-    """Return the `inputs` a module described, if args can be validated with them."""
-    return inputs if isinstance(inputs, dict) and why_unusable(inputs) is None else None
-
-
-def why_unusable(inputs: object) -> Problem | None:
-    """Return why `op_schemas` gives None, for a log.
+    """Return the `inputs` a module described, if they are an object of what may be schemas.
 
     Module Protocol v1 does not say what `inputs` looks like, so anything else than a non-empty
-    object of ops and schemas is no fault: it only means that args are not validated.
+    object of ops and schemas is no fault: it only means that args are not validated. Whether they
+    are schemas that can be used takes long to tell, and is told when args are looked at.
     """
-    if not isinstance(inputs, dict):
-        return Problem("", f"is {kind(inputs)}, not an object of ops and JSON Schemas")
-    if not inputs:
-        return Problem("", "is empty, it names no op")
-    return min(ops_problems(inputs, ""), default=None)
+    if not isinstance(inputs, dict) or not inputs:
+        return None
+    return inputs if all(isinstance(one, dict | bool) for one in inputs.values()) else None
 
 
 def _is_plain(schema: Any) -> bool:

@@ -17,9 +17,11 @@ from scripts.bench.peer_programs import each_ms, rate, with_sdk
 from scripts.bench.rows import (
     ASYNCIO,
     BARE,
+    BELOW_CGROUPS,
     CRASH,
     INVOKE_MANY,
     INVOKE_ONE,
+    LONE_TOOL,
     NODE,
     OURS,
     RAW,
@@ -37,6 +39,8 @@ from supervisor.policy.principals import SUPERVISOR
 from supervisor.runtime.module import Module
 
 WINDOW = 64
+APART_S = 0.06
+"""Longer than what the kernel remembers of a move into a cgroup."""
 
 
 class Counting:
@@ -117,7 +121,7 @@ async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
 
 
 async def tool(workshop: Workshop, sizes: Sizes) -> list[Sample]:
-    """Run a native tool again and again, one process per invocation."""
+    """Run a native tool again and again, one process per invocation, and then now and then."""
     arguments = [str(sizes.spawns), workshop.program("done")]
     commands = {
         C: [workshop.program("spawn_loop"), *arguments],
@@ -130,7 +134,21 @@ async def tool(workshop: Workshop, sizes: Sizes) -> list[Sample]:
             await each_ms(TOOL, name, sizes.spawns, command) for name, command in commands.items()
         ]
         ours_s = await ask(one, "done", "run", sizes.spawns, 1)
-    return [*samples, Sample(TOOL.title, OURS, ours_s / sizes.spawns * 1000)]
+    samples.append(Sample(TOOL.title, OURS, ours_s / sizes.spawns * 1000))
+    return [*samples, *await _lone_tool(workshop, sizes)]
+
+
+async def _lone_tool(workshop: Workshop, sizes: Sizes) -> list[Sample]:
+    samples: list[Sample] = []
+    for name, containment in ((OURS, None), (BELOW_CGROUPS, "subreaper")):
+        took_ms: list[float] = []
+        async with daemon(workshop, workshop.tool(), containment=containment) as one:
+            await ask(one, "done", "run", 2, 1)
+            for _ in range(sizes.spawns):
+                await trio.sleep(APART_S)
+                took_ms.append(await ask(one, "done", "run", 1, 1) * 1000)
+        samples.append(Sample(LONE_TOOL.title, name, median(took_ms)))
+    return samples
 
 
 async def crash(workshop: Workshop, sizes: Sizes) -> Sample:

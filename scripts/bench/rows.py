@@ -20,6 +20,7 @@ BARE = "bare trio"
 MCP = "MCP SDK"
 MCP_BOTH = "MCP SDK, both ends"
 COLD = "stdiod, cold"
+BELOW_CGROUPS = "stdiod, subreaper"
 SUPERVISORD = "supervisord"
 CIRCUS = "circus"
 S6 = "s6"
@@ -138,6 +139,14 @@ TOOL = Row(
     (OURS, C, TRIO, NODE),
     "C is a loop around `posix_spawn`; Node is `child_process.spawn`.",
 )
+LONE_TOOL = Row(
+    "per-invocation native tool, 60 ms apart",
+    "ms",
+    (most(1.2, BELOW_CGROUPS), most(3.5)),
+    (OURS, BELOW_CGROUPS),
+    "The median of calls that come alone. Both are the same daemon, with the highest containment "
+    "there is, and with the containment `subreaper`, which moves no process into a cgroup.",
+)
 WARM = Row(
     "per-invocation Python tool, warm",
     "ms",
@@ -206,6 +215,7 @@ ROWS = (
     SOCKET_ONE,
     SOCKET_MANY,
     TOOL,
+    LONE_TOOL,
     WARM,
     WARM_SHUTDOWN,
     CRASH,

@@ -119,11 +119,16 @@ def descriptor(name: str, command: Sequence[str], protocol: str = "module") -> d
 
 @asynccontextmanager
 async def daemon(
-    workshop: Workshop, *documents: Mapping[str, Any], memory: JournalOptions | None = None
+    workshop: Workshop,
+    *documents: Mapping[str, Any],
+    memory: JournalOptions | None = None,
+    containment: str | None = None,
 ) -> AsyncIterator[Daemon]:
     """Run a daemon in this process around the block, all its modules ready."""
     folder = workshop.descriptors(*documents)
-    async with running(scan([folder]), data_dir=folder / "data", memory=memory) as one:
+    async with running(
+        scan([folder]), data_dir=folder / "data", memory=memory, containment=containment
+    ) as one:
         modules = one.fleet.modules.values()
         with trio.fail_after(READY_WITHIN_S):
             await one.fleet.wait_until(

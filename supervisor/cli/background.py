@@ -20,6 +20,7 @@ import click
 import msgspec
 
 from supervisor.cli.exit_status import NO, NoError
+from supervisor.cli.inherited import mend_umask
 from supervisor.policy.verdict import signal_name
 
 LOG_NAME = "stdiod.log"
@@ -39,6 +40,7 @@ _PROGRAM = Path(__file__).with_name("__main__.py")
 
 def start(arguments: Sequence[str], data_dir: Path) -> int:
     """Start `stdiod run ARGUMENTS`; returns its pid once it listens; raises if it ends before."""
+    mend_umask()
     log = _open_log(data_dir)
     began_at = log.stat().st_size
     reading, writing = os.pipe()

@@ -7,6 +7,7 @@ import logging.handlers
 import os
 import sys
 from collections.abc import Callable
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO, cast
 
@@ -61,10 +62,14 @@ def _to_stderr(notice: Callable[[int, str], str]) -> Callable[..., Any]:
     return structlog.WriteLoggerFactory(cast("TextIO", stream))
 
 
+class _PrivateFile(logging.handlers.RotatingFileHandler):
+    def _open(self) -> TextIOWrapper:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        return os.fdopen(os.open(self.baseFilename, flags, 0o600), "a", encoding=self.encoding)
+
+
 def _to_file(log_file: Path) -> Callable[..., Any]:
-    handler = logging.handlers.RotatingFileHandler(
-        log_file, maxBytes=FILE_BYTES, backupCount=OLD_FILES, encoding="utf-8"
-    )
+    handler = _PrivateFile(log_file, maxBytes=FILE_BYTES, backupCount=OLD_FILES, encoding="utf-8")
     # A full disk is to degrade the log, not to fill stderr, the same file, with tracebacks.
     logging.raiseExceptions = False
     logger = logging.getLogger("stdiod")

@@ -32,6 +32,7 @@ from protocol.readdress import Readdresser
 from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.cli.exit_status import NoError
+from supervisor.cli.inherited import mend_signals
 from supervisor.faces.exchange import event_line
 from supervisor.faces.local_user import this_user
 from supervisor.kernel.daemon import Daemon, running
@@ -141,6 +142,7 @@ async def _run(
         _recorded(record, descriptor) as tap,
         trio.open_signal_receiver(*ENDING_SIGNALS) as received,
     ):
+        mend_signals()  # the module is to begin as under a daemon
         async with (
             running(found, data_dir=folder, with_sessions=False) as daemon,
             trio.open_nursery() as nursery,

@@ -38,6 +38,7 @@ _TOLD = frozenset(
         "survivors",
         "possible_survivors",
         "stopped_by_host",
+        "traced_by",
         "unfinished_line",
     }
 )
@@ -111,6 +112,9 @@ def _found(details: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "limit", one_line(limit_text(limit))
     if details.get("survivors"):
         yield "survivors", one_line(", ".join(f"pid {pid}" for pid in details["survivors"]))
+    tracer = details.get("traced_by")
+    if isinstance(tracer, dict):
+        yield "traced by", one_line(f"{tracer.get('name')} (pid {tracer.get('pid')})")
     for one in details.get("possible_survivors") or ():
         yield "may be left", one_line(f"pid {one['pid']}, {one['command']}")
 

@@ -117,13 +117,14 @@ def _left_out(counters: dict[str, Any]) -> str:
 
 
 def _instance(instance: dict[str, Any]) -> str:
-    memory = instance["rss_bytes"]
+    memory, tracer = instance["rss_bytes"], instance.get("traced_by")
     parts = [
         one_line(instance["id"]),
         "" if instance["pid"] is None else f"pid {instance['pid']}",
         f"up {duration(instance['uptime_s'])}",
         "" if memory is None else size(memory),
         "warm" if instance["state"] == "warm" else f"{instance['in_flight']} in flight",
+        "" if tracer is None else f"traced by {one_line(tracer['name'])} (pid {tracer['pid']})",
     ]
     return ", ".join(filter(None, parts))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -23,6 +22,7 @@ import trio
 from supervisor.cli import collector
 from supervisor.cli.daemon_log import set_up_logging
 from supervisor.cli.daemon_signals import SIGNALS, Continued, Edges, Reloading, obey
+from supervisor.cli.inherited import mend_signals, mend_umask
 from supervisor.cli.service_status import tell_status
 from supervisor.cli.signal_receiver import receiving
 from supervisor.faces import control_socket, stdio
@@ -84,6 +84,9 @@ def serve(options: ServeOptions) -> int:
     """Run until told to end; returns the exit status."""
     collector.put_off()
     edges = Edges()
+    # SIGCHLD among them: ignored, the kernel would take our children's exit statuses.
+    mend_signals()
+    mend_umask()
     set_up_logging(options.log_format, options.log_file)
     notifier = Notifier.from_environment(os.environ)
     try:
@@ -99,8 +102,6 @@ def serve(options: ServeOptions) -> int:
             "no descriptors found: looked for *.json and */module.json",
             directories=[shown(directory) for directory in options.directories],
         )
-    # Ours to reap: inherited as ignored, the kernel would take our children's exit statuses.
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     refusals: list[BaseException] = []
     try:
         with (

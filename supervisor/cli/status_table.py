@@ -102,11 +102,17 @@ def note(module: dict[str, Any]) -> str:
             again = "" if retry_s is None else f"next try in {duration(retry_s)}"
             return "; ".join(filter(None, (cause, again)))
         case _:
+            held = "; ".join(_traced(one) for one in module["instances"] if one.get("traced_by"))
             missing = module.get("missing") or ()
             without = f"runs without {', '.join(map(one_line, missing))}" if missing else ""
             if died is not None:
                 cause += f", {duration(max(0.0, time.time() - died['ts']))} ago"
-            return "; ".join(filter(None, (without, cause)))
+            return "; ".join(filter(None, (held, without, cause)))
+
+
+def _traced(instance: dict[str, Any]) -> str:
+    tracer = instance["traced_by"]
+    return one_line(f"pid {instance['pid']} is traced by {tracer['name']} (pid {tracer['pid']})")
 
 
 def _remembered(ops: dict[str, Any] | None) -> str:

@@ -47,6 +47,7 @@ from supervisor.runtime.directory import shown
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
 from supervisor.runtime.log_files import LogFiles
+from supervisor.runtime.reaping import tracer_of
 from supervisor.runtime.source import Source
 from supervisor.runtime.sources import Sources
 from supervisor.runtime.stalls import Stalls
@@ -162,7 +163,11 @@ class Daemon:
     def _name_survivors(self) -> None:
         for module in self.fleet.all():
             for instance, _ in module.pool.seats.instances():
-                log.error("left behind", module=module.name, instance=instance.id, pid=instance.pid)
+                known = {"module": module.name, "instance": instance.id, "pid": instance.pid}
+                tracer = tracer_of(instance.pid)
+                if tracer is not None:
+                    known["traced_by"] = tracer.words
+                log.error("left behind", **known)
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import trio
 
+from protocol.args_schema import ArgsValidator, OpSchema
 from protocol.errors import Failure, Reason
 from protocol.problem import did_you_mean, named
 from supervisor.policy.findings import Quarantined
@@ -37,7 +38,7 @@ class Doubt(msgspec.Struct, frozen=True):
 
     what: str
     """The module and the op, for words."""
-    schema: bytes
+    schema: OpSchema
     args: dict[str, Any]
 
     def ask(
@@ -157,7 +158,7 @@ def request_refusal(tool: str, module: Module, content: Mapping[str, Any]) -> Fa
     if timeout_s is not None and not _is_timeout(timeout_s):
         words = f'"timeout_s" must be a number above 0 and at most {MAX_TIMEOUT_S:g}'
         return Failure.because(Reason.MALFORMED_REQUEST, words)
-    validator = module.validator
+    validator = _validator(module)
     if validator is None or validator.knows(op):
         return None
     words = f"{module.name} has no op {named(op, NAME_CHARS)}{did_you_mean(op, validator.ops)}"
@@ -166,10 +167,15 @@ def request_refusal(tool: str, module: Module, content: Mapping[str, Any]) -> Fa
 
 def doubt_about(module: Module, op: str, args: dict[str, Any]) -> Doubt | None:
     """Return what has to be looked at of a request that `request_refusal` lets through, or None."""
-    validator = module.validator
+    validator = _validator(module)
     if validator is None or validator.accepts(op, args):
         return None
     return Doubt(f"{module.name}.{op}", validator.schema(op), args)
+
+
+def _validator(module: Module) -> ArgsValidator | None:
+    descriptions = module.descriptions
+    return descriptions.renewed() if descriptions.is_outdated else descriptions.validator
 
 
 def _is_timeout(value: object) -> bool:

@@ -10,13 +10,17 @@ import msgspec
 
 from supervisor.policy.findings import why_bad
 from supervisor.policy.latency import Histogram, Reading, quantile_us
-from supervisor.policy.lifecycle import HAS_PROCESS
+from supervisor.policy.lifecycle import HAS_PROCESS, State
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.custody import Custody
+from supervisor.runtime.life import Instance
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.module import Module
+from supervisor.runtime.reaping import tracer_of
 from supervisor.runtime.stalls import Stalls
 from supervisor.runtime.watch import WatchState
+
+_MAY_BE_TRACED = frozenset((str(State.STOPPING), str(State.DEGRADED)))
 
 NOTHING_QUARANTINED: Mapping[str, str] = MappingProxyType({})
 
@@ -56,6 +60,8 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "containment": facts.custody.containment,
         "why_not_higher": facts.custody.why_not_higher,
         "guardian_pid": facts.custody.guardian_pid,
+        "spawner_pid": facts.custody.spawner_pid,
+        "blank_pid": facts.custody.blank_pid,
         "socket": facts.socket,
         "http": facts.http,
         "data_dir": facts.data_dir,
@@ -102,23 +108,28 @@ def module_status(
         "descriptor": descriptor.source,
         "misfits": module.descriptions.misfits(),
         "quarantined": why_bad(descriptor, quarantined),
-        "instances": [
-            {
-                "id": one.id,
-                "pid": one.pid,
-                "state": one.state or str(state),
-                "uptime_s": round(one.uptime_s, 3),
-                "rss_bytes": None if one.pid is None else procfs.rss_bytes(one.pid) or None,
-                "in_flight": one.in_flight,
-            }
-            for one, state in pool.seats.instances()
-        ],
+        "instances": [_instance(one, state) for one, state in pool.seats.instances()],
         "last_exit": None if last_exit is None else msgspec.to_builtins(last_exit),
         "counters": {
             **msgspec.to_builtins(module.counters),
             "left_out_log_lines": module.log.left_out_lines,
         },
         "latency_ms": _latency(module.latency, histogram=histogram),
+    }
+
+
+def _instance(one: Instance, state: State) -> dict[str, Any]:
+    shown = one.state or str(state)
+    # One that is well is not asked for it: of a thousand, each takes two files to read.
+    tracer = tracer_of(one.pid) if shown in _MAY_BE_TRACED else None
+    return {
+        "id": one.id,
+        "pid": one.pid,
+        "state": shown,
+        "uptime_s": round(one.uptime_s, 3),
+        "rss_bytes": None if one.pid is None else procfs.rss_bytes_of_process(one.pid) or None,
+        "in_flight": one.in_flight,
+        "traced_by": None if tracer is None else msgspec.structs.asdict(tracer),
     }
 
 

@@ -75,6 +75,18 @@ class Suspect(msgspec.Struct, frozen=True):
     """What it runs, its arguments too, cut to a line."""
 
 
+class Tracer(msgspec.Struct, frozen=True):
+    """A process that holds another by ptrace(2): a debugger, strace."""
+
+    pid: int
+    name: str
+
+    @property
+    def words(self) -> str:
+        """Name it."""
+        return f"{self.name or 'a process'} (pid {self.pid})"
+
+
 class Exit(msgspec.Struct, frozen=True):
     """How a process ended, with the evidence there is."""
 
@@ -92,6 +104,8 @@ class Exit(msgspec.Struct, frozen=True):
     """The limit it was ended for; without this evidence no end is called `oom`."""
     stopped_by_host: bool = False
     """Whether the stop ladder had begun: then a SIGTERM or SIGKILL was ours."""
+    traced_by: Tracer | None = None
+    """Who keeps the dead process from being reaped."""
 
     @property
     def abnormal(self) -> bool:
@@ -127,6 +141,7 @@ class Exit(msgspec.Struct, frozen=True):
             "possible_survivors": msgspec.to_builtins(self.possible_survivors) or None,
             "limit": None if self.breach is None else msgspec.structs.asdict(self.breach),
             "stopped_by_host": self.stopped_by_host or None,
+            "traced_by": None if self.traced_by is None else msgspec.structs.asdict(self.traced_by),
         }
 
 

@@ -7,8 +7,10 @@ group and leaves no trace on disk.
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
+import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
@@ -18,8 +20,10 @@ import structlog
 import trio
 
 from supervisor.policy.verdict import Suspect
+from supervisor.runtime.blanks import Blank, Blanks
 from supervisor.runtime.claim_keeper import ClaimKeeper
 from supervisor.runtime.containment import hunt, ladder, procfs
+from supervisor.runtime.containment.cgroup2 import Cgroup, Cgroup2Rung
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.containment.ladder import Chosen
 from supervisor.runtime.containment.ledger import (
@@ -33,6 +37,7 @@ from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.containment.process_group import ProcessGroupRung
 from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.guardianship import Guardianship
+from supervisor.runtime.reaping import tracer_of
 from supervisor.runtime.spawn_threads import SpawnThreads
 from supervisor.runtime.survivors import DataInUseError, claim
 
@@ -41,6 +46,12 @@ LAST_SWEEP_S = 5.0
 
 COLLECT_S = 0.5
 """Zombies of orphans are reaped at most this often: one costs nothing, a wake-up does."""
+
+GONE_WITHIN_S = 2.0
+"""How long a thread that spawns waits for a child that it killed."""
+
+LOOK_S = 0.001
+"""Between two looks whether it is gone."""
 
 log = structlog.get_logger()
 
@@ -57,6 +68,7 @@ class Custody:
         self._orphans = orphans
         self._guardianship: Guardianship | None = None
         self._keeper: ClaimKeeper | None = None
+        self._blanks: Blanks | None = None
         self._strays: dict[int, Stat] = {}
 
     @classmethod
@@ -75,6 +87,16 @@ class Custody:
     def guardian_pid(self) -> int | None:
         """The guardian's pid, while there is one."""
         return None if self._guardianship is None else self._guardianship.pid
+
+    @property
+    def spawner_pid(self) -> int | None:
+        """The pid of the spawner (`blanks`), while there is one."""
+        return None if self._blanks is None else self._blanks.spawner_pid
+
+    @property
+    def blank_pid(self) -> int | None:
+        """The pid of the process that waits for a lone call, while there is one."""
+        return None if self._blanks is None else self._blanks.blank_pid
 
     @property
     def data_dir_problem(self) -> str | None:
@@ -111,12 +133,7 @@ class Custody:
 
         Raises `OSError` if it cannot be held as the rung promises; it still runs then.
         """
-        leader = procfs.stat(pid)
-        if leader is None:
-            # Of a child that nobody reaped, /proc always tells; unless it is not mounted.
-            raise OSError("/proc does not show the processes of this machine")
-        self._orphans.brands.put(pid, brand)
-        self._orphans.spawned(leader, leads=True)
+        leader = self._told(pid, brand, leads=True)
         try:
             containment = self._rung.contain(instance, leader, brand)
         except OSError:
@@ -144,6 +161,76 @@ class Custody:
     def reaped_own(self, process: Stat) -> None:
         """Forget a process of the daemon's own that is gone."""
         self._orphans.reaped(process)
+
+    def take_born(self, pid: int, name: str, brand: int, folder: str) -> Cgroup:
+        """Take hold of a process that was born in a cgroup; raises `OSError`."""
+        assert isinstance(self._rung, Cgroup2Rung)  # noqa: S101 - it made the folder
+        leader = self._told(pid, brand, leads=False)  # it is no module's yet
+        return self._rung.hold(folder, name, leader, brand)
+
+    def employ(self, containment: Cgroup, instance: str) -> int:
+        """Have such a process lead an instance; returns since when (clock ticks since boot).
+
+        What began before that did not come of it, whenever the process itself began.
+        """
+        since = procfs.now_ticks()
+        containment.rename(instance)
+        self._orphans.spawned(containment.leader._replace(start=since), leads=True)
+        return since
+
+    def take_helper(self, pid: int, brand: int) -> Stat:
+        """Take note of a process just spawned that is no module's; raises `OSError`."""
+        return self._told(pid, brand, leads=False)
+
+    def _told(self, pid: int, brand: int, *, leads: bool) -> Stat:
+        found = procfs.stat(pid)
+        if found is None:
+            # Of a child that nobody reaped, /proc always tells; unless it is not mounted.
+            raise OSError("/proc does not show the processes of this machine")
+        self._orphans.brands.put(pid, brand)
+        self._orphans.spawned(found, leads=leads)
+        return found
+
+    @contextlib.contextmanager
+    def blank(self) -> Iterator[Blank | None]:
+        """Give a process that waits in a cgroup of its own to be told what to run, if there is one.
+
+        If nothing was made of it within the block, it goes on waiting.
+        """
+        if self._blanks is None:
+            yield None
+            return
+        blank = self._blanks.take()
+        try:
+            yield blank
+        finally:
+            if blank is not None and not blank.spent:
+                self._blanks.give_back(blank)
+
+    def leave(self, process: Stat, reaped: Callable[[], None] = lambda: None) -> None:
+        """Have a child reaped when it can be: it has ended, or is about to."""
+        self._orphans.leave(process, reaped)
+
+    def abandon(self, pid: int) -> None:
+        """Kill a child that nobody holds, and see it reaped; for a thread that spawns."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)  # it may not lead a group yet
+        until = time.monotonic() + GONE_WITHIN_S
+        with contextlib.suppress(ChildProcessError):
+            while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is None:
+                if time.monotonic() > until:
+                    self._leave_unreapable(pid)
+                    return
+                time.sleep(LOOK_S)
+
+    def _leave_unreapable(self, pid: int) -> None:
+        found, tracer = procfs.stat(pid), tracer_of(pid)
+        if found is not None:
+            self.leave(found)
+        by = None if tracer is None else tracer.words
+        log.error("a child cannot be reaped", pid=pid, traced_by=by)
 
     @property
     def registers_each(self) -> bool:
@@ -173,7 +260,7 @@ class Custody:
         `since` leaves out those that started before (clock ticks since boot).
         """
         strays = [one for one in self.notice_strays() if one.start >= since]
-        return tuple(Suspect(one.pid, procfs.command(one.pid)) for one in strays)
+        return tuple(Suspect(one.pid, procfs.command(one.thread)) for one in strays)
 
     def notice_strays(self) -> list[Stat]:
         """Look for orphans that show nothing of whose they are; returns them.
@@ -200,7 +287,7 @@ class Custody:
         for pid, one in strays.items():
             if pid not in self._strays:
                 self._strays[pid] = one
-                command = procfs.command(pid)
+                command = procfs.command(one.thread)
                 log.warning("an orphan shows nothing of whose it is", pid=pid, command=command)
                 if self._guardianship is not None:
                     self._guardianship.register_stray(Adopted(pid, one.start))
@@ -209,6 +296,8 @@ class Custody:
     async def _collect_zombies(self) -> None:
         with trio.open_signal_receiver(signal.SIGCHLD) as signals:
             async for _ in signals:
+                if self._blanks is not None:
+                    self._blanks.look()
                 self._orphans.collect()
                 self.notice_strays()
                 await trio.sleep(COLLECT_S)
@@ -265,11 +354,16 @@ async def holding(
         async with trio.open_nursery() as nursery:
             await nursery.start(guardianship.run)
             nursery.start_soon(keeper.run)
+            if isinstance(chosen.rung, Cgroup2Rung):
+                custody._blanks = Blanks(custody, chosen.rung)  # noqa: SLF001
+                nursery.start_soon(custody._blanks.run)  # noqa: SLF001
             if whole_process:
                 nursery.start_soon(custody._collect_zombies)  # noqa: SLF001
             try:
                 yield custody
             finally:
+                if custody._blanks is not None:  # noqa: SLF001
+                    await custody._blanks.close()  # noqa: SLF001
                 left = custody._last_sweep(author)  # noqa: SLF001
                 if left:
                     log.error("left behind", pids=left)

@@ -24,6 +24,7 @@ from protocol.errors import Failure, Outcome, Reason
 from protocol.host_call import Chunk
 from protocol.outgoing import Written
 from protocol.transcript import Happened, Source
+from supervisor.policy.verdict import Exit
 from supervisor.runtime.deadlines import Deadlines, Timer
 from supervisor.runtime.opening import Opening
 from supervisor.runtime.process import Process
@@ -53,6 +54,9 @@ class Receiver(Protocol):
 
     def stdin_broken(self) -> None:
         """Take note that it closed its stdin while something was to be written."""
+
+    def held(self, end: Exit) -> None:
+        """Take note that it is dead and cannot be reaped yet; all it said has been received."""
 
 
 class Stream(Protocol):
@@ -110,11 +114,16 @@ class Dialogue:
 
     def ask(self, request: Request, *, busy: bool = False) -> None:
         """Ask something; of a `busy` process, with what else comes this moment in one write."""
-        self._follow(self._connection.ask(request))
-        if busy:
-            self.flush()
-        else:
+        # As `_follow` and `flush` would do it; but each request passes here.
+        events = self._connection.ask(request)
+        if events:
+            self._receive(events)
+        if self._connection.waits is not self._waits:
+            self._keep_waits()
+        if not busy:
             self.write_now()
+        elif not self._receiving:
+            self._to_write.set()
 
     def cancel(self, request_id: str) -> Written:
         """Take back what was not written of a request; returns how much of it was."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.guardian import command
 from supervisor.runtime.containment.ledger import Adopted, Author, Leader, Ledger
 from supervisor.runtime.containment.orphans import Orphans
+from supervisor.runtime.reaping import reap, tracer_of
 
 RECORD_BYTES = 1 << 18
 """When the record has grown to this size, it is written anew with what still holds."""
@@ -31,7 +33,7 @@ STEADY_S = 10.0
 """One that lived this long was well: the next one's wait starts from the beginning."""
 
 BYE_S = 2.0
-"""How long a guardian may take to leave after the goodbye, before it is killed."""
+"""How long a guardian may take to leave after the goodbye, before it is killed; and after that."""
 
 log = structlog.get_logger()
 
@@ -122,6 +124,7 @@ class Guardianship:
                 return
             finally:
                 os.close(reading)
+            popen.returncode = 0  # it is reaped by its pidfd, and not by Popen, too
             process = procfs.stat(popen.pid)
             assert process is not None  # noqa: S101 - nobody has reaped it
             self._orphans.spawned(process, leads=False)
@@ -133,13 +136,13 @@ class Guardianship:
             self._behind.set()
         task_status.started()
         try:
-            await self._until_it_ends(popen)
+            await self._until_it_ends(popen.pid)
         finally:
             self.pid = None
             self._orphans.reaped(process)
 
-    async def _until_it_ends(self, popen: subprocess.Popen[bytes]) -> None:
-        pidfd = os.pidfd_open(popen.pid)
+    async def _until_it_ends(self, pid: int) -> None:
+        pidfd = os.pidfd_open(pid)
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._catch_up)
@@ -148,7 +151,7 @@ class Guardianship:
         finally:
             self._say_bye()
             self._drop_pipe()
-            await _leave(popen, pidfd)
+            await _leave(pid, pidfd)
 
     async def _catch_up(self) -> None:
         while True:
@@ -225,12 +228,20 @@ def _start(reading: int, record: str) -> subprocess.Popen[bytes]:
     )
 
 
-async def _leave(popen: subprocess.Popen[bytes], pidfd: int) -> None:
+async def _ends(pidfd: int) -> bool:
+    with trio.move_on_after(BYE_S, shield=True) as scope:
+        await trio.lowlevel.wait_readable(pidfd)
+    return not scope.cancelled_caught
+
+
+async def _leave(pid: int, pidfd: int) -> None:
     try:
-        with trio.move_on_after(BYE_S, shield=True) as scope:
-            await trio.lowlevel.wait_readable(pidfd)
-        if scope.cancelled_caught:
-            popen.kill()
-        popen.wait()
+        if not await _ends(pidfd):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            await _ends(pidfd)
+        if reap(pidfd) is None:  # it is reaped with the orphans, once that is possible
+            tracer = tracer_of(pid)
+            known = {} if tracer is None else {"traced_by": tracer.words}
+            log.warning("the guardian cannot be reaped", pid=pid, **known)
     finally:
         os.close(pidfd)

@@ -8,22 +8,25 @@ then
 3. what the leader left in the pipes is read, as much as FIONREAD says and no more: a grandchild
    that holds a pipe open is not waited for;
 4. those who were killed are seen gone, within a bound; who is left is named in the exit;
-5. the leader is reaped and everything is closed.
+5. the leader is reaped and everything is closed. While a tracer keeps it from being reaped
+   (`reaping`), the receiver is told how it ended and by whom it is held, and it is tried again.
 
 The stop ladder: end of stdin, wait `exit_s`; SIGTERM and SIGCONT to the containment, wait `stop_s`;
-SIGKILL to all of it. A process that survives that (uninterruptible in the kernel) keeps its slot:
-starting another would make two.
+SIGKILL to all of it. A process that survives that (uninterruptible in the kernel), and a dead one
+that can't be reaped, keep their slot: starting another would make two.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any
 
+import msgspec
 import structlog
 import trio
 
@@ -33,6 +36,7 @@ from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.module_log import ModuleLog, Stderr
 from supervisor.runtime.pipes import READ_BYTES, read, read_rest
 from supervisor.runtime.process import Process
+from supervisor.runtime.reaping import REAP_AGAIN_S, End
 from supervisor.runtime.serving import SERVING
 from supervisor.runtime.taps import Taps
 from supervisor.runtime.turns import takes_a_turn, turns
@@ -46,6 +50,9 @@ the choice of a living process only when no exit has followed."""
 
 ABANDON_AFTER_S = 10.0
 """How long a cancelled incarnation may wait for its killed process before it gives up."""
+
+PART_AFTER_S = 1.0
+"""How long a daemon that ends waits for a dead process that a tracer holds: nothing of it runs."""
 
 log = structlog.get_logger()
 
@@ -71,8 +78,12 @@ class Incarnation:
         exit_s: float,
         stop_s: float,
         taps: Taps | None = None,
+        parting: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Speak with a spawned process; `taps` are those of its module."""
+        """Speak with a spawned process; `taps` are those of its module.
+
+        `parting` says whether the daemon is ending.
+        """
         self.instance = instance
         self.pid = process.pid
         self.containment = process.containment
@@ -85,6 +96,9 @@ class Incarnation:
         self._stop_s = stop_s
         self._room = trio.Event()
         self._stopping = False
+        self._parting = parting
+        self.is_held = False
+        """Whether it is dead and cannot be reaped."""
         self._nursery: trio.Nursery | None = None
         self._hurry = trio.Event()
         self._first_rung = Rung.END_OF_INPUT
@@ -101,7 +115,7 @@ class Incarnation:
     @property
     def exited(self) -> bool:
         """Whether the process has ended, even if nobody has taken note yet."""
-        return self._process.exited
+        return self.is_held or self._process.exited
 
     @property
     def uptime_s(self) -> float:
@@ -110,11 +124,13 @@ class Incarnation:
 
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process while it runs, for `details`."""
+        tracer = self._process.tracer
         return {
             "instance": self.instance,
             "pid": self.pid,
             "uptime_s": round(self.uptime_s, 3),
             "stderr_tail": self.stderr.tail(),
+            "traced_by": None if tracer is None else msgspec.structs.asdict(tracer),
         }
 
     def nudge(self) -> None:
@@ -123,6 +139,8 @@ class Incarnation:
 
     def stop(self, rung: Rung = Rung.END_OF_INPUT) -> None:
         """Begin the stop ladder at a rung, or climb on to it if it has begun."""
+        if self.is_held:
+            return  # it is dead, and of something else
         self._first_rung = max(self._first_rung, rung)
         if not self._stopping and self._nursery is not None:
             self._nursery.start_soon(self._climb_down)
@@ -201,12 +219,21 @@ class Incarnation:
         finally:
             SERVING.end()
             survivors = await self._process.kill_the_rest()
-            exit_code, signal_number = self._process.reap()
+            end = self._process.reap()
+            if end is None:
+                end = await self._until_reaped(survivors)
         if survivors:
             log.error("processes cannot be killed", instance=self.instance, pids=survivors)
-        exit_ = Exit(
-            exit_code=exit_code,
-            signal=signal_number,
+        exit_ = self._exit(end, survivors)
+        self._taps.exited(self.instance, exit_)
+        if not self.is_held:
+            self.dialogue.exited(exit_.exit_code)
+        return exit_
+
+    def _exit(self, end: End, survivors: tuple[int, ...]) -> Exit:
+        return Exit(
+            exit_code=end.exit_code,
+            signal=end.signal,
             instance=self.instance,
             pid=self.pid,
             uptime_s=round(self.uptime_s, 3),
@@ -215,18 +242,46 @@ class Incarnation:
             possible_survivors=self._process.possible_survivors,
             breach=self._breach,
             stopped_by_host=self._stopping,
+            traced_by=self._process.tracer,
         )
-        self._taps.exited(self.instance, exit_)
-        self.dialogue.exited(exit_code)
-        return exit_
+
+    async def _until_reaped(self, survivors: tuple[int, ...]) -> End:
+        """Try again until the dead leader can be reaped; it keeps its place for as long."""
+        self.is_held = True
+        exit_ = self._exit(self._process.end, survivors)
+        known = {"instance": self.instance, "pid": self.pid, "words": exit_.words}
+        known["traced_by"] = exit_.traced_by.words if exit_.traced_by else None
+        log.warning("a dead process cannot be reaped", **known)
+        end: End | None = None
+        try:
+            self.dialogue.exited(exit_.exit_code)
+            self.dialogue.receiver.held(exit_)
+            part_at = math.inf
+            while end is None and trio.current_time() < part_at:
+                if self._parting():
+                    part_at = min(part_at, trio.current_time() + PART_AFTER_S)
+                await trio.sleep(REAP_AGAIN_S)
+                end = self._process.reap()
+        finally:
+            if end is None:
+                self._process.abandon()
+                log.error("left behind: a dead process that could not be reaped", **known)
+        return end or End(exit_.exit_code, exit_.signal)
 
     async def _kill(self) -> bool:
         self._process.kill()
-        with trio.move_on_after(ABANDON_AFTER_S, shield=True) as scope:
-            await self._process.wait_exited()
-        if scope.cancelled_caught:
-            log.error("process cannot be killed", instance=self.instance, pid=self.pid)
-        return not scope.cancelled_caught
+        with trio.move_on_after(ABANDON_AFTER_S, shield=True):
+            while not self._process.is_dead:
+                with trio.move_on_after(REAP_AGAIN_S):
+                    await self._process.wait_exited()
+            return True
+        self._tell_unkillable()
+        return False
+
+    def _tell_unkillable(self) -> None:
+        tracer = self._process.tracer
+        known = {} if tracer is None else {"traced_by": tracer.words}
+        log.error("process cannot be killed", instance=self.instance, pid=self.pid, **known)
 
     def _rest(self, untaken: deque[bytes], pipe: int, source: Source) -> Iterator[bytes]:
         """Give in turns what was read and not taken yet, then what is still in a pipe."""
@@ -258,7 +313,8 @@ class Incarnation:
         self._taps.happened(self.instance, Happened.EOF)
         dialogue.receive_eof()
         await trio.sleep(EXIT_FOLLOWS_S)
-        dialogue.receiver.stdout_closed()
+        if not self._died_unseen():
+            dialogue.receiver.stdout_closed()
 
     async def _read_stderr(self) -> None:
         drained = True
@@ -277,7 +333,8 @@ class Incarnation:
     async def _write_stdin(self) -> None:
         if not await self.dialogue.write_rest():
             await trio.sleep(EXIT_FOLLOWS_S)
-            self.dialogue.receiver.stdin_broken()
+            if not self._died_unseen():
+                self.dialogue.receiver.stdin_broken()
 
     async def _climb_down(self) -> None:
         if self._first_rung <= Rung.END_OF_INPUT:
@@ -288,8 +345,19 @@ class Incarnation:
             self._process.signal(signal.SIGTERM, signal.SIGCONT)
             await self._pause(self._stop_s)
         self._process.kill()
-        await trio.sleep(UNKILLABLE_AFTER_S)
-        log.error("process cannot be killed", instance=self.instance, pid=self.pid)
+        tell_at = trio.current_time() + UNKILLABLE_AFTER_S
+        while not self._died_unseen():
+            await trio.sleep(REAP_AGAIN_S)
+            if trio.current_time() > tell_at:
+                self._tell_unkillable()
+                tell_at = math.inf
+
+    def _died_unseen(self) -> bool:
+        """Go on as after an exit if it is dead, though its pidfd does not say so (`reaping`)."""
+        if self._nursery is None or not self._process.is_dead:
+            return False
+        self._nursery.cancel_scope.cancel()
+        return True
 
     async def _pause(self, seconds: float) -> None:
         with trio.move_on_after(seconds):

@@ -16,6 +16,7 @@ from protocol.connection import ModuleLog as ModuleLogEvent
 from protocol.descriptor import Descriptor
 from protocol.errors import Outcome
 from protocol.replies import Operation
+from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.call import Call
 from supervisor.runtime.description import Descriptions
@@ -115,6 +116,10 @@ class Instance(msgspec.Struct, frozen=True):
     in_flight: int
     state: str | None = None
     """What it does, where that is not what its module does."""
+
+
+HELD = str(State.STOPPING)
+"""What `status` calls an instance that is dead and cannot be reaped, whatever its module does."""
 
 
 class Counters(msgspec.Struct):

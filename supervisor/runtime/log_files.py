@@ -34,6 +34,8 @@ CLOSE_S = 5.0
 """How long the end of the daemon waits for a disk that does not answer."""
 
 
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+
 NAME_CHARS = 200
 """File systems allow 255 bytes; the rest is for the ending."""
 
@@ -107,7 +109,7 @@ class LogFiles:
             # Anew if somebody deleted it: nobody else is to read what modules write.
             self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o700, exist_ok=True)
-            with path.open("ab", buffering=0) as file:
+            with os.fdopen(os.open(path, _APPEND, 0o600), "ab", buffering=0) as file:
                 file.write(data)
                 size = file.tell()
             if size > FILE_BYTES:

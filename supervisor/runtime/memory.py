@@ -105,7 +105,7 @@ def _measure(watched: dict[Watched, Limits]) -> dict[Watched, tuple[int, Breach 
 
 def _measure_one(containment: Containment, limits: Limits) -> tuple[int, Breach | None]:
     tree = containment.find()
-    used = sum(procfs.rss_bytes(one.pid) for one in tree)
+    used = sum(procfs.rss_bytes(one.thread) for one in tree)
     if limits.processes is not None and len(tree) > limits.processes:
         return used, Breach("processes", limits.processes, len(tree))
     allowed = limits.memory_bytes
@@ -116,4 +116,4 @@ def _measure_one(containment: Containment, limits: Limits) -> tuple[int, Breach 
 
 
 def _fair_bytes(tree: list[Stat]) -> int:
-    return sum(procfs.pss_bytes(one.pid) for one in tree)
+    return sum(procfs.pss_bytes(one.thread) for one in tree)

@@ -195,6 +195,9 @@ class _Player:
     def stdin_broken(self) -> None:
         """Do nothing: what it did not read shows in what it says."""
 
+    def held(self, end: Exit) -> None:
+        """Do nothing: it is waited for."""
+
 
 async def play(
     entries: Sequence[Entry],

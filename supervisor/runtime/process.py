@@ -7,6 +7,8 @@ Kernel facts this file stands on:
 - A pidfd becomes readable when the process has ended, before it is reaped; until it is reaped its
   number, which is the group's number too, cannot be given to another. So the group is killed
   first and the leader reaped after (docs/architecture.md).
+- A tracer may keep it from being reaped, for hours (`reaping`). So nothing here waits for a child:
+  what can't be reaped yet is tried again.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ from typing import NamedTuple
 import trio
 
 from protocol.descriptor import Descriptor, Limits
-from supervisor.policy.verdict import Suspect
-from supervisor.runtime.containment import hunt
+from supervisor.policy.verdict import Suspect, Tracer
+from supervisor.runtime.blanks import Blank
+from supervisor.runtime.containment import hunt, procfs
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.environment import UnsetVariableError, module_environment
@@ -40,6 +43,7 @@ from supervisor.runtime.program import (
     named_program,
     working_folder,
 )
+from supervisor.runtime.reaping import End, end_of_held, reap, reapable, tracer_of
 
 BUSY_RETRIES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 """ETXTBSY is over as soon as whoever writes the program closes it; so it is worth a little wait."""
@@ -53,31 +57,44 @@ class Held(NamedTuple):
 
     custody: Custody
     containment: Containment
+    since: int
+    """When it began to be what it is (clock ticks since boot)."""
+
+
+class Wanted(NamedTuple):
+    """What is to be spawned."""
+
+    descriptor: Descriptor
+    host: Mapping[str, str]
+    instance: str
+    custody: Custody
+    opening: Opening | None
 
 
 class Process:
-    """A spawned process; whoever holds it must call `reap` once it has ended."""
+    """A spawned process; once it has ended, whoever holds it must call `reap` until that is so."""
 
     def __init__(
         self,
-        popen: subprocess.Popen[bytes],
+        pid: int,
         pidfd: int,
         pipes: list[int],
         held: Held,
         opening: Opening | None = None,
     ) -> None:
         """Take over the descriptors: the pidfd, and our ends of stdin, stdout and stderr."""
-        self.pid = popen.pid
+        self.pid = pid
         self.opening = opening
         """What is written to it by `begin`."""
         self.containment = held.containment
         self.possible_survivors: tuple[Suspect, ...] = ()
         """Who may be of it and is nobody's for certain; known once it is reaped."""
         self._custody = held.custody
+        self._since = held.since
         self.stdout, self.stderr = pipes[1], pipes[2]
         self._stdin: int | None = pipes[0]
-        self._popen = popen
         self._pidfd = pidfd
+        self._let_go = False
 
     @property
     def stdin(self) -> int | None:
@@ -86,12 +103,26 @@ class Process:
 
     @property
     def exited(self) -> bool:
-        """Whether the process has ended, reaped or not."""
-        if self._popen.returncode is not None:
+        """Whether the process has ended, reaped or not, as far as its pidfd tells."""
+        return self._let_go or _readable(self._pidfd)
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether none of its threads runs, though a tracer may keep its pidfd from saying so."""
+        if self.exited:
             return True
-        poll = select.poll()
-        poll.register(self._pidfd, select.POLLIN)
-        return bool(poll.poll(0))
+        now = procfs.stat(self.pid)
+        return now is None or not now.lives
+
+    @property
+    def tracer(self) -> Tracer | None:
+        """Who traces it; nobody once it is reaped."""
+        return None if self._let_go else tracer_of(self.pid)
+
+    @property
+    def end(self) -> End:
+        """How it ended, before it is reaped, as far as this is shown to us."""
+        return end_of_held(self.pid)
 
     def begin(self) -> None:
         """Write the opening, unless it was; called before the event loop knows of the pipe."""
@@ -114,12 +145,12 @@ class Process:
 
     def signal(self, *signals: signal.Signals) -> None:
         """Signal the whole containment; without effect once `reap` was called."""
-        if self._popen.returncode is None:
+        if not self._let_go:
             self.containment.signal(*signals)
 
     def kill(self) -> None:
         """Kill the whole containment; without effect once `reap` was called."""
-        if self._popen.returncode is None:
+        if not self._let_go:
             self.containment.kill()
 
     async def kill_the_rest(self) -> tuple[int, ...]:
@@ -137,21 +168,32 @@ class Process:
             )
         return tuple(left)
 
-    def reap(self) -> tuple[int | None, int | None]:
+    def reap(self) -> End | None:
         """Kill what is left, reap the ended leader, close everything.
 
-        Returns (exit code, None) or (None, signal number).
+        None, and nothing is closed, while it can't be reaped; it must be called again then.
         """
         self.kill()
+        if not reapable(self._pidfd):
+            return None
         self._custody.about_to_reap(self.containment)
-        status = self._popen.wait()
+        end = reap(self._pidfd)
+        self._release()
+        return end
+
+    def abandon(self) -> None:
+        """Let go of a dead leader that can't be reaped: who adopts it when the daemon ends will."""
+        self._custody.about_to_reap(self.containment)
+        self._release()
+
+    def _release(self) -> None:
+        self._let_go = True
         self._custody.release(self.containment)
-        self.possible_survivors = self._custody.possible_survivors(self.containment.leader.start)
+        self.possible_survivors = self._custody.possible_survivors(self._since)
         self.close_stdin()
         for descriptor in (self.stdout, self.stderr, self._pidfd):
             trio.lowlevel.notify_closing(descriptor)
             os.close(descriptor)
-        return (status, None) if status >= 0 else (None, -status)
 
 
 async def spawn(
@@ -162,12 +204,19 @@ async def spawn(
     opening: Opening | None = None,
 ) -> Process:
     """Start a module's command, contained; raises `SpawnError` with the reason in words."""
+    wanted = Wanted(descriptor, host, instance, custody, opening)
+    if opening is None:  # nobody waits for its answer
+        return await _spawn_in_thread(wanted, None)
+    with custody.blank() as blank:
+        return await _spawn_in_thread(wanted, blank)
+
+
+async def _spawn_in_thread(wanted: Wanted, blank: Blank | None) -> Process:
+    custody = wanted.custody
     for pause_s in (*BUSY_RETRIES_S, None):
         try:
             # Not abandoned when cancelled: a process that nobody holds would be a leak.
-            process = await custody.spawn_threads.run(
-                partial(_spawn, descriptor, host, instance, custody, opening)
-            )
+            process = await custody.spawn_threads.run(partial(_spawn, wanted, blank))
         except SpawnError as error:
             if error.code != errno.ETXTBSY or pause_s is None:
                 raise
@@ -192,17 +241,16 @@ def _environment(descriptor: Descriptor, host: Mapping[str, str], instance: str)
         raise SpawnError(str(error)) from None
 
 
-def _spawn(
-    descriptor: Descriptor,
-    host: Mapping[str, str],
-    instance: str,
-    custody: Custody,
-    opening: Opening | None,
-) -> Process:
+def _spawn(wanted: Wanted, blank: Blank | None) -> Process:
+    descriptor, host, instance, custody, opening = wanted
     environment = _environment(descriptor, host, instance) | custody.marks
     folder = module_folder(descriptor)
     # Whether a path leads to a program, and the folder is there, `exec` and `chdir` will tell.
     program = named_program(descriptor) or find_program(descriptor, environment)
+    if blank is not None and not blank.spent:
+        filled = _fill(blank, wanted, program, environment)
+        if filled is not None:
+            return filled
     with Pipes() as pipes, custody.spawning() as brand:
         try:
             stdin, stdout, stderr = pipes.open()
@@ -220,22 +268,64 @@ def _spawn(
                 )
         except OSError as error:
             # Popen names the folder when the child could not enter it.
-            if error.filename == folder:
-                working_folder(descriptor)
-                message = f"its working folder {folder} cannot be entered: {error.strerror}"
-                raise SpawnError(message, error.errno) from None
-            raise SpawnError(explain(error, program), error.errno) from None
+            step = "chdir" if error.filename == folder else "exec"
+            raise _refused(descriptor, program, step, error) from None
+        # It is reaped by its pidfd. Without this, Popen would try, too, when it is collected.
+        popen.returncode = 0
         limits = descriptor.supervision.limits
-        pidfd, containment = _take(popen, program, instance, custody, limits, brand=brand)
+        pidfd, containment = _take(popen.pid, program, instance, custody, limits, brand=brand)
         ours = pipes.keep()
-    process = Process(popen, pidfd, ours, Held(custody, containment), opening)
+    process = Process(
+        popen.pid, pidfd, ours, Held(custody, containment, containment.leader.start), opening
+    )
     if not custody.registers_each:
         process.begin()
     return process
 
 
+def _refused(descriptor: Descriptor, program: str, step: str, error: OSError) -> SpawnError:
+    if step == "chdir":
+        folder = working_folder(descriptor)
+        message = f"its working folder {folder} cannot be entered: {error.strerror}"
+        return SpawnError(message, error.errno)
+    return SpawnError(explain(error, program), error.errno)
+
+
+def _fill(
+    blank: Blank, wanted: Wanted, program: str, environment: Mapping[str, str]
+) -> Process | None:
+    """Have a blank become the program; None if it hears nothing, and nothing is left of it."""
+    descriptor, _, instance, custody, opening = wanted
+    blank.spent = True
+    containment, folder = blank.containment, module_folder(descriptor)
+    with contextlib.ExitStack() as undone, Pipes() as pipes:
+        undone.callback(blank.undo, custody)
+        try:
+            streams = pipes.open()
+        except OSError as error:
+            raise SpawnError(explain(error, program), error.errno) from None
+        try:
+            command = descriptor.transport.command
+            refusal = blank.become(program, command, environment, folder, streams)
+        except OSError:
+            return None
+        if refusal is not None:
+            refused = OSError(refusal.code, os.strerror(refusal.code))
+            raise _refused(descriptor, program, refusal.step, refused)
+        try:
+            apply(descriptor.supervision.limits, containment)
+        except LimitError as error:
+            raise SpawnError(str(error)) from None
+        undone.pop_all()
+        since = custody.employ(containment, instance)
+        ours = pipes.keep()
+    process = Process(blank.pid, blank.pidfd, ours, Held(custody, containment, since), opening)
+    process.begin()
+    return process
+
+
 def _take(
-    popen: subprocess.Popen[bytes],
+    pid: int,
     program: str,
     instance: str,
     custody: Custody,
@@ -245,17 +335,17 @@ def _take(
 ) -> tuple[int, Containment]:
     """Contain and limit a process just spawned, or kill it: none may run that is not held."""
     try:
-        containment = custody.take(popen.pid, instance, brand)
+        containment = custody.take(pid, instance, brand)
     except OSError as error:
-        _abandon(popen)
+        custody.abandon(pid)
         words = f"its processes cannot be contained ({custody.containment}): {error}"
         raise SpawnError(words, error.errno) from None
     try:
         apply(limits, containment)
-        pidfd = os.pidfd_open(popen.pid)
+        pidfd = os.pidfd_open(pid)
     except (LimitError, OSError) as error:
         containment.kill()
-        _abandon(popen)
+        custody.abandon(pid)
         custody.release(containment)
         if isinstance(error, LimitError):
             raise SpawnError(str(error)) from None
@@ -263,7 +353,7 @@ def _take(
     return pidfd, containment
 
 
-def _abandon(popen: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(popen.pid, signal.SIGKILL)
-    popen.wait()
+def _readable(descriptor: int) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))

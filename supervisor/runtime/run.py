@@ -37,7 +37,7 @@ from supervisor.policy.verdict import Exit, Said, Stopped, on_invocation
 from supervisor.runtime.call import Call
 from supervisor.runtime.deadlines import Timer
 from supervisor.runtime.incarnation import Incarnation, Rung
-from supervisor.runtime.life import Ended, Instance, Setting
+from supervisor.runtime.life import HELD, Ended, Instance, Setting
 from supervisor.runtime.opening import Opening
 from supervisor.runtime.program import SpawnError
 from supervisor.runtime.spawning import begin_dialogue, incarnate
@@ -142,7 +142,8 @@ class Run:
         incarnation = self._incarnation
         if incarnation is None:
             return None
-        return Instance(self.id, incarnation.pid, incarnation.uptime_s, 1)
+        state = HELD if incarnation.is_held else None
+        return Instance(self.id, incarnation.pid, incarnation.uptime_s, 1, state)
 
     # What the process says (dialogue.Receiver).
 
@@ -201,6 +202,10 @@ class Run:
 
     def stdin_broken(self) -> None:
         """Do nothing: a tool need not read its input (Spec 001 section 6)."""
+
+    def held(self, end: Exit) -> None:
+        """Answer the call: it is over, though its process's place is not free yet."""
+        self._judge(end)
 
     # What becomes of the call (call.Server).
 

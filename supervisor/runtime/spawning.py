@@ -41,6 +41,7 @@ async def incarnate(
         exit_s=timeouts.exit_s,
         stop_s=timeouts.stop_s,
         taps=setting.taps,
+        parting=lambda: host.shutting_down,
     )
 
 

@@ -26,6 +26,7 @@ import structlog
 
 from supervisor.runtime.containment import guardian, procfs
 from supervisor.runtime.containment.ledger import Author, Ledger, mark_name
+from supervisor.runtime.reaping import tracer_of
 
 LOCK_FD = 1000
 """The number of the mark's descriptor in each module's process; the next free one if taken."""
@@ -168,7 +169,13 @@ def _clear_up(former: Ledger, author: Author) -> None:
     if killed:
         log.warning("killed what a former daemon left", processes=killed, daemon_pid=author.pid)
     if left:
-        raise DataInUseError(f"a former daemon left processes that cannot be killed: pids {left}")
+        words = ", ".join(str(pid) + _traced(pid) for pid in left)
+        raise DataInUseError(f"a former daemon left processes that cannot be killed: pids {words}")
+
+
+def _traced(pid: int) -> str:
+    tracer = tracer_of(pid)
+    return "" if tracer is None else f" (traced by {tracer.words})"
 
 
 def _is_alive(author: Author) -> bool:

@@ -21,7 +21,7 @@ from supervisor.policy.verdict import Exit
 from supervisor.runtime.dialogue import Receiver
 from supervisor.runtime.file_digest import FileDigests
 from supervisor.runtime.incarnation import Incarnation, Rung
-from supervisor.runtime.life import Ended, Instance, Setting
+from supervisor.runtime.life import HELD, Ended, Instance, Setting
 from supervisor.runtime.loaded_program import LoadedProgram, find_loaded
 from supervisor.runtime.program import SpawnError
 from supervisor.runtime.spawning import begin_dialogue, incarnate
@@ -81,7 +81,8 @@ class WarmProcess:
 
     def instance(self) -> Instance:
         """Return it as `status` shows it."""
-        return Instance(self.id, self.incarnation.pid, self.incarnation.uptime_s, 0, STATE)
+        state = HELD if self.incarnation.is_held else STATE
+        return Instance(self.id, self.incarnation.pid, self.incarnation.uptime_s, 0, state)
 
     # What the process says (dialogue.Receiver).
 
@@ -112,6 +113,11 @@ class WarmProcess:
         """Pass it on; nobody writes to stdin before the request."""
         if self._receiver is not None:
             self._receiver.stdin_broken()
+
+    def held(self, end: Exit) -> None:
+        """Pass it on; one that was never asked ends when it is reaped."""
+        if self._receiver is not None:
+            self._receiver.held(end)
 
 
 class WarmProcesses:

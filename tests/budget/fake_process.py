@@ -15,6 +15,7 @@ from supervisor.policy.verdict import Suspect
 from supervisor.runtime import spawning
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.opening import Opening
+from supervisor.runtime.reaping import End
 from tests.budget.turns import Turns, read_all, write_some
 
 EVENT = {
@@ -40,6 +41,7 @@ class FakeProcess:
     pid = 4711
     opening = None
     possible_survivors: tuple[Suspect, ...] = ()
+    tracer = None
 
     def __init__(self, name: str) -> None:
         self.containment = FakeContainment()
@@ -92,6 +94,10 @@ class FakeProcess:
     def exited(self) -> bool:
         return self._exited.is_set()
 
+    @property
+    def is_dead(self) -> bool:
+        return self.exited
+
     async def wait_exited(self) -> None:
         await self._exited.wait()
 
@@ -111,14 +117,14 @@ class FakeProcess:
     async def kill_the_rest(self) -> tuple[int, ...]:
         return ()
 
-    def reap(self) -> tuple[int | None, int | None]:
+    def reap(self) -> End:
         self.close_stdin()
         for descriptor in (self.stdout, self.stderr):
             trio.lowlevel.notify_closing(descriptor)
         ours = (self.stdout, self.stderr)
         for descriptor in (*ours, self._requests, self._answers, self._complaints):
             os.close(descriptor)
-        return 0, None
+        return End(exit_code=0)
 
 
 def _line(document: Mapping[str, Any]) -> bytes:

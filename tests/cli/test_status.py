@@ -246,3 +246,32 @@ def test_text_of_a_module_cannot_steer_the_terminal(run: Run, serve: Serve) -> N
     serve(lambda frame: [ok(nasty if "module" in frame["input"]["args"] else status(nasty))])
     for page in (run("status").stdout, run("status", "a").stdout):
         assert not set(page) & set("\x1b\x07\r\u202e")
+
+
+def ops(count: int, *, remembered: bool) -> dict[str, Any]:
+    names = [f"op{number}" for number in range(count)]
+    return {"names": names, "count": count, "remembered": remembered}
+
+
+def test_ops_are_listed_and_marked_where_they_are_only_remembered() -> None:
+    known = plain(module_text(module(ops=ops(2, remembered=False))))
+    assert "ops         op0, op1" in known
+    down = module(state="down", ops=ops(300, remembered=True))
+    [line] = [one for one in plain(module_text(down)) if one.startswith("ops")]
+    assert line.startswith("ops         op0, op1, ")
+    assert line.endswith("op19 and 280 more (remembered: what it said when it last ran)")
+    assert not [one for one in plain(module_text(module(ops=None))) if one.startswith("ops")]
+
+
+def test_a_lazy_module_that_has_not_run_yet_is_noted_with_what_is_remembered() -> None:
+    lazy = {"state": "down", "wanted": "down", "start": "lazy"}
+    words = "lazy: starts with its first request"
+    assert note(module(**lazy, ops=ops(2, remembered=True))) == f"{words}; it had op0, op1"
+    many = note(module(**lazy, ops=ops(9, remembered=True)))
+    assert many == f"{words}; it had op0, op1, op2, op3, op4, ..."
+    assert note(module(**lazy, ops=ops(2, remembered=False))) == words
+
+
+def test_who_describes_itself_otherwise_is_named() -> None:
+    page = plain(module_text(module(misfits=["m#1 differs", "m#2 differs"])))
+    assert "misfit      m#1 differs; m#2 differs" in page

@@ -17,7 +17,7 @@ MARKED = [(number, where.partition("::")[2]) for number, where in marked()]
 TOLD = {int(cells[0]): cells[1:] for cells in rows(PAGE, "#")}
 
 
-def test_the_page_has_the_rows_of_the_table() -> None:
+def test_the_page_has_all_rows_in_their_order() -> None:
     assert list(TOLD) == [row.number for row in ROWS]
 
 

@@ -99,6 +99,16 @@ ROWS = (
         "no leak; a bounded end; zombies are reaped",
     ),
     Row(
+        26,
+        "a tracer holds a module while it is killed",
+        "nobody waits on the event loop; the slot stays taken, the tracer is named",
+    ),
+    Row(
+        27,
+        "the main thread of a process ends while others of it run",
+        "it is alive: killed, its memory counted, no cgroup left",
+    ),
+    Row(
         28,
         "the daemon is stopped for seconds",
         "answers that came in time count; nothing is replaced for it; no timer catches up",
@@ -107,6 +117,11 @@ ROWS = (
         29,
         "requests that take their time to be looked at",
         "nobody but who sent them waits; what cannot be looked at in time is refused in words",
+    ),
+    Row(
+        34,
+        "signals blocked and ignored, umask 777, descriptors 0 to 2 closed at the daemon's start",
+        "it and its modules are as any other",
     ),
 )
 

@@ -10,8 +10,9 @@ NUMBERS = {row.number for row in ROWS}
 MARKED = list(marked())
 
 
-def test_the_numbers_of_the_rows_rise() -> None:
-    assert [row.number for row in ROWS] == sorted(NUMBERS)
+def test_each_row_has_a_number_of_its_own_and_they_ascend() -> None:
+    numbers = [row.number for row in ROWS]
+    assert numbers == sorted(NUMBERS)
 
 
 def test_each_marker_names_a_row() -> None:

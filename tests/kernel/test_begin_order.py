@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.args_schema import OpSchema
 from protocol.errors import Failure
 from protocol.problem import Problem
 from supervisor.kernel.begin_order import BeginOrder, Held
 from supervisor.kernel.request_checks import Doubt
 from supervisor.runtime.checking.checks import Check, Verdict
 
-DOUBT = Doubt("m.op", b"{}", {})
+DOUBT = Doubt("m.op", OpSchema(b"{}", vouched=True), {})
 
 
 class Looking:
@@ -27,7 +28,7 @@ class Looking:
         self.full = False
 
     def ask(
-        self, party: str, schema: bytes, args: bytes, told: Callable[[Verdict], None]
+        self, party: str, schema: OpSchema, args: bytes, told: Callable[[Verdict], None]
     ) -> Check | None:
         if self.full:
             return None

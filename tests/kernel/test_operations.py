@@ -22,7 +22,7 @@ MODULE_KEYS = {
     "name", "kind", "protocol", "lifecycle", "state", "restarts", "next_retry_s", "in_flight",
     "queued", "descriptor", "instances", "last_exit",
 }  # fmt: skip
-INSTANCE_KEYS = {"id", "pid", "state", "uptime_s", "rss_bytes", "in_flight"}
+INSTANCE_KEYS = {"id", "pid", "state", "uptime_s", "rss_bytes", "in_flight", "traced_by"}
 EXIT_KEYS = {"exit_code", "signal", "reason", "stderr_tail", "ts", "limit"}
 NEVER_S = 1000
 SLOW = {"backoff": {"initial_s": NEVER_S, "max_s": NEVER_S}}

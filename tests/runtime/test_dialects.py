@@ -79,8 +79,9 @@ async def test_what_is_answered_silently_is_written_before_anything_else_happens
 
 async def test_pages_make_one_description(running: Running, tmp_path: Path) -> None:
     module = await running.ready(speaking(tmp_path, "paged"))
-    assert module.validator is not None
-    assert module.validator.ops == ("echo", "roll", "shake", "tell")
+    validator = module.descriptions.renewed()
+    assert validator is not None
+    assert validator.ops == ("echo", "roll", "shake", "tell")
     await running.down()
 
 

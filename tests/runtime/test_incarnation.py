@@ -60,6 +60,9 @@ class Ear:
         self.closed.append("stdin")
         self.cut_off.set()
 
+    def held(self, end: Exit) -> None:
+        raise AssertionError(end)
+
 
 class Started:
     def __init__(self, incarnation: Incarnation, ear: Ear) -> None:

@@ -6,15 +6,18 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import trio
 
+from supervisor.runtime import custody as custody_module
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.pipes import read, read_rest
 from supervisor.runtime.process import Process, spawn
 from supervisor.runtime.program import SpawnError
 from tests.factories import PYTHON, children, descriptor, open_files, opened_since
+from tests.runtime.containment.tracer import Tracer
 
 CONNECT = """
 import os, signal, socket, sys
@@ -122,6 +125,28 @@ async def test_a_failure_after_the_start_leaves_no_process_and_no_descriptor(
         await run(tmp_path, ["sleep", "1000"])
     assert not opened_since(before)
     assert children() == []
+
+
+@pytest.mark.fault(26)
+async def test_a_child_that_a_tracer_holds_keeps_no_thread_for_spawns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    custody, tracers = Custody.bare(), list[Tracer]()
+
+    def hold(pid: int, instance: str, brand: int) -> NoReturn:
+        tracers.append(Tracer(pid))
+        raise OSError("not with a tracer about")
+
+    monkeypatch.setattr(custody, "take", hold)
+    monkeypatch.setattr(custody_module, "GONE_WITHIN_S", 0.01)
+    with pytest.raises(SpawnError, match="not with a tracer about"):
+        await spawn(descriptor(tmp_path, ["sleep", "1000"]), os.environ, "m#1", custody)
+    (tracer,) = tracers
+    assert f"(pid {tracer.pid})" in capsys.readouterr().out
+    tracer.release()
+    (held,) = children()
+    while os.waitid(os.P_PID, held.pid, os.WEXITED | os.WNOHANG) is None:  # noqa: ASYNC222 - WNOHANG
+        await trio.lowlevel.checkpoint()
 
 
 @pytest.mark.parametrize("fails_at", [1, 2, 3])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +29,21 @@ Sent = tuple[str, int, str]
 def done(monkeypatch: pytest.MonkeyPatch) -> list[Sent]:
     """Record each signal to a group, and each reaping."""
     done: list[Sent] = []
-    killpg, wait = os.killpg, subprocess.Popen.wait
+    killpg, waitid = os.killpg, os.waitid
 
     def recorded_killpg(group: int, number: int) -> None:
         if number == signal.SIGKILL:
             done.append(("kill", group, state(group)))
         killpg(group, number)
 
-    def recorded_wait(popen: Any, timeout: float | None = None) -> int:
-        if popen.returncode is None:
-            done.append(("reap", popen.pid, state(popen.pid)))
-        return wait(popen, timeout)
+    def recorded_waitid(kind: int, identity: int, options: int) -> Any:
+        found = waitid(kind, identity, options | os.WNOWAIT)
+        if found is not None and not options & os.WNOWAIT:
+            done.append(("reap", found.si_pid, state(found.si_pid)))
+        return waitid(kind, identity, options)
 
     monkeypatch.setattr(os, "killpg", recorded_killpg)
-    monkeypatch.setattr(subprocess.Popen, "wait", recorded_wait)
+    monkeypatch.setattr(os, "waitid", recorded_waitid)
     return done
 
 

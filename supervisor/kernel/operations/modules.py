@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import trio
 
-from protocol.errors import Failure
+from protocol.errors import Failure, Reason
 from protocol.events import Log
 from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
 from supervisor.kernel.refusal import RefusedError
@@ -15,11 +15,16 @@ from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import Principal
 from supervisor.runtime.module import Module
 from supervisor.runtime.module_log import LogLine
+from supervisor.runtime.reaping import tracer_of
 
 LOG_LINES = 50
 MAX_LOG_LINES = 10_000
 FOLLOWED_LINES = 1000
 """Lines kept for a follower that reads slowly; beyond it, they are counted and left out."""
+
+KILLED_WITHIN_S = 5.0
+"""How long a module may take to be gone once its own timeouts are over, before its stop is refused:
+a process that was killed is gone in milliseconds, unless a debugger or the kernel holds it."""
 
 
 class ModuleOps:
@@ -72,7 +77,17 @@ class ModuleOps:
         module.stop("a command")
         return self._until_down(module, asked.principal)
 
+    async def _until_ended(self, module: Module) -> None:
+        """Wait for the end of what is being stopped; refuses once it is beyond its bounds."""
+        timeouts = module.descriptor.supervision.timeouts
+        bound_s = 2 * timeouts.stop_s + timeouts.exit_s + KILLED_WITHIN_S
+        with trio.move_on_after(bound_s) as scope:
+            await self._fleet.wait_until(lambda: module.state is not State.STOPPING or None)
+        if scope.cancelled_caught:
+            raise RefusedError(_never_ends(module))
+
     async def _until_down(self, module: Module, principal: Principal) -> Any:
+        await self._until_ended(module)
         # Another client may want it up again meanwhile; then it may never be seen down.
         await self._fleet.wait_until(
             lambda: module.state is State.DOWN or module.pool.seats.wanted or None
@@ -133,6 +148,7 @@ class ModuleOps:
         return {"module": module.name}
 
     async def _until_ready(self, module: Module, principal: Principal) -> Any:
+        await self._until_ended(module)
         verdict = await self._fleet.wait_until(lambda: self._start_verdict(module))
         if isinstance(verdict, Failure):
             raise RefusedError(verdict)
@@ -152,6 +168,16 @@ class ModuleOps:
             elif self._fleet.verdict(module, final=goal == "ready") is not None:
                 settled.append((module, False))
         return settled
+
+
+def _never_ends(module: Module) -> Failure:
+    said: list[str] = []
+    for one, _ in module.pool.seats.instances():
+        tracer = tracer_of(one.pid)
+        held = "" if tracer is None else f", which {tracer.words} traces"
+        said.append(f"{one.id} (pid {one.pid}){held}")
+    words = f"{module.name} does not end: {', '.join(said) or 'something of it is left'}"
+    return Failure.because(Reason.STOPPING, words)
 
 
 def _progress(module: Module, number: int, of: int, *, well: bool) -> Log:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,12 +14,13 @@ import msgspec
 import structlog
 import trio
 
+from protocol.args_schema import OpSchema
 from protocol.problem import Problem
 from supervisor.runtime.checking.contract import CPU_S, MEMORY_BYTES, SIZES, command
 from supervisor.runtime.custody import Custody
 
-WALL_S = 5.0
-"""How long a check may take by the clock, the start of the process included. It has `CPU_S` of CPU
+WALL_S = 10.0
+"""How long a check may take by the clock, the start of the process included. It has a bound in CPU
 time, for which a busy machine may need a while, and a stopped process for ever."""
 
 GONE_S = 10.0
@@ -57,12 +59,13 @@ class Checker:
         poll.register(self._stdout, 0)
         return bool(poll.poll(0))
 
-    async def check(self, schema: bytes, args: bytes) -> Problem | Unchecked | None:
+    async def check(self, schema: OpSchema, args: bytes) -> Problem | Unchecked | None:
         """Return what is wrong with some args, if anything; if unchecked, it is of no more use."""
         answer = b""
         with trio.move_on_after(WALL_S):
             try:
-                await self._write(SIZES.pack(len(schema), len(args)), schema, args)
+                sizes = SIZES.pack(len(schema.json), len(args), schema.vouched)
+                await self._write(sizes, schema.json, args)
                 answer = await self._line()
             except OSError:  # it died while it was written to
                 pass
@@ -114,8 +117,10 @@ async def checker(custody: Custody, starting: trio.CapacityLimiter) -> AsyncIter
             yield Checker(popen)
         finally:
             popen.kill()  # it keeps nothing
-            await _gone(popen)
-            custody.reaped_own(process)
+            if await _gone(popen):
+                custody.reaped_own(process)
+            else:
+                custody.leave(process)
 
 
 def _start(lifeline: int) -> subprocess.Popen[bytes]:
@@ -132,10 +137,10 @@ def _start(lifeline: int) -> subprocess.Popen[bytes]:
     )
 
 
-async def _gone(popen: subprocess.Popen[bytes]) -> None:
-    """Reap a killed process, once it can be; never wait for it elsewhere than here."""
+async def _gone(popen: subprocess.Popen[bytes]) -> bool:
+    """Reap a killed process, once it can be; returns whether it is gone."""
     if popen.poll() is not None:
-        return
+        return True
     pidfd = os.pidfd_open(popen.pid)
     try:
         with trio.move_on_after(GONE_S, shield=True):
@@ -143,4 +148,8 @@ async def _gone(popen: subprocess.Popen[bytes]) -> None:
     finally:
         os.close(pidfd)
     if popen.poll() is None:
-        log.error("a process that checks args cannot be killed", pid=popen.pid)
+        # A tracer may hold it. It is reaped with the orphans then, and not by `Popen`.
+        log.error("a process that checks args cannot be reaped", pid=popen.pid)
+        popen.returncode = -signal.SIGKILL
+        return False
+    return True

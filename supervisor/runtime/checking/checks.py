@@ -14,6 +14,7 @@ from collections.abc import Callable
 import structlog
 import trio
 
+from protocol.args_schema import OpSchema
 from protocol.problem import Problem
 from supervisor.runtime.checking.checker import Checker, Unchecked, checker
 from supervisor.runtime.custody import Custody
@@ -45,7 +46,7 @@ class Check:
 
     __slots__ = ("args", "party", "schema", "told")
 
-    def __init__(self, party: str, schema: bytes, args: bytes, told: Told) -> None:
+    def __init__(self, party: str, schema: OpSchema, args: bytes, told: Told) -> None:
         self.party = party
         self.schema = schema
         self.args = args
@@ -54,7 +55,7 @@ class Check:
     @property
     def size_bytes(self) -> int:
         """What it holds."""
-        return len(self.schema) + len(self.args)
+        return len(self.schema.json) + len(self.args)
 
     def drop(self) -> None:
         """Make sure that nobody is told; if it has begun, it ends all the same."""
@@ -81,10 +82,10 @@ class Checks:
         self.ended = False
         """Whether nobody looks any more: the daemon is stopping."""
 
-    def ask(self, party: str, schema: bytes, args: bytes, told: Told) -> Check | None:
+    def ask(self, party: str, schema: OpSchema, args: bytes, told: Told) -> Check | None:
         """Have args checked in the party's turn, and `told` called later.
 
-        `schema` and `args` are JSON. None is returned if too much waits, or all has ended.
+        `args` are JSON. None is returned if too much waits, or all has ended.
         """
         one = Check(party, schema, args, told)
         too_many = self._waiting_count >= WAITING

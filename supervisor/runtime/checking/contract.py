@@ -12,11 +12,16 @@ import sys
 CPU_S = 1.0
 """What one check may take."""
 
+SCHEMA_CPU_S = 4.0
+"""What it may take beside that to get a schema ready, when it is first met. To find out whether one
+that a module described can be used takes 50 us for each byte of it."""
+
 MEMORY_BYTES = 512 << 20
 """Address space; the interpreter with jsonschema takes 60 MB of it."""
 
-SIZES = struct.Struct("!II")
-"""Before each check: the bytes of the schema, and those of the args."""
+SIZES = struct.Struct("!II?")
+"""Before each check: the bytes of the schema, those of the args, and whether the schema is known to
+be one that can be used."""
 
 
 def command(lifeline: int) -> list[str]:

@@ -21,11 +21,16 @@ import sys
 import msgspec
 
 from protocol.args_problem import CompiledSchema
+from protocol.args_schema import OpSchema
 from protocol.problem import Problem
-from supervisor.runtime.checking.contract import CPU_S, MEMORY_BYTES, SIZES
+from protocol.schema_check import schema_problems
+from supervisor.runtime.checking.contract import CPU_S, MEMORY_BYTES, SCHEMA_CPU_S, SIZES
 
 KEPT = 64
 """How many schemas are kept compiled."""
+
+Compiled = dict[OpSchema, CompiledSchema | None]
+"""None is for what a module described that is no schema which can be used: all args go."""
 
 
 def main(lifeline: int) -> None:
@@ -33,31 +38,39 @@ def main(lifeline: int) -> None:
     _die_with(lifeline)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    compiled: dict[bytes, CompiledSchema] = {}
+    compiled: Compiled = {}
     while (sizes := _read(SIZES.size)) is not None:
-        schema_bytes, args_bytes = SIZES.unpack(sizes)
+        schema_bytes, args_bytes, vouched = SIZES.unpack(sizes)
         schema, args = _read(schema_bytes), _read(args_bytes)
         if schema is None or args is None:
             return
-        signal.setitimer(signal.ITIMER_PROF, CPU_S)
-        problem = _checked(schema, args, compiled)
+        problem = _checked(OpSchema(schema, vouched), args, compiled)
         signal.setitimer(signal.ITIMER_PROF, 0)
         os.write(sys.stdout.fileno(), msgspec.json.encode(problem) + b"\n")
 
 
-def _checked(schema: bytes, args: bytes, compiled: dict[bytes, CompiledSchema]) -> Problem | None:
+def _checked(schema: OpSchema, args: bytes, compiled: Compiled) -> Problem | None:
     try:
-        one = compiled.get(schema)
-        if one is None:
-            one = compiled[schema] = CompiledSchema(msgspec.json.decode(schema))
+        if schema not in compiled:
+            signal.setitimer(signal.ITIMER_PROF, SCHEMA_CPU_S)
+            compiled[schema] = _compiled(schema)
             if len(compiled) > KEPT:
                 del compiled[next(iter(compiled))]
-        return one.problem(msgspec.json.decode(args))
+        one = compiled[schema]
+        signal.setitimer(signal.ITIMER_PROF, CPU_S)
+        return None if one is None else one.problem(msgspec.json.decode(args))
     except MemoryError:
         return Problem("", f"takes more than {MEMORY_BYTES >> 20} MiB to be validated")
     # Whatever jsonschema trips over: what could not be checked is not valid.
     except Exception as error:  # noqa: BLE001
         return Problem("", f"cannot be validated: {type(error).__name__}")
+
+
+def _compiled(schema: OpSchema) -> CompiledSchema | None:
+    value = msgspec.json.decode(schema.json)
+    if not schema.vouched and schema_problems(value, ""):
+        return None
+    return CompiledSchema(value)
 
 
 def _die_with(lifeline: int) -> None:

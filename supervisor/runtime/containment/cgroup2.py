@@ -2,9 +2,8 @@
 
     <the daemon's own cgroup>/stdiod.PID.START.UUID/NAME#GENERATION
 
-A process is moved in right after its spawn (clone3 with CLONE_INTO_CGROUP has no face in Python,
-and a program that moves itself before `exec` would cost an `exec` more). So there is a window: what
-it forks before the move stays outside. Four things close it:
+A lone call's process was born in its cgroup (`spawner`). Any other is moved in right after its
+spawn, so there is a window: what it forks before the move stays outside. Four things close it:
 
 1. after the move its children are moved too, and theirs, until there is nobody new outside;
 2. who was forked in the window *and* orphaned in it is adopted by the daemon, which is a subreaper
@@ -61,16 +60,25 @@ class Cgroup2Rung:
 
     def contain(self, instance: str, leader: Stat, brand: int) -> Cgroup:
         """Move a process just spawned into a cgroup of its own."""
-        folder = f"{self.folder}/{_folder_name(instance)}"
-        try:
-            os.mkdir(folder)  # noqa: PTH102
-        except OSError:
-            os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - somebody else made or removed one
+        folder = self.new_folder(instance)
         try:
             _move(leader.pid, folder)
         except OSError:
             cgroup_folder.remove_tree(folder)
             raise
+        return self.hold(folder, instance, leader, brand)
+
+    def new_folder(self, name: str) -> str:
+        """Make a cgroup; raises `OSError`."""
+        folder = f"{self.folder}/{_folder_name(name)}"
+        try:
+            os.mkdir(folder)  # noqa: PTH102
+        except OSError:
+            os.makedirs(folder, exist_ok=True)  # noqa: PTH103 - somebody else made or removed one
+        return folder
+
+    def hold(self, folder: str, instance: str, leader: Stat, brand: int) -> Cgroup:
+        """Take hold of a process that is in a cgroup of its own."""
         outside = Subtree(instance, leader, brand, self._orphans)
         return Cgroup(folder, outside, memory_counted=self._counts_memory)
 
@@ -118,6 +126,10 @@ class Cgroup:
         self._tree = outside
         self._removed = False
         self._breach: tuple[int, int] | None = None
+
+    def rename(self, instance: str) -> None:
+        """Take note of which instance the process has become one; the folder keeps its name."""
+        self.instance = self._tree.instance = instance
 
     def signal(self, *numbers: signal.Signals) -> None:
         """Signal each process; a process forked meanwhile may miss it."""

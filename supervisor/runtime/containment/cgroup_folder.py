@@ -2,13 +2,16 @@
 
 Kernel facts: `cgroup.kill` (Linux 5.14) kills a whole subtree, forks in progress included, so a
 fork bomb has no chance; a folder with no living process and no folder in it can be removed; a
-zombie is not listed in `cgroup.procs`; none of this needs a controller.
+zombie is not listed in `cgroup.procs`, unless other threads of it run; `cgroup.kill` signals the
+main threads, and one that has ended takes no signal (complete_signal in kernel/signal.c), so such a
+process is signalled as a whole; none of this needs a controller.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import signal
 from collections.abc import Iterable
 
 from supervisor.runtime.containment import procfs
@@ -46,6 +49,9 @@ def kill(path: str) -> bool:
         write(path, "cgroup.kill", "1")
     except OSError:
         return False
+    for one in members([path]):
+        if one.thread != one.pid:
+            procfs.send(one, signal.SIGKILL)
     return True
 
 

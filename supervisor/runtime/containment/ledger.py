@@ -154,6 +154,6 @@ class Ledger:
             return True
         if author.brand >= 0 and same_run(procfs.brand(one.pid), author.brand):
             return True
-        if author.mark_fd >= 0 and procfs.holds_file(one.pid, author.mark_fd, author.mark):
+        if author.mark_fd >= 0 and procfs.holds_file(one.thread, author.mark_fd, author.mark):
             return True
-        return procfs.has_variables(one.pid, f"{DAEMON_VARIABLE}={author.daemon}")
+        return procfs.has_variables(one.thread, f"{DAEMON_VARIABLE}={author.daemon}")

@@ -22,7 +22,7 @@ import contextlib
 import ctypes
 import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from supervisor.runtime.containment import procfs
@@ -92,6 +92,7 @@ class Orphans:
         self._spawned: dict[int, Stat] = {}
         self._leaders: dict[int, Stat] = {}
         self._known: dict[int, Known] = {}
+        self._left: dict[int, Callable[[], None]] = {}
         self.put_off = False
         """Whether the last `collect` left a zombie for later: it must be called again."""
         self.reaped_count = 0
@@ -125,6 +126,15 @@ class Orphans:
         with self._lock:
             self._spawned.pop(process.pid, None)
             self._leaders.pop(process.pid, None)
+
+    def leave(self, process: Stat, reaped: Callable[[], None]) -> None:
+        """Reap a child with the orphans, whoever spawned it: it has ended, or is about to.
+
+        `reaped` is called then.
+        """
+        with self._lock:
+            self._left[process.pid] = reaped
+        self.reaped(process)
 
     def adopted(self) -> list[Stat]:
         """Return the children that were not spawned here, the dead among them too."""
@@ -189,6 +199,7 @@ class Orphans:
         """
         reaped = 0
         self.put_off = False
+        self._collect_the_left()
         for one in self.adopted():
             if one.lives:
                 continue
@@ -196,11 +207,20 @@ class Orphans:
                 self.put_off = self.put_off or self._whole_process
                 continue
             with contextlib.suppress(OSError):
-                os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOHANG)
-                reaped += 1
+                # None of one that a tracer holds; the end of that one, or of another, comes here.
+                reaped += os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOHANG) is not None
         self.reaped_count += reaped
         self._forget_the_gone()
         return reaped
+
+    def _collect_the_left(self) -> None:
+        for pid, reaped in tuple(self._left.items()):
+            with contextlib.suppress(ChildProcessError):
+                if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is None:
+                    continue
+            with self._lock:
+                self._left.pop(pid, None)
+            reaped()
 
     def _forget_the_gone(self) -> None:
         # One that is gone is harmless, since start times are compared: only its room counts. Each
@@ -235,7 +255,7 @@ class Orphans:
         return (
             self._owner_seen(one) is not None
             or same_run(procfs.brand(one.pid), self.brands.run)
-            or procfs.has_variables(one.pid, self._daemon)
+            or procfs.has_variables(one.thread, self._daemon)
         )
 
     def _belongs(self, one: Stat, held: Containment) -> bool:
@@ -250,8 +270,8 @@ class Orphans:
         brand = procfs.brand(one.pid)
         if same_run(brand, held.brand):
             return brand == held.brand
-        if procfs.has_variables(one.pid, self._daemon):
-            return procfs.has_variables(one.pid, f"{INSTANCE_VARIABLE}={instance}")
+        if procfs.has_variables(one.thread, self._daemon):
+            return procfs.has_variables(one.thread, f"{INSTANCE_VARIABLE}={instance}")
         return one.lives and self._is_left_over(one, leader)
 
     def _is_left_over(self, one: Stat, leader: Stat) -> bool:

@@ -66,4 +66,4 @@ class ProcessGroup(LedGroup):
             return True
         if self.brand >= 0 and procfs.brand(one.pid) == self.brand:
             return True
-        return procfs.has_variables(one.pid, *self._marks)
+        return procfs.has_variables(one.thread, *self._marks)

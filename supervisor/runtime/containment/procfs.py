@@ -3,12 +3,17 @@
 A pid alone names nobody for long: its number is given to another after the process was reaped. So
 a process is named here by its pid and its start time (field 22 of /proc/PID/stat, in clock ticks
 since boot), which together are unique until the next boot.
+
+The letter alone does not say that a process is dead. One whose main thread has ended while others
+run (pthread_exit) shows `Z`, has no memory, no environment and no files in /proc/PID, and works on:
+all of it is to be seen through a thread that runs. /proc/TID is one, too, though no list has it.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import time
 from typing import NamedTuple
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -26,8 +31,12 @@ LINKS_OF_ONE_THREAD = 3
 COMMAND_CHARS = 200
 """A command is shown to be recognized, and some are long."""
 
+THREADS = 64
+"""Of a process with more threads than this, not all are asked who traces them: one who traces them
+all is found by any."""
+
 ENDED = frozenset("ZXx")
-"""States of a process that runs no more: a zombie, or one that is being taken apart."""
+"""States of a thread that runs no more: a zombie, or one that is being taken apart."""
 
 
 class Stat(NamedTuple):
@@ -35,15 +44,19 @@ class Stat(NamedTuple):
 
     pid: int
     state: str
+    """The letter of its main thread; if that has ended, of another thread that runs."""
     ppid: int
     pgid: int
     sid: int
     start: int
     """Clock ticks since boot."""
+    thread: int
+    """The thread whose letter that is: for what a process has no more once its main thread ended,
+    namely memory, environment, files and command."""
 
     @property
     def lives(self) -> bool:
-        """Whether it can still run."""
+        """Whether any thread of it can still run."""
         return self.state not in ENDED
 
 
@@ -83,19 +96,36 @@ def _contents(path: str, last_read_bytes: int = 1) -> bytes:
 
 def stat(pid: int) -> Stat | None:
     """Return who has this pid now."""
-    data = read_records(f"/proc/{pid}/stat")
-    # The name stands in parentheses and may hold anything, parentheses and newlines too.
-    fields = data[data.rfind(b")") + 1 :].split()
+    fields = _stat_fields(f"/proc/{pid}/stat")
     if len(fields) < 20:  # noqa: PLR2004 - through field 22, the start time
         return None
+    state, thread = fields[0].decode(), pid
+    if state in ENDED and fields[17] != b"1":  # num_threads
+        state, thread = _who_runs(pid, state)
     return Stat(
         pid,
-        fields[0].decode(),
+        state,
         int(fields[1]),
         int(fields[2]),
         int(fields[3]),
         int(fields[19]),
+        thread,
     )
+
+
+def _stat_fields(path: str) -> list[bytes]:
+    data = read_records(path)
+    # The name stands in parentheses and may hold anything, parentheses and newlines too.
+    return data[data.rfind(b")") + 1 :].split()
+
+
+def _who_runs(pid: int, state: str) -> tuple[str, int]:
+    # Threads that a tracer holds are dead and still listed.
+    for thread in _threads(pid):
+        found = _stat_fields(f"/proc/{pid}/task/{thread}/stat")[:1]
+        if found and found[0].decode() not in ENDED:
+            return found[0].decode(), int(thread)
+    return state, pid
 
 
 def every_process() -> list[Stat]:
@@ -110,20 +140,23 @@ def children(pid: int) -> list[int] | None:
     The list (CONFIG_PROC_CHILDREN) may miss one while a neighbour in it exits: look again until
     nothing changes.
     """
-    tasks = f"/proc/{pid}/task"
-    try:
-        # Its links are `.`, `..` and one for each thread (proc_task_getattr in fs/proc/base.c).
-        alone = os.stat(tasks).st_nlink == LINKS_OF_ONE_THREAD  # noqa: PTH116
-        threads = [str(pid)] if alone else os.listdir(tasks)  # noqa: PTH208
-    except OSError:
-        return []
     found: list[int] = []
-    for thread in threads:
+    for thread in _threads(pid):
         listed = children_of_thread(pid, thread)
         if listed is None:
             return None
         found += listed
     return found
+
+
+def _threads(pid: int) -> list[str]:
+    tasks = f"/proc/{pid}/task"
+    try:
+        # Its links are `.`, `..` and one for each thread (proc_task_getattr in fs/proc/base.c).
+        alone = os.stat(tasks).st_nlink == LINKS_OF_ONE_THREAD  # noqa: PTH116
+        return [str(pid)] if alone else os.listdir(tasks)  # noqa: PTH208
+    except OSError:
+        return []
 
 
 def children_of_thread(pid: int, thread: int | str) -> list[int] | None:
@@ -167,25 +200,52 @@ def _descendants_by_scan(pid: int) -> list[int]:
     return found
 
 
-def has_variables(pid: int, *entries: str) -> bool:
+def has_variables(thread: int, *entries: str) -> bool:
     """Whether each of the `NAME=value` stands in the environment the process was started with."""
-    environment = b"\0" + read_bytes(f"/proc/{pid}/environ")
+    environment = b"\0" + read_bytes(f"/proc/{thread}/environ")
     return all(b"\0" + os.fsencode(entry) + b"\0" in environment for entry in entries)
 
 
-def holds_file(pid: int, descriptor: int, name: str) -> bool:
+def holds_file(thread: int, descriptor: int, name: str) -> bool:
     """Whether a process has a file of this name open, or deleted, under this descriptor number."""
     try:
-        found = os.readlink(f"/proc/{pid}/fd/{descriptor}")  # noqa: PTH115
+        found = os.readlink(f"/proc/{thread}/fd/{descriptor}")  # noqa: PTH115
     except OSError:
         return False
     return found.removesuffix(" (deleted)").rpartition("/")[2] == name
 
 
-def command(pid: int) -> str:
+def command(thread: int) -> str:
     """Return what a process runs, with its arguments, cut to `COMMAND_CHARS`."""
-    words = read_bytes(f"/proc/{pid}/cmdline") or read_bytes(f"/proc/{pid}/comm")
+    words = read_bytes(f"/proc/{thread}/cmdline") or read_bytes(f"/proc/{thread}/comm")
     return words.replace(b"\0", b" ").decode(errors="replace").strip()[:COMMAND_CHARS]
+
+
+def name(pid: int) -> str:
+    """Return the short name of a process (comm), which a kernel thread and a zombie have too."""
+    return read_records(f"/proc/{pid}/comm").decode(errors="replace").rstrip("\n")
+
+
+def tracer(pid: int) -> int | None:
+    """Return the pid of who traces a process or one of its threads (ptrace(2)), dead ones too."""
+    for thread in _threads(pid)[:THREADS]:
+        status = read_bytes(f"/proc/{pid}/task/{thread}/status")
+        _, _, rest = status.partition(b"\nTracerPid:")
+        found = rest.split(None, 1)[:1]
+        if found and found[0] != b"0":
+            return int(found[0])
+    return None
+
+
+def exit_status(pid: int) -> int | None:
+    """Return the wait status of a zombie that nobody has reaped; None if it is not shown to us."""
+    fields = read_records(f"/proc/{pid}/stat").split()
+    try:
+        # For processes of others the kernel writes 0 there (do_task_stat in fs/proc/array.c).
+        shown = os.geteuid() in (0, os.stat(f"/proc/{pid}").st_uid)  # noqa: PTH116
+    except OSError:
+        return None
+    return int(fields[-1]) if shown and fields else None
 
 
 def brand(pid: int) -> int:
@@ -195,22 +255,36 @@ def brand(pid: int) -> int:
     return int(soft[0]) if soft and soft[0].isdigit() else -1
 
 
-def rss_bytes(pid: int) -> int:
+def rss_bytes(thread: int) -> int:
     """Return the resident memory of a process, pages that it shares included."""
-    fields = read_records(f"/proc/{pid}/statm").split()
+    fields = read_records(f"/proc/{thread}/statm").split()
     return int(fields[1]) * _PAGE_BYTES if len(fields) > 1 else 0
 
 
-def pss_bytes(pid: int) -> int:
+def rss_bytes_of_process(pid: int) -> int:
+    """Return the same of a process of which nobody knows yet whether its main thread runs."""
+    found = rss_bytes(pid)
+    if found:
+        return found
+    now = stat(pid)
+    return 0 if now is None or now.thread == pid else rss_bytes(now.thread)
+
+
+def pss_bytes(thread: int) -> int:
     """Return its resident memory with each shared page divided by those who share it.
 
     The kernel walks the page tables for this figure: it costs milliseconds per GB, where
     `rss_bytes` costs microseconds. Without the right to read it, this is `rss_bytes`.
     """
-    for line in read_bytes(f"/proc/{pid}/smaps_rollup").splitlines():
+    for line in read_bytes(f"/proc/{thread}/smaps_rollup").splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024
-    return rss_bytes(pid)
+    return rss_bytes(thread)
+
+
+def now_ticks() -> int:
+    """Return this moment in clock ticks since boot, as a process's start is told."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def boot_id() -> str:

@@ -17,11 +17,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from protocol.args_schema import OpSchema
 from protocol.problem import Problem
 from supervisor.runtime.checking import checks as checks_module
 from supervisor.runtime.checking.checker import Checker, Unchecked, checker
 from supervisor.runtime.checking.checks import PROCESSES, Checks, Verdict
-from supervisor.runtime.checking.contract import command
+from supervisor.runtime.checking.contract import SIZES, command
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.deadlines import Deadlines
 from tests.factories import open_files
@@ -29,6 +30,7 @@ from tests.factories import open_files
 EVIL = {"properties": {"a": {"pattern": "^(a+)+$"}}}
 SLOW = {"a": "a" * 60 + "!"}
 BOUND_S = 60
+ANY = OpSchema(b"{}", vouched=True)
 
 
 @asynccontextmanager
@@ -37,8 +39,10 @@ async def process() -> AsyncIterator[Checker]:
         yield one
 
 
-async def check(one: Checker, schema: Any, args: Any) -> Verdict:
-    return await one.check(msgspec.json.encode(schema), msgspec.json.encode(args))
+async def check(one: Checker, schema: Any, args: Any, *, vouched: bool = True) -> Verdict:
+    return await one.check(
+        OpSchema(msgspec.json.encode(schema), vouched), msgspec.json.encode(args)
+    )
 
 
 async def test_a_process_says_what_is_wrong_and_where_as_often_as_it_is_asked() -> None:
@@ -69,6 +73,19 @@ async def test_what_takes_more_memory_than_it_may_is_refused_and_the_process_liv
             assert await check(one, EVIL, {"a": "aaa"}) is None
 
 
+@pytest.mark.fault(29)
+async def test_what_a_module_described_is_looked_at_here_too_and_may_be_no_schema() -> None:
+    async with process() as one:
+        assert await check(one, {"type": "strin"}, {"a": "b"}, vouched=False) is None
+        found = await check(one, EVIL, {"a": "b"}, vouched=False)
+        assert found == Problem("/a", "\"b\" does not match '^(a+)+$'")
+        alternatives = [
+            {"properties": {f"p{n}": {"oneOf": [{"pattern": "^a"}]}}} for n in range(9000)
+        ]
+        verdict = await check(one, {"anyOf": alternatives}, {"a": "b"}, vouched=False)
+        assert isinstance(verdict, Unchecked)  # its schema alone takes too long
+
+
 async def test_what_jsonschema_trips_over_is_refused() -> None:
     async with process() as one:
         verdict = await check(one, {"type": "nothing"}, {})  # never let through to here
@@ -95,10 +112,10 @@ def test_it_dies_with_the_daemon_in_the_midst_of_a_check() -> None:
         assert popen.stdout is not None
         os.close(theirs)
         quick = msgspec.json.encode({"a": "b"})
-        popen.stdin.write(len(schema).to_bytes(4) + len(quick).to_bytes(4) + schema + quick)
+        popen.stdin.write(SIZES.pack(len(schema), len(quick), True) + schema + quick)
         popen.stdin.flush()
         assert popen.stdout.readline()
-        popen.stdin.write(len(schema).to_bytes(4) + len(args).to_bytes(4) + schema + args)
+        popen.stdin.write(SIZES.pack(len(schema), len(args), True) + schema + args)
         popen.stdin.flush()
         os.close(ours)
         # By the daemon's end, and not by the time that one check may take.
@@ -116,7 +133,7 @@ class Fake:
         self._go_on = trio.Event()
         made(self)
 
-    async def check(self, schema: bytes, args: bytes) -> Verdict:
+    async def check(self, schema: OpSchema, args: bytes) -> Verdict:
         self.asked.append(args)
         self._go_on = trio.Event()
         await self._go_on.wait()
@@ -145,7 +162,7 @@ class World:
         yield Fake(self.made.append)
 
     def ask(self, party: str, what: str) -> Any:
-        return self.checks.ask(party, b"{}", what.encode(), lambda v: self.told.append((what, v)))
+        return self.checks.ask(party, ANY, what.encode(), lambda v: self.told.append((what, v)))
 
     @property
     def asked(self) -> list[list[bytes]]:
@@ -316,7 +333,7 @@ async def test_where_no_process_can_be_started_nobody_waits_for_ever(
     with trio.fail_after(BOUND_S):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(checks.run)
-            checks.ask("a", b"{}", b"{}", tell)
+            checks.ask("a", ANY, b"{}", tell)
             await done.wait()
             nursery.cancel_scope.cancel()
     (verdict,) = told

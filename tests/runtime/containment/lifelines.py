@@ -112,6 +112,11 @@ def describe(
     return path
 
 
+def letter(pid: int) -> str:
+    """Return the state of a process's main thread, as /proc has it."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def gone(pid: int) -> bool:
     """Whether nothing of a process is left, no zombie either, once its parent has reaped it."""
     until = time.monotonic() + PATIENCE_S

@@ -3,22 +3,29 @@
     stubborn.py NAME LIFELINE [VICE ...]
 
 Every process connects to the Unix socket LIFELINE and says `LABEL PID`; the end of that connection
-is the process's death. Vices of the leader: `ignores_term`; of the processes it starts at once,
-each of which ignores every polite signal: `child`, `setsid` (holds stdout, in its own session),
-`double` (double fork: its parent is gone), `bare` (as `double`, with an empty environment and no
-descriptor but its lifeline), `hidden` (as `bare`, and with a RLIMIT_LOCKS of its own). Ops: `echo`,
-`hang` (never answers), `leave` (exits 0 at once, without an answer), `hog` (its child takes `bytes`
-of memory), `bomb` (forks for ever), `spawn` (one more VICE).
+is the process's death. Vices of the leader: `ignores_term`, `threads` (has a second thread),
+`traceable` (may be traced where Yama says no), `headless` (its main thread ends, and another one
+works on: /proc shows a zombie); of the processes it starts at once, each of which ignores every
+polite signal: `child`, `setsid` (holds stdout, in its own session), `double` (double fork: its
+parent is gone), `beheaded` (as `double`, and headless), `bare` (as `double`, with an empty
+environment and no descriptor but its lifeline), `hidden` (as `bare`, and with a RLIMIT_LOCKS of its
+own). Ops: `echo`, `hang` (never answers), `leave` (exits 0 at once, without an answer), `hog` (its
+child takes `bytes` of memory, headless if `beheaded`), `bomb` (forks for ever), `spawn` (one more
+VICE).
 """
 
+import ctypes
 import json
 import os
 import resource
 import signal
 import socket
 import sys
+import threading
+from collections.abc import Callable
 from typing import Any
 
+PR_SET_PTRACER = 0x59616D61
 POLITE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
@@ -37,6 +44,27 @@ def stay(label: str) -> None:
         signal.pause()
 
 
+def be(vice: str) -> bool:
+    """Take a vice of the leader's own; False if it is none."""
+    match vice:
+        case "ignores_term":
+            for number in POLITE:
+                signal.signal(number, signal.SIG_IGN)
+        case "threads":
+            threading.Thread(target=signal.pause, daemon=True).start()
+        case "traceable":
+            ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
+        case _:
+            return vice == "headless"
+    return True
+
+
+def behead(body: Callable[[], None]) -> None:
+    """Have another thread go on, and end the main one."""
+    threading.Thread(target=body).start()
+    ctypes.CDLL(None).pthread_exit(None)
+
+
 def start(vice: str) -> None:
     if os.fork():
         return
@@ -44,7 +72,7 @@ def start(vice: str) -> None:
         if vice != "child":
             os.setsid()
         between = os.getpid()
-        if vice in ("double", "bare", "hidden") and os.fork():
+        if vice in ("double", "beheaded", "bare", "hidden") and os.fork():
             os._exit(0)
         while vice in ("bare", "hidden") and os.getppid() == between:
             os.sched_yield()  # it shows itself as an orphan
@@ -61,15 +89,31 @@ def start(vice: str) -> None:
                 {},
             )
         os.close(LINE.fileno())
+        if vice == "beheaded":
+            for number in POLITE:
+                signal.signal(number, signal.SIG_IGN)
+            behead(lambda: linger(vice))
         stay(vice)
     finally:
         os._exit(9)
 
 
-def hog(size: int) -> None:
+def linger(label: str) -> None:
+    line = lifeline(label)
+    while line:
+        signal.pause()
+
+
+def hog(size: int, *, beheaded: bool) -> None:
     if os.fork():
         return
     os.close(LINE.fileno())
+    if beheaded:
+        behead(lambda: fill(size))
+    fill(size)
+
+
+def fill(size: int) -> None:
     line = lifeline("hog")
     held: list[bytearray] = []
     while line:
@@ -107,7 +151,7 @@ def answer(request: dict[str, Any]) -> dict[str, Any] | None:
         case "leave":
             os._exit(args.get("code", 0))
         case "hog":
-            hog(args["bytes"])
+            hog(args["bytes"], beheaded="beheaded" in args)
             return None
         case "bomb":
             if not os.fork():
@@ -120,23 +164,25 @@ def answer(request: dict[str, Any]) -> dict[str, Any] | None:
     return {"ok": True, "result": args}
 
 
+def serve() -> None:
+    for text in sys.stdin:
+        asked = json.loads(text)
+        reply = answer(asked)
+        if reply is not None:
+            reply["requestId"] = asked["requestId"]
+            sys.stdout.write(json.dumps(reply) + "\n")
+            sys.stdout.flush()
+    while "ignores_term" in VICES:
+        signal.pause()
+
+
 NAME, LIFELINE, *VICES = sys.argv[1:]
 if VICES in (["=bare"], ["=hidden"]):
     stay(VICES[0].removeprefix("="))
-if "ignores_term" in VICES:
-    for polite in POLITE:
-        signal.signal(polite, signal.SIG_IGN)
+STARTED = [one for one in VICES if not be(one)]
 LINE = lifeline("leader")
-for one in VICES:
-    if one != "ignores_term":
-        start(one)
-for text in sys.stdin:
-    asked = json.loads(text)
-    reply = answer(asked)
-    if reply is not None:
-        reply["requestId"] = asked["requestId"]
-        sys.stdout.write(json.dumps(reply) + "\n")
-        sys.stdout.flush()
-if "ignores_term" in VICES:
-    while True:
-        signal.pause()
+for one in STARTED:
+    start(one)
+if "headless" in VICES:
+    behead(serve)
+serve()

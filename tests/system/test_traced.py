@@ -1,0 +1,256 @@
+"""A debugger holds a module: whoever is killed then stays a zombie for as long as it likes.
+
+On the event loop nobody waits for that; whoever can't be reaped keeps its slot, and the tracer is
+named. Row 26 of docs/faults.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe, gone
+from tests.runtime.containment.tracer import Tracer
+from tests.system.daemon_process import DaemonProcess
+
+PATIENT = {"start_s": PATIENCE_S, "exit_s": 0.05, "stop_s": 0.05}
+AT_ONCE = {"initial_s": 0.01, "factor": 1, "max_s": 0.01, "jitter": 0}
+SUPERVISION: dict[str, Any] = {"restart": "permanent", "intensity": 1000, "backoff": AT_ONCE}
+
+
+class Scene:
+    """A daemon with a `held` module, once `hold` was called, and another one."""
+
+    def __init__(self, home: Path, rung: str, lifelines: Lifelines, tracers: ExitStack) -> None:
+        self.home = home
+        self.lifelines = lifelines
+        self.others = Lifelines(home)
+        self._tracers = tracers
+        describe(home / "modules", self.others, "setsid", name="other")
+        self.daemon = DaemonProcess(home / "modules", home, rung)
+        self.others.take("leader", "setsid")
+
+    def begin(self, *vices: str, **supervision: Any) -> int:
+        """Start the module; returns its pid."""
+        words = {"timeouts": PATIENT, **SUPERVISION, **supervision}
+        describe(self.home / "modules", self.lifelines, "traceable", *vices, name="held", **words)
+        self.daemon.ask("supervisor", "reload")
+        (pid,) = self.lifelines.take("leader")
+        return pid
+
+    def hold(self, pid: int, *words: str) -> Tracer:
+        """Have a process held; the tracer is gone at the end of the test."""
+        return self._tracers.enter_context(Tracer(pid, *words))
+
+    def module(self, name: str = "held") -> dict[str, Any]:
+        modules: list[dict[str, Any]] = self.daemon.status()["modules"]
+        (found,) = [one for one in modules if one["name"] == name]
+        return found
+
+    def until_held_by(self, tracer: Tracer, pid: int) -> dict[str, Any]:
+        """Wait until status shows that a dead process is held; everybody else is served."""
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            assert self.daemon.ask("other", "echo", x=1)["result"] == {"x": 1}
+            instances: list[dict[str, Any]] = self.module()["instances"]
+            for one in instances:
+                if one["traced_by"] is not None and one["state"] == "stopping":
+                    assert (one["pid"], one["traced_by"]["pid"]) == (pid, tracer.pid)
+                    assert one["traced_by"]["name"].startswith("python")
+                    return one
+            assert time.monotonic() < until
+
+    def log(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.daemon.log.read_text().splitlines()]
+
+    def until_logged(self, event: str) -> dict[str, Any]:
+        until = time.monotonic() + PATIENCE_S
+        while True:
+            for line in self.log():
+                if line["event"] == event:
+                    return line
+            assert time.monotonic() < until
+
+
+@pytest.fixture
+def scene(rung: str, lifelines: Lifelines) -> Iterator[Scene]:
+    with tempfile.TemporaryDirectory(prefix="sd") as folder, ExitStack() as tracers:
+        made = Scene(Path(folder), rung, lifelines, tracers)
+        try:
+            yield made
+        finally:
+            tracers.close()
+            made.daemon.close()
+            made.others.close()
+
+
+def kill_it(scene: Scene, pid: int) -> None:
+    del scene
+    os.kill(pid, signal.SIGKILL)
+
+
+def restart_it(scene: Scene, pid: int) -> None:
+    del pid
+    scene.daemon.begin("supervisor", "restart", module="held").detach()
+
+
+def let_it_miss_its_probes(scene: Scene, pid: int) -> None:
+    """Do nothing: held, it answers none."""
+
+
+@pytest.mark.fault(26)
+@pytest.mark.parametrize("vices", [(), ("threads",)], ids=["one thread", "threads"])
+@pytest.mark.parametrize("end", [kill_it, restart_it, let_it_miss_its_probes])
+def test_who_is_killed_while_it_is_traced_keeps_its_slot_and_the_others_are_served(
+    scene: Scene,
+    lifelines: Lifelines,
+    vices: tuple[str, ...],
+    end: Callable[[Scene, int], None],
+) -> None:
+    probes: dict[str, Any] = {}
+    if end is let_it_miss_its_probes:
+        probes["timeouts"] = {**PATIENT, "health_s": 0.1}
+        probes["health"] = {"interval_s": 0.1, "failures": 1}
+    pid = scene.begin(*vices, **probes)
+    scene.daemon.ask("supervisor", "wait", modules=["held"])
+    tracer = scene.hold(pid)
+    end(scene, pid)
+    scene.until_held_by(tracer, pid)
+    logged = scene.until_logged("a dead process cannot be reaped")
+    assert logged["traced_by"].endswith(f"(pid {tracer.pid})")
+    assert len(scene.module()["instances"]) == 1
+    tracer.release()
+    (successor,) = lifelines.take("leader")
+    scene.daemon.ask("supervisor", "wait", modules=["held"])
+    (instance,) = scene.module()["instances"]
+    assert (instance["pid"], instance["traced_by"]) == (successor, None)
+
+
+@pytest.mark.fault(26)
+@pytest.mark.parametrize("vices", [(), ("threads",)], ids=["one thread", "threads"])
+def test_its_calls_are_answered_when_it_dies_and_not_when_it_is_reaped(
+    scene: Scene, vices: tuple[str, ...]
+) -> None:
+    pid = scene.begin(*vices)
+    with scene.daemon.begin("held", "hang") as call, call.makefile("rb") as lines:
+        until = time.monotonic() + PATIENCE_S
+        while not scene.module()["in_flight"]:
+            assert time.monotonic() < until
+        tracer = scene.hold(pid)
+        os.kill(pid, signal.SIGKILL)
+        done = json.loads(lines.readline())
+    details = done["error"]["details"]
+    assert (details["reason"], details["signal"]) == ("signaled", signal.SIGKILL)
+    assert details["traced_by"]["pid"] == tracer.pid
+
+
+@pytest.mark.fault(26)
+def test_a_stop_that_a_tracer_holds_up_is_refused_with_its_name(scene: Scene) -> None:
+    pid = scene.begin()
+    scene.daemon.ask("supervisor", "wait", modules=["held"])
+    tracer = scene.hold(pid)
+    answer = scene.daemon.ask("supervisor", "stop", module="held")
+    assert answer["error"]["details"]["reason"] == "stopping"
+    assert f"held#1 (pid {pid})" in answer["error"]["message"]
+    assert f"(pid {tracer.pid}) traces" in answer["error"]["message"]
+    tracer.release()
+    assert scene.daemon.ask("supervisor", "stop", module="held")["result"]["state"] == "down"
+
+
+@pytest.mark.fault(26)
+@pytest.mark.parametrize("warm", [0, 1])
+def test_a_process_per_invocation_keeps_its_place_too(
+    scene: Scene, lifelines: Lifelines, warm: int
+) -> None:
+    vices = ("traceable", "ignores_term")  # with that it goes on when its input has ended
+    path = describe(scene.home / "modules", lifelines, *vices, name="held")
+    document = json.loads(path.read_text())
+    document["transport"]["lifecycle"] = "per-invocation"
+    document["supervision"] = {**SUPERVISION, "timeouts": PATIENT, "concurrency": 1, "warm": warm}
+    path.write_text(json.dumps(document))
+    scene.daemon.ask("supervisor", "reload")
+    first = scene.daemon.begin("held", "hang")
+    with first, first.makefile("rb") as lines:
+        until = time.monotonic() + PATIENCE_S
+        while not (serving := [one for one in scene.module()["instances"] if one["in_flight"]]):
+            assert time.monotonic() < until
+        pid = serving[0]["pid"]
+        while pid not in lifelines.take("leader"):
+            pass
+        tracer = scene.hold(pid)
+        os.kill(pid, signal.SIGKILL)
+        assert json.loads(lines.readline())["error"]["details"]["signal"] == signal.SIGKILL
+    second = scene.daemon.begin("held", "leave")
+    with second, second.makefile("rb") as lines:
+        scene.until_held_by(tracer, pid)
+        assert scene.module()["queued"] == 1
+        tracer.release()
+        assert json.loads(lines.readline())["error"]["details"]["exit_code"] == 0
+
+
+@pytest.mark.fault(26)
+@pytest.mark.parametrize("vices", [(), ("threads",)], ids=["one thread", "threads"])
+def test_the_end_of_the_daemon_does_not_wait_for_a_tracer_and_names_it(
+    scene: Scene, vices: tuple[str, ...]
+) -> None:
+    pid = scene.begin(*vices)
+    scene.daemon.ask("supervisor", "wait", modules=["held"])
+    tracer = scene.hold(pid)
+    scene.daemon.popen.send_signal(signal.SIGTERM)
+    assert scene.daemon.popen.wait(PATIENCE_S) == 0
+    scene.others.wait_dead()
+    scene.lifelines.wait_dead()
+    events = {line["event"]: line for line in scene.log()}
+    left = events["left behind: a dead process that could not be reaped"]
+    assert (left["pid"], left["instance"]) == (pid, "held#1")
+    assert left["traced_by"].endswith(f"(pid {tracer.pid})")
+
+
+@pytest.mark.fault(26)
+def test_one_that_cannot_even_die_is_named_and_delays_no_death_of_others(scene: Scene) -> None:
+    # Stopped on its way out, a process does not hear SIGKILL any more.
+    pid = scene.begin()
+    scene.daemon.ask("supervisor", "wait", modules=["held"])
+    tracer = scene.hold(pid, "exit")
+    scene.daemon.begin("supervisor", "restart", module="held").detach()
+    logged = scene.until_logged("process cannot be killed")
+    assert logged["traced_by"].endswith(f"(pid {tracer.pid})")
+    scene.until_held_by(tracer, pid)
+    guardian = scene.daemon.status()["daemon"]["guardian_pid"]
+    ended = os.pidfd_open(guardian)
+    scene.daemon.kill()
+    scene.others.wait_dead()
+    assert not scene.lifelines.dead_already()
+    tracer.release()
+    scene.lifelines.wait_dead()
+    assert select.select([ended], [], [], PATIENCE_S)[0]
+    os.close(ended)
+
+
+@pytest.mark.fault(26)
+def test_a_guardian_that_is_held_is_replaced(scene: Scene) -> None:
+    scene.begin()
+    former = scene.daemon.status()["daemon"]["guardian_pid"]
+    tracer = scene.hold(former)
+    os.kill(former, signal.SIGKILL)
+    until = time.monotonic() + PATIENCE_S
+    while scene.daemon.status()["daemon"]["guardian_pid"] in (former, None):
+        assert scene.daemon.ask("other", "echo", x=1)["ok"]
+        assert time.monotonic() < until
+    logged = scene.until_logged("the guardian cannot be reaped")
+    assert logged["traced_by"].endswith(f"(pid {tracer.pid})")
+    guardian = scene.daemon.status()["daemon"]["guardian_pid"]
+    scene.daemon.kill()
+    scene.others.wait_dead()
+    scene.lifelines.wait_dead()
+    assert gone(guardian)
