@@ -127,7 +127,7 @@ class Descriptions:
             self.is_outdated = False
             current = self.current
             schemas = None if current is None else op_schemas(current.get("inputs"))
-            self.validator = None if schemas is None else ArgsValidator(schemas)
+            self.validator = None if schemas is None else ArgsValidator(schemas, vouched=False)
         return self.validator
 
     def misfits(self) -> list[str]:

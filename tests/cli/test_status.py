@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import click
@@ -84,6 +85,20 @@ def test_a_policy_that_is_not_used_is_told_above_the_table() -> None:
     document = status()
     document["daemon"]["policy"] = {"path": "p", "mode": "strict", "problem": "p:1: mode: bad"}
     assert "last good one in use: p:1: mode: bad" in status_text(document, None)
+
+
+def test_a_stall_that_others_can_have_noticed_and_a_stop_are_told_above_the_table() -> None:
+    document = status(module())
+    stall = {"ms": 62.5, "culprit": "client 3", "doing": "requests: dice invoke roll", "ts": 1.0}
+    document["daemon"]["longest_stall"] = stall
+    stopped = {"count": 1, "total_s": 4.0, "last_s": 4.0, "last_ts": time.time() - 60}
+    document["daemon"]["suspensions"] = stopped
+    lines = plain(status_text(document, None))
+    assert lines[2] == "longest stall 62.5ms, by client 3 (requests: dice invoke roll)"
+    assert lines[3] == "it was suspended for 4.0s, 1m00s ago"
+    document["daemon"]["longest_stall"] = {**stall, "ms": 49.9}
+    document["daemon"]["suspensions"] = {**stopped, "count": 0}
+    assert plain(status_text(document, None))[2] == ""
 
 
 def test_columns_start_and_end_in_the_same_place_in_every_row() -> None:

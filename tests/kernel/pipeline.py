@@ -28,6 +28,8 @@ from supervisor.kernel.ui_events import UiEvents
 from supervisor.policy.latency import Histogram
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
+from supervisor.runtime.checking.checks import Checks
+from supervisor.runtime.custody import Custody
 from supervisor.runtime.deadlines import Deadlines
 from tests.factories import descriptor
 from tests.runtime.fakes import undescribed
@@ -134,6 +136,7 @@ class Host:
 
     def __init__(self) -> None:
         self.deadlines = Deadlines()
+        self.checks = Checks(Custody.bare(), self.deadlines)
         self._number = 0
 
     def next_request_id(self) -> str:
