@@ -1,95 +1,79 @@
 """The ops of a module and the JSON Schema of each one's args, checked and used.
 
-jsonschema is imported when a schema is first compiled, or is too unusual to be recognised as valid
-without it: a daemon of modules without `inputs` never pays for it.
+jsonschema is imported when a schema is too unusual to be recognised as valid without it: a daemon
+of modules without `inputs` never pays for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import Any
 
-from protocol.plain_args import Accepts, accepting, nothing
+import msgspec
+
+from protocol.plain_args import Accepts, NotPlainError, nothing, plain_acceptance
 from protocol.plain_schema import is_plain
-from protocol.problem import Problem, kind, step
+from protocol.problem import Problem, step
 
-if TYPE_CHECKING:
-    from jsonschema import Draft202012Validator, ValidationError
 
-MAX_ERRORS = 20  # to choose the most useful from; an array of a million faults has a million
+class OpSchema(msgspec.Struct, frozen=True):
+    """The schema of an op, for a process that can take its time over it."""
+
+    json: bytes
+    vouched: bool
+    """Whether it is known to be a usable schema; else that is to be found out first."""
 
 
 class ArgsValidator:
-    """Validate the args of each op before the module is bothered.
+    """Accept the args of each op before the module is bothered, as far as that takes no time.
 
-    `inputs` maps each op to a schema, and must have passed `ops_problems`.
+    `inputs` maps each op to a schema, and must have passed `ops_problems`, or `op_schemas` if it is
+    not `vouched` for. What is not accepted may still be valid: that takes `args_problem`, which
+    nothing bounds, in a process of its own.
     """
 
-    def __init__(self, inputs: dict[str, Any]) -> None:
+    def __init__(self, inputs: dict[str, Any], *, vouched: bool = True) -> None:
         self._inputs = inputs
-        self._compiled: dict[str, Draft202012Validator] = {}
+        self._vouched = vouched
         self._accepting: dict[str, Accepts] = {}
+        self._encoded: dict[str, OpSchema] = {}
 
     @property
-    def ops(self) -> tuple[str, ...]:
-        """Return the ops in the order in which they were declared."""
-        return tuple(self._inputs)
+    def ops(self) -> Collection[str]:
+        """The ops in the order in which they were declared."""
+        return self._inputs.keys()
 
     def knows(self, op: str) -> bool:
         """Tell whether the module has this op."""
         return op in self._inputs
 
     def accepts(self, op: str, args: Any) -> bool:
-        """Tell whether the op is known and the args are certainly valid for it.
-
-        Where it is not certain, `problem` has the last word.
-        """
+        """Tell whether the op is known and the args are certainly valid for it."""
         accepts = self._accepting.get(op)
         if accepts is None:
             if op not in self._inputs:
                 return False
-            accepts = self._accepting_of(op)
+            accepts = self._accepting[op] = self._acceptance(self._inputs[op])
         try:
             return accepts(args)
         except RecursionError:
             return False
 
-    def is_cheap(self, op: str) -> bool:
-        """Tell whether `problem` looks at each part of the args once.
+    def schema(self, op: str) -> OpSchema:
+        """Return the schema of an op; raises `KeyError` for one that is not known."""
+        encoded = self._encoded.get(op)
+        if encoded is None:
+            encoded = OpSchema(msgspec.json.encode(self._inputs[op]), self._vouched)
+            self._encoded[op] = encoded
+        return encoded
 
-        What else there is, such as `pattern`, `$ref` and `allOf`, may take exponential time.
-        Raises `KeyError` for an op that is not known.
-        """
-        return self._accepting_of(op) is not nothing
-
-    def problem(self, op: str, args: Any) -> Problem | None:
-        """Return what is wrong with the args, the pointer starting from them, or None.
-
-        Raises `KeyError` for an op that is not known.
-        """
-        schema = self._inputs[op]
-        if schema is True or schema == {}:
-            return None
-        validator = self._compiled.get(op)
-        if validator is None:
-            validator = self._compiled[op] = _compile(schema)
+    def _acceptance(self, schema: Any) -> Accepts:
+        if not (self._vouched or _is_plain(schema)):
+            return nothing
         try:
-            errors = validator.iter_errors(args)
-            first = next(errors, None)
-            return None if first is None else _most_useful(first, errors)
-        except RecursionError:
-            return Problem("", "is nested too deeply to be validated")
-        except OverflowError:
-            # `multipleOf` with a fraction divides as doubles do; an integer may be of any size.
-            return Problem("", "holds a number too large to be validated by `multipleOf`")
-
-    def _accepting_of(self, op: str) -> Accepts:
-        accepts = self._accepting.get(op)
-        if accepts is None:
-            schema = self._inputs[op]
-            accepts = self._accepting[op] = accepting(schema) if _is_plain(schema) else nothing
-        return accepts
+            return plain_acceptance(schema)
+        except (NotPlainError, RecursionError):
+            return nothing
 
 
 def ops_problems(ops: dict[str, Any], at: str) -> list[Problem]:
@@ -110,21 +94,15 @@ def ops_problems(ops: dict[str, Any], at: str) -> list[Problem]:
 
 
 def op_schemas(inputs: object) -> dict[str, Any] | None:
-    """Return the `inputs` a module described, if args can be validated with them."""
-    return inputs if isinstance(inputs, dict) and why_unusable(inputs) is None else None
-
-
-def why_unusable(inputs: object) -> Problem | None:
-    """Return why `op_schemas` gives None, for a log.
+    """Return the `inputs` a module described, if they are an object of what may be schemas.
 
     Module Protocol v1 does not say what `inputs` looks like, so anything else than a non-empty
-    object of ops and schemas is no fault: it only means that args are not validated.
+    object of ops and schemas is no fault: it only means that args are not validated. Whether they
+    are schemas that can be used takes long to tell, and is told when args are looked at.
     """
-    if not isinstance(inputs, dict):
-        return Problem("", f"is {kind(inputs)}, not an object of ops and JSON Schemas")
-    if not inputs:
-        return Problem("", "is empty, it names no op")
-    return min(ops_problems(inputs, ""), default=None)
+    if not isinstance(inputs, dict) or not inputs:
+        return None
+    return inputs if all(isinstance(one, dict | bool) for one in inputs.values()) else None
 
 
 def _is_plain(schema: Any) -> bool:
@@ -132,23 +110,3 @@ def _is_plain(schema: Any) -> bool:
         return is_plain(schema)
     except RecursionError:
         return False
-
-
-def _compile(schema: Any) -> Draft202012Validator:
-    from jsonschema import Draft202012Validator  # noqa: PLC0415
-    from referencing.jsonschema import EMPTY_REGISTRY  # noqa: PLC0415
-
-    # A `$schema` would make jsonschema change the draft halfway, at a reference to the root.
-    if isinstance(schema, dict):
-        schema = {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
-    # A registry of our own, even an empty one, keeps jsonschema from fetching references.
-    return Draft202012Validator(schema, registry=EMPTY_REGISTRY)
-
-
-def _most_useful(first: ValidationError, others: Iterator[ValidationError]) -> Problem:
-    from jsonschema.exceptions import best_match  # noqa: PLC0415
-
-    from protocol.schema_words import explained  # noqa: PLC0415
-
-    best = best_match([first, *islice(others, MAX_ERRORS)])
-    return explained(best or first)

@@ -9,7 +9,7 @@ import msgspec
 from protocol.errors import Reason
 from protocol.json_line import Fault, excerpt, is_utf8, read_object
 from protocol.nesting import is_deeper
-from protocol.problem import kind
+from protocol.problem import kind, printable
 from protocol.weight import LONG_BYTES, collector_paused
 
 encode = msgspec.json.encode
@@ -23,6 +23,15 @@ class RequestFrame(msgspec.Struct, frozen=True):
     tool: str | None = None
     operation: str | None = None
     input: dict[str, Any] = msgspec.field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """Say in a few words what it asks for."""
+        op = self.input.get("op")
+        asked = (self.tool, self.operation, op if isinstance(op, str) else None)
+        return " ".join(printable(one, _WORD_CHARS) for one in asked if one is not None)
+
+
+_WORD_CHARS = 60
 
 
 class _Named(msgspec.Struct, frozen=True):

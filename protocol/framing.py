@@ -7,8 +7,8 @@ Rules that live here (docs/protocol.md), and nowhere else:
 - lines of white space only are skipped;
 - a line of more than `limit_bytes` is reported once, when it passes the limit, and dropped up to
   its `\n` without being held; the line after it is delivered as usual;
-- a long line that would take more memory than `decoded_bytes` once it is decoded is dropped too,
-  before it is (`weight`): by default `DECODED_FACTOR` times the limit.
+- a long line of more than `most_values` values is dropped in the same way, as soon as it has them
+  (`weight`).
 """
 
 from __future__ import annotations
@@ -17,29 +17,22 @@ import sys
 
 import msgspec
 
-from protocol.weight import LONG_BYTES, is_heavier
+from protocol.weight import LONG_BYTES, MOST_VALUES, ValueCount
 
 BOM = b"\xef\xbb\xbf"
 EXCERPT_BYTES = 200
 """How much of a bad line is shown: enough to recognise it, too little to hurt a log."""
 
-
-DECODED_FACTOR = 8
-"""How much more memory than its longest line's a sender may have us take for what lines mean."""
-
-UNWEIGHED = sys.maxsize
-"""For lines that are kept as they are: what they would become does not matter."""
+UNCOUNTED = sys.maxsize
+"""For lines that are kept as they are: how many values they hold does not matter."""
 
 
 class Overlong(msgspec.Struct, frozen=True):
-    """A line that passed the limit; its beginning, for the report.
+    """A line that passed the limit on its bytes or its values; its beginning, for the report."""
 
-    `decoded` says that the limit is on the memory for the line's values, not on its length.
-    """
-
-    limit_bytes: int
+    limit: int
     excerpt: bytes
-    decoded: bool = False
+    of_values: bool = False
 
 
 Line = bytes | Overlong
@@ -48,13 +41,14 @@ Line = bytes | Overlong
 class LineSplitter:
     """Turn chunks of bytes into whole lines; hold at most one unfinished line."""
 
-    def __init__(self, limit_bytes: int, decoded_bytes: int | None = None) -> None:
+    def __init__(self, limit_bytes: int, most_values: int = MOST_VALUES) -> None:
         r"""Accept lines of up to `limit_bytes` bytes, their `\n` not counted.
 
-        `decoded_bytes` is how much memory their values may take, weighed for long lines.
+        `most_values` is how many values a long line may hold.
         """
         self._limit = limit_bytes
-        self._decoded = decoded_bytes or limit_bytes * DECODED_FACTOR
+        self._most_values = most_values
+        self._count: ValueCount | None = None  # of the unfinished line, once it is long
         # What is longer than this is looked at by itself.
         self._plain = min(limit_bytes, LONG_BYTES)
         # Never more than any cut of the stream lets us see: the excerpt does not depend on the cut.
@@ -91,7 +85,11 @@ class LineSplitter:
         *whole, tail = data.split(b"\n")
         if b"\r" in data or len(data) > self._plain:
             for line in whole:
-                self._deliver(line, lines)
+                if len(line) > self._plain:
+                    self._extend(line, lines)
+                    self._complete(lines)
+                else:
+                    self._deliver(line, lines)
         else:
             lines += [line for line in whole if line and not line.isspace()]
         if tail:
@@ -106,9 +104,8 @@ class LineSplitter:
 
     def drop_pending(self) -> bytes:
         r"""Hold the unfinished line no longer, and drop it up to its `\n`; return its beginning."""
-        shown = bytes(self._partial[: self._shown])
-        self._partial = bytearray()
-        self._discarding = True
+        shown = self._shown_of(self._partial)
+        self._discard()
         return shown
 
     def _skip_bom(self, data: bytes) -> bytes:
@@ -123,27 +120,50 @@ class LineSplitter:
     def _extend(self, piece: bytes, lines: list[Line]) -> None:
         if self._discarding:
             return
+        before = len(self._partial)
         self._partial += piece
+        if len(self._partial) > LONG_BYTES and self._has_too_many(before):
+            lines.append(Overlong(self._most_values, self._shown_of(self._partial), of_values=True))
+            self._discard()
+            return
         excess = len(self._partial) - self._limit
         # One byte more is let in while it may be the `\r` of a `\r\n`.
         if excess > 1 or (excess == 1 and not self._partial.endswith(b"\r")):
-            lines.append(Overlong(self._limit, bytes(self._partial[: self._shown])))
-            self._partial = bytearray()
-            self._discarding = True
+            lines.append(Overlong(self._limit, self._shown_of(self._partial)))
+            self._discard()
+
+    def _has_too_many(self, before: int) -> bool:
+        """Count what came since the line had so many bytes, as far as it is within the limit.
+
+        A piece at a time, so that no cut of the stream makes a long line be looked at at once.
+        """
+        if self._most_values == UNCOUNTED:
+            return False
+        if self._count is None:
+            self._count, before = ValueCount(), 0
+        with memoryview(self._partial) as held:
+            return self._count.feed(held[before : self._limit]) > self._most_values
+
+    def _discard(self) -> None:
+        # A new object and not `clear()`: a line of many megabytes gives its memory back.
+        self._partial = bytearray()
+        self._count = None
+        self._discarding = True
 
     def _complete(self, lines: list[Line]) -> None:
         line = bytes(self._partial)
-        # A new object and not `clear()`: a line of many megabytes gives its memory back.
-        self._partial = bytearray()
+        self._partial = bytearray()  # as in `_discard`
+        self._count = None
         if not self._discarding:
             self._deliver(line, lines)
         self._discarding = False
+
+    def _shown_of(self, line: bytes | bytearray) -> bytes:
+        return bytes(line[: self._shown])
 
     def _deliver(self, raw: bytes, lines: list[Line]) -> None:
         line = raw.removesuffix(b"\r")
         if len(line) > self._limit:
             lines.append(Overlong(self._limit, line[: self._shown]))
-        elif len(line) > LONG_BYTES and is_heavier(line, self._decoded):
-            lines.append(Overlong(self._decoded, line[: self._shown], decoded=True))
         elif line and not line.isspace():
             lines.append(line)

@@ -52,16 +52,15 @@ def excerpt(line: bytes) -> str:
 
 def overlong_fault(line: Overlong) -> Fault:
     """Describe a line that was dropped because of its length, or of how much it holds."""
-    if line.decoded:
+    if line.of_values:
         return Fault(
             Reason.LINE_TOO_LONG,
-            f"a line holds too many values: read, it would take more than {line.limit_bytes} bytes"
-            " of memory; it was dropped, send it in several lines",
+            f"a line holds more than {line.limit} values and was dropped; send it in several lines",
             excerpt(line.excerpt),
         )
     return Fault(
         Reason.LINE_TOO_LONG,
-        f"a line is longer than {line.limit_bytes} bytes (limits.line_bytes) and was dropped",
+        f"a line is longer than {line.limit} bytes (limits.line_bytes) and was dropped",
         excerpt(line.excerpt),
     )
 

@@ -51,7 +51,13 @@ def _names(value: Any) -> bool:
 
 
 def _type(value: Any) -> bool:
-    return type(value) is str and value in TYPES
+    if type(value) is str:
+        return value in TYPES
+    return _names(value) and len(value) > 0 and all(one in TYPES for one in value)
+
+
+def _alternatives(value: Any) -> bool:
+    return type(value) is list and len(value) > 0 and all(map(is_plain, value))
 
 
 def _anything(_value: Any) -> bool:
@@ -64,6 +70,7 @@ _KEYWORDS: dict[str, Callable[[Any], bool]] = {
     "required": _names,
     "additionalProperties": is_plain,
     "items": is_plain,
+    "anyOf": _alternatives,
     "enum": _array,
     "const": _anything,
     "minimum": _number,
@@ -75,6 +82,7 @@ _KEYWORDS: dict[str, Callable[[Any], bool]] = {
     "minItems": _count,
     "maxItems": _count,
     "title": _text,
+    "$comment": _text,
     "description": _text,
     "default": _anything,
     "examples": _array,

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import msgspec
 
 EXCERPT_CHARS = 60
 POINTER_CHARS = 200
-COMPARED_CHARS = 64  # difflib is quadratic, and nobody misspells a longer word.
+COMPARED = 32
+COMPARED_CHARS = 40
+"""So many words of such a length are compared with each other: difflib takes 0.05 ms for a pair of
+usual ones, and is quadratic in their length."""
+SLIP_CHARS = 32
+_CHARS = "abcdefghijklmnopqrstuvwxyz0123456789-_."
 
 _KINDS: dict[type, str] = {
     str: "a string",
@@ -78,22 +84,56 @@ def printable(text: str, limit: int | None = None) -> str:
     )
 
 
-def did_you_mean(word: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+def named(text: str, limit: int) -> str:
+    """Quote what somebody asked for by name, cut; in the time that the cut takes."""
+    return shortened(repr(text[:limit]), limit)
+
+
+def did_you_mean(word: str, known: Collection[str], cutoff: float = 0.6) -> str:
     """Return `; did you mean 'x'?` for the nearest known word, or nothing."""
     found = nearest(word, known, cutoff)
     return f"; did you mean '{printable(found, EXCERPT_CHARS)}'?" if found is not None else ""
 
 
-def nearest(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """Return the known word that `word` most probably stands for, if one is near enough."""
+def nearest(word: str, known: Collection[str], cutoff: float = 0.6) -> str | None:
+    """Return the known word that `word` most probably stands for, if one is near enough.
+
+    Of a few known words all are compared; of many, only those are found that lack one character,
+    have one more, another one, or two in the other order. That takes a millisecond at the most,
+    however many there are, if `known` can be looked into by key.
+    """
+    if len(known) > COMPARED:
+        return _one_slip_away(word, known)
     if len(word) > COMPARED_CHARS:
         return None
     # Only for a misspelt word, and so only then: every command would wait for the import.
     from difflib import get_close_matches  # noqa: PLC0415
 
-    folded = {candidate.lower(): candidate for candidate in known}
+    folded = {one.lower(): one for one in known if len(one) <= COMPARED_CHARS}
     matches = get_close_matches(word.lower(), folded, n=1, cutoff=cutoff)
     return folded[matches[0]] if matches else None
+
+
+def _one_slip_away(word: str, known: Collection[str]) -> str | None:
+    if len(word) > SLIP_CHARS:
+        return None
+    if not isinstance(known, AbstractSet | Mapping):
+        known = frozenset(known)
+    return next((slip for slip in _slips(word) if slip in known), None)
+
+
+def _slips(word: str) -> Iterator[str]:
+    """Give what may have been meant, what is mistaken most often first."""
+    yield word.lower()
+    for at in range(len(word) - 1):
+        yield word[:at] + word[at + 1] + word[at] + word[at + 2 :]
+    for at in range(len(word)):
+        yield word[:at] + word[at + 1 :]
+    for at in range(len(word) + 1):
+        head, tail, rest = word[:at], word[at:], word[at + 1 :]
+        for char in _CHARS:
+            yield head + char + tail
+            yield head + char + rest
 
 
 def _as_json(value: Any, *, ensure_ascii: bool = True) -> str:

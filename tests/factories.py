@@ -148,7 +148,7 @@ def opened_since(before: dict[int, str]) -> dict[int, str]:
 
 
 def children() -> list[psutil.Process]:
-    """Return the processes below this one; a guardian is nobody's module.
+    """Return the processes below this one; a guardian, or what checks args, is nobody's module.
 
     One between fork and exec has this process's command line, and one on its way out has none:
     neither can be told from a guardian, so all are looked at again until each shows what it is.
@@ -162,7 +162,7 @@ def children() -> list[psutil.Process]:
         commands = [(one, words) for one in below if (words := _command(one)) is not None]
         unsure = any(words in ([], own) for _, words in commands)
         if not unsure or time.monotonic() > until:
-            return [one for one, words in commands if not _is_guardians(words)]
+            return [one for one, words in commands if not _is_daemons_own(words)]
         os.sched_yield()
 
 
@@ -178,7 +178,7 @@ def _none_below(pid: int) -> bool:
             words = Path(f"/proc/{number}/cmdline").read_bytes().decode().split("\0")
         except OSError:
             return False
-        if not (_is_guardians(words) and _none_below(int(number))):
+        if not (_is_daemons_own(words) and _none_below(int(number))):
             return False
     return True
 
@@ -193,5 +193,5 @@ def _command(one: psutil.Process) -> list[str] | None:
         return None
 
 
-def _is_guardians(command: list[str]) -> bool:
-    return any("containment.guardian" in word for word in command)
+def _is_daemons_own(command: list[str]) -> bool:
+    return any("containment.guardian" in one or "runtime.checking" in one for one in command)

@@ -3,7 +3,9 @@
 A real daemon with well-behaved and misbehaving modules is killed, stopped, flooded, reloaded and
 asked at random, by many clients, some of them slow or gone in the middle; now and then the daemon
 itself is killed and started again. At the end every request must have had exactly one outcome,
-unless its client hung up or the daemon was killed, and no process or descriptor may be left.
+unless its client hung up or the daemon was killed, and no process or descriptor may be left. The
+daemon is sent what takes long to be looked at, and is suspended; nothing of that may hold up its
+event loop for more than 50 ms of its own doing.
 
 It ends by itself; Ctrl-C ends it early and just as cleanly. The same seed makes the same choices,
 but what they meet depends on the machine. Exit status 0 only if nothing was amiss.
@@ -28,7 +30,7 @@ import trio
 
 from scripts.soak.daemon import Daemon
 from scripts.soak.havoc import Havoc
-from scripts.soak.tally import Tally
+from scripts.soak.tally import STALL_MS, Tally
 from scripts.soak.zoo import Zoo
 
 STATUS_EVERY_S: Final = 0.2
@@ -38,7 +40,7 @@ def main() -> int:
     """Run the soak; returns the exit status."""
     options = _options()
     seed = random.randrange(1 << 32) if options.seed is None else options.seed  # noqa: S311
-    tally = Tally(seed)
+    tally = Tally(seed, stall_ms=options.stall_ms)
     with tempfile.TemporaryDirectory(prefix="stdiod-soak-", ignore_cleanup_errors=True) as name:
         trio.run(_soak, Path(name).resolve(), tally, options)
     print(json.dumps(tally.document()) if options.json else tally.text())
@@ -105,6 +107,12 @@ def _options() -> argparse.Namespace:
         "--actions", type=_above_0, default=math.inf, help="or after how many things were done"
     )
     parser.add_argument("--seed", type=int, help="make the same choices again")
+    parser.add_argument(
+        "--stall-ms",
+        type=_above_0,
+        default=STALL_MS,
+        help=f"how long its event loop may be held up by its own doing (default {STALL_MS:g})",
+    )
     parser.add_argument("--json", action="store_true", help="print the report as one object")
     options = parser.parse_args()
     if math.isinf(options.minutes) and math.isinf(options.actions):

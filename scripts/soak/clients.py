@@ -15,6 +15,10 @@ ANSWERED_WITHIN_S: Final = 60.0
 """Every module's own bounds are far below this."""
 
 
+NAMELESS: Final = ""
+"""Stands for the id of a request that has none."""
+
+
 class HungUpError(Exception):
     """The connection ended before the answer came."""
 
@@ -43,6 +47,14 @@ class Client:
         number = self._next_number()
         await self._send(number, tool, op, args, timeout_s)
         return number
+
+    async def send_nameless(self, line: bytes) -> None:
+        """Write a line whose answer names nobody; one at a time."""
+        if NAMELESS in self.open:
+            return
+        self.open[NAMELESS] = line[:80].decode()
+        self._tally.asked += 1
+        await self._write_line(line)
 
     async def cancel(self, number: str) -> None:
         """Take a request back; its one answer may have crossed this."""
@@ -111,14 +123,17 @@ class Client:
         return f"s{next(self._numbers)}"
 
     async def _write(self, frame: dict[str, Any]) -> None:
+        await self._write_line(json.dumps(frame).encode() + b"\n")
+
+    async def _write_line(self, line: bytes) -> None:
         try:
             async with self._sending:
-                await self._stream.send_all(json.dumps(frame).encode() + b"\n")
+                await self._stream.send_all(line)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the reader sees the same end, and accounts for it
 
     def _take(self, line: dict[str, Any]) -> None:
-        number = line.get("requestId", "")
+        number = line.get("requestId", NAMELESS)
         words = self.open.get(number)
         if words is None:
             self._tally.lost.append(f"a line for no open request: {json.dumps(line)[:200]}")

@@ -79,6 +79,14 @@ class Daemon:
         os.close(writing)
         return reading
 
+    async def suspend(self, seconds: float) -> None:
+        """Stop it for a while, as a snapshot of the machine would."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            await trio.sleep(seconds)
+        finally:
+            self._process.send_signal(signal.SIGCONT)
+
     async def kill(self) -> None:
         """Kill it as nothing can be killed more, and see that its modules go with it."""
         self.measure()

@@ -13,11 +13,13 @@ import trio
 from scripts.soak.clients import ANSWERED_WITHIN_S, Client, HungUpError, connect
 from scripts.soak.daemon import Daemon
 from scripts.soak.tally import Tally
-from scripts.soak.zoo import FLOOD, Zoo
+from scripts.soak.zoo import FLOOD, MANY_VALUES, PICKY, Zoo
 
 CLIENTS: Final = 6
 MOST_OPEN: Final = 48
 """More open requests than this would only wait in queues."""
+
+SUSPENDED_S: Final = 1.5
 
 WEIGHTS: Final = {
     "invoke": 60,
@@ -34,6 +36,10 @@ WEIGHTS: Final = {
     "reload": 2,
     "hang_up": 2,
     "slow_client": 1,
+    "backtrack": 1,
+    "misspell": 1,
+    "small_values": 1,
+    "suspend": 0.5,
     "kill_daemon": 0.4,
 }
 
@@ -85,6 +91,7 @@ class Havoc:
         # The daemon has seen that the others are gone once it answers after them.
         await self._ask(operator, "status")
         await operator.hang_up()
+        await self._note_stall()
         with trio.move_on_after(ANSWERED_WITHIN_S):
             while self._daemon.has_more_files():  # noqa: ASYNC110 - a process sets no event
                 await trio.sleep(0.05)
@@ -164,7 +171,29 @@ class Havoc:
         for _ in range(3):
             await client.send("many", "go", dict(FLOOD))
 
+    # What takes its time to be looked at, and must cost nobody else any.
+
+    async def _backtrack(self) -> None:
+        client = self._any()
+        for timeout_s in (0.1, 0.3, 2.0):
+            await client.send(PICKY, "go", {"word": "a" * 60 + "!"}, timeout_s)
+        await client.send(PICKY, "go", {"word": "aaa"}, 2.0)
+
+    async def _misspell(self) -> None:
+        client = self._any()
+        for _ in range(100):
+            await client.send(self._zoo.misspelt(), "go", {})
+
+    async def _small_values(self) -> None:
+        # Lines of 1 and of 15 MB, of which none is read so far that it has an id.
+        count = self._draw.choice((MANY_VALUES, 7_500_000))
+        await self._any().send_nameless(b'{"requestId":"","input":[' + b"0," * count + b"0]}\n")
+
+    async def _suspend(self) -> None:
+        await self._daemon.suspend(SUSPENDED_S)
+
     async def _kill_daemon(self) -> None:
+        await self._note_stall()
         for client in self.clients:
             client.killed = True
             client.gate.set()
@@ -172,6 +201,12 @@ class Havoc:
         await self.begin()
 
     # How it is done.
+
+    async def _note_stall(self) -> None:
+        client = await self._connect()
+        status = await self._ask(client, "status")
+        self._tally.note(status["daemon"])
+        await client.hang_up()
 
     async def _connect(self) -> Client:
         client = await connect(self._daemon.socket, self._tally)

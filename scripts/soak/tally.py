@@ -9,6 +9,9 @@ from typing import Any, Final
 PEAK_BYTES: Final = 150 << 20
 """What the daemon's memory must stay under, however much is printed at it."""
 
+STALL_MS: Final = 50.0
+"""For so long the daemon's event loop may be held up by its own doing."""
+
 SHOWN: Final = 20
 
 
@@ -28,6 +31,11 @@ class Tally:
     """Requests that were open when the daemon was killed."""
     daemons: int = 0
     peak_bytes: int = 0
+    stall_ms: float = STALL_MS
+    """Which stall is a fault."""
+    suspensions: int = 0
+    longest_stall: dict[str, Any] | None = None
+    """As the daemons told it; of all of them the longest."""
     lost: list[str] = field(default_factory=list)
     """Requests that had no outcome, or more than one."""
     processes_left: list[str] = field(default_factory=list)
@@ -40,6 +48,24 @@ class Tally:
         """How many requests got their outcome."""
         return self.outcomes.total()
 
+    def note(self, daemon: dict[str, Any]) -> None:
+        """Take note of what a daemon says of itself before its end."""
+        self.suspensions += daemon["suspensions"]["count"]
+        found = daemon["longest_stall"]
+        if found is not None and found["ms"] > self._longest_ms:
+            self.longest_stall = found
+
+    @property
+    def _longest_ms(self) -> float:
+        return 0.0 if self.longest_stall is None else float(self.longest_stall["ms"])
+
+    @property
+    def _stall(self) -> str:
+        found = self.longest_stall
+        if found is None:
+            return "none"
+        return f"{found['ms']:g} ms, {found['culprit'] or 'nobody known'} ({found['doing']})"
+
     @property
     def faults(self) -> list[str]:
         """All that must not be, in words."""
@@ -49,6 +75,8 @@ class Tally:
         found += [f"error: {one}" for one in self.errors]
         if self.peak_bytes > PEAK_BYTES:
             found.append(f"the daemon's memory went beyond {PEAK_BYTES >> 20} MB")
+        if self._longest_ms > self.stall_ms:
+            found.append(f"the event loop did not come round for {self._stall}")
         away = self.closed_by_us + self.closed_by_kill
         if not self.lost and self.asked != self.answered + away:
             found.append(f"of {self.asked} requests, {self.answered + away} are accounted for")
@@ -72,6 +100,7 @@ class Tally:
             ("outcomes", _counted(self.outcomes)),
             ("lost", str(len(self.lost) or "nothing")),
             ("daemon", f"started {self.daemons} times, peak {self.peak_bytes / (1 << 20):.0f} MB"),
+            ("stall", f"longest {self._stall}; suspended {self.suspensions} times"),
             ("left", f"{len(self.processes_left) or 'no'} processes,"),
             ("", f"{len(self.files_left) or 'no'} file descriptors"),
         ]

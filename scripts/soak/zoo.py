@@ -41,6 +41,11 @@ FORMS: Final[dict[str, tuple[list[str], dict[str, Any], dict[str, Any]]]] = {
     "tool": (["speaks=events"], {"protocol": "narratoria"}, {"concurrency": 4}),
     "warm": (["speaks=events"], {"protocol": "narratoria"}, {"concurrency": 4, "warm": 2}),
     "pool": ([], {}, {"concurrency": 4, "instances": CROWD}),
+    "picky": ([], {}, {"concurrency": 4}),
+}
+
+INPUTS: Final = {
+    "picky": {"go": {"properties": {"word": {"type": "string", "pattern": "^(a+)+$"}}}},
 }
 
 CALLS: Final[tuple[tuple[int, dict[str, Any]], ...]] = (
@@ -65,7 +70,16 @@ CALLS: Final[tuple[tuple[int, dict[str, Any]], ...]] = (
     (2, {"fault": "banner+bad_utf8+nul"}),
     (1, {"fault": "half_line+exit"}),
     (1, {"fault": "two_done"}),
+    (1, {"fault": "many_values", "values": 450_000}),
 )
+
+MANY_VALUES: Final = 450_000
+
+EXTRAS: Final = 200
+"""Modules that nobody calls, but for those who misspell their names."""
+
+PICKY: Final = "picky"
+"""The module whose schema backtracks."""
 
 FLOOD: Final = {"fault": "flood", "events": 20_000}
 
@@ -83,6 +97,8 @@ class Zoo:
         for name in FORMS:
             self.write(name)
         # A sample with its own program, in its own folder, as an operator would install it.
+        for number in range(EXTRAS):
+            self._write_document(self._document(f"extra-{number:03}", "plain"))
         sample = json.loads((SAMPLES / "dice" / "module.json").read_text())
         sample["transport"]["cwd"] = str(SAMPLES / "dice")
         sample["supervision"] = {"start": "lazy"}
@@ -91,19 +107,26 @@ class Zoo:
     def write(self, name: str, *, changed: bool = False) -> None:
         """Write a descriptor again, as it is or changed, whole at once."""
         self._variants[name] += changed
-        words, transport, supervision = FORMS[name]
-        document = {
+        self._write_document(self._document(name, name))
+
+    def _document(self, name: str, form: str) -> dict[str, Any]:
+        words, transport, supervision = FORMS[form]
+        return {
             "name": name,
             "kind": "tool",
             "capabilities": [],
+            "inputs": INPUTS.get(form, {}),
             "transport": {
                 "type": "stdio",
                 "command": [sys.executable, "-I", "-S", str(MISBEHAVE), *words],
-                "env": {"VARIANT": str(self._variants[name])},
+                "env": {"VARIANT": str(self._variants[form])},
                 **transport,
             },
             "supervision": {**SUPERVISION, **supervision},
         }
+
+    def _write_document(self, document: dict[str, Any]) -> None:
+        name = document["name"]
         new = self._folder / f".{name}.new"
         new.write_text(json.dumps(document))
         new.replace(self._folder / f"{name}.json")
@@ -122,3 +145,7 @@ class Zoo:
             return "dice", "roll", {"dice": "3d6"}
         weights, calls = zip(*CALLS, strict=True)
         return self._draw.choice(self.names), "go", self._draw.choices(calls, weights)[0]
+
+    def misspelt(self) -> str:
+        """Return a name that nobody has, and somebody nearly has."""
+        return f"extra-{self._draw.randrange(EXTRAS):03}x"

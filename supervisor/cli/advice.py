@@ -136,8 +136,8 @@ ADVICE: dict[Reason, Advice] = {
         _LOGS,
     ),
     Reason.LINE_TOO_LONG: Advice(
-        "it printed a line longer than it may",
-        "Hand large results over as an asset, or allow more with supervision.limits.line_bytes.",
+        "it printed a line that is longer, or holds more values, than it may",
+        "Hand large results over as an asset; supervision.limits.line_bytes allows longer lines.",
     ),
     Reason.REPORTED: Advice("the module said so", command=_LOGS),
     Reason.STORAGE: Advice(

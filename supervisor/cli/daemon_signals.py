@@ -3,6 +3,7 @@
     SIGTERM, SIGINT   begin an orderly end; another one hurries it
     SIGHUP            reload
     SIGHUP, sent because the daemon's terminal was closed: as SIGTERM
+    SIGCONT           tells that the daemon was stopped, which the kernel has seen to
 
 For the first process of a container the default action of a signal does nothing, so there are
 handlers before there is anything to handle, and after: see `Edges`.
@@ -44,6 +45,24 @@ class Edges:
     def _handle(self, number: int, frame: FrameType | None) -> None:
         del frame
         raise SystemExit(128 + number)
+
+
+class Continued:
+    """Tells whether a SIGCONT has come since it was last asked.
+
+    Whatever their number, each runs C only, as in `signal_receiver`: `dict.setdefault` takes the
+    two arguments of a handler, and keeps the first one's.
+    """
+
+    def __init__(self) -> None:
+        self._came: dict[int, FrameType | None] = {}
+        signal.signal(signal.SIGCONT, self._came.setdefault)
+
+    def __call__(self) -> bool:
+        """Return whether one came; within the main thread."""
+        came = bool(self._came)
+        self._came.clear()
+        return came
 
 
 async def obey(

@@ -40,6 +40,7 @@ from supervisor.kernel.parties import Party
 from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.directory import read_descriptor
+from supervisor.runtime.loop_clock import LoopClock
 from supervisor.runtime.module_log import LogLine
 from supervisor.runtime.recording import Recording, header_of
 from supervisor.runtime.transcript_file import TranscriptFile
@@ -94,7 +95,8 @@ def invoke(
     with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
         asker = _Asker(on_line)
         run = partial(_run, alone, content, asker, on_log, Path(folder), record=record)
-        trio.run(run)
+        clock = LoopClock()
+        trio.run(run, clock=clock, instruments=[clock])
     assert asker.response is not None  # noqa: S101 - every invocation ends with one
     return asker.response, asker.interrupted
 

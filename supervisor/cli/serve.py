@@ -21,7 +21,7 @@ import trio
 
 from supervisor.cli import collector
 from supervisor.cli.daemon_log import set_up_logging
-from supervisor.cli.daemon_signals import SIGNALS, Edges, Reloading, obey
+from supervisor.cli.daemon_signals import SIGNALS, Continued, Edges, Reloading, obey
 from supervisor.cli.inherited import mend_signals, mend_umask
 from supervisor.cli.service_status import tell_status
 from supervisor.cli.signal_receiver import receiving
@@ -35,8 +35,10 @@ from supervisor.policy.findings import Found, usable
 from supervisor.policy.policy_file import PolicyError
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.directory import MissingDirectoryError, shown
+from supervisor.runtime.loop_clock import LoopClock
 from supervisor.runtime.sd_notify import Notifier
 from supervisor.runtime.sources import Sources
+from supervisor.runtime.stalls import RunDelay, Stalls
 from supervisor.runtime.survivors import DataInUseError
 
 log = structlog.get_logger()
@@ -102,8 +104,14 @@ def serve(options: ServeOptions) -> int:
         )
     refusals: list[BaseException] = []
     try:
-        with control_socket.listening(options.socket) as listener:
-            trio.run(_main, _Begun(options, found, sources, operator, listener, notifier))
+        with (
+            control_socket.listening(options.socket) as listener,
+            contextlib.closing(RunDelay()) as run_delay,
+        ):
+            stalls = Stalls(run_delay=run_delay, continued=Continued())
+            clock = LoopClock(turn_ended=stalls.turn_ended, woke_late=stalls.woke_late)
+            begun = _Begun(options, found, sources, operator, listener, notifier, stalls)
+            trio.run(_main, begun, clock=clock, instruments=[clock])
     except* (SocketTakenError, SocketPathError, ContainmentError, DataInUseError) as group:
         # What is raised within a nursery comes in a group; what is raised before it does not.
         refusals = _leaves(group)
@@ -132,6 +140,7 @@ class _Begun:
     operator: OperatorPolicy
     listener: socket.socket
     notifier: Notifier
+    stalls: Stalls
 
 
 async def _main(begun: _Begun) -> None:
@@ -158,6 +167,7 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
         memory=options.memory,
         asset_options=asset_options(options),
         operator=begun.operator,
+        stalls=begun.stalls,
     ) as daemon:
         daemon.facts.socket = shown(options.socket)
         async with trio.open_nursery() as nursery:
@@ -171,6 +181,7 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
                 if options.stdio:
                     faces.start_soon(stdio.serve, daemon, options.name)
                 collector.begin()
+                begun.stalls.begin()
                 _say_listening(begun, daemon)
                 nursery.start_soon(tell_status, daemon, notifier)
                 await daemon.wait_ending()

@@ -15,6 +15,7 @@ import click
 
 from supervisor.cli.limit_text import limit_text
 from supervisor.cli.quantities import count, duration, size
+from supervisor.cli.stall_text import stall_words
 from supervisor.cli.terminal import cells, cut, dim, one_line, pad, state_word
 
 Row = dict[str, str]
@@ -45,7 +46,8 @@ def status_text(status: dict[str, Any], width: int | None) -> str:
     """Return the whole page; `width` is the terminal's, None where there is none."""
     lines = [daemon_line(status["daemon"]), _summary(status)]
     lines += _journal_trouble(status["daemon"].get("journal") or {})
-    lines += [*_policy_trouble(status["daemon"].get("policy") or {}), ""]
+    lines += _policy_trouble(status["daemon"].get("policy") or {})
+    lines += [*_lost_time(status["daemon"]), ""]
     modules = status["modules"]
     if modules:
         lines += _table([_row(module) for module in modules], [note(one) for one in modules], width)
@@ -149,6 +151,15 @@ def _policy_trouble(policy: dict[str, Any]) -> Iterator[str]:
     if policy.get("problem"):
         words = f"the policy is bad, and the last good one in use: {policy['problem']}"
         yield click.style(one_line(words), fg="yellow")
+
+
+def _lost_time(daemon: dict[str, Any]) -> Iterator[str]:
+    if words := stall_words(daemon.get("longest_stall")):
+        yield click.style(one_line(words), fg="yellow")
+    stopped = daemon.get("suspensions") or {}
+    if stopped.get("count"):
+        ago = duration(max(0.0, time.time() - stopped["last_ts"]))
+        yield f"it was suspended for {duration(stopped['last_s'])}, {ago} ago"
 
 
 def _row(module: dict[str, Any]) -> Row:

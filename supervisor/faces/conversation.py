@@ -5,7 +5,8 @@ one `done` that carries its `requestId`. What the client does not read is bounde
 is congested, its requests wait, up to a bound in bytes, and the modules that stream to it are not
 read (backpressure). Two things do not wait. A cancel of an open request takes effect at once, so
 that what a client no longer wants to read, it can end; and a terminal line is always taken, since
-there is one per open request at the most.
+there is one per open request at the most. What a client writes is served a turn at a time
+(`runtime.turns`): what is left when its turn is over waits in the same way.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from protocol.errors import Failure, Reason
 from protocol.frames import RequestFrame, decode_request, named_in
 from protocol.framing import Line, LineSplitter, Overlong
 from protocol.json_line import Fault, excerpt, overlong_fault
+from protocol.problem import named
 from protocol.response import Response
 from supervisor.faces.exchange import Exchange, done_line
 from supervisor.faces.inbox import Inbox
@@ -25,18 +27,19 @@ from supervisor.faces.unfinished import UNFINISHED_BYTES, UnfinishedLines
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.serving import SERVING
+from supervisor.runtime.turns import Turn
 
 REQUEST_BYTES = 16 << 20
 """The longest line a client may write."""
 
-REQUEST_DECODED_BYTES = 64 << 20
-"""How much memory the values of such a line may take, as far as they are more than numbers."""
-
 OPEN_REQUESTS = 8192
 """How many requests a client may have open; beyond it, it is told to wait for answers."""
 
-TURN_BYTES = 1 << 16
-"""How much of what waited is served before it is the neighbours' turn: as much as is read."""
+CANCEL_BYTES = 1 << 16
+"""A longer line is not looked at before its turn for being a cancel."""
+
+_CANCEL = b'"cancel"'
 
 log = structlog.get_logger()
 
@@ -58,20 +61,23 @@ class Conversation:
         self._daemon = daemon
         self._begin = daemon.requests.begin
         self._party = party
-        self._splitter = LineSplitter(REQUEST_BYTES, REQUEST_DECODED_BYTES)
+        self._splitter = LineSplitter(REQUEST_BYTES)
         self._unfinished = unfinished or UnfinishedLines()
         self._inbox = Inbox()
+        self._turn = Turn()
         self._open: dict[str, Exchange] = {}
         self._nameless: set[Exchange] = set()
         self._idle = trio.Event()
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes from the client."""
+        """Take bytes from the client; what its turn is too short for waits, but for cancels."""
+        self._turn.begin()
+        SERVING.begin(self._party.label, "requests")
         lines = self._splitter.feed(data)
         # First, so that a line and what others have begun are not all held while it is served.
         self._unfinished.hold(self, self._splitter.pending_bytes)
-        for line in lines:
-            self._receive_line(line)
+        self._receive_lines(lines)
+        SERVING.end()
 
     def drop_unfinished(self) -> None:
         """Hold the client's unfinished line no longer, and tell it so."""
@@ -89,10 +95,11 @@ class Conversation:
 
     def receive_eof(self) -> None:
         """Take the end of what the client writes; a last line may lack its newline."""
+        self._turn.begin()
         line = self._splitter.finish()
         self.forget_unfinished()
         if line is not None:
-            self._receive_line(line)
+            self._receive_lines([line])
 
     async def wait_room(self) -> None:
         """Return once more may be read from the client."""
@@ -103,17 +110,18 @@ class Conversation:
         while True:
             await self._inbox.wait_some()
             await self.outbox.wait_room()
-            until = self._inbox.held_bytes - TURN_BYTES
-            while not self._inbox.empty and not self.outbox.congested:
+            self._turn.begin()
+            SERVING.begin(self._party.label, "requests")
+            while not (self._inbox.empty or self.outbox.congested or self._turn.over):
                 self._serve_line(self._inbox.take())
-                if self._inbox.held_bytes < until:
-                    break
+            SERVING.end()
             self._look_idle()
             await trio.lowlevel.checkpoint()  # then the neighbours' turn
 
     def cancel_all(self, stopped: Stopped) -> None:
         """Give up whatever the client still waits for."""
-        for exchange in (*self._open.values(), *self._nameless):
+        # The last one first: the end of one must not be the beginning of another.
+        for exchange in (*reversed(self._open.values()), *self._nameless):
             if exchange.handle is not None:
                 exchange.handle.cancel(stopped)
 
@@ -128,15 +136,19 @@ class Conversation:
                 self._idle = trio.Event()
             await self._idle.wait()
 
-    def _receive_line(self, line: Line) -> None:
-        if self._inbox.empty and not self.outbox.congested:
+    def _receive_lines(self, lines: list[Line]) -> None:
+        for number, line in enumerate(lines):
+            if not self._inbox.empty or self.outbox.congested or self._turn.over:
+                # A chunk may hold as many lines as bytes: those that wait are not looked into.
+                self._inbox.put([one for one in lines[number:] if not self._cancels_open(one)])
+                return
             self._serve_line(line)
-        elif not self._cancels_open(line):
-            self._inbox.put(line)
 
     def _cancels_open(self, line: Line) -> bool:
         """Cancel the open request that a line names, if that is what it is about."""
-        frame = None if isinstance(line, Overlong) else decode_request(line)
+        if isinstance(line, Overlong) or len(line) > CANCEL_BYTES or _CANCEL not in line:
+            return False
+        frame = decode_request(line)
         if not isinstance(frame, RequestFrame) or frame.operation != "cancel":
             return False
         if frame.request_id not in self._open:
@@ -151,10 +163,12 @@ class Conversation:
         frame = decode_request(line)
         if isinstance(frame, Fault):
             self._refuse_line(frame, self._answerable_id(line))
-        elif frame.operation == "cancel":
+            return
+        SERVING.about(frame)
+        if frame.operation == "cancel":
             self._cancel(frame)
         elif frame.request_id is not None and frame.request_id in self._open:
-            words = f"requestId {frame.request_id!r:.80} is open already; wait for its answer"
+            words = f"requestId {named(frame.request_id, 80)} is open already; wait for its answer"
             self._write_done(None, Failure.because(Reason.MALFORMED_REQUEST, words))
         elif len(self._open) + len(self._nameless) >= OPEN_REQUESTS:
             words = f"more than {OPEN_REQUESTS} requests are open on this connection"

@@ -1,4 +1,4 @@
-"""Lines of one client that wait to be served, in order, until it reads its answers again.
+"""Lines of one client that wait to be served, in order: for their turn, or until it reads again.
 
 Bounded in bytes by the one who fills it: it looks for room after each chunk that it has read.
 """
@@ -6,6 +6,7 @@ Bounded in bytes by the one who fills it: it looks for room after each chunk tha
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import trio
 
@@ -31,11 +32,12 @@ class Inbox:
         """Whether nothing waits."""
         return not self._lines
 
-    def put(self, line: Line) -> None:
-        """Let a line wait."""
-        self._lines.append(line)
-        self.held_bytes += _cost_bytes(line)
-        self._some.unpark_all()
+    def put(self, lines: Sequence[Line]) -> None:
+        """Let lines wait."""
+        self._lines.extend(lines)
+        self.held_bytes += sum(map(_cost_bytes, lines))
+        if lines:
+            self._some.unpark_all()
 
     def take(self) -> Line:
         """Return the line that has waited longest; there must be one."""

@@ -50,6 +50,7 @@ from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.reaping import tracer_of
 from supervisor.runtime.source import Source
 from supervisor.runtime.sources import Sources
+from supervisor.runtime.stalls import Stalls
 from supervisor.runtime.watch import Watch
 
 HURRY_AFTER_S = 30.0
@@ -186,6 +187,7 @@ async def running(
     memory: JournalOptions | None = None,
     asset_options: AssetOptions | None = None,
     operator: OperatorPolicy | None = None,
+    stalls: Stalls | None = None,
 ) -> AsyncIterator[Daemon]:
     """Run a daemon around the block; at its end all modules are stopped and nothing is left.
 
@@ -196,7 +198,8 @@ async def running(
     together: above it the biggest is ended first. With `memory` there is a journal in `data_dir`;
     without, `recorder` takes its place, and `restored` what one before it kept, or nothing outlives
     the daemon. Without sessions a `session_id` is passed on to the module and means nothing here.
-    `operator` says what modules may call the daemon for; without it, nothing.
+    `operator` says what modules may call the daemon for; without it, nothing. `stalls` is told by
+    the clock of the event loop when it does not come round.
     Raises `ContainmentError`, and `DataInUseError` if another daemon has `data_dir`.
     """
     if sources is None:
@@ -217,6 +220,7 @@ async def running(
             )
             nursery.start_soon(host.sampler.run)
             nursery.start_soon(host.deadlines.run)
+            nursery.start_soon(host.checks.run)
             fleet = Fleet(host, nursery)
             facts = DaemonFacts(
                 pid=os.getpid(),
@@ -227,6 +231,7 @@ async def running(
                 directories=[shown(directory) for directory in directories],
                 log_files=log_files,
                 journal=journal,
+                stalls=stalls or Stalls(run_delay=lambda: 0.0),
             )
             recorder.record(
                 "daemon:start",

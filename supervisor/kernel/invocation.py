@@ -16,12 +16,14 @@ from protocol.errors import Failure, Outcome, Reason
 from protocol.events import Asset, AssetBytes, CallEvent, Progress, StatePatch, UiEvent
 from protocol.response import Response
 from supervisor.kernel.assets.intake import AssetIntake
+from supervisor.kernel.begin_order import BeginOrder, Held
 from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.invoke_record import keep_in_flight, record_response
 from supervisor.kernel.origin import Origin
 from supervisor.kernel.parties import Calls, Client, Guard
 from supervisor.kernel.relative import Relative
+from supervisor.kernel.request_checks import Doubt
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.taking_effect import InTurn, take_effect
 from supervisor.kernel.unanswered import with_questions
@@ -59,7 +61,9 @@ class Invocation(Relative["Invocation"]):
         "_calls",
         "_deadline",
         "_effects",
+        "_entered",
         "_guard",
+        "_held",
         "_host",
         "_intake",
         "_make_calls",
@@ -105,6 +109,8 @@ class Invocation(Relative["Invocation"]):
         self._calls: Calls | None = None
         self._intake: AssetIntake | None = None
         self._guard: Guard | None = None
+        self._held: Held | None = None
+        self._entered = False
         self._now = setting.now
         self._accepted_at = setting.now()
         self._deadline: Timer | None = None
@@ -175,8 +181,8 @@ class Invocation(Relative["Invocation"]):
         """Whether its module is still to begin with it."""
         return self._call.server is None and not self._call.settled
 
-    def begin(self, timeout_s: float, silence_s: float | None, guard: Guard | None = None) -> None:
-        """Set the bounds, then hand the call to the module, or first to who guards it."""
+    def begin(self, timeout_s: float, silence_s: float | None) -> None:
+        """Set the bounds; `enter` follows, at once or, after `hold`, in its turn."""
         if self.parent is not None:
             self.parent.adopt(self)
         if self._session is not None:
@@ -187,6 +193,26 @@ class Invocation(Relative["Invocation"]):
         if silence_s is not None:
             self._call.heard_at = self._accepted_at
             self._watch_silence(silence_s, silence_s)
+
+    def hold(
+        self, order: BeginOrder, doubt: Doubt | None, enter: Callable[[Invocation], None]
+    ) -> None:
+        """Wait until it is its turn and there is no doubt about its args; then `enter` it."""
+
+        def begin(failure: Failure | None) -> None:
+            self._held = None
+            if failure is not None:
+                self._call.settle(failure)
+            elif not self._call.settled:
+                enter(self)
+
+        held = order.hold(self._module.name, doubt, begin)
+        if held.begin is not None:
+            self._held = held
+
+    def enter(self, guard: Guard | None = None) -> None:
+        """Hand the call to the module, or first to who guards it."""
+        self._entered = True
         self._guard = guard
         if guard is None:
             self._module.submit(self._call)
@@ -197,6 +223,10 @@ class Invocation(Relative["Invocation"]):
         """End it for a reason of the host's or the client's own; idempotent."""
         if self._guard is not None:
             stopped = self._guard.give_up(stopped)
+        if self._held is not None:
+            held, self._held = self._held, None
+            stopped = Stopped(stopped.reason, f"{stopped.message}; {held.why}")
+            held.leave()
         self._module.give_up(self._call, stopped)
         if self._intake is not None:
             self._intake.hurry()
@@ -321,8 +351,9 @@ class Invocation(Relative["Invocation"]):
             self.parent.let_go(self)
         request, effects = self._call.request, self._effects
         duration_s = self._now() - self._accepted_at
-        self._module.counters.invocations += 1
-        self._module.latency.add(int(duration_s * 1_000_000))
+        if self._entered:  # else the module has nothing to do with it
+            self._module.counters.invocations += 1
+            self._module.latency.add(int(duration_s * 1_000_000))
         response = Response(
             outcome,
             request.request_id,
@@ -333,7 +364,7 @@ class Invocation(Relative["Invocation"]):
             tuple(self._call.all_notices()) if self._call.notices else (),
             () if self._guard is None else tuple(self._guard.injected),
         )
-        if type(outcome) is Failure:  # see `event`
+        if type(outcome) is Failure and self._entered:  # see `event`
             self._module.counters.failures += 1
         parent = self.parent
         if self._recorded:

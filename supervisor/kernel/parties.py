@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -17,10 +18,14 @@ from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.module import Module
 
 if TYPE_CHECKING:
+    from supervisor.kernel.begin_order import BeginOrder
     from supervisor.kernel.invocation import Invocation
 
 DAEMON = "supervisor"
 """What the daemon itself is called, by those who ask it something as they ask a module."""
+
+_NUMBERS = itertools.count(1)
+"""Of the connections of this process."""
 
 
 class Party:
@@ -29,11 +34,15 @@ class Party:
     The daemon has a name beside its own where it is the module of another one.
     """
 
-    __slots__ = ("names", "principal")
+    __slots__ = ("label", "names", "order", "principal")
 
     def __init__(self, principal: Principal, name: str = DAEMON) -> None:
         self.principal = principal
         self.names = frozenset({DAEMON, name})
+        self.label = f"client {next(_NUMBERS)}"
+        """What it is called in `status`, and has its turn as."""
+        self.order: BeginOrder | None = None
+        """In which its requests begin; made by who begins them."""
 
 
 class Client(Protocol):
@@ -174,5 +183,6 @@ class Invoke(Protocol):
         parent: Invocation | None = None,
         behind: frozenset[str] = NOBODY,
         recorded: bool = True,
+        order: BeginOrder | None = None,
     ) -> Invocation | None:
         """Accept an invocation, or answer at once why not."""

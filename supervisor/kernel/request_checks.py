@@ -1,24 +1,94 @@
-"""What is looked at before a request is accepted: who asks, its fields, then its args."""
+"""What is looked at before a request is accepted: who asks, its fields, then its args.
+
+Args that a schema does not accept at once are doubtful: they are looked at by another process
+(`runtime.checking`), and the request waits for that in `kernel.begin_order`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from difflib import get_close_matches
-from pathlib import PurePath
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
+import msgspec
+import trio
+
+from protocol.args_schema import ArgsValidator, OpSchema
 from protocol.errors import Failure, Reason
-from supervisor.kernel.cpu_bound import OutOfTimeError, in_cpu_time
+from protocol.problem import did_you_mean, named
 from supervisor.policy.findings import Quarantined
 from supervisor.policy.principals import Principal, Scope
+from supervisor.runtime.checking.checker import Unchecked
+from supervisor.runtime.checking.checks import Check, Checks, Verdict
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.module import Module
 
 MAX_TIMEOUT_S = 7 * 24 * 3600.0
 """A longer one is no timeout; the bound also keeps arithmetic on times finite."""
 
-VALIDATION_CPU_S = 0.5
-"""For args and a schema that may take for ever, such as one with a `pattern`: all else waits."""
+NAME_CHARS = 128
+"""As much of a name that is not known is said again."""
+
+OPS_SHOWN = 100
+"""So many of a module's ops are told to who asks for another one."""
+
+
+class Doubt(msgspec.Struct, frozen=True):
+    """Args that may be valid or not: that has to be looked at in another process."""
+
+    what: str
+    """The module and the op, for words."""
+    schema: OpSchema
+    args: dict[str, Any]
+
+    def ask(
+        self, checks: Checks, party: str, told: Callable[[Failure | None], None]
+    ) -> Check | Failure:
+        """Have it looked at, in a party's turn, and `told` called later: with a refusal, or None.
+
+        A failure is returned if nobody will look.
+        """
+        try:
+            args = msgspec.json.encode(self.args)
+        except (RecursionError, UnicodeError, TypeError, ValueError, OverflowError) as error:
+            return self._unchecked(f"they cannot be encoded: {type(error).__name__}")
+        check = checks.ask(party, self.schema, args, lambda verdict: told(self._refusal(verdict)))
+        if check is not None:
+            return check
+        if checks.ended:
+            return Failure.because(Reason.SHUTDOWN, "the daemon is stopping")
+        words = f"{self.what}: too many requests wait to have their args looked at"
+        return Failure.because(Reason.QUEUE_FULL, words)
+
+    async def settled(self, checks: Checks, party: str) -> Failure | None:
+        """Wait until it has been looked at; return the refusal, if it is one."""
+        found: list[Failure | None] = []
+        done = trio.Event()
+
+        def told(failure: Failure | None) -> None:
+            found.append(failure)
+            done.set()
+
+        check = self.ask(checks, party, told)
+        if isinstance(check, Failure):
+            return check
+        try:
+            await done.wait()
+        finally:
+            check.drop()
+        return found[0]
+
+    def _refusal(self, verdict: Verdict) -> Failure | None:
+        if verdict is None:
+            return None
+        if isinstance(verdict, Unchecked):
+            return self._unchecked(verdict.why)
+        words = f"the args of {self.what} are not valid: {verdict}"
+        return Failure.because(Reason.INVALID_ARGS, words, pointer=verdict.pointer)
+
+    def _unchecked(self, why: str) -> Failure:
+        words = f"the args of {self.what} could not be checked by its schema: {why}"
+        return Failure.because(Reason.INVALID_ARGS, words, pointer="")
 
 
 def scope_refusal(principal: Principal, needed: Scope | None, what: str) -> Failure | None:
@@ -50,27 +120,29 @@ def module_refusal(
 
 def unknown_module(tool: str, fleet: Fleet, principal: Principal) -> Failure:
     """Say that there is no such module, and which name or descriptor was probably meant."""
-    bad: Quarantined | None = None
-    if principal.sees(tool):
-        bad = next((one for one in fleet.quarantined if _file_name(one) == tool), None)
-    near = get_close_matches(tool[:128], filter(principal.sees, fleet.modules), n=1)
+    bad = _quarantined(tool, fleet.quarantined) if principal.sees(tool) else None
     if bad is not None:
         hint = f"; {bad.descriptor} is quarantined: {bad.reason}"
     else:
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-    return Failure.because(
-        Reason.UNKNOWN_MODULE, f"there is no module {tool!r:.130}{hint}", module=tool[:128]
-    )
+        seen = fleet.modules if principal.is_full else list(filter(principal.sees, fleet.modules))
+        hint = did_you_mean(tool, seen)
+    words = f"there is no module {named(tool, NAME_CHARS)}{hint}"
+    return Failure.because(Reason.UNKNOWN_MODULE, words, module=tool[:NAME_CHARS])
 
 
-def _file_name(one: Quarantined) -> str:
-    """Return what a descriptor that cannot be read probably calls its module."""
-    path = PurePath(one.descriptor)
-    return path.parent.name if path.name == "module.json" else path.stem
+def _quarantined(tool: str, quarantined: Sequence[Quarantined]) -> Quarantined | None:
+    """Return what is probably the descriptor of a module, by the name of its file."""
+    if len(tool) > NAME_CHARS:
+        return None
+    files = (f"/{tool}.json", f"/{tool}/module.json")
+    return next((one for one in quarantined if one.descriptor.endswith(files)), None)
 
 
 def request_refusal(tool: str, module: Module, content: Mapping[str, Any]) -> Failure | None:
-    """Say why a request cannot be accepted, or None; `content` is the frame's `input`."""
+    """Say why a request cannot be accepted, or None; `content` is the frame's `input`.
+
+    Its args are those of `doubt_about`.
+    """
     op = content.get("op")
     if not isinstance(op, str) or not op:
         words = f'invoke of {tool} names no op; "input" needs {{"op":"...","args":{{...}}}}'
@@ -86,30 +158,24 @@ def request_refusal(tool: str, module: Module, content: Mapping[str, Any]) -> Fa
     if timeout_s is not None and not _is_timeout(timeout_s):
         words = f'"timeout_s" must be a number above 0 and at most {MAX_TIMEOUT_S:g}'
         return Failure.because(Reason.MALFORMED_REQUEST, words)
-    return _args_refusal(module, op, args)
+    validator = _validator(module)
+    if validator is None or validator.knows(op):
+        return None
+    words = f"{module.name} has no op {named(op, NAME_CHARS)}{did_you_mean(op, validator.ops)}"
+    return Failure.because(Reason.UNKNOWN_OP, words, ops=list(islice(validator.ops, OPS_SHOWN)))
 
 
-def _args_refusal(module: Module, op: str, args: dict[str, Any]) -> Failure | None:
-    validator = module.validator
+def doubt_about(module: Module, op: str, args: dict[str, Any]) -> Doubt | None:
+    """Return what has to be looked at of a request that `request_refusal` lets through, or None."""
+    validator = _validator(module)
     if validator is None or validator.accepts(op, args):
         return None
-    if not validator.knows(op):
-        near = get_close_matches(op[:128], validator.ops, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        words = f"{module.name} has no op {op!r:.130}{hint}"
-        return Failure.because(Reason.UNKNOWN_OP, words, ops=list(validator.ops))
-    try:
-        if validator.is_cheap(op):
-            problem = validator.problem(op, args)
-        else:
-            problem = in_cpu_time(VALIDATION_CPU_S, lambda: validator.problem(op, args))
-    except OutOfTimeError:
-        words = f"{module.name}.{op}: its schema takes too long to check these args"
-        return Failure.because(Reason.INVALID_ARGS, words, pointer="")
-    if problem is None:
-        return None
-    words = f"the args of {module.name}.{op} are not valid: {problem}"
-    return Failure.because(Reason.INVALID_ARGS, words, pointer=problem.pointer)
+    return Doubt(f"{module.name}.{op}", validator.schema(op), args)
+
+
+def _validator(module: Module) -> ArgsValidator | None:
+    descriptions = module.descriptions
+    return descriptions.renewed() if descriptions.is_outdated else descriptions.validator
 
 
 def _is_timeout(value: object) -> bool:

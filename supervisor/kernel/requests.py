@@ -22,8 +22,10 @@ import trio
 from protocol.connection import Request
 from protocol.descriptor import Kind
 from protocol.errors import Failure, Reason, Success
+from protocol.problem import named
 from protocol.replies import Operation
 from protocol.response import Response
+from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.detached import DetachedRequests
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Grants
@@ -41,7 +43,10 @@ from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
 from supervisor.kernel.own_request import OwnRequest, answer_of
 from supervisor.kernel.parties import Client, Handle, Party
+from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.request_checks import (
+    Doubt,
+    doubt_about,
     module_refusal,
     request_refusal,
     scope_refusal,
@@ -52,6 +57,7 @@ from supervisor.kernel.wait_graph import Parents
 from supervisor.policy.principals import Principal
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
+from supervisor.runtime.module import Module
 
 
 class Deciding(msgspec.Struct, frozen=True):
@@ -83,6 +89,7 @@ class Requests:
         guarding = Guarding(host, deciding.gates, deciding.approvals, nursery, self.invoke)
         self.guards = Guards(guarding, effects.lineage)
         self.lineage = effects.lineage
+        self.checks = host.checks
         self._host = host
         self._fleet = fleet
         self._effects = effects
@@ -96,6 +103,7 @@ class Requests:
             invoke=self.invoke,
             effects=effects,
             grants=deciding.grants,
+            checks=host.checks,
             deadlines=host.deadlines,
             nursery=nursery,
             open_bytes=Counter(),
@@ -129,11 +137,12 @@ class Requests:
                 'a request needs "tool" and "operation": {"requestId","tool","operation","input"}'
             )
         elif operation == _INVOKE:
-            return self.invoke(party.principal, tool, content, client)
+            order = self._order(party)
+            return self.invoke(party.principal, tool, content, client, order=order)
         elif operation in (Operation.HEALTH, Operation.DESCRIBE):
             return self._ask(party, tool, Operation(operation), client)
         else:
-            words = f"{operation!r:.80} is no operation; there are health, describe, invoke"
+            words = f"{named(operation, 80)} is no operation; there are health, describe, invoke"
         client.finished(Response(Failure.because(Reason.MALFORMED_REQUEST, words)))
         return None
 
@@ -147,6 +156,7 @@ class Requests:
         parent: Invocation | None = None,
         behind: frozenset[str] = NOBODY,
         recorded: bool = True,
+        order: BeginOrder | None = None,
     ) -> Invocation | None:
         """Accept an invocation, or answer at once why not; `content` is the frame's `input`.
 
@@ -155,7 +165,8 @@ class Requests:
         made, and with whose end it ends. Without one, `behind` are the hooks that it is made for;
         who names some takes them back in the end (`lineage`). Unless it is `recorded`, the journal
         says nothing of it: it gives an event to a hook that observes, and else a hook for
-        `module:*` would be told of itself. None is returned if there is nothing left to cancel.
+        `module:*` would be told of itself. It begins in the order of those with the same `order`.
+        None is returned if there is nothing left to cancel.
         """
         op = content.get("op")
         session_id = content.get("session_id")
@@ -185,8 +196,8 @@ class Requests:
                     session = found
                 else:
                     refusal = refusal or found
-        if refusal is None and parent is not None and module is not None and not module.has_room:
-            refusal = self._parents.reentrant(request.request_id, parent, module)
+        if refusal is None and parent is not None and module is not None:
+            refusal = self._circle(request, parent, module)
         if refusal is not None or module is None:
             assert refusal is not None  # noqa: S101 - no module is a refusal
             response = Response(
@@ -204,12 +215,32 @@ class Requests:
         invocation = Invocation(
             request, module, client, session, setting, principal=principal, parent=parent
         )
-        invocation.begin(
-            content.get("timeout_s") or timeouts.invoke_s,
-            timeouts.silence_s,
-            self.guards.guard(invocation) if self._gates.any else None,
-        )
+        invocation.begin(content.get("timeout_s") or timeouts.invoke_s, timeouts.silence_s)
+        self._let_in(invocation, order)
         return None if invocation.ended else invocation
+
+    def _circle(self, request: Request, parent: Invocation, module: Module) -> Failure | None:
+        if module.has_room:
+            return None
+        return self._parents.reentrant(request.request_id, parent, module)
+
+    def _let_in(self, invocation: Invocation, order: BeginOrder | None) -> None:
+        """Have a request entered now, or when it is its turn and its args are known to be good."""
+        module, request = invocation.module, invocation.request
+        doubt = doubt_about(module, request.op, request.args)
+        if doubt is None and (order is None or order.is_clear(module.name)):
+            self._enter(invocation)
+        else:
+            order = order or BeginOrder(self.checks, module.name)
+            invocation.hold(order, doubt, self._enter)
+
+    def _enter(self, invocation: Invocation) -> None:
+        invocation.enter(self.guards.guard(invocation) if self._gates.any else None)
+
+    def _order(self, party: Party) -> BeginOrder:
+        if party.order is None:
+            party.order = BeginOrder(self.checks, party.label)
+        return party.order
 
     def _begin_own(
         self,
@@ -235,15 +266,46 @@ class Requests:
             request.finish(Success({"status": "ok"}))
         elif operation == Operation.DESCRIBE:
             request.finish(Success(self.operations.describe(tool)))
-        elif (refusal := self._args_refusal(party.principal, op, args)) is not None:
+        elif isinstance(found := self.operations.refusal(op, args), Failure):
+            request.finish(found)
+        elif found is not None:
+            doubt = found
+            request.begin(lambda: self._look_and_run(doubt, request), self._nursery)
+        elif (refusal := self._module_refusal(party.principal, op, args)) is not None:
             request.finish(refusal)
         elif op == "invoke":
             # An invocation through the daemon itself: how a daemon serves inside another one.
-            return self.invoke(party.principal, args["module"], args, client)
+            order = self._order(party)
+            return self.invoke(party.principal, args["module"], args, client, order=order)
         else:
-            own_op = op
-            request.begin(lambda: self.operations.begin(own_op, args, request), self._nursery)
+            self._begin_in_order(request, op, args)
         return None if request.ended else request
+
+    def _begin_in_order(self, request: OwnRequest, op: str, args: dict[str, Any]) -> None:
+        def begin(_: Failure | None) -> None:
+            if not request.ended:
+                request.begin(lambda: self.operations.begin(op, args, request), self._nursery)
+
+        order = self._order(request.party)
+        if order.is_empty:
+            begin(None)
+        else:
+            order.hold(None, None, begin)
+
+    async def _look_and_run(self, doubt: Doubt, request: OwnRequest) -> Any:
+        """Run an op about whose args there is a doubt, if it proves wrong; raises `RefusedError`.
+
+        Whoever writes `1.0` for `1` has no place in the order of requests: this one begins later.
+        """
+        op, args = doubt.what, doubt.args
+        refusal = await doubt.settled(self.checks, request.party.label)
+        refusal = refusal or self._module_refusal(request.principal, op, args)
+        if refusal is None and op == "invoke":  # of which all that is valid is accepted at once
+            refusal = Failure.because(Reason.INVALID_ARGS, "the args are not valid")
+        if refusal is not None:
+            raise RefusedError(refusal)
+        begun = self.operations.begin(op, args, request)
+        return begun if isinstance(begun, dict) else await begun
 
     def _ask(self, party: Party, tool: str, operation: Operation, client: Client) -> Handle | None:
         request = OwnRequest(party, client)
@@ -270,11 +332,12 @@ class Requests:
             refusal = Failure.because(Reason.SCOPE, words)
         return refusal
 
-    def _args_refusal(self, principal: Principal, op: str, args: Any) -> Failure | None:
-        refusal = self.operations.refusal(op, args)
-        if refusal is None and op in WHOLE_MODULE:
-            refusal = module_refusal(principal, self._fleet, args["module"])
-        return refusal
+    def _module_refusal(
+        self, principal: Principal, op: str, args: dict[str, Any]
+    ) -> Failure | None:
+        if op not in WHOLE_MODULE:
+            return None
+        return module_refusal(principal, self._fleet, args["module"])
 
     def _not_allowed(self, principal: Principal, tool: str, op: str) -> Failure | None:
         refusal = scope_refusal(principal, SCOPES["invoke"], f"invoke {tool:.130}.{op:.80}")

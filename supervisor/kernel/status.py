@@ -17,6 +17,7 @@ from supervisor.runtime.life import Instance
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.module import Module
 from supervisor.runtime.reaping import tracer_of
+from supervisor.runtime.stalls import Stalls
 from supervisor.runtime.watch import WatchState
 
 _MAY_BE_TRACED = frozenset((str(State.STOPPING), str(State.DEGRADED)))
@@ -46,6 +47,7 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     log_files: LogFiles
     journal: Remembering | None = None
     """The daemon's memory, unless it has none."""
+    stalls: Stalls
     watch: WatchState = msgspec.field(default_factory=WatchState)
 
 
@@ -70,6 +72,7 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "possible_survivors": msgspec.to_builtins(facts.custody.possible_survivors()),
         "dropped_log_bytes": facts.log_files.dropped_bytes,
         "log_error": facts.log_files.last_error,
+        **facts.stalls.status(),
         "journal": None if facts.journal is None else facts.journal.status(),
     }
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from protocol.framing import EXCERPT_BYTES, UNWEIGHED, Line, LineSplitter, Overlong
+from protocol.framing import EXCERPT_BYTES, UNCOUNTED, Line, LineSplitter, Overlong
 from protocol.json_line import Fault, excerpt, read_object
 from protocol.transcript import KEPT_LINE_BYTES, Entry, Source
 
@@ -34,7 +34,7 @@ class Heard(msgspec.Struct, frozen=True):
 def heard(line: Line, ignored: Sequence[str]) -> Heard:
     """Prepare a line (without its newline) to be compared; `ignored` are JSON pointers."""
     if isinstance(line, Overlong):
-        return _overlong(line.excerpt, line.limit_bytes)
+        return _overlong(line.excerpt, line.limit)
     if len(line) > KEPT_LINE_BYTES:
         return _by_digest(len(line), hashlib.sha256(line).hexdigest())
     document = read_object(line)
@@ -51,7 +51,7 @@ def recorded_lines(
     entries: Sequence[Entry], ignored: Sequence[str], line_bytes: int
 ) -> list[Heard]:
     """Return the lines of the module among a process's entries, as a dialect would see them."""
-    splitter = LineSplitter(line_bytes, UNWEIGHED)
+    splitter = LineSplitter(line_bytes, UNCOUNTED)
     lines: list[Heard] = []
     for entry in entries:
         if entry.source is not Source.MODULE or not entry.is_line:

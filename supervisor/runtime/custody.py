@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import subprocess
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -139,6 +140,27 @@ class Custody:
             self._orphans.reaped(leader)
             raise
         return containment
+
+    def spawn_own(
+        self, start: Callable[[], subprocess.Popen[bytes]]
+    ) -> tuple[subprocess.Popen[bytes], Stat]:
+        """Start a process of the daemon's own, in whatever thread: no module's, and no orphan.
+
+        It has to see to it itself that it ends with the daemon. Raises `OSError`.
+        """
+        with self._orphans.spawning():
+            popen = start()
+            process = procfs.stat(popen.pid)
+            if process is None:
+                popen.kill()
+                raise OSError("/proc does not show the processes of this machine")
+            self._orphans.spawned(process, leads=False)
+            self._orphans.brands.remove(popen.pid)  # of one that was spawned at the same moment
+        return popen, process
+
+    def reaped_own(self, process: Stat) -> None:
+        """Forget a process of the daemon's own that is gone."""
+        self._orphans.reaped(process)
 
     def take_born(self, pid: int, name: str, brand: int, folder: str) -> Cgroup:
         """Take hold of a process that was born in a cgroup; raises `OSError`."""

@@ -12,6 +12,8 @@ from collections.abc import Callable
 
 import trio
 
+from supervisor.runtime.serving import SERVING
+
 COMPACT_FROM = 64
 """Below this many entries, cancelled ones are not worth sweeping out."""
 
@@ -66,6 +68,7 @@ class Deadlines:
             with trio.move_on_at(self._next_at()):
                 await self._earlier.wait()
             now = trio.current_time()
+            SERVING.begin("the daemon", "timers")
             while self._heap and self._heap[0][0] <= now:
                 _, _, timer = heapq.heappop(self._heap)
                 action, timer.action = timer.action, None
@@ -73,6 +76,7 @@ class Deadlines:
                     self._cancelled -= 1
                 else:
                     action()
+            SERVING.end()
 
     def _next_at(self) -> float:
         # A cancelled entry is no reason to wake up.

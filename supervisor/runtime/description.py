@@ -23,8 +23,11 @@ TELL_EVERY_S = 1.0
 
 log = structlog.get_logger()
 
-Tell = Callable[[str, dict[str, Any], int], None]
-"""Takes the instance whose description counts, that, and how often it has changed: at first, 0."""
+Tell = Callable[[Descriptor, str, dict[str, Any], int], None]
+"""Takes the descriptor, the instance whose description counts, and that.
+
+Last comes how often it has changed since it was told; the first time it is 0.
+"""
 
 
 class Descriptions:
@@ -37,13 +40,21 @@ class Descriptions:
         self._tell = tell
         self._said: dict[str, dict[str, Any]] = {}
         self._stated = None if not descriptor.inputs else ArgsValidator(descriptor.inputs)
-        self._validator = self._stated
-        self._outdated = False
-        """Whether the validator is to be made anew."""
+        self.validator = self._stated
+        """What args are held to, by the descriptor, else by what counts; look at `is_outdated`."""
+        self.is_outdated = False
+        """Whether the validator is to be `renewed`; an attribute, since each request asks."""
         self._told: dict[str, Any] | None = None
         self._changes = 0
         self._quiet: Timer | None = None
         self._misfits: list[str] = []
+
+    def relabel(self, descriptor: Descriptor) -> None:
+        """Take a descriptor that means the same; what counts is told again, for that one."""
+        self._descriptor = descriptor
+        newest = self.newest
+        if newest is not None:
+            self._tell(descriptor, newest, self._said[newest], 0)
 
     # What processes say.
 
@@ -73,7 +84,7 @@ class Descriptions:
         self._look()
 
     def _look(self) -> None:
-        self._outdated = self._stated is None
+        self.is_outdated = self._stated is None
         if self._quiet is None:
             self._tell_now()
 
@@ -88,7 +99,7 @@ class Descriptions:
         self._told = self._said[newest]
         if not is_first:
             self._quiet = self._deadlines.after(TELL_EVERY_S, self._tell_now)
-        self._tell(newest, self._told, 0 if is_first else max(changes, 1))
+        self._tell(self._descriptor, newest, self._told, 0 if is_first else max(changes, 1))
 
     def _name_misfits(self) -> None:
         found = self.misfits()
@@ -110,15 +121,14 @@ class Descriptions:
         newest = self.newest
         return None if newest is None else self._said[newest]
 
-    @property
-    def validator(self) -> ArgsValidator | None:
-        """What args are held to: by the descriptor, else by what counts."""
-        if self._outdated:
-            self._outdated = False
+    def renewed(self) -> ArgsValidator | None:
+        """Return the validator, made anew if it is outdated; None if ops are not known."""
+        if self.is_outdated:
+            self.is_outdated = False
             current = self.current
             schemas = None if current is None else op_schemas(current.get("inputs"))
-            self._validator = None if schemas is None else ArgsValidator(schemas)
-        return self._validator
+            self.validator = None if schemas is None else ArgsValidator(schemas, vouched=False)
+        return self.validator
 
     def misfits(self) -> list[str]:
         """Return whose description does not fit the descriptor, or that of a newer process."""

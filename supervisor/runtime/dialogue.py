@@ -114,11 +114,16 @@ class Dialogue:
 
     def ask(self, request: Request, *, busy: bool = False) -> None:
         """Ask something; of a `busy` process, with what else comes this moment in one write."""
-        self._follow(self._connection.ask(request))
-        if busy:
-            self.flush()
-        else:
+        # As `_follow` and `flush` would do it; but each request passes here.
+        events = self._connection.ask(request)
+        if events:
+            self._receive(events)
+        if self._connection.waits is not self._waits:
+            self._keep_waits()
+        if not busy:
             self.write_now()
+        elif not self._receiving:
+            self._to_write.set()
 
     def cancel(self, request_id: str) -> Written:
         """Take back what was not written of a request; returns how much of it was."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from protocol.errors import Failure, Reason
+from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.deadlines import Deadlines
 from supervisor.runtime.log_files import LogFiles
@@ -47,6 +48,7 @@ class Host:
         self.observer = observer or Unobserved()
         self.calls: ModuleCalls = Unserved()
         self.custody = custody or Custody.bare()
+        self.checks = Checks(self.custody, self.deadlines)
         self.sampler = Sampler(memory_ceiling_bytes)
         self.shutting_down = False
         self._numbers = itertools.count(1)

@@ -37,6 +37,7 @@ from supervisor.runtime.module_log import ModuleLog, Stderr
 from supervisor.runtime.pipes import READ_BYTES, read, read_rest
 from supervisor.runtime.process import Process
 from supervisor.runtime.reaping import REAP_AGAIN_S, End
+from supervisor.runtime.serving import SERVING
 from supervisor.runtime.taps import Taps
 from supervisor.runtime.turns import takes_a_turn, turns
 
@@ -198,6 +199,7 @@ class Incarnation:
             self._nursery = None
 
     async def _finish(self) -> Exit:
+        SERVING.begin(self.instance, "its end")
         self._process.kill()
         survivors: tuple[int, ...] = ()
         try:
@@ -215,6 +217,7 @@ class Incarnation:
             if counted is not None:
                 self._breach = Breach("memory_bytes", *counted, by_kernel=True)
         finally:
+            SERVING.end()
             survivors = await self._process.kill_the_rest()
             end = self._process.reap()
             if end is None:
@@ -298,8 +301,10 @@ class Incarnation:
                 self._taps.said(self.instance, Source.MODULE, data)
             self._said += turns(data)
             while self._said:
+                SERVING.begin(self.instance, "stdout")
                 if dialogue.receive_data(self._said.popleft()):
                     drained = False  # just asked: it may answer during the neighbours' turn
+                SERVING.end()
                 if self._said or not drained:
                     await trio.lowlevel.checkpoint()  # one piece, then the neighbours' turn
                 while dialogue.receiver.congested():
@@ -318,7 +323,9 @@ class Incarnation:
             self._taps.said(self.instance, Source.STDERR, data)
             self._complained += turns(data)
             while self._complained:
+                SERVING.begin(self.instance, "stderr")
                 self.stderr.feed(self._complained.popleft())
+                SERVING.end()
                 if self._complained or not drained:
                     await trio.lowlevel.checkpoint()
         self.stderr.finish()

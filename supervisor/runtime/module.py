@@ -9,7 +9,6 @@ from typing import Any
 import structlog
 import trio
 
-from protocol.args_schema import ArgsValidator
 from protocol.connection import HostCalled
 from protocol.descriptor import Descriptor, Start
 from protocol.errors import Failure, Outcome, Reason
@@ -73,11 +72,6 @@ class Module:
         kept = Kept(self._refuse, self._moved, self._moved_within, self._is_needed)
         self.pool = Pool(self._setting(), nursery, self._queue, kept)
 
-    @property
-    def validator(self) -> ArgsValidator | None:
-        """What args are held to, if its ops are known."""
-        return self.descriptions.validator
-
     # Commands.
 
     def start(self, cause: str) -> None:
@@ -127,6 +121,7 @@ class Module:
     def relabel(self, descriptor: Descriptor) -> None:
         """Take a descriptor that differs in nothing but where its file is and how it is written."""
         self.descriptor = descriptor
+        self.descriptions.relabel(descriptor)
 
     def replace(self, cause: str) -> None:
         """Have what runs drained and replaced; what an operator stopped stays stopped.
@@ -326,12 +321,14 @@ class Module:
     def _gone(self, instance: str) -> None:
         self._host.calls.end(instance)
 
-    def _described(self, instance: str, description: dict[str, Any], changes: int) -> None:
+    def _described(
+        self, descriptor: Descriptor, instance: str, description: dict[str, Any], changes: int
+    ) -> None:
         if changes:
             self.log.host_line(instance, "describes itself anew")
         misfits = tuple(self.descriptions.misfits())
         said = Described(instance, description, changes, misfits)
-        self._host.observer.described(self.descriptor, said)
+        self._host.observer.described(descriptor, said)
 
 
 def _level(state: State) -> Callable[..., Any]:

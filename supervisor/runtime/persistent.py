@@ -46,12 +46,12 @@ from protocol.outgoing import Written
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit, Stopped, on_death
 from supervisor.runtime.call import Call
-from supervisor.runtime.deadlines import Timer
 from supervisor.runtime.incarnation import Incarnation, Rung
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
 from supervisor.runtime.probing import Probing
 from supervisor.runtime.program import SpawnError
 from supervisor.runtime.spawning import begin_dialogue, incarnate
+from supervisor.runtime.start_attempt import StartAttempt
 
 
 class PersistentLife:
@@ -78,12 +78,8 @@ class PersistentLife:
         self._drained = trio.Event()
         self._abrupt = False
         self._hurried = False
-        self._started = False
-        self._start_by: Timer | None = None
-        self._start_failure: Ended | None = None
-        self._again: str | None = None
-        """Why the start needs a second process, until that is there."""
-        self._is_second = False
+        bound_s = self._timeouts.start_s + self._timeouts.describe_s
+        self._start = StartAttempt(bound_s, self._start_failed)
         self._given_up = ""
         """The clause that says why a call was given up last."""
 
@@ -91,9 +87,9 @@ class PersistentLife:
         """Spawn and serve until the process is gone, or the second one of a start is."""
         try:
             ended = await self._run()
-            if self._again is not None and not self._closed:
-                self._setting.log.host_line(self.id, f"is started once more: it {self._again}")
-                self._again, self._is_second = None, True
+            why = self._start.next_process()
+            if why is not None:
+                self._setting.log.host_line(self.id, f"is started once more: it {why}")
                 self.id = self._setting.next_instance()
                 self._dialogue = begin_dialogue(self._setting, self.id, self)
                 ended = await self._run()
@@ -108,8 +104,7 @@ class PersistentLife:
         except SpawnError as error:
             return Ended("spawn_failed", f"could not be started: {error}")
         self._incarnation = incarnation
-        if self._start_by is None:
-            self._start_by = setting.host.deadlines.after(self._start_s, self._start_overdue)
+        self._start.begin(setting.host.deadlines, lambda: self._dialogue.waits_for)
         exit_: Exit | None = None
         try:
             async with trio.open_nursery() as nursery:
@@ -120,7 +115,7 @@ class PersistentLife:
                     exit_ = await incarnation.run()
                 nursery.cancel_scope.cancel()
         finally:
-            if self._again is None or exit_ is None:
+            if self._start.again is None or exit_ is None:
                 self._close()
             setting.descriptions.end(self.id)
             setting.gone(self.id)
@@ -129,8 +124,8 @@ class PersistentLife:
                 self._fail_all(setting.host.stopping(self.id, self.evidence()), probes=True)
             else:
                 self._settle_all(exit_)
-        if self._start_failure is not None:
-            return Ended(self._start_failure.reason, self._start_failure.message, exit_)
+        if self._start.failure is not None:
+            return Ended(self._start.failure.reason, self._start.failure.message, exit_)
         return Ended(str(exit_.reason), exit_.words, exit_)
 
     def is_alive(self) -> bool:
@@ -237,7 +232,7 @@ class PersistentLife:
             case Described():
                 self._setting.descriptions.change(self.id, item.description)
             case StartFailed():
-                self._fail_start(Ended(item.reason, item.message))
+                self._start.fail(Ended(item.reason, item.message))
             case StartAgain():
                 self._start_again(item.why)
             case Alive():
@@ -381,58 +376,32 @@ class PersistentLife:
 
     # Its start.
 
-    @property
-    def _start_s(self) -> float:
-        """The bound on a start, whatever its dialect does: no handshake is without an end."""
-        return self._timeouts.start_s + self._timeouts.describe_s
-
-    @property
-    def _starting(self) -> bool:
-        return not self._started and self._start_failure is None and self._again is None
-
     def _ready(self, ready: Ready) -> None:
-        if not self._starting:
+        if not self._start.is_open:
             return
         misfit = self._setting.descriptions.begin(self.id, ready.description)
         if misfit is not None:
-            self._fail_start(Ended("bad_describe", misfit))
+            self._start.fail(Ended("bad_describe", misfit))
             return
-        self._started = True
-        self._end_start()
+        self._start.end()
         assert self._nursery is not None  # noqa: S101 - there is a process, and so a nursery
         self._nursery.start_soon(self._probing.resolve_doubts)
         self._probing.begin()
         self._owner.started(self, ready.why)
 
-    def _fail_start(self, ended: Ended) -> None:
-        if not self._started and self._start_failure is None:
-            self._start_failure = ended
-            self._end_start()
-            self._owner.start_failed(self, ended)
+    def _start_failed(self, ended: Ended) -> None:
+        self._owner.start_failed(self, ended)
 
     def _start_again(self, why: str) -> None:
-        if self._is_second:
-            self._fail_start(Ended("bad_start", f"{why}, for the second time"))
-        elif self._starting and self._incarnation is not None:
-            self._again = why
+        if self._start.ask_again(why) and self._incarnation is not None:
             self._incarnation.stop(Rung.TERMINATE)
-
-    def _start_overdue(self) -> None:
-        waits_for = self._dialogue.waits_for
-        words = f"was not ready within {self._start_s:g} s"
-        words += f"; it waited for {waits_for}" if waits_for else ""
-        self._fail_start(Ended("start_deadline", words))
-
-    def _end_start(self) -> None:
-        if self._start_by is not None:
-            self._start_by.cancel()
 
     # The tasks beside the process.
 
     def _close(self) -> None:
         self._closed = True
         self._ending.set()
-        self._end_start()
+        self._start.end()
 
     def _ended_for(self) -> Failure:
         if self._replaced_for is None or self._setting.host.shutting_down:

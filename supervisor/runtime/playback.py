@@ -28,7 +28,7 @@ from protocol.connection import (
 from protocol.descriptor import Descriptor, Lifecycle
 from protocol.dialects import DIALECTS
 from protocol.errors import Outcome
-from protocol.framing import UNWEIGHED, Line, LineSplitter
+from protocol.framing import UNCOUNTED, Line, LineSplitter
 from protocol.host_call import Chunk
 from protocol.outgoing import Outgoing, Written
 from protocol.transcript import Entry, Happened, Source
@@ -79,7 +79,7 @@ class Script:
         self.closes_stdin = closes_stdin
         self.outgoing = Outgoing()
         self.lines: list[Line] = []
-        self._splitter = LineSplitter(line_bytes, UNWEIGHED)
+        self._splitter = LineSplitter(line_bytes, UNCOUNTED)
         self._understood = connect()
         self._answers = 0
         self._cues, self._answers_due, self._lines_due = _cues(entries, connect())

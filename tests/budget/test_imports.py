@@ -44,6 +44,7 @@ STATUS = VERSION | {
     "supervisor.cli.quantities",
     "supervisor.cli.results",
     "supervisor.cli.standard_streams",
+    "supervisor.cli.stall_text",
     "supervisor.cli.status_table",
     "supervisor.cli.terminal",
     "supervisor.cli.verbs",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import click
@@ -84,6 +85,20 @@ def test_a_policy_that_is_not_used_is_told_above_the_table() -> None:
     document = status()
     document["daemon"]["policy"] = {"path": "p", "mode": "strict", "problem": "p:1: mode: bad"}
     assert "last good one in use: p:1: mode: bad" in status_text(document, None)
+
+
+def test_a_stall_that_others_can_have_noticed_and_a_stop_are_told_above_the_table() -> None:
+    document = status(module())
+    stall = {"ms": 62.5, "culprit": "client 3", "doing": "requests: dice invoke roll", "ts": 1.0}
+    document["daemon"]["longest_stall"] = stall
+    stopped = {"count": 1, "total_s": 4.0, "last_s": 4.0, "last_ts": time.time() - 60}
+    document["daemon"]["suspensions"] = stopped
+    lines = plain(status_text(document, None))
+    assert lines[2] == "longest stall 62.5ms, by client 3 (requests: dice invoke roll)"
+    assert lines[3] == "it was suspended for 4.0s, 1m00s ago"
+    document["daemon"]["longest_stall"] = {**stall, "ms": 49.9}
+    document["daemon"]["suspensions"] = {**stopped, "count": 0}
+    assert plain(status_text(document, None))[2] == ""
 
 
 def test_columns_start_and_end_in_the_same_place_in_every_row() -> None:
@@ -231,3 +246,32 @@ def test_text_of_a_module_cannot_steer_the_terminal(run: Run, serve: Serve) -> N
     serve(lambda frame: [ok(nasty if "module" in frame["input"]["args"] else status(nasty))])
     for page in (run("status").stdout, run("status", "a").stdout):
         assert not set(page) & set("\x1b\x07\r\u202e")
+
+
+def ops(count: int, *, remembered: bool) -> dict[str, Any]:
+    names = [f"op{number}" for number in range(count)]
+    return {"names": names, "count": count, "remembered": remembered}
+
+
+def test_ops_are_listed_and_marked_where_they_are_only_remembered() -> None:
+    known = plain(module_text(module(ops=ops(2, remembered=False))))
+    assert "ops         op0, op1" in known
+    down = module(state="down", ops=ops(300, remembered=True))
+    [line] = [one for one in plain(module_text(down)) if one.startswith("ops")]
+    assert line.startswith("ops         op0, op1, ")
+    assert line.endswith("op19 and 280 more (remembered: what it said when it last ran)")
+    assert not [one for one in plain(module_text(module(ops=None))) if one.startswith("ops")]
+
+
+def test_a_lazy_module_that_has_not_run_yet_is_noted_with_what_is_remembered() -> None:
+    lazy = {"state": "down", "wanted": "down", "start": "lazy"}
+    words = "lazy: starts with its first request"
+    assert note(module(**lazy, ops=ops(2, remembered=True))) == f"{words}; it had op0, op1"
+    many = note(module(**lazy, ops=ops(9, remembered=True)))
+    assert many == f"{words}; it had op0, op1, op2, op3, op4, ..."
+    assert note(module(**lazy, ops=ops(2, remembered=False))) == words
+
+
+def test_who_describes_itself_otherwise_is_named() -> None:
+    page = plain(module_text(module(misfits=["m#1 differs", "m#2 differs"])))
+    assert "misfit      m#1 differs; m#2 differs" in page

@@ -58,7 +58,7 @@ class Peer:
         return b""
 
     def does(self, request: str, op: str, args: dict[str, Any]) -> bytes:
-        return line(id=request, got={"op": op, **args})
+        return b"" if args.get("hang") else line(id=request, got={"op": op, **args})
 
 
 class Module(Peer):

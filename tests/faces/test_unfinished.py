@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.faces import conversation
 from supervisor.faces.conversation import Conversation
 from supervisor.faces.unfinished import UnfinishedLines
 from supervisor.kernel.parties import Party
@@ -84,15 +83,13 @@ async def test_who_leaves_holds_nothing(tmp_path: Path) -> None:
         assert lines.held_bytes == 0
 
 
-async def test_a_request_of_too_many_values_is_refused_unread(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(conversation, "REQUEST_DECODED_BYTES", 1 << 20)
+@pytest.mark.fault(29)
+async def test_a_request_of_too_many_values_is_refused_unread(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
         dense = b'{"requestId":"a","tool":"m","operation":"invoke","input":{"op":"echo","args":['
         await client.send(dense + b"[]," * (1 << 17) + b"0]}}\n")
         refused = await client.done()
         assert error(refused) == ("bad_request", "malformed_request")
-        assert "holds too many values" in refused["error"]["message"]
+        assert "holds more than 131072 values" in refused["error"]["message"]
         await client.send(request("b", "m", op="echo", args={"n": [12345] * (1 << 16)}))
         assert (await client.done())["ok"]

@@ -109,6 +109,16 @@ ROWS = (
         "it is alive: killed, its memory counted, no cgroup left",
     ),
     Row(
+        28,
+        "the daemon is stopped for seconds",
+        "answers that came in time count; nothing is replaced for it; no timer catches up",
+    ),
+    Row(
+        29,
+        "requests that take their time to be looked at",
+        "nobody but who sent them waits; what cannot be looked at in time is refused in words",
+    ),
+    Row(
         34,
         "signals blocked and ignored, umask 777, descriptors 0 to 2 closed at the daemon's start",
         "it and its modules are as any other",

@@ -11,10 +11,12 @@ from typing import Any
 import trio
 
 from protocol.descriptor import Descriptor
+from protocol.errors import Failure
 from protocol.events import Progress
 from protocol.response import Response
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.kernel.parties import Party
+from supervisor.kernel.request_checks import Doubt
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import Principal
@@ -100,6 +102,15 @@ async def run_op(
     assert operations.refusal(op, args) is None
     begun = operations.begin(op, args, Asked(emit, principal))
     return begun if isinstance(begun, dict) else await begun
+
+
+async def refused(daemon: Daemon, op: str, args: Any) -> Failure:
+    """Return why one of the daemon's own ops cannot be run with these args."""
+    refusal = daemon.requests.operations.refusal(op, args)
+    if isinstance(refusal, Doubt):
+        refusal = await refusal.settled(daemon.requests.checks, "a client")
+    assert refusal is not None
+    return refusal
 
 
 def begin(

@@ -28,8 +28,11 @@ from supervisor.kernel.ui_events import UiEvents
 from supervisor.policy.latency import Histogram
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call
+from supervisor.runtime.checking.checks import Checks
+from supervisor.runtime.custody import Custody
 from supervisor.runtime.deadlines import Deadlines
 from tests.factories import descriptor
+from tests.runtime.fakes import undescribed
 
 HOUR_S = 3600
 
@@ -45,7 +48,7 @@ class FakeModule:
         timeouts = {"timeouts": {"invoke_s": HOUR_S}}
         self.descriptor = descriptor(folder, ["true"], name=name, supervision=timeouts)
         self.name = name
-        self.validator = None
+        self.descriptions = undescribed(self.descriptor)
         self.has_room = True
         self.counters: Any = Counters()
         self.latency = Histogram()
@@ -133,6 +136,7 @@ class Host:
 
     def __init__(self) -> None:
         self.deadlines = Deadlines()
+        self.checks = Checks(Custody.bare(), self.deadlines)
         self._number = 0
 
     def next_request_id(self) -> str:
@@ -164,8 +168,8 @@ async def pipeline(folder: Path) -> AsyncIterator[World]:
         assets=nothing,
         ui=UiEvents(),
         answers=Answers(recorder, host.wall_clock),
-        lineage=Lineage(),
         descriptions=RememberedDescriptions(recorder, host.wall_clock),
+        lineage=Lineage(),
     )
     deciding = Deciding(Gates(), Approvals(recorder), nothing)
     module, told = FakeModule(folder, "m"), Told()

@@ -42,6 +42,7 @@ async def life_of_a_daemon(folder: Path, made: Descriptor, op: str) -> None:
         await ask(daemon, made.name, op).response()
 
 
+@pytest.mark.bound(300)
 @pytest.mark.fault(25)
 @pytest.mark.parametrize("form", ["polite", "stubborn", "tool", "asset"])
 async def test_wherever_it_is_cancelled_no_process_and_no_descriptor_is_left(

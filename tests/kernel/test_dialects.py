@@ -439,7 +439,7 @@ async def test_a_request_may_hand_over_several_and_each_id_once(
     made = speaking(tmp_path, "carrier")
     async with daemon_with(tmp_path, made, recorder=Remembering()) as daemon:
         dialogue: Any = daemon.fleet.modules["dice"].slot.life._dialogue  # type: ignore[union-attr]
-        asker = ask(daemon, "dice", "echo", args={"wait": True})
+        asker = ask(daemon, "dice", "echo", args={})
         [request_id] = dialogue._connection.open
         for of, last in (("a", 0), ("b", 0), ("c", 0), ("a", 1), ("c", 1), ("a", 1), ("b", 1)):
             dialogue.receive_data(peers.line(id=request_id, bytes="eA==", of=of, last=bool(last)))
@@ -466,7 +466,7 @@ async def test_the_death_of_the_module_takes_its_half_files_along(tmp_path: Path
     made = speaking(tmp_path, "carrier")
     async with daemon_with(tmp_path, made, recorder=Remembering()) as daemon:
         life: Any = daemon.fleet.modules["dice"].slot.life
-        asker = ask(daemon, "dice", "echo", args={"wait": True})
+        asker = ask(daemon, "dice", "echo", args={"hang": True})
         [request_id] = life._dialogue._connection.open
         life._dialogue.receive_data(peers.line(id=request_id, bytes="eA==", of="a", last=False))
         life.hurry()

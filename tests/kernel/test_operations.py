@@ -14,6 +14,7 @@ from supervisor.policy.findings import Quarantined
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment.ladder import RUNGS
 from tests.factories import actor, descriptor
+from tests.kernel import conftest
 from tests.kernel.conftest import ask, begin, daemon_with, run_op
 
 DAEMON_KEYS = {"pid", "version", "uptime_s", "containment", "guardian_pid", "socket", "http"}
@@ -134,8 +135,7 @@ async def test_args_are_held_to_what_describe_says(
     tmp_path: Path, op: str, args: Any, reason: str
 ) -> None:
     async with daemon_with(tmp_path) as daemon:
-        refusal = daemon.requests.operations.refusal(op, args)
-        assert refusal is not None
+        refusal = await conftest.refused(daemon, op, args)
         assert refusal.details["reason"] == reason
 
 

@@ -17,7 +17,7 @@ from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.reload_plan import Plan
 from supervisor.runtime import recording
 from tests.factories import actor, script
-from tests.kernel.conftest import ask, daemon_with, run_op
+from tests.kernel.conftest import ask, daemon_with, refused, run_op
 
 
 class Client:
@@ -146,6 +146,5 @@ async def test_an_unknown_module_is_refused(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
         with pytest.raises(RefusedError, match="there is no module 'n'"):
             await record(daemon, Client(), [], module="n")
-        refusal = daemon.requests.operations.refusal("record", {"module": "m", "seconds": 0})
-        assert refusal is not None
+        refusal = await refused(daemon, "record", {"module": "m", "seconds": 0})
         assert "seconds" in refusal.message

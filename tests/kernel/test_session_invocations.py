@@ -21,7 +21,7 @@ from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.sessions.session import Session
 from supervisor.policy.findings import Found
 from tests.factories import actor, script
-from tests.kernel.conftest import Asker, ask, run_op
+from tests.kernel.conftest import Asker, ask, refused, run_op
 from tests.kernel.remembering import FULL, Remembering
 from tests.principals import ADA
 from tests.schemas.local_registry import validator
@@ -396,8 +396,7 @@ async def test_args_that_do_not_fit_are_refused_with_their_place(
     tmp_path: Path, op: str, args: dict[str, Any], pointer: str
 ) -> None:
     async with daemon_that_remembers(Remembering(), folder=tmp_path) as daemon:
-        refusal = daemon.requests.operations.refusal(op, args)
-        assert refusal is not None
+        refusal = await refused(daemon, op, args)
         assert (refusal.details["reason"], refusal.details["pointer"]) == ("invalid_args", pointer)
 
 

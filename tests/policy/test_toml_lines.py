@@ -141,7 +141,7 @@ def held_to_tomllib(text: str) -> None:
         assert value == expected[place]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(documents())
 def test_every_place_is_found_in_the_line_it_was_written_in(
     written: tuple[str, dict[Place, int]],
@@ -157,7 +157,7 @@ FRAGMENTS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(FRAGMENTS), max_size=12).map("".join))
 @example('[[a]]\n[[a]]\n[a.b]\nc.d = [[1, [2]], {e = "]"}]\n[a.b.f]\n[[a.g]]\n[[a.g]]\nh = 1')
 @example("[a.b]\n[a]\nx.y = 1\nx.z = 2\n")

@@ -189,7 +189,7 @@ def left_over(graph: Waits) -> set[str]:
     return open_calls
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(graphs())
 def test_a_call_cannot_end_exactly_if_trying_leaves_it_over(graph: Waits) -> None:
     stuck = left_over(graph)
@@ -202,7 +202,7 @@ def test_a_call_cannot_end_exactly_if_trying_leaves_it_over(graph: Waits) -> Non
             assert len(names) > 1
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(graphs(), st.data())
 def test_only_a_new_call_that_cannot_end_itself_can_keep_others_from_ending(
     graph: Waits, data: st.DataObject

@@ -63,7 +63,7 @@ _LOADER_ALONE = (
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(spoilt_documents())
 def test_the_loader_and_the_schema_agree_on_every_document(document: dict[str, Any]) -> None:
     result = verdict(encoded(document))

@@ -79,8 +79,9 @@ async def test_what_is_answered_silently_is_written_before_anything_else_happens
 
 async def test_pages_make_one_description(running: Running, tmp_path: Path) -> None:
     module = await running.ready(speaking(tmp_path, "paged"))
-    assert module.validator is not None
-    assert module.validator.ops == ("echo", "roll", "shake", "tell")
+    validator = module.descriptions.renewed()
+    assert validator is not None
+    assert validator.ops == ("echo", "roll", "shake", "tell")
     await running.down()
 
 
@@ -200,9 +201,9 @@ async def test_a_peer_that_dies_floods_or_lies_while_it_starts_fails_that_start_
     running: Running, tmp_path: Path, dialect: str, step: int, fault: str
 ) -> None:
     before = open_files()
+    if (dialect, fault) == ("fallback", "die"):
+        step = 1  # its end after the first line alone is what the dialect asks otherwise for
     made = speaking(tmp_path, dialect, "--fault", fault, str(step), supervision=SHORT)
-    if (dialect, fault, step) == ("fallback", "die", 1):
-        made = speaking(tmp_path, dialect, "--fault", fault, "2", supervision=SHORT)
     module = running(made)
     module.start("the test")
     await running.until(lambda: module.state is State.BACKOFF)

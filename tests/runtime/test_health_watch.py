@@ -164,3 +164,16 @@ async def test_at_the_end_nothing_is_due_any_more(deadlines: Deadlines, mock_clo
     one.calls[0].settle(WELL)
     await pass_time(mock_clock, 3 * INTERVAL_S)
     assert (len(one.calls), one.found_well) == (1, [])
+
+
+async def test_one_that_shows_by_itself_that_it_is_not_stuck_has_missed_no_check(
+    deadlines: Deadlines, mock_clock: Clock
+) -> None:
+    process = Watched(deadlines, prompt=False)
+    await pass_time(mock_clock, INTERVAL_S / 2)
+    assert process.found_well == [False]
+    process.watch.alive()
+    await pass_time(mock_clock, INTERVAL_S)
+    assert process.replaced == []
+    await pass_time(mock_clock, INTERVAL_S)
+    assert process.replaced == ["missed 2 health probes in a row"]

@@ -15,7 +15,9 @@ from scripts.bench.growth import LAZY, RUNNING, UNITS
 from scripts.bench.page import files
 from scripts.bench.rows import INVOKE_MANY, INVOKE_ONE, OURS, ROWS, TOOL
 from scripts.bench.shares import OTHERS, PARTS, THREADS, _part, _sampled
-from tests.scripts.checkout import CHECKOUT, run
+from tests.scripts.checkout import CHECKOUT, WITHIN_S, run
+
+pytestmark = pytest.mark.bound(WITHIN_S)
 
 BY_TITLE = {row.title: row for row in ROWS}
 NEEDS_COMPILER = pytest.mark.skipif(

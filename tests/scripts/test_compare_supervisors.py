@@ -18,7 +18,7 @@ from scripts.compare.report import (
     words,
     written_into,
 )
-from tests.scripts.checkout import documents, run
+from tests.scripts.checkout import WITHIN_S, documents, run
 
 BY_KEY = {fault.key: fault for fault in FAULTS}
 HERE = Machine("2030-01-02", "1 core", 3, {"stdiod": "1", "s6": "2"}, ["circus"])
@@ -95,6 +95,7 @@ def test_what_is_written_replaces_what_stood_between_the_markers_and_no_more() -
         written_into("nothing", "new")
 
 
+@pytest.mark.bound(WITHIN_S)
 def test_the_column_of_stdiod_is_measured_alone(tmp_path: Path) -> None:
     keys = ["grandchild", "escapee", "kill9", "latency", "unread", "cause"]
     done = run("compare_supervisors", *keys, "--only", "stdiod", "--rounds", "1", "--json")

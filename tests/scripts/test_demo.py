@@ -15,6 +15,8 @@ import pytest
 
 from tests.scripts.checkout import CHECKOUT, MODULES, WITHIN_S, documents, environment, run
 
+pytestmark = pytest.mark.bound(WITHIN_S)
+
 FEW = ("torch", "dice")
 """Modules that every machine with bash and Python can run, one of each lifecycle."""
 

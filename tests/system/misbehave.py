@@ -135,6 +135,11 @@ def stderr_newlines(answer: Answer) -> None:
     write(b"\n" * answer.number("bytes", 100), 2)
 
 
+def many_values(answer: Answer) -> None:
+    """Answer with an array of small values, in one line."""
+    answer.done([0] * answer.number("values"))
+
+
 def long_line(answer: Answer) -> None:
     left = answer.number("bytes")
     write(b'{"requestId":"')
@@ -241,6 +246,7 @@ FAULTS: dict[str, Callable[[Answer], object]] = {
     "stderr": stderr,
     "stderr_newlines": stderr_newlines,
     "long_line": long_line,
+    "many_values": many_values,
     "flood": flood,
     "assets": assets,
     "allocate": allocate,

@@ -23,7 +23,7 @@ from tests.system.client import Answer
 from tests.system.daemon import Daemon
 from tests.system.liveness import BOUND_S
 
-AT_ONCE = 12
+AT_ONCE = 6
 """More than a pool of dice has instances, and more than there are warm processes."""
 
 README = "modules/README.md"

@@ -51,6 +51,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: int
     invocations_per_s: float | None
     failures_per_s: float | None
+    longest_stall: dict[str, Any] | None
+    """For how long the daemon's event loop did not come round, since its start, and who was served:
+    `ms`, `culprit`, `doing`, `ts`."""
 
 
 def figures(before: Status | None, after: Status) -> Figures:
@@ -74,6 +77,7 @@ def figures(before: Status | None, after: Status) -> Figures:
         quarantined=len(after["quarantined"]),
         invocations_per_s=_sum(interval_s, (one.invocations_per_s for one in modules)),
         failures_per_s=_sum(interval_s, (one.failures_per_s for one in modules)),
+        longest_stall=daemon.get("longest_stall"),
     )
 
 

@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from supervisor.cli.quantities import count, duration, latency, size
+from supervisor.cli.stall_text import stall_words
 from supervisor.cli.terminal import cells, dim, one_line, pad, state_word
 from supervisor.cli.top.figures import Figures, ModuleFigures, Trend
 from supervisor.cli.top.order import Order, in_order
@@ -105,7 +106,9 @@ def table(now: Figures) -> str:
 
 def _daemon(now: Figures) -> str:
     memory = "" if now.rss_bytes is None else f", {size(now.rss_bytes)}"
-    return f"stdiod {now.version}, pid {now.pid}, up {duration(now.uptime_s)}{memory}"
+    stall = stall_words(now.longest_stall)
+    stalled = "" if stall is None else f", {one_line(stall)}"
+    return f"stdiod {now.version}, pid {now.pid}, up {duration(now.uptime_s)}{memory}{stalled}"
 
 
 def _summary(now: Figures) -> str:

@@ -31,7 +31,7 @@ from supervisor.kernel.hooks.gates import Gates
 from supervisor.kernel.hooks.outcomes import denial, injections
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Invoke
-from supervisor.kernel.request_checks import request_refusal
+from supervisor.kernel.request_checks import doubt_about
 from supervisor.policy.hook_chain import Answer, Chain, Failed, Link, Said, chain_of
 from supervisor.runtime.host import Host
 
@@ -113,21 +113,22 @@ class Asking:
         if result.user_message:
             self._show(name, result)
         if result.action is Action.MODIFY and result.data is not None:
-            problem = self._problem(gate, result.data)
+            problem = await self._problem(name, gate, result.data)
             if problem is not None:
                 return Invalid(problem)
         return result
 
-    def _problem(self, gate: Gate, data: Any) -> str | None:
+    async def _problem(self, name: str, gate: Gate, data: Any) -> str | None:
         """Say what keeps `data` from taking the place of what was asked about."""
         problem = replacement_problem(gate, data)
         if problem is not None or gate is not Gate.PRE:
             return problem
         if is_deeper(data, DEPTH):
             return f"data nests more than {DEPTH} levels deep"
-        invocation = self._invocation
-        content = {"op": invocation.request.op, "args": data}
-        refusal = request_refusal(invocation.module.name, invocation.module, content)
+        doubt = doubt_about(self._invocation.module, self._invocation.request.op, data)
+        if doubt is None:
+            return None
+        refusal = await doubt.settled(self._guarding.host.checks, name)
         return None if refusal is None else refusal.message
 
     async def _refusal(self, gate: Gate, chain: Chain) -> Failure | None:

@@ -18,6 +18,7 @@ import trio
 from protocol.connection import HostCalled
 from protocol.errors import Failure, Reason
 from protocol.host_events import ApprovalUiEvent
+from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.grants.grants import CAPABILITY_CHARS, Grant
 from supervisor.kernel.hooks.approvals import REQUEST
 from supervisor.kernel.host_calls.method import Host, Method
@@ -48,6 +49,8 @@ class Docket:
         self._to_begin: deque[OpenCall] = deque()
         self._beginning = False
         self._told: set[bool] = set()
+        self.order = BeginOrder(host.checks, caller.module.name)
+        """Of the invocations that are made by its calls."""
 
     def take(self, asked: HostCalled, dialogue: Dialogue) -> None:
         """Accept a call, or refuse it at once."""

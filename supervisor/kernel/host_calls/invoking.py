@@ -75,6 +75,7 @@ class ModuleInvoke:
             _Asker(call, host),
             parent=caller.serving,
             behind=_behind(caller),
+            order=call.order,
         )
 
 

@@ -20,6 +20,7 @@ from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.parties import Invoke
 from supervisor.kernel.refusal import RefusedError
+from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.deadlines import Deadlines
 
 
@@ -29,6 +30,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     invoke: Invoke
     effects: Effects
     grants: Grants
+    checks: Checks
     deadlines: Deadlines
     nursery: trio.Nursery
     open_bytes: Counter[str]

@@ -9,6 +9,7 @@ import trio
 from protocol.connection import HostCalled
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.host_call import Chunk
+from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Caller
 from supervisor.kernel.unanswered import with_questions
@@ -19,6 +20,9 @@ from supervisor.runtime.dialogue import Dialogue
 
 class Owner(Protocol):
     """Where open calls are kept."""
+
+    order: BeginOrder
+    """Of the invocations that are made by its calls."""
 
     def closed(self, call: OpenCall) -> None:
         """Forget it: it has its answer."""
@@ -58,6 +62,11 @@ class OpenCall:
         self._owner = owner
         self._chunks = 0
         self._timer: Timer | None = None
+
+    @property
+    def order(self) -> BeginOrder:
+        """The order in which an invocation made by it begins."""
+        return self._owner.order
 
     @property
     def call_id(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 
 from protocol.args_schema import ArgsValidator
 from protocol.errors import Failure, Reason
+from protocol.problem import named
 from protocol.version import VERSION
 from supervisor.kernel.operations.approvals import ApprovalOps
 from supervisor.kernel.operations.assets import AssetOps
@@ -23,6 +24,7 @@ from supervisor.kernel.operations.policy import PolicyOps
 from supervisor.kernel.operations.record import RecordOps
 from supervisor.kernel.operations.sessions import SessionOps
 from supervisor.kernel.operations.ui import UiOps
+from supervisor.kernel.request_checks import Doubt
 
 GROUPS: tuple[type[OpGroup], ...] = (
     DaemonOps,
@@ -65,18 +67,14 @@ class Operations:
         for group in GROUPS:
             self._ops.update(group(parts).ops())
 
-    def refusal(self, op: str, args: Any) -> Failure | None:
-        """Say why an op cannot be run with these args, or None if it can."""
+    def refusal(self, op: str, args: Any) -> Failure | Doubt | None:
+        """Say why an op cannot be run with these args, or what has to be looked at, or None."""
         if not self._validator.knows(op):
-            words = f"the daemon has no op {op!r:.80}; it has {', '.join(INPUTS)}"
+            words = f"the daemon has no op {named(op, 80)}; it has {', '.join(INPUTS)}"
             return Failure.because(Reason.UNKNOWN_OP, words, ops=list(INPUTS))
         if self._validator.accepts(op, args):
-            return None  # importing jsonschema would hold up a fleet that starts for 0.1 s
-        problem = self._validator.problem(op, args)
-        if problem is None:
             return None
-        words = f"the args of {op} are not valid: {problem}"
-        return Failure.because(Reason.INVALID_ARGS, words, pointer=problem.pointer)
+        return Doubt(op, self._validator.schema(op), args)
 
     def begin(self, op: str, args: dict[str, Any], asked: Asked) -> Begun:
         """Begin an op that `refusal` lets through; returns its result, or what to await for it.

@@ -88,8 +88,9 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     ) -> dict[str, Any]:
         """Return one entry of `modules` of `status`, as the principal may see it."""
         shown = module_status(module, self.fleet.quarantine_reasons(), histogram=histogram)
-        for others in ("waits_for", "missing"):
-            shown[others] = [name for name in shown[others] if principal.sees(name)]
+        if not principal.is_full:
+            for others in ("waits_for", "missing"):
+                shown[others] = [name for name in shown[others] if principal.sees(name)]
         ops = self.effects.descriptions.ops(module)
         return {**shown, "ops": ops, "hook": self.hooks.status(module)}
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from protocol.errors import Code, Failure, Reason
 from protocol.merge_patch import copied, encoded_bytes, without_nulls
-from protocol.problem import nearest
+from protocol.problem import did_you_mean, named
 from protocol.response import Response
 from supervisor.kernel.origin import Origin
 from supervisor.kernel.recorder import CutShort, Recorder, Restored
@@ -46,8 +46,11 @@ from supervisor.policy.session import (
 )
 from supervisor.policy.verdict import Stopped
 
-COMPARED = 200
-"""Sessions looked through for the one that was probably meant: to compare names takes its time."""
+LOOKED_THROUGH = 200
+"""Sessions among which the one is looked for that was probably meant: the newest."""
+
+NAMED_CHARS = 200
+"""As much of an id that is not known is said again."""
 
 T = TypeVar("T")
 
@@ -318,11 +321,11 @@ class Sessions:
         return wanted
 
     def _unknown(self, session_id: str, principal: Principal) -> Failure:
-        newest = itertools.islice(reversed(self._all.values()), COMPARED)
-        near = nearest(session_id, [one.id for one in newest if principal.owns(one.owner)])
-        hint = "" if near is None else f"; did you mean {near!r}?"
-        words = f"there is no session {session_id!r}{hint}"
-        return Failure.because(Reason.UNKNOWN_SESSION, words, session_id=session_id)
+        newest = itertools.islice(reversed(self._all.values()), LOOKED_THROUGH)
+        own = [one.id for one in newest if principal.owns(one.owner)]
+        hint = did_you_mean(session_id, own)
+        words = f"there is no session {named(session_id, NAMED_CHARS)}{hint}"
+        return Failure.because(Reason.UNKNOWN_SESSION, words, session_id=session_id[:NAMED_CHARS])
 
     def _has_ended(self, session: Session) -> Failure:
         words = f"the session {session.id!r} has ended; fork it to go on from where it was"

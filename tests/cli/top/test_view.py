@@ -47,6 +47,15 @@ def shown(now: Figures, width: int = 120, height: int = 20, **look: Any) -> list
     return [click.unstyle(line) for line in lines]
 
 
+def test_a_stall_that_others_can_have_noticed_stands_in_the_first_line() -> None:
+    before, after = status(uptime_s=1.0), status(uptime_s=3.0)
+    after["daemon"]["longest_stall"] = {"ms": 80.0, "culprit": None, "doing": None, "ts": 1.0}
+    now = figures(before, after)
+    assert shown(now)[0].endswith(", longest stall 80.0ms")
+    after["daemon"]["longest_stall"]["ms"] = 20.0
+    assert "stall" not in shown(figures(before, after))[0]
+
+
 @given(
     width=st.integers(0, 200),
     height=st.integers(0, 60),

@@ -1,0 +1,139 @@
+"""Requests of one party that have not begun yet, since args of theirs are still being looked at.
+
+Requests begin in the order in which they were written, as far as anybody could tell: those for one
+module do, and an op of the daemon's own begins when all before it have begun, and before all behind
+it. So a request whose args take their time (`request_checks.Doubt`) holds up those behind it for
+the same module, and ops; requests for other modules pass it by. Who is given up leaves.
+
+    lines:  module -> those for it, the first one being looked at
+    behind: all that came since the first op that has to wait, in order
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from protocol.errors import Failure
+from supervisor.kernel.request_checks import Doubt
+from supervisor.runtime.checking.checks import Check, Checks
+
+Begin = Callable[[Failure | None], None]
+"""Begins a request, or refuses it for this reason."""
+
+
+class Held:
+    """A request that waits to begin; `leave` is idempotent."""
+
+    __slots__ = ("_order", "begin", "check", "doubt", "module")
+
+    def __init__(
+        self, order: BeginOrder, module: str | None, doubt: Doubt | None, begin: Begin
+    ) -> None:
+        self._order = order
+        self.module = module
+        """What it is for; None for an op of the daemon's own."""
+        self.doubt = doubt
+        self.begin: Begin | None = begin
+        self.check: Check | None = None
+
+    @property
+    def why(self) -> str:
+        """What it waits for, as words."""
+        if self.doubt is not None:
+            return "its args were still being looked at"
+        return "args of a request before it were still being looked at"
+
+    def leave(self) -> None:
+        """Wait no more: the request has ended."""
+        if self.begin is not None:
+            self.begin = None
+            if self.check is not None:
+                self.check.drop()
+                self._order.passed(self)
+
+
+class BeginOrder:
+    """The requests of one party that wait to begin."""
+
+    def __init__(self, checks: Checks, party: str) -> None:
+        """`party` is who has turns to have args looked at."""
+        self.party = party
+        self._checks = checks
+        self._lines: dict[str, deque[Held]] = {}
+        self._behind: deque[Held] = deque()
+        self._moving = False
+
+    def is_clear(self, module: str) -> bool:
+        """Whether a request for a module begins now, if there is no doubt about its args."""
+        return not self._behind and module not in self._lines
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether an op of the daemon's own begins now."""
+        return not self._lines
+
+    def hold(self, module: str | None, doubt: Doubt | None, begin: Begin) -> Held:
+        """Have a request wait for its turn and the look at its args; `begin` is called then.
+
+        Perhaps at once.
+        """
+        one = Held(self, module, doubt, begin)
+        if self._behind or module is None:
+            self._behind.append(one)
+        else:
+            self._line_up(one, module)
+        return one
+
+    def passed(self, one: Held) -> None:
+        """Take note that the first one of a line is not waited for any more."""
+        assert one.module is not None  # noqa: S101 - ops are in no line
+        line = self._lines[one.module]
+        line.popleft()
+        self._advance(one.module)
+
+    def _line_up(self, one: Held, module: str) -> None:
+        line = self._lines.setdefault(module, deque())
+        line.append(one)
+        if len(line) == 1:
+            self._advance(module)
+
+    def _advance(self, module: str) -> None:
+        line = self._lines[module]
+        while line:
+            first = line[0]
+            failure: Failure | None = None
+            if first.begin is not None and first.doubt is not None:
+                asked = first.doubt.ask(self._checks, self.party, partial(self._looked_at, first))
+                if isinstance(asked, Check):
+                    first.check = asked
+                    return
+                failure = asked
+            line.popleft()
+            _begin(first, failure)
+        del self._lines[module]
+        self._move_up()
+
+    def _looked_at(self, one: Held, failure: Failure | None) -> None:
+        one.check = None
+        _begin(one, failure)
+        self.passed(one)
+
+    def _move_up(self) -> None:
+        if self._moving:
+            return  # a line that is empty again at once: the loop goes on
+        self._moving = True
+        while self._behind and not (self._behind[0].module is None and self._lines):
+            one = self._behind.popleft()
+            if one.module is None:
+                _begin(one, None)
+            elif one.begin is not None:
+                self._line_up(one, one.module)
+        self._moving = False
+
+
+def _begin(one: Held, failure: Failure | None) -> None:
+    begin, one.begin = one.begin, None
+    if begin is not None:
+        begin(failure)

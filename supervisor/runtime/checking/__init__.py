@@ -1,0 +1,1 @@
+"""Args that nothing bounds the checking of, checked in processes of the daemon's own."""

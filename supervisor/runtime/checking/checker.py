@@ -1,0 +1,155 @@
+"""One process that checks (`program`), and the daemon's side of it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import msgspec
+import structlog
+import trio
+
+from protocol.args_schema import OpSchema
+from protocol.problem import Problem
+from supervisor.runtime.checking.contract import CPU_S, MEMORY_BYTES, SIZES, command
+from supervisor.runtime.custody import Custody
+
+WALL_S = 10.0
+"""How long a check may take by the clock, the start of the process included. It has a bound in CPU
+time, for which a busy machine may need a while, and a stopped process for ever."""
+
+GONE_S = 10.0
+"""How long a killed one may take to be gone."""
+
+ANSWER_BYTES = 1 << 16
+"""Its answers are a few hundred bytes."""
+
+_DECODER: msgspec.json.Decoder[Problem | None] = msgspec.json.Decoder(Problem | None)
+
+log = structlog.get_logger()
+
+
+class Unchecked(msgspec.Struct, frozen=True):
+    """Args that could not be checked: as a phrase, why."""
+
+    why: str
+
+
+class Checker:
+    """A process that checks one thing at a time."""
+
+    def __init__(self, popen: subprocess.Popen[bytes]) -> None:
+        assert popen.stdin is not None  # noqa: S101 - both are pipes
+        assert popen.stdout is not None  # noqa: S101
+        self.pid = popen.pid
+        self._stdin = popen.stdin.fileno()
+        self._stdout = popen.stdout.fileno()
+        for descriptor in (self._stdin, self._stdout):
+            os.set_blocking(descriptor, False)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has closed its stdout: it is dead."""
+        poll = select.poll()
+        poll.register(self._stdout, 0)
+        return bool(poll.poll(0))
+
+    async def check(self, schema: OpSchema, args: bytes) -> Problem | Unchecked | None:
+        """Return what is wrong with some args, if anything; if unchecked, it is of no more use."""
+        answer = b""
+        with trio.move_on_after(WALL_S):
+            try:
+                sizes = SIZES.pack(len(schema.json), len(args), schema.vouched)
+                await self._write(sizes, schema.json, args)
+                answer = await self._line()
+            except OSError:  # it died while it was written to
+                pass
+        if answer.endswith(b"\n"):
+            return _DECODER.decode(answer)
+        return Unchecked(
+            f"it took more than {CPU_S:g} s, or {MEMORY_BYTES >> 20} MiB, to look at them"
+        )
+
+    async def _write(self, *parts: bytes) -> None:
+        for part in parts:
+            left = memoryview(part)
+            while left:
+                try:
+                    left = left[os.write(self._stdin, left) :]
+                except BlockingIOError:
+                    await trio.lowlevel.wait_writable(self._stdin)
+
+    async def _line(self) -> bytes:
+        line = b""
+        while not line.endswith(b"\n") and len(line) < ANSWER_BYTES:
+            await trio.lowlevel.wait_readable(self._stdout)
+            chunk = os.read(self._stdout, ANSWER_BYTES)
+            if not chunk:
+                break
+            line += chunk
+        return line
+
+
+@asynccontextmanager
+async def checker(custody: Custody, starting: trio.CapacityLimiter) -> AsyncIterator[Checker]:
+    """Have a process that checks within the block; raises `OSError` if none can be started.
+
+    `starting` bounds the threads in which such processes are started: `exec` may wait for a disk.
+    """
+    theirs, ours = os.pipe2(os.O_CLOEXEC)
+    with contextlib.ExitStack() as open_pipes:
+        open_pipes.callback(os.close, ours)
+        try:
+            popen, process = await trio.to_thread.run_sync(
+                custody.spawn_own, lambda: _start(theirs), limiter=starting
+            )
+        finally:
+            os.close(theirs)
+        for pipe in (popen.stdin, popen.stdout):
+            assert pipe is not None  # noqa: S101 - see `Checker`
+            open_pipes.enter_context(pipe)
+        try:
+            yield Checker(popen)
+        finally:
+            popen.kill()  # it keeps nothing
+            if await _gone(popen):
+                custody.reaped_own(process)
+            else:
+                custody.leave(process)
+
+
+def _start(lifeline: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command(lifeline),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        bufsize=0,
+        pass_fds=[lifeline],
+        start_new_session=True,
+        # Nothing of the daemon's: it is not to be taken for a module's process.
+        env={"LANG": "C.UTF-8"},
+    )
+
+
+async def _gone(popen: subprocess.Popen[bytes]) -> bool:
+    """Reap a killed process, once it can be; returns whether it is gone."""
+    if popen.poll() is not None:
+        return True
+    pidfd = os.pidfd_open(popen.pid)
+    try:
+        with trio.move_on_after(GONE_S, shield=True):
+            await trio.lowlevel.wait_readable(pidfd)
+    finally:
+        os.close(pidfd)
+    if popen.poll() is None:
+        # A tracer may hold it. It is reaped with the orphans then, and not by `Popen`.
+        log.error("a process that checks args cannot be reaped", pid=popen.pid)
+        popen.returncode = -signal.SIGKILL
+        return False
+    return True

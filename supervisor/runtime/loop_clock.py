@@ -1,0 +1,98 @@
+"""The daemon's clock: a time in which its event loop could not come round does not pass.
+
+When the daemon was stopped for some seconds (SIGSTOP, a freezer, a snapshot of the machine), or did
+not come round for whatever reason, answers of modules lie in their pipes, and timers are due that
+would have been cancelled by them. So the clock stands still from the moment at which the loop was
+to come round until it has read for a while, and all timers have as much left as they had: requests,
+health checks, backoffs and stop ladders alike. Nothing is replaced for it, and nothing catches up.
+
+    before_io_wait(timeout) --- the loop sleeps --- after_io_wait
+                          |<- timeout ->|<- late  ->|<- GRACE_S ->|
+    clock         ...------------------>|.........................|-------...
+
+Within a turn of the loop the same holds between two looks at the clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from time import perf_counter
+
+import trio
+
+LATE_S = 0.5
+"""What is later than that did not come of a little work, here or elsewhere on the machine."""
+
+GRACE_S = 0.1
+"""How long what has waited is read and dealt with before time goes on. A system call that was
+interrupted returns without having looked, so that one turn of the loop is not enough."""
+
+
+class LoopClock(trio.abc.Clock, trio.abc.Instrument):
+    """A clock and an instrument of the same `trio.run`."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = perf_counter,
+        *,
+        turn_ended: Callable[[float, float], None] = lambda _began, _ended: None,
+        woke_late: Callable[[float], None] = lambda _late_s: None,
+    ) -> None:
+        """Make one; `clock` is the monotonic time (s), whoever sleeps.
+
+        `turn_ended` is told when each turn of the loop began and ended, by `clock`; `woke_late` how
+        many seconds too late the loop woke up.
+        """
+        self._clock = clock
+        self._turn_ended = turn_ended
+        self._woke_late = woke_late
+        self._lost_s = 0.0
+        self._floor = -math.inf
+        self._looked_at = self._turn_began_at = clock()
+        self._wakes_at = math.inf
+
+    # What trio asks of a clock.
+
+    def start_clock(self) -> None:
+        """Begin: there is nothing to do."""
+
+    def current_time(self) -> float:
+        """Return the time (s)."""
+        at = self._clock()
+        if at - self._looked_at > LATE_S:
+            self._lose(self._looked_at, at)
+        self._looked_at = at
+        now = at - self._lost_s
+        return max(self._floor, now)
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        """Return for how long to sleep until a time of this clock."""
+        return deadline + self._lost_s - self._clock()
+
+    # What trio tells an instrument.
+
+    def before_io_wait(self, timeout: float) -> None:
+        """Take note that a turn is over, and when the loop is to come round at the latest."""
+        at = self._clock()
+        if at - self._looked_at > LATE_S:
+            self._lose(self._looked_at, at)
+        self._looked_at = at
+        self._wakes_at = at + timeout
+        self._turn_ended(self._turn_began_at, at)
+
+    def after_io_wait(self, timeout: float) -> None:
+        """Take note that it has come round."""
+        del timeout
+        at = self._clock()
+        late_s = at - self._wakes_at
+        if late_s > LATE_S:
+            # Back by the grace, but never to before it went to sleep.
+            self._lose(max(self._wakes_at - GRACE_S, self._looked_at), at)
+            self._woke_late(late_s)
+        self._looked_at = self._turn_began_at = at
+
+    def _lose(self, since: float, until: float) -> None:
+        """Stand still at the time `since` until what has waited is dealt with."""
+        self._floor = max(self._floor, since - self._lost_s)
+        self._lost_s = until + GRACE_S - self._floor

@@ -1,0 +1,154 @@
+"""How long the event loop did not come round, and who was served then.
+
+What counts is a turn's time on the wall, less what was not our own doing: the time in which the
+thread could have run and was not let (`/proc/self/task/TID/schedstat`, its run delay), and that in
+which the daemon was stopped. So a busy machine makes no stall, and a wait in the midst of a turn,
+which takes no CPU time, does.
+
+    turn of the loop: wall time = CPU time + waits + run delay + stopped
+
+A stop is noticed when the loop wakes too late from a sleep, in which nothing of ours can hold it
+up, or when a SIGCONT came in a turn that was long; only once for each.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import structlog
+
+from supervisor.runtime.serving import SERVING, Serving
+
+LONG_S = 0.01
+"""A shorter turn is not looked at."""
+
+BASELINE_S = 0.02
+"""How old the last look at the run delay may be when a turn begins. What was waited for between
+that look and the turn is taken for the turn's: so much may a stall be told too short."""
+
+STOPPED_S = 1.0
+"""Nothing but a stop of the daemon makes it wake up so late."""
+
+log = structlog.get_logger()
+
+
+class Stall(msgspec.Struct, frozen=True):
+    """A turn that took long."""
+
+    ms: float
+    """Of our own doing."""
+    culprit: str | None
+    """The module's instance or the client that was served for most of it, if one was."""
+    doing: str | None
+    ts: float
+    """Unix time (s)."""
+
+
+class Suspensions(msgspec.Struct):
+    """How often the daemon was stopped, and for how long."""
+
+    count: int = 0
+    total_s: float = 0.0
+    last_s: float | None = None
+    last_ts: float | None = None
+
+
+class RunDelay:
+    """How long this thread could have run and was not let."""
+
+    def __init__(self) -> None:
+        self._file = -1
+        with contextlib.suppress(OSError):  # a kernel without CONFIG_SCHED_INFO
+            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+
+    def __call__(self) -> float:
+        """Return it in seconds since the thread began; 0 where nobody knows."""
+        if self._file < 0:
+            return 0.0
+        return int(os.pread(self._file, 100, 0).split()[1]) / 1e9
+
+    def close(self) -> None:
+        """Close the file; idempotent."""
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+
+class Stalls:
+    """What is told of the turns of one event loop, by its clock (`runtime.loop_clock`)."""
+
+    def __init__(
+        self,
+        *,
+        run_delay: Callable[[], float],
+        continued: Callable[[], bool] = lambda: False,
+        serving: Serving = SERVING,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`continued` tells whether a SIGCONT has come since it was last asked."""
+        self.longest: Stall | None = None
+        self.suspensions = Suspensions()
+        self._run_delay = run_delay
+        self._continued = continued
+        self._serving = serving
+        self._wall_clock = wall_clock
+        self._delay_s = run_delay()
+        self._looked_at = 0.0
+
+    def begin(self) -> None:
+        """Forget what was: a start is no stall."""
+        self.longest = None
+
+    def turn_ended(self, began: float, ended: float) -> None:
+        """Take note of a turn of the loop."""
+        took_s = ended - began
+        if took_s > LONG_S:
+            self._long_turn(took_s)
+            self._looked_at = ended
+        elif ended - self._looked_at > BASELINE_S:
+            self._delay_s = self._run_delay()
+            self._continued()  # what a SIGCONT was about is over
+            self._looked_at = ended
+        self._serving.turn_ended()
+
+    def woke_late(self, late_s: float) -> None:
+        """Take note that the loop slept for longer than it was to."""
+        self._continued()  # this is what it was about
+        stopped_s = late_s - self._delayed_s()
+        if stopped_s > STOPPED_S:
+            self._stopped(stopped_s)
+
+    def status(self) -> dict[str, Any]:
+        """Return what `status` shows."""
+        return {
+            "longest_stall": msgspec.to_builtins(self.longest),
+            "suspensions": msgspec.to_builtins(self.suspensions),
+        }
+
+    def _long_turn(self, took_s: float) -> None:
+        culprit, doing = self._serving.culprit(took_s)
+        own_s = took_s - min(self._delayed_s(), took_s)
+        if own_s > STOPPED_S and self._continued():
+            self._stopped(own_s)
+            return
+        if own_s > LONG_S and (self.longest is None or own_s * 1000 > self.longest.ms):
+            ms, ts = round(own_s * 1000, 1), round(self._wall_clock(), 3)
+            self.longest = Stall(ms, culprit or None, doing or None, ts)
+
+    def _delayed_s(self) -> float:
+        before, self._delay_s = self._delay_s, self._run_delay()
+        return self._delay_s - before
+
+    def _stopped(self, seconds: float) -> None:
+        seconds = round(seconds, 3)
+        self.suspensions.count += 1
+        self.suspensions.total_s = round(self.suspensions.total_s + seconds, 3)
+        self.suspensions.last_s = seconds
+        self.suspensions.last_ts = round(self._wall_clock(), 3)
+        words = "no timer has gone on meanwhile, and nothing is replaced for it"
+        log.warning("the daemon was suspended", seconds=seconds, words=words)

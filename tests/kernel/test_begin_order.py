@@ -1,0 +1,177 @@
+"""In which order requests of one party begin, while args of some are still being looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.args_schema import OpSchema
+from protocol.errors import Failure
+from protocol.problem import Problem
+from supervisor.kernel.begin_order import BeginOrder, Held
+from supervisor.kernel.request_checks import Doubt
+from supervisor.runtime.checking.checks import Check, Verdict
+
+DOUBT = Doubt("m.op", OpSchema(b"{}", vouched=True), {})
+
+
+class Looking:
+    """Looks at args when it is told to (runtime.checking.checks)."""
+
+    ended = False
+
+    def __init__(self) -> None:
+        self.waiting: list[Check] = []
+        self.full = False
+
+    def ask(
+        self, party: str, schema: OpSchema, args: bytes, told: Callable[[Verdict], None]
+    ) -> Check | None:
+        if self.full:
+            return None
+        check = Check(party, schema, args, told)
+        self.waiting.append(check)
+        return check
+
+    def answer(self, verdict: Verdict = None) -> None:
+        check = self.waiting.pop(0)
+        if check.told is not None:
+            check.told(verdict)
+
+
+class World:
+    def __init__(self) -> None:
+        self.looking = Looking()
+        self.order = BeginOrder(self.looking, "a client")  # type: ignore[arg-type]
+        self.begun: list[str] = []
+        self.refused: list[str] = []
+
+    def hold(self, name: str, module: str | None, doubt: Doubt | None = None) -> Held:
+        def begin(failure: Failure | None) -> None:
+            (self.begun if failure is None else self.refused).append(name)
+
+        return self.order.hold(module, doubt, begin)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_what_is_behind_a_doubtful_one_for_the_same_module_waits_for_it(world: World) -> None:
+    assert world.order.is_clear("m")
+    world.hold("1", "m", DOUBT)
+    assert not world.order.is_clear("m")
+    assert world.order.is_clear("n")
+    world.hold("2", "m")
+    world.hold("3", "m", DOUBT)
+    world.hold("4", "m")
+    assert world.begun == []
+    world.looking.answer()
+    assert world.begun == ["1", "2"]
+    world.looking.answer(Problem("", "is wrong"))
+    assert world.begun == ["1", "2", "4"]
+    assert world.refused == ["3"]
+    assert world.order.is_empty
+
+
+def test_an_op_of_the_daemon_waits_for_all_before_it_and_all_behind_wait_for_it(
+    world: World,
+) -> None:
+    world.hold("1", "m", DOUBT)
+    world.hold("2", "n", DOUBT)
+    world.hold("stop", None)
+    assert not world.order.is_clear("x")
+    world.hold("3", "x")
+    world.hold("4", "m", DOUBT)
+    world.hold("start", None)
+    world.looking.answer()
+    assert world.begun == ["1"]
+    world.looking.answer()
+    assert world.begun == ["1", "2", "stop", "3"]
+    world.looking.answer()
+    assert world.begun == ["1", "2", "stop", "3", "4", "start"]
+    assert world.order.is_empty
+
+
+@pytest.mark.parametrize("who", ["first", "second"])
+def test_who_is_given_up_holds_up_nobody(world: World, who: str) -> None:
+    first, second = world.hold("1", "m", DOUBT), world.hold("2", "m")
+    assert first.why == "its args were still being looked at"
+    assert second.why == "args of a request before it were still being looked at"
+    world.hold("3", "m")
+    gone = {"first": first, "second": second}[who]
+    gone.leave()
+    gone.leave()
+    if who == "second":
+        world.looking.answer()
+    assert world.begun == {"first": ["2", "3"], "second": ["1", "3"]}[who]
+    assert world.order.is_empty
+
+
+def test_where_nobody_can_look_all_are_refused_at_once(world: World) -> None:
+    world.hold("1", "m", DOUBT)
+    for number in range(5000):
+        world.hold(f"{number}", "m", DOUBT)
+    world.looking.full = True
+    world.looking.answer()
+    assert world.begun == ["1"]
+    assert len(world.refused) == 5000
+    assert world.order.is_empty
+
+
+def test_thousands_behind_an_op_begin_when_it_has(world: World) -> None:
+    world.hold("1", "m", DOUBT)
+    world.hold("stop", None)
+    for number in range(5000):
+        world.hold(f"{number}", "n")
+    world.looking.answer()
+    assert world.begun == ["1", "stop", *map(str, range(5000))]
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["m", "n", None]), st.booleans())
+    | st.sampled_from(["answer", "refuse", "leave"]),
+    max_size=30,
+)
+
+
+@given(STEPS)
+def test_each_begins_once_and_in_order(
+    steps: list[tuple[str | None, bool] | str],
+) -> None:
+    world = World()
+    asked: list[str | None] = []
+    held: dict[str, Held] = {}
+    left: set[str] = set()
+    for step in steps:
+        match step:
+            case (module, doubtful):
+                name = str(len(asked))
+                asked.append(module)
+                clear = world.order.is_empty if module is None else world.order.is_clear(module)
+                doubt = DOUBT if doubtful and module is not None else None
+                if clear and doubt is None:
+                    world.begun.append(name)
+                else:
+                    held[name] = world.hold(name, module, doubt)
+            case "leave" if held:
+                name = next(iter(held))
+                if held[name].begin is not None:
+                    left.add(name)
+                held.pop(name).leave()
+            case "answer" if world.looking.waiting:
+                world.looking.answer()
+            case "refuse" if world.looking.waiting:
+                world.looking.answer(Problem("", "is wrong"))
+    while world.looking.waiting:
+        world.looking.answer()
+    assert world.order.is_empty
+    ended = [*world.begun, *world.refused, *left]
+    assert sorted(map(int, ended)) == list(range(len(asked)))
+    for module in ("m", "n"):
+        begun = [int(one) for one in world.begun if asked[int(one)] in (module, None)]
+        assert begun == sorted(begun)
