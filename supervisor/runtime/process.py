@@ -34,7 +34,7 @@ from supervisor.runtime.custody import Custody
 from supervisor.runtime.environment import UnsetVariableError, module_environment
 from supervisor.runtime.limits import LimitError, apply
 from supervisor.runtime.opening import Opening
-from supervisor.runtime.pipes import Pipes
+from supervisor.runtime.pipes import Pipes, close_all
 from supervisor.runtime.program import (
     SpawnError,
     explain,
@@ -306,9 +306,14 @@ def _fill(
             raise SpawnError(explain(error, program), error.errno) from None
         try:
             command = descriptor.transport.command
-            refusal = blank.become(program, command, environment, folder, streams)
+            complaint = blank.become(program, command, environment, folder, streams)
         except OSError:
             return None
+        # While it does.
+        since = custody.employ(containment, instance)
+        ours = pipes.keep()
+        undone.callback(close_all, ours)
+        refusal = blank.refusal(complaint)
         if refusal is not None:
             refused = OSError(refusal.code, os.strerror(refusal.code))
             raise _refused(descriptor, program, refusal.step, refused)
@@ -317,8 +322,6 @@ def _fill(
         except LimitError as error:
             raise SpawnError(str(error)) from None
         undone.pop_all()
-        since = custody.employ(containment, instance)
-        ours = pipes.keep()
     process = Process(blank.pid, blank.pidfd, ours, Held(custody, containment, since), opening)
     process.begin()
     return process
