@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from protocol.events import Log
+from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.operations.scopes import SCOPES
 from supervisor.kernel.parties import Party
@@ -24,6 +25,7 @@ from tests.kernel.conftest import Asker, begin, daemon_with
 from tests.kernel.hooks.parties import hook
 from tests.kernel.memory import flushed
 from tests.kernel.remembering import Remembering
+from tests.kernel.test_begin_order import DOUBT, Looking
 from tests.kernel.test_host_calls import allowing, caller, payload
 from tests.principals import ADA
 
@@ -508,3 +510,17 @@ def test_the_table_has_been_looked_at_with_owners_in_mind() -> None:
         *("session.patch", "asset.list", "asset.show", "asset.read", "ui.subscribe"),
         *("approvals", "approve", "events", "status", "invoke"),
     }
+
+
+async def test_a_narrowing_does_not_wait_for_args_that_are_looked_at(tmp_path: Path) -> None:
+    party = Party(ADA)
+    async with world(tmp_path) as daemon:
+        looking: Any = Looking()
+        party.order = BeginOrder(looking, party.label)
+        party.order.hold("kv", DOUBT, lambda _: None)
+        for op, args in (("narrow", {"scopes": ["read"]}), ("stop", {"module": "kv"})):
+            asker = Asker()
+            daemon.requests.begin(party, "supervisor", "invoke", {"op": op, "args": args}, asker)
+            document = await asker.document()
+            assert document["ok"] is (op == "narrow")
+        assert document["error"]["details"]["reason"] == "scope"
