@@ -18,6 +18,9 @@ from supervisor.policy.principals import Principal
 _CREDENTIALS = struct.Struct("iII")
 """pid, uid, gid: `struct ucred` of unix(7)."""
 
+NAME_S = 2.0
+"""How long a name may take to be found: whoever connects waits for it."""
+
 _names: dict[int, str] = {}
 """Names that were asked for once."""
 
@@ -35,11 +38,20 @@ def this_user(face: str) -> Principal:
     return Principal(user_name(os.geteuid()), face)
 
 
+async def named_user(uid: int, face: str) -> Principal:
+    """Return a user; one whose name is not found out within `NAME_S` is a number."""
+    name = _names.get(uid)
+    if name is None:
+        with trio.move_on_after(NAME_S):
+            # A thread of its own: those that all share are not to wait for a directory.
+            name = _names[uid] = await trio.to_thread.run_sync(
+                user_name, uid, abandon_on_cancel=True, limiter=trio.CapacityLimiter(1)
+            )
+    return Principal(str(uid) if name is None else name, face)
+
+
 async def peer_user(client: trio.socket.SocketType, face: str) -> Principal:
     """Return the user at the other side of a Unix socket, as the kernel knows it."""
     data = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     _, uid, _ = _CREDENTIALS.unpack(data)
-    name = _names.get(uid)
-    if name is None:
-        name = _names[uid] = await trio.to_thread.run_sync(user_name, uid)
-    return Principal(name, face)
+    return await named_user(uid, face)

@@ -10,7 +10,7 @@ import sys
 
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
-from supervisor.faces.local_user import this_user
+from supervisor.faces.local_user import named_user
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
 
@@ -23,7 +23,7 @@ async def serve(daemon: Daemon, name: str) -> None:
     try:
         for descriptor in blocking:
             os.set_blocking(descriptor, False)
-        conversation = Conversation(daemon, Party(this_user("stdio"), name))
+        conversation = Conversation(daemon, Party(await named_user(os.geteuid(), "stdio"), name))
         try:
             await carry(conversation, reading, writing)
         finally:

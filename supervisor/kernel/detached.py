@@ -46,7 +46,9 @@ class Detached:
 
     def __init__(self, handle: Handle, kept: Callable[[Detached, int], None]) -> None:
         """Tell `kept` of each byte that is kept."""
-        self.handle = handle
+        self.handle: Handle | None = handle
+        """The request; None once it has ended, for it holds all that was asked."""
+        self.principal = handle.principal
         self.id = secrets.token_urlsafe(18)
         self.events: deque[tuple[Progress, bytes | None]] = deque()
         self.response: Response | None = None
@@ -59,7 +61,12 @@ class Detached:
     @property
     def whose(self) -> tuple[str, str]:
         """On whose account it is kept."""
-        return self.handle.principal.name, self.handle.principal.face
+        return self.principal.name, self.principal.face
+
+    def cancel(self, stopped: Stopped) -> None:
+        """End the request, if it has not ended."""
+        if self.handle is not None:
+            self.handle.cancel(stopped)
 
     def event(self, event: Progress, line: bytes | None) -> None:
         """Keep an event."""
@@ -70,6 +77,7 @@ class Detached:
 
     def finished(self, response: Response) -> None:
         """Keep the response."""
+        self.handle = None
         if self.is_open:
             self.response = response
             self._kept(self, _size(response.document()))
@@ -109,7 +117,7 @@ class DetachedRequests:
         An id that is not known, any more or to this principal, is answered by a failure.
         """
         one = self._all.get(handle_id)
-        if one is None or one.handle.principal != principal:
+        if one is None or one.principal != principal:
             words = (
                 f"no request {handle_id!r:.80} waits to be taken up; it may have been taken up by"
                 f" another client, or its {DETACHED_S:g} s are over"
@@ -119,13 +127,15 @@ class DetachedRequests:
         self._forget(one)
         while one.events:
             client.event(*one.events.popleft())
-        one.handle.client = client
-        if one.response is not None:
+        handle = one.handle
+        if handle is None:
+            assert one.response is not None  # noqa: S101 - it ended with that, and was open
             client.finished(one.response)
             return None
+        handle.client = client
         if not client.congested():
-            one.handle.resume()
-        return one.handle
+            handle.resume()
+        return handle
 
     def _kept(self, one: Detached, size: int) -> None:
         one.size_bytes += size
@@ -135,11 +145,11 @@ class DetachedRequests:
             oldest = next(one for one in self._all.values() if one.whose == most)
             self._forget(oldest)
             # Later: its module may be in the middle of saying what there is no room for.
-            self._deadlines.after(0, partial(oldest.handle.cancel, _NO_ROOM))
+            self._deadlines.after(0, partial(oldest.cancel, _NO_ROOM))
 
     def _expired(self, one: Detached) -> None:
         self._forget(one)
-        one.handle.cancel(_TOO_LATE)
+        one.cancel(_TOO_LATE)
 
     def _forget(self, one: Detached) -> None:
         del self._all[one.id]

@@ -23,7 +23,7 @@ from supervisor.kernel.invoke_record import keep_in_flight, record_response
 from supervisor.kernel.origin import Origin
 from supervisor.kernel.parties import Calls, Client, Guard
 from supervisor.kernel.relative import Relative
-from supervisor.kernel.request_checks import Doubt
+from supervisor.kernel.request_checks import Doubt, without_unseen
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.taking_effect import InTurn, take_effect
 from supervisor.kernel.unanswered import with_questions
@@ -351,6 +351,8 @@ class Invocation(Relative["Invocation"]):
             self.parent.let_go(self)
         request, effects = self._call.request, self._effects
         duration_s = self._now() - self._accepted_at
+        if type(outcome) is Failure:  # see `event`
+            outcome = without_unseen(outcome, self.principal)
         if self._entered:  # else the module has nothing to do with it
             self._module.counters.invocations += 1
             self._module.latency.add(int(duration_s * 1_000_000))

@@ -130,6 +130,26 @@ def unknown_module(tool: str, fleet: Fleet, principal: Principal) -> Failure:
     return Failure.because(Reason.UNKNOWN_MODULE, words, module=tool[:NAME_CHARS])
 
 
+def without_unseen(failure: Failure, principal: Principal) -> Failure:
+    """Name no module that the principal may not see as one that is waited for.
+
+    `waits_for` is the host's (`runtime.dependence`, `runtime.not_serving`): a list is beside words
+    that name none of them, a name stands in the words, too.
+    """
+    waits_for = failure.details.get("waits_for")
+    if waits_for is None or principal.covers_all():
+        return failure
+    details = {key: value for key, value in failure.details.items() if key != "waits_for"}
+    if isinstance(waits_for, list):
+        seen = [one for one in waits_for if isinstance(one, str) and principal.sees(one)]
+        details |= {"waits_for": seen} if seen else {}
+        return msgspec.structs.replace(failure, details=details)
+    if not isinstance(waits_for, str) or principal.sees(waits_for):
+        return failure
+    words = "a module that it depends on is not ready"
+    return msgspec.structs.replace(failure, message=words, details=details)
+
+
 def _quarantined(tool: str, quarantined: Sequence[Quarantined]) -> Quarantined | None:
     """Return what is probably the descriptor of a module, by the name of its file."""
     if len(tool) > NAME_CHARS:

@@ -40,6 +40,7 @@ from supervisor.kernel.host_calls.of_modules import CallsOfModules
 from supervisor.kernel.invocation import Invocation, Setting
 from supervisor.kernel.invoke_record import record_response
 from supervisor.kernel.operations import Operations
+from supervisor.kernel.operations.connection import NARROW
 from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
 from supervisor.kernel.own_request import OwnRequest, answer_of
 from supervisor.kernel.parties import Client, Handle, Party
@@ -287,7 +288,8 @@ class Requests:
                 request.begin(lambda: self.operations.begin(op, args, request), self._nursery)
 
         order = self._order(request.party)
-        if order.is_empty:
+        # What comes after a `narrow` asks with less at once, though what came before still waits.
+        if order.is_empty or op == NARROW:
             begin(None)
         else:
             order.hold(None, None, begin)

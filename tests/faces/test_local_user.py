@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from supervisor.faces import local_user
-from supervisor.faces.local_user import peer_user, this_user, user_name
+from supervisor.faces.local_user import named_user, peer_user, this_user, user_name
 from supervisor.policy.principals import Principal
 
 NOBODYS = 4_000_000_000
@@ -43,3 +43,24 @@ async def test_a_name_is_asked_for_beside_the_loop_and_once(
         for _ in range(3):
             assert (await peer_user(client, "socket")).name == f"user {os.geteuid()}"
     assert asked == [False]
+
+
+async def test_a_directory_that_does_not_answer_keeps_nobody_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answers = threading.Event()
+
+    def hanging(uid: int) -> str:
+        answers.wait()
+        return f"user {uid}"
+
+    monkeypatch.setattr(local_user, "_names", {})
+    monkeypatch.setattr(local_user, "NAME_S", 0.01)
+    monkeypatch.setattr(local_user, "user_name", hanging)
+    shared = trio.to_thread.current_default_thread_limiter()
+    try:
+        for _ in range(3):
+            assert (await named_user(7, "socket")).name == "7"
+        assert shared.borrowed_tokens == 0
+    finally:
+        answers.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import Reason
+from protocol.errors import Reason, Success
 from protocol.events import Log, Progress
 from protocol.response import Response
 from supervisor.kernel import detached
@@ -124,6 +125,30 @@ async def test_to_another_principal_it_is_as_if_it_were_not_there(
         said, of_none = asked.responses[0], made_up.responses[0]
         assert repr(said).replace(handle_id, unknown) == repr(of_none)
         assert world.requests.take_up(handle_id, ADA, Listener()) is not None
+
+
+async def test_of_what_has_ended_only_the_answer_is_kept(tmp_path: Path) -> None:
+    class Asked:
+        """A request, as long as somebody holds it."""
+
+        principal = ADA
+        ended = False
+        client: Any = Listener()
+
+        def cancel(self, stopped: Stopped) -> None: ...
+
+        def resume(self) -> None: ...
+
+    async with pipeline(tmp_path) as world:
+        asked = Asked()
+        id_ = detach(world, asked)
+        held = weakref.ref(asked)
+        asked.client.finished(Response(Success({})))
+        del asked
+        assert held() is None
+        client = Listener()
+        assert world.requests.take_up(id_, ADA, client) is None
+        assert client.reason is None
 
 
 async def test_an_id_cannot_be_guessed(tmp_path: Path) -> None:
@@ -333,6 +358,7 @@ class Story:
         handle = world.requests.begin(Party(ADA), tool, operation, content, self.clients[0])
         assert handle is not None
         self.handle = handle
+        self.answered_late = False
 
     def step(self, what: str) -> None:
         act: Callable[[], Any] = getattr(self, f"_{what.replace(' ', '_')}")
@@ -371,7 +397,8 @@ class Story:
 
     @property
     def _is_detached(self) -> bool:
-        return isinstance(self.handle.client, detached.Detached)
+        # What has ended knows nothing of who took its answer.
+        return isinstance(self.handle.client, detached.Detached) and not self.answered_late
 
     def _take_up(self) -> None:
         if self.ids:
@@ -379,6 +406,7 @@ class Story:
             self.world.requests.take_up(self.ids[-1], ADA, client)
             if not client.responses or client.reason != "unknown_request":
                 self.clients.append(client)
+                self.answered_late = bool(client.responses)
 
     def _take_up_again(self) -> None:
         if self.ids:

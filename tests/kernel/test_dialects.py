@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 import trio
+import trio.testing
 
 from protocol.args_schema import op_schemas
 from protocol.errors import Success
@@ -475,3 +477,28 @@ async def test_the_death_of_the_module_takes_its_half_files_along(tmp_path: Path
         with trio.fail_after(60):
             while store_files(tmp_path):
                 await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.parametrize("last", [False, True])
+async def test_a_store_that_is_gone_is_a_warning_and_no_end_of_the_daemon(
+    tmp_path: Path, last: bool
+) -> None:
+    made = speaking(tmp_path, "carrier")
+    async with daemon_with(tmp_path, made, recorder=Remembering()) as daemon:
+        dialogue: Any = daemon.fleet.modules["dice"].slot.life._dialogue  # type: ignore[union-attr]
+        asker = ask(daemon, "dice", "echo", args={"wait": True})
+        [request_id] = dialogue._connection.open
+        dialogue.receive_data(peers.line(id=request_id, bytes="eA==", of="a", last=False))
+        with trio.fail_after(60):
+            while not store_files(tmp_path):
+                await trio.lowlevel.checkpoint()
+        shutil.rmtree(tmp_path / "data" / "assets")
+        if last:
+            dialogue.receive_data(peers.line(id=request_id, bytes="eA==", of="a", last=True))
+        dialogue.receive_data(peers.line(id=request_id, got={}))
+        document = await asker.document()
+        await trio.testing.wait_all_tasks_blocked()
+        expected = "asset_not_copied" if last else "asset_unfinished"
+        assert [one["reason"] for one in document["warnings"]] == [expected]
+        # The rest goes on, and so does the daemon.
+        assert (await carry(daemon, b"y").document())["warnings"] == []

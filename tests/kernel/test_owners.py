@@ -13,16 +13,19 @@ import pytest
 import trio
 
 from protocol.events import Log
+from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.operations.scopes import SCOPES
 from supervisor.kernel.parties import Party
 from supervisor.kernel.store.settings import JournalOptions
+from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import ALL_SCOPES, EVERYTHING, Principal, Scope
 from tests.factories import actor
 from tests.kernel.conftest import Asker, begin, daemon_with
 from tests.kernel.hooks.parties import hook
 from tests.kernel.memory import flushed
 from tests.kernel.remembering import Remembering
+from tests.kernel.test_begin_order import DOUBT, Looking
 from tests.kernel.test_host_calls import allowing, caller, payload
 from tests.principals import ADA
 
@@ -314,6 +317,32 @@ async def test_a_module_is_not_said_to_wait_for_one_that_may_not_be_seen(tmp_pat
             assert (await own(daemon, who, "status", module="kv"))["waits_for"] == named
 
 
+async def test_no_failure_names_a_module_that_may_not_be_seen_as_one_that_is_waited_for(
+    tmp_path: Path,
+) -> None:
+    lazy = {"start": "lazy", "timeouts": {"stop_s": 0.05, "exit_s": 0.05}}
+    parties = [
+        actor(tmp_path, name="kv", supervision={**lazy, "depends_on": ["x1"]}),
+        actor(tmp_path, "never-ready", name="x1", supervision=lazy),
+    ]
+    async with daemon_with(tmp_path, *parties) as daemon:
+        x1 = daemon.fleet.modules["x1"]
+        for stopped in (False, True):  # it may still come, or it may not
+            for who, sees in ((ADA, True), (MAX, False)):
+                said = [
+                    await begin(daemon, "kv", "invoke", content, who).document()
+                    for content in ({"op": "echo", "timeout_s": 0.05},)
+                ]
+                said += [await begin(daemon, "kv", "describe", {}, who).document()]
+                if stopped:
+                    content = {"op": "wait", "args": {"modules": ["kv"]}}
+                    said += [await begin(daemon, "supervisor", "invoke", content, who).document()]
+                assert not any(one["ok"] for one in said)
+                assert ["x1" in json.dumps(one["error"]) for one in said] == [sees] * len(said)
+            x1.stop("the test")
+            await daemon.fleet.wait_until(lambda: x1.state is State.DOWN or None)
+
+
 async def test_status_and_wait_are_about_the_modules_that_may_be_seen(tmp_path: Path) -> None:
     async with world(tmp_path) as daemon:
         status = await own(daemon, MAX, "status")
@@ -481,3 +510,17 @@ def test_the_table_has_been_looked_at_with_owners_in_mind() -> None:
         *("session.patch", "asset.list", "asset.show", "asset.read", "ui.subscribe"),
         *("approvals", "approve", "events", "status", "invoke"),
     }
+
+
+async def test_a_narrowing_does_not_wait_for_args_that_are_looked_at(tmp_path: Path) -> None:
+    party = Party(ADA)
+    async with world(tmp_path) as daemon:
+        looking: Any = Looking()
+        party.order = BeginOrder(looking, party.label)
+        party.order.hold("kv", DOUBT, lambda _: None)
+        for op, args in (("narrow", {"scopes": ["read"]}), ("stop", {"module": "kv"})):
+            asker = Asker()
+            daemon.requests.begin(party, "supervisor", "invoke", {"op": op, "args": args}, asker)
+            document = await asker.document()
+            assert document["ok"] is (op == "narrow")
+        assert document["error"]["details"]["reason"] == "scope"

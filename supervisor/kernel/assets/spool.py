@@ -9,6 +9,7 @@ disk that does not answer keeps a thread, not the daemon.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
@@ -88,22 +89,27 @@ class Spool:
     async def run(self) -> None:
         """Write it to its end."""
         try:
-            while not self._dropped:
-                await self._more.wait()
-                self._more = trio.Event()
-                whole, pieces, self._pieces = self.whole, self._pieces, []
-                found = await self._write(pieces, whole=whole)
-                self.waiting_bytes -= sum(map(len, pieces))
-                if isinstance(found, Notice):
-                    self._refused, self._pieces, self.waiting_bytes = found, [], 0
-                self._drained()
-                if whole and found is not None and not self._dropped:
-                    self._done(self, found)
-                    return
-                if isinstance(found, Looked):  # dropped while the thread was about to return
-                    await self._checks.in_lane(self._module, partial(self._checks.release, found))
+            await self._write_all()
+            # In a thread, as all that touches the disk.
+            await self._checks.in_lane(self._module, self._half.drop)
         finally:
-            self._half.drop()
+            self._half.drop()  # only if the daemon ends meanwhile is there anything left to do
+
+    async def _write_all(self) -> None:
+        while not self._dropped:
+            await self._more.wait()
+            self._more = trio.Event()
+            whole, pieces, self._pieces = self.whole, self._pieces, []
+            found = await self._write(pieces, whole=whole)
+            self.waiting_bytes -= sum(map(len, pieces))
+            if isinstance(found, Notice):
+                self._refused, self._pieces, self.waiting_bytes = found, [], 0
+            self._drained()
+            if whole and found is not None and not self._dropped:
+                self._done(self, found)
+                return
+            if isinstance(found, Looked):  # dropped while the thread was about to return
+                await self._checks.in_lane(self._module, partial(self._checks.release, found))
 
     async def _write(self, pieces: list[bytes], *, whole: bool) -> Looked | Notice | None:
         """Return what came of it, if that is known: None while more is to come."""
@@ -112,9 +118,16 @@ class Spool:
         half = self._half
 
         def work() -> Looked | None:
-            half.write(pieces)
-            looked = half.finish() if whole else None
-            if looked is not None and self._given_up.is_set():  # nobody will use it
+            try:
+                half.write(pieces)
+                looked = half.finish() if whole else None
+            except NotCopiedError:
+                half.drop()
+                raise
+            if looked is None:
+                return None
+            half.drop()  # the folder that it was written in
+            if self._given_up.is_set():  # nobody will use it
                 self._checks.release(looked)
                 return None
             return looked
@@ -208,8 +221,12 @@ class HalfFile:
         descriptor, self._descriptor = self._descriptor, -1
         path, self._path = self._path, None
         size, self._size = self._size, 0
+        # What cannot be removed, or is gone already, is nobody's failure; the next start of the
+        # daemon tries again.
         if descriptor >= 0:
-            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
         if path is not None:
-            self._store.drop_half(path)
+            with contextlib.suppress(OSError):
+                self._store.drop_half(path)
         self._store.reserve(-size)

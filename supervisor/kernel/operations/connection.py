@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 from supervisor.kernel.operations.op import Asked, Op, Parts, args_schema
 from supervisor.policy.principals import Scope
 
+NARROW = "narrow"
+
 GLOBS = 100
 """How many globs a connection may narrow itself to."""
 
@@ -18,7 +20,7 @@ class ConnectionOps:
     """Ops about the connection."""
 
     INPUTS: ClassVar[Mapping[str, Any]] = {
-        "narrow": args_schema(
+        NARROW: args_schema(
             scopes={
                 "type": "array",
                 "items": {"enum": [str(one) for one in Scope]},
@@ -38,7 +40,7 @@ class ConnectionOps:
 
     def ops(self) -> Mapping[str, Op]:
         """Return the op."""
-        return {"narrow": self._narrow}
+        return {NARROW: self._narrow}
 
     def _narrow(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
         scopes = args.get("scopes")
