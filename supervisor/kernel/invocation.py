@@ -23,7 +23,7 @@ from supervisor.kernel.invoke_record import keep_in_flight, record_response
 from supervisor.kernel.origin import Origin
 from supervisor.kernel.parties import Calls, Client, Guard
 from supervisor.kernel.relative import Relative
-from supervisor.kernel.request_checks import Doubt
+from supervisor.kernel.request_checks import Doubt, concealed
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.taking_effect import InTurn, take_effect
 from supervisor.kernel.unanswered import with_questions
@@ -354,6 +354,11 @@ class Invocation(Relative["Invocation"]):
         if self._entered:  # else the module has nothing to do with it
             self._module.counters.invocations += 1
             self._module.latency.add(int(duration_s * 1_000_000))
+        if type(outcome) is Failure:  # see `event`
+            if self._entered:
+                self._module.counters.failures += 1
+            if not self.principal.is_full:
+                outcome = concealed(outcome, self.principal)
         response = Response(
             outcome,
             request.request_id,
@@ -364,8 +369,6 @@ class Invocation(Relative["Invocation"]):
             tuple(self._call.all_notices()) if self._call.notices else (),
             () if self._guard is None else tuple(self._guard.injected),
         )
-        if type(outcome) is Failure and self._entered:  # see `event`
-            self._module.counters.failures += 1
         parent = self.parent
         if self._recorded:
             record_response(

@@ -20,6 +20,7 @@ from protocol.response import Response
 from supervisor.kernel.operations.op import Begun
 from supervisor.kernel.parties import Client, Party
 from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.request_checks import concealed
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.module import Module
 
@@ -60,6 +61,8 @@ class OwnRequest:
         """Answer it; only the first answer counts."""
         if not self.ended:
             self.ended = True
+            if isinstance(outcome, Failure) and not self.principal.is_full:
+                outcome = concealed(outcome, self.principal)
             self.client.finished(Response(outcome))
 
     def cancel(self, stopped: Stopped) -> None:

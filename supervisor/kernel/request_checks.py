@@ -130,6 +130,22 @@ def unknown_module(tool: str, fleet: Fleet, principal: Principal) -> Failure:
     return Failure.because(Reason.UNKNOWN_MODULE, words, module=tool[:NAME_CHARS])
 
 
+def concealed(failure: Failure, principal: Principal) -> Failure:
+    """Return a failure without what it says of modules that a principal may not see.
+
+    Those are what a module waits for: why they do not serve is no more its business than that they
+    are there.
+    """
+    said = failure.details.get("waits_for")
+    if isinstance(said, list):
+        seen = [one for one in said if isinstance(one, str) and principal.sees(one)]
+        return Failure(failure.code, failure.message, {**failure.details, "waits_for": seen})
+    if not isinstance(said, str) or principal.sees(said):
+        return failure
+    words = "it waits for a module that does not serve, and that is not there for who asks"
+    return Failure.because(Reason.NOT_READY, words)
+
+
 def _quarantined(tool: str, quarantined: Sequence[Quarantined]) -> Quarantined | None:
     """Return what is probably the descriptor of a module, by the name of its file."""
     if len(tool) > NAME_CHARS:
