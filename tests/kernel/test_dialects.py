@@ -360,6 +360,18 @@ async def test_what_is_remembered_is_of_one_descriptor(tmp_path: Path) -> None:
         assert (await status(daemon))["ops"] is None
 
 
+async def test_a_document_of_another_name_is_not_taken_for_a_module_s_own(tmp_path: Path) -> None:
+    recorder = Remembering()
+    made = speaking(tmp_path, "carrier")
+    async with daemon_with(tmp_path, made, recorder=recorder):
+        body = recorder.kept["description", "dice"]
+    recorder.kept |= {("description", f"copy{number}"): body for number in range(3)}
+    kept = descriptions.RememberedDescriptions(recorder, lambda: 1.0)
+    kept.restore(recorder)
+    kept._drop("dice")
+    assert (kept._all, kept._bytes) == ({}, 0)
+
+
 async def test_a_description_too_large_to_remember_is_not_and_a_broken_document_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
