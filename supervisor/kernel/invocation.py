@@ -356,6 +356,9 @@ class Invocation(Relative["Invocation"]):
         if self._entered:  # else the module has nothing to do with it
             self._module.counters.invocations += 1
             self._module.latency.add(int(duration_s * 1_000_000))
+        if type(outcome) is Failure:  # see `event`
+            if self._entered:
+                self._module.counters.failures += 1
         response = Response(
             outcome,
             request.request_id,
@@ -366,8 +369,6 @@ class Invocation(Relative["Invocation"]):
             tuple(self._call.all_notices()) if self._call.notices else (),
             () if self._guard is None else tuple(self._guard.injected),
         )
-        if type(outcome) is Failure and self._entered:  # see `event`
-            self._module.counters.failures += 1
         parent = self.parent
         if self._recorded:
             record_response(

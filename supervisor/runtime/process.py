@@ -270,6 +270,8 @@ def _spawn(wanted: Wanted, blank: Blank | None) -> Process:
             # Popen names the folder when the child could not enter it.
             step = "chdir" if error.filename == folder else "exec"
             raise _refused(descriptor, program, step, error) from None
+        except ValueError as error:
+            raise _unspeakable(error) from None
         # It is reaped by its pidfd. Without this, Popen would try, too, when it is collected.
         popen.returncode = 0
         limits = descriptor.supervision.limits
@@ -281,6 +283,11 @@ def _spawn(wanted: Wanted, blank: Blank | None) -> Process:
     if not custody.registers_each:
         process.begin()
     return process
+
+
+def _unspeakable(error: ValueError) -> SpawnError:
+    """Say that there is a NUL, or half a surrogate pair: arguments may come from a request."""
+    return SpawnError(f"its command or environment cannot be handed to a program: {error}")
 
 
 def _refused(descriptor: Descriptor, program: str, step: str, error: OSError) -> SpawnError:
@@ -309,6 +316,8 @@ def _fill(
             complaint = blank.become(program, command, environment, folder, streams)
         except OSError:
             return None
+        except ValueError as error:
+            raise _unspeakable(error) from None
         # While it does.
         since = custody.employ(containment, instance)
         ours = pipes.keep()

@@ -518,6 +518,7 @@ async def test_a_narrowing_does_not_wait_for_args_that_are_looked_at(tmp_path: P
         looking: Any = Looking()
         party.order = BeginOrder(looking, party.label)
         party.order.hold("kv", DOUBT, lambda _: None)
+        document: dict[str, Any] = {}
         for op, args in (("narrow", {"scopes": ["read"]}), ("stop", {"module": "kv"})):
             asker = Asker()
             daemon.requests.begin(party, "supervisor", "invoke", {"op": op, "args": args}, asker)
