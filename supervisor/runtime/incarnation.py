@@ -271,7 +271,8 @@ class Incarnation:
     async def _kill(self) -> bool:
         self._process.kill()
         with trio.move_on_after(ABANDON_AFTER_S, shield=True):
-            while not self._process.is_dead:
+            # One that /proc calls dead can be reaped a moment later, unless a tracer holds it.
+            while not self._process.exited and not self._process.is_held:
                 with trio.move_on_after(REAP_AGAIN_S):
                     await self._process.wait_exited()
             return True

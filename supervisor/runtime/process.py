@@ -115,6 +115,11 @@ class Process:
         return now is None or not now.lives
 
     @property
+    def is_held(self) -> bool:
+        """Whether it is dead, and a tracer keeps that from being seen."""
+        return self.is_dead and self.tracer is not None
+
+    @property
     def tracer(self) -> Tracer | None:
         """Who traces it; nobody once it is reaped."""
         return None if self._let_go else tracer_of(self.pid)

@@ -18,7 +18,6 @@ from supervisor.runtime import dialogue as dialogue_module
 from supervisor.runtime.call import Call, OutcomeOnly
 from supervisor.runtime.module import Module
 from supervisor.runtime.recording import Recording
-from tests.dialects import fallback
 from tests.dialects.argued import ArguedConnection
 from tests.dialects.fallback import FallbackConnection
 from tests.dialects.registry import FAKES, speaking
@@ -83,7 +82,7 @@ async def test_pages_make_one_description(running: Running, tmp_path: Path) -> N
     module = await running.ready(speaking(tmp_path, "paged"))
     validator = module.descriptions.renewed()
     assert validator is not None
-    assert validator.ops == ("echo", "roll", "shake", "tell")
+    assert tuple(validator.ops) == ("echo", "roll", "shake", "tell")
     await running.down()
 
 
