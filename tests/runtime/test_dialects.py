@@ -85,7 +85,7 @@ async def test_pages_make_one_description(running: Running, tmp_path: Path) -> N
     module = await running.ready(speaking(tmp_path, "paged"))
     validator = module.descriptions.renewed()
     assert validator is not None
-    assert validator.ops == ("echo", "roll", "shake", "tell")
+    assert tuple(validator.ops) == ("echo", "roll", "shake", "tell")
     await running.down()
 
 
