@@ -99,9 +99,15 @@ class RememberedDescriptions:
         found: list[RememberedDescription] = []
         for document in restored.documents(KIND):
             try:
-                found.append(msgspec.json.decode(document.body, type=RememberedDescription))
+                one = msgspec.json.decode(document.body, type=RememberedDescription)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 log.warning("a description was not restored", name=document.name, words=str(error))
+                continue
+            if one.module == document.name:
+                found.append(one)
+            else:
+                words = f"it is of {one.module!r:.130}"
+                log.warning("a description was not restored", name=document.name, words=words)
         for one in sorted(found, key=lambda one: one.ts):
             self._take(one)
 

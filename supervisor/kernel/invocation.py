@@ -352,6 +352,7 @@ class Invocation(Relative["Invocation"]):
         request, effects = self._call.request, self._effects
         duration_s = self._now() - self._accepted_at
         if type(outcome) is Failure:  # see `event`
+            self._module.counters.failures += self._entered
             outcome = without_unseen(outcome, self.principal)
         if self._entered:  # else the module has nothing to do with it
             self._module.counters.invocations += 1
@@ -366,8 +367,6 @@ class Invocation(Relative["Invocation"]):
             tuple(self._call.all_notices()) if self._call.notices else (),
             () if self._guard is None else tuple(self._guard.injected),
         )
-        if type(outcome) is Failure and self._entered:  # see `event`
-            self._module.counters.failures += 1
         parent = self.parent
         if self._recorded:
             record_response(

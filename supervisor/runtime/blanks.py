@@ -80,8 +80,8 @@ class Blank:
         environment: Mapping[str, str],
         folder: str,
         streams: Sequence[int],
-    ) -> Refusal | None:
-        """Return when it has become the program, or why it has not.
+    ) -> int:
+        """Have it become a program; returns where it complains, for `refusal`.
 
         `streams` are its stdin, stdout and stderr. Raises `OSError` if it could not be told.
         """
@@ -90,10 +90,17 @@ class Blank:
         told = marshal.dumps((os.fsencode(program), words, variables, os.fsencode(folder)))
         complaint, theirs = os.pipe2(os.O_CLOEXEC)
         try:
-            try:
-                socket.send_fds(self._channel, [told], [*streams, theirs])
-            finally:
-                os.close(theirs)
+            socket.send_fds(self._channel, [told], [*streams, theirs])
+        except OSError:
+            os.close(complaint)
+            raise
+        finally:
+            os.close(theirs)
+        return complaint
+
+    def refusal(self, complaint: int) -> Refusal | None:
+        """Return when it has become the program, or why it has not."""
+        try:
             # Closed by `execve`; so its end says that there is nothing to complain about.
             said = os.read(complaint, 100).split()
         finally:

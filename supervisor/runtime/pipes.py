@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import os
 import termios
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
 
@@ -39,8 +40,7 @@ class Pipes:
         at: TracebackType | None,
     ) -> None:
         """Close what is not kept."""
-        for descriptor in (*self._theirs, *self._ours):
-            os.close(descriptor)
+        close_all((*self._theirs, *self._ours))
 
     def open(self) -> list[int]:
         """Return the process's ends: its stdin, stdout and stderr; raises `OSError`."""
@@ -56,6 +56,12 @@ class Pipes:
         for descriptor in kept:
             os.set_blocking(descriptor, False)
         return kept
+
+
+def close_all(descriptors: Iterable[int]) -> None:
+    """Close them."""
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 async def read(descriptor: int, *, drained: bool = False) -> bytes:

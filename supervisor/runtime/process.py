@@ -34,7 +34,7 @@ from supervisor.runtime.custody import Custody
 from supervisor.runtime.environment import UnsetVariableError, module_environment
 from supervisor.runtime.limits import LimitError, apply
 from supervisor.runtime.opening import Opening
-from supervisor.runtime.pipes import Pipes
+from supervisor.runtime.pipes import Pipes, close_all
 from supervisor.runtime.program import (
     SpawnError,
     explain,
@@ -270,6 +270,8 @@ def _spawn(wanted: Wanted, blank: Blank | None) -> Process:
             # Popen names the folder when the child could not enter it.
             step = "chdir" if error.filename == folder else "exec"
             raise _refused(descriptor, program, step, error) from None
+        except ValueError as error:
+            raise _unspeakable(error) from None
         # It is reaped by its pidfd. Without this, Popen would try, too, when it is collected.
         popen.returncode = 0
         limits = descriptor.supervision.limits
@@ -281,6 +283,11 @@ def _spawn(wanted: Wanted, blank: Blank | None) -> Process:
     if not custody.registers_each:
         process.begin()
     return process
+
+
+def _unspeakable(error: ValueError) -> SpawnError:
+    """Say that there is a NUL, or half a surrogate pair: arguments may come from a request."""
+    return SpawnError(f"its command or environment cannot be handed to a program: {error}")
 
 
 def _refused(descriptor: Descriptor, program: str, step: str, error: OSError) -> SpawnError:
@@ -306,9 +313,16 @@ def _fill(
             raise SpawnError(explain(error, program), error.errno) from None
         try:
             command = descriptor.transport.command
-            refusal = blank.become(program, command, environment, folder, streams)
+            complaint = blank.become(program, command, environment, folder, streams)
         except OSError:
             return None
+        except ValueError as error:
+            raise _unspeakable(error) from None
+        # While it does.
+        since = custody.employ(containment, instance)
+        ours = pipes.keep()
+        undone.callback(close_all, ours)
+        refusal = blank.refusal(complaint)
         if refusal is not None:
             refused = OSError(refusal.code, os.strerror(refusal.code))
             raise _refused(descriptor, program, refusal.step, refused)
@@ -317,8 +331,6 @@ def _fill(
         except LimitError as error:
             raise SpawnError(str(error)) from None
         undone.pop_all()
-        since = custody.employ(containment, instance)
-        ours = pipes.keep()
     process = Process(blank.pid, blank.pidfd, ours, Held(custody, containment, since), opening)
     process.begin()
     return process

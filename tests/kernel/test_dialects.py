@@ -15,7 +15,9 @@ import trio
 import trio.testing
 
 from protocol.args_schema import op_schemas
-from protocol.errors import Success
+from protocol.connection import HostCalled
+from protocol.errors import Reason, Success
+from protocol.host_call import HostCall
 from protocol.host_events import RegisteredAsset
 from protocol.replies import Operation
 from protocol.transcript import Source
@@ -24,7 +26,9 @@ from supervisor.kernel.assets import intake as asset_intake
 from supervisor.kernel.assets.store import AssetOptions
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.host_calls import docket
+from supervisor.kernel.host_calls.of_modules import CallsOfModules
 from supervisor.policy.lifecycle import State
+from supervisor.policy.verdict import Stopped
 from supervisor.runtime import description as description_module
 from supervisor.runtime.module import Module
 from supervisor.runtime.recording import Recording
@@ -38,6 +42,7 @@ from tests.kernel.test_lineage import Noting
 
 pytestmark = pytest.mark.usefixtures("made_up_dialects")
 
+GONE = Stopped(Reason.DEADLINE, "its time is over")
 ALL = ["module.*", "session.*", "event.*", "log"]
 
 
@@ -151,6 +156,27 @@ async def test_a_flood_of_calls_is_refused_beyond_its_bound(
         said = await calling(daemon, "log", 5, message="hi")
         codes = [said[f"c{number}"].get("code") for number in range(5)]
         assert codes == [None, None, None, "bad_request", "bad_request"]
+
+
+async def test_calls_that_end_before_they_are_begun_do_not_pile_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = speaking(tmp_path, "silent", capabilities=ALL)
+    async with daemon_with(tmp_path, made, operator=allowing(tmp_path)) as daemon:
+        module = daemon.fleet.modules["dice"]
+        life: Any = module.slot.life
+        calls = CallsOfModules(module._host.calls._host)  # type: ignore[attr-defined]
+        monkeypatch.setattr(life._dialogue, "answer", lambda *_: None)
+        for turn in range(20):
+            for number in range(100):
+                call = HostCall(call_id=f"c{turn}.{number}", method="log", params={"message": "x"})
+                calls.take(module, HostCalled(None, call, 1), life._dialogue)
+            one = calls._dockets[life.id]
+            one.end(GONE)  # as their own time-outs would
+            for _ in range(2):
+                await trio.lowlevel.checkpoint()
+            assert len(one._to_begin) <= 100
+        calls.end(life.id)
 
 
 async def test_a_hook_emits_nothing_on_its_own_account(tmp_path: Path) -> None:
@@ -334,6 +360,18 @@ async def test_what_is_remembered_is_of_one_descriptor(tmp_path: Path) -> None:
     other = speaking(tmp_path, "carrier", supervision={"start": "lazy"})
     async with daemon_with(tmp_path, other, recorder=recorder, restored=recorder) as daemon:
         assert (await status(daemon))["ops"] is None
+
+
+async def test_a_document_of_another_name_is_not_taken_for_a_module_s_own(tmp_path: Path) -> None:
+    recorder = Remembering()
+    made = speaking(tmp_path, "carrier")
+    async with daemon_with(tmp_path, made, recorder=recorder):
+        body = recorder.kept["description", "dice"]
+    recorder.kept |= {("description", f"copy{number}"): body for number in range(3)}
+    kept = descriptions.RememberedDescriptions(recorder, lambda: 1.0)
+    kept.restore(recorder)
+    kept._drop("dice")
+    assert (kept._all, kept._bytes) == ({}, 0)
 
 
 async def test_a_description_too_large_to_remember_is_not_and_a_broken_document_is_none(

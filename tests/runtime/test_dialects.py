@@ -245,6 +245,29 @@ async def test_a_command_has_arguments_and_input_for_each_request(
     await running.down()
 
 
+@pytest.mark.parametrize(
+    "argument", ["a\0b", "\ud800", "x" * (1 << 20)], ids=["nul", "half", "long"]
+)
+async def test_arguments_that_no_program_can_have_fail_their_request_and_no_other(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argument: str
+) -> None:
+    usual = ArguedConnection.ask
+
+    def ask_oddly(self: ArguedConnection, request: Request) -> Events:
+        events = usual(self, request)
+        self.arguments = (argument,) if request.args.get("odd") else self.arguments
+        return events
+
+    monkeypatch.setattr(ArguedConnection, "ask", ask_oddly)
+    module = await running.ready(speaking(tmp_path, "argued", supervision={"concurrency": 2}))
+    one, heard = call("echo", odd=True)
+    module.submit(one)
+    assert (await heard.failure()).details["reason"] == "spawn_failed"
+    assert module.state is State.READY
+    assert await ask(module, text="hi", times=3) == "--times 3 HI"
+    await running.down()
+
+
 async def test_what_a_dialect_refuses_itself_takes_no_process(
     running: Running, tmp_path: Path
 ) -> None:

@@ -99,15 +99,19 @@ def test_a_deadline_and_a_hang_up_end_what_is_being_looked_at(start_daemon: Star
 @pytest.mark.fault(2, 29)
 def test_a_daemon_that_is_killed_leaves_no_process_that_checks(folder: Path) -> None:
     daemon = Daemon(folder, backtracking("evil"))
-    assert daemon.invoke("evil", text="aaa").ok
-    (pid,) = checkers(daemon)
-    with gone(pid):
-        daemon.client.send_invoke("evil", text=SLOW)
-        assert daemon.client.op("status").ok
+    try:
+        assert daemon.invoke("evil", text="aaa").ok
+        (pid,) = checkers(daemon)
+        with gone(pid):
+            daemon.client.send_invoke("evil", text=SLOW)
+            assert daemon.client.op("status").ok
+            daemon.process.kill()
+            daemon.process.wait(BOUND_S)
+    finally:
         daemon.process.kill()
         daemon.process.wait(BOUND_S)
-    daemon.client.close()
-    daemon.kill_left()
+        daemon.client.close()
+        daemon.kill_left()
 
 
 def test_what_checks_is_no_module_and_goes_with_the_daemon(start_daemon: StartDaemon) -> None:

@@ -113,9 +113,12 @@ class Docket:
         try:
             while self._to_begin:
                 call = self._to_begin.popleft()
-                if not call.done:
-                    with _answered(call):
-                        self._begin(call)
+                if call.done:
+                    # No turn is taken for it: those that end sooner than they are begun, by a
+                    # time-out of their own, would pile up without a bound.
+                    continue
+                with _answered(call):
+                    self._begin(call)
                 await trio.lowlevel.checkpoint()
         finally:
             self._beginning = False

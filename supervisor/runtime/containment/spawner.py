@@ -11,23 +11,27 @@ for nothing else.
 
 Both wait in `recvmsg`, and end with the socket they wait at, whatever the daemon dies of; both bear
 the marks of its modules' processes, so they are killed as such, too. Standard library only, and few
-imports: it stays, and each blank is a copy of it.
+imports: it stays, each blank is a copy of it, and what that has to give back at its `execve` is
+waited for. So `_socket` and `_signal` stand for what is built upon them (`enum`, `selectors`),
+which would make the copy a third larger.
 """
 
 from __future__ import annotations
 
-import array
+import _signal  # type: ignore[import-not-found] # typeshed has none
+import _socket
 import ctypes
 import errno
 import gc
 import marshal
 import os
 import resource
-import signal
-import socket
 import struct
 import sys
-from typing import NoReturn
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
 BRAND = struct.Struct("q")
 """What the spawner is told: the brand of the next blank."""
@@ -35,14 +39,19 @@ BRAND = struct.Struct("q")
 BORN = struct.Struct("i")
 """What it answers: a pid, or an errno below 0."""
 
+TOLD = struct.Struct("4i")
+"""The descriptors a blank is given: stdin, stdout, stderr, and where it complains."""
+
 MOST_BYTES = 1 << 18
 """Of one message; the kernel's own bound on what is sent is below that (net.core.wmem_default)."""
+
+PLAIN = (b"/", [b"word"] * 3, {b"NAME%d" % number: b"value" * 8 for number in range(32)}, b"/")
+"""What a blank rehearses with: a folder, which is no program."""
 
 _SYS_CLONE3 = 435
 _CLONE_PARENT = 0x8000
 _CLONE_INTO_CGROUP = 0x2_0000_0000
 _RLIMIT_LOCKS = 10
-_DESCRIPTORS = 4
 
 
 class _CloneArgs(ctypes.Structure):
@@ -60,10 +69,10 @@ class _CloneArgs(ctypes.Structure):
 def main(descriptor: int) -> None:
     """Make blanks until the socket ends."""
     # Python ignores or handles them; what a blank becomes has them as any other program.
-    for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
-        signal.signal(number, signal.SIG_DFL)
-    channel = socket.socket(fileno=descriptor)
-    channel.set_inheritable(False)
+    for number in (_signal.SIGINT, _signal.SIGPIPE, _signal.SIGXFSZ):
+        _signal.signal(number, _signal.SIG_DFL)
+    channel = _socket.socket(fileno=descriptor)
+    os.set_inheritable(descriptor, False)  # noqa: FBT003 - it has no names
     # With the interpreter's lock held: the copy has to have it.
     libc = ctypes.PyDLL(None, use_errno=True)
     libc.syscall.restype = ctypes.c_long
@@ -74,9 +83,10 @@ def main(descriptor: int) -> None:
     gc.freeze()  # what is not looked at is not copied
     gc.disable()
     while True:
-        told, (own, asked.cgroup) = receive(channel, 2)
-        if not told:
+        told, descriptors = receive(channel)
+        if len(descriptors) != 2:  # noqa: PLR2004 - the blank's socket, and its cgroup
             return
+        own, asked.cgroup = descriptors
         (brand,) = BRAND.unpack(told)
         if brand >= 0:
             resource.setrlimit(_RLIMIT_LOCKS, (brand, hard))
@@ -90,31 +100,41 @@ def main(descriptor: int) -> None:
         os.close(asked.cgroup)
 
 
-def receive(channel: socket.socket, count: int) -> tuple[bytes, list[int]]:
-    """Wait for a message with so many descriptors; no bytes, and none of them, is the end."""
-    room = socket.CMSG_SPACE(_DESCRIPTORS * array.array("i").itemsize)
-    told, ancillary, _, _ = channel.recvmsg(MOST_BYTES, room, socket.MSG_CMSG_CLOEXEC)
-    descriptors = array.array("i")
-    for _, _, data in ancillary:
-        descriptors.frombytes(data)
-    if len(descriptors) != count:
-        return b"", [-1] * count
-    return told, list(descriptors)
+def receive(channel: _socket.socket) -> tuple[memoryview, list[int]]:
+    """Wait for a message and its descriptors; nothing of either is the end."""
+    told = memoryview(bytearray(MOST_BYTES))
+    room = _socket.CMSG_SPACE(TOLD.size)
+    size, ancillary, _, _ = channel.recvmsg_into([told], room, _socket.MSG_CMSG_CLOEXEC)
+    descriptors = [one for _, _, data in ancillary for one in memoryview(data).cast("i")]
+    return told[:size], descriptors
 
 
 def _wait(descriptor: int) -> NoReturn:
     """Be a blank: lead a session, and wait to be told what to become."""
     try:
         os.setsid()
-        channel = socket.socket(fileno=descriptor)
-        told, descriptors = receive(channel, _DESCRIPTORS)
-        if told:
+        _rehearse()
+        told, descriptors = receive(_socket.socket(fileno=descriptor))
+        if descriptors:
             _become(told, descriptors)
     finally:
         os._exit(127)
 
 
-def _become(told: bytes, descriptors: list[int]) -> None:
+def _rehearse() -> None:
+    """Do it all once, in vain: what is written to is copied now, and not while a call waits."""
+    ours, theirs = _socket.socketpair(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+    level, kind = _socket.SOL_SOCKET, _socket.SCM_RIGHTS
+    ours.sendmsg([marshal.dumps(PLAIN)], [(level, kind, TOLD.pack(0, 0, 0, 0))])
+    told, descriptors = receive(theirs)
+    _become(told, descriptors)
+    for one in descriptors:
+        os.close(one)
+    ours.close()
+    theirs.close()
+
+
+def _become(told: memoryview, descriptors: list[int]) -> None:
     """Become a program, or say at which step of that the kernel refused, and why."""
     *streams, complaint = descriptors
     step = "chdir"
