@@ -24,6 +24,9 @@ ENDS_WITHIN_S: Final = 60.0
 GONE_WITHIN_S: Final = 10.0
 """How long a process may be found after its daemon's end, on a machine with much else to do."""
 
+KEPT_READY = 4
+"""From the first lone call of a tool on: sockets and pidfds of the spawner and of its next process."""
+
 
 class Daemon:
     """One daemon at a time, in one folder."""
@@ -125,13 +128,13 @@ class Daemon:
         return found
 
     def has_more_files(self) -> bool:
-        """Whether it has more descriptors than it began with."""
-        return len(self.open_files()) > len(self._files)
+        """Whether it has more descriptors than it began with, and than it keeps ready."""
+        return len(self.open_files()) > len(self._files) + KEPT_READY
 
     def compare_files(self) -> None:
         """Note the descriptors that it has now, with no module and no client, and had not then."""
         now = self.open_files()
-        extra = len(now) - len(self._files)
+        extra = len(now) - len(self._files) - KEPT_READY
         if extra > 0:
             self._tally.files_left += [f"{number} {name}" for number, name in now.items()][-extra:]
 

@@ -343,11 +343,6 @@ class Invocation(Relative["Invocation"]):
         if told is not None:
             self.client.event(told, line if told is event else None)
 
-    def _count(self, duration_s: float, *, failed: bool) -> None:
-        self._module.counters.invocations += 1
-        self._module.counters.failures += failed
-        self._module.latency.add(int(duration_s * 1_000_000))
-
     def _respond(self, outcome: Outcome) -> None:
         # Not before: also an answer that waits for assets is wanted by the deadline.
         if self._deadline is not None:
@@ -356,11 +351,12 @@ class Invocation(Relative["Invocation"]):
             self.parent.let_go(self)
         request, effects = self._call.request, self._effects
         duration_s = self._now() - self._accepted_at
-        failed = type(outcome) is Failure  # see `event`
-        if type(outcome) is Failure:
+        if type(outcome) is Failure:  # see `event`
+            self._module.counters.failures += self._entered
             outcome = without_unseen(outcome, self.principal)
         if self._entered:  # else the module has nothing to do with it
-            self._count(duration_s, failed=failed)
+            self._module.counters.invocations += 1
+            self._module.latency.add(int(duration_s * 1_000_000))
         response = Response(
             outcome,
             request.request_id,

@@ -16,8 +16,8 @@ Within a turn of the loop the same holds between two looks at the clock.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
-from time import perf_counter
 
 import trio
 
@@ -34,7 +34,7 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
 
     def __init__(
         self,
-        clock: Callable[[], float] = perf_counter,
+        clock: Callable[[], float] = time.perf_counter,
         *,
         turn_ended: Callable[[float, float], None] = lambda _began, _ended: None,
         woke_late: Callable[[float], None] = lambda _late_s: None,

@@ -104,12 +104,14 @@ class Run:
         dialogue = begin_dialogue(setting, self.id, self)
         dialogue.ask(self.call.request)
         if self._answer is not None:  # it takes no process to say so
+            dialogue.end()
             self.call.settle(self._answer)
             return None
         self._opening = dialogue.opening()
         try:
             incarnation = await incarnate(setting, dialogue, self._opening)
         except SpawnError as error:
+            dialogue.end()  # what was asked may have set its waits off
             words = f"{self._what} could not be started: {error}"
             self.call.settle(Failure.because(Reason.SPAWN_FAILED, words, instance=self.id))
             return None

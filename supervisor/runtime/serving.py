@@ -6,8 +6,8 @@ its event loop is, and so there is one `SERVING`; a stall is told by it (`runtim
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from time import perf_counter
 
 NOBODY = ""
 
@@ -17,7 +17,7 @@ class Serving:
 
     __slots__ = ("_about", "_clock", "_doing", "_longest", "_longest_s", "_since", "_who")
 
-    def __init__(self, clock: Callable[[], float] = perf_counter) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._who = NOBODY
         self._doing = ""

@@ -524,7 +524,7 @@ async def test_a_store_that_is_gone_is_a_warning_and_no_end_of_the_daemon(
     made = speaking(tmp_path, "carrier")
     async with daemon_with(tmp_path, made, recorder=Remembering()) as daemon:
         dialogue: Any = daemon.fleet.modules["dice"].slot.life._dialogue  # type: ignore[union-attr]
-        asker = ask(daemon, "dice", "echo", args={"wait": True})
+        asker = ask(daemon, "dice", "echo", args={"hang": True})
         [request_id] = dialogue._connection.open
         dialogue.receive_data(peers.line(id=request_id, bytes="eA==", of="a", last=False))
         with trio.fail_after(60):

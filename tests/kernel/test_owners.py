@@ -86,6 +86,21 @@ async def test_the_session_of_another_is_not_there(
         assert isinstance(await own(daemon, EVE, op, session_id="hers", **more), dict)
 
 
+async def test_a_session_says_nothing_of_modules_that_may_not_be_seen(tmp_path: Path) -> None:
+    async with world(tmp_path, recorder=Remembering()) as daemon:
+        await own(daemon, ADA, "session.new", session_id="s")
+        for module in ("kv", "x1"):
+            content = {"op": "echo", "session_id": "s"}
+            assert (await begin(daemon, module, "invoke", content, ADA).document())["ok"]
+        for who, seen in (
+            (ADA, ["kv", "x1"]),
+            (BOSS, ["x1"]),
+            (ADA.narrowed(None, ["kv"]), ["kv"]),
+        ):
+            shown = await own(daemon, who, "session.show", session_id="s")
+            assert [one["module"] for one in shown["history"]] == seen
+
+
 async def test_sessions_are_listed_and_counted_for_their_owner(tmp_path: Path) -> None:
     def ids(page: dict[str, Any]) -> list[str]:
         return [one["session_id"] for one in page["sessions"]]
@@ -515,13 +530,15 @@ def test_the_table_has_been_looked_at_with_owners_in_mind() -> None:
 async def test_a_narrowing_does_not_wait_for_args_that_are_looked_at(tmp_path: Path) -> None:
     party = Party(ADA)
     async with world(tmp_path) as daemon:
+
+        async def said(op: str, **args: Any) -> dict[str, Any]:
+            asker = Asker()
+            content = {"op": op, "args": args}
+            daemon.requests.begin(party, "supervisor", "invoke", content, asker)
+            return await asker.document()
+
         looking: Any = Looking()
         party.order = BeginOrder(looking, party.label)
         party.order.hold("kv", DOUBT, lambda _: None)
-        document: dict[str, Any] = {}
-        for op, args in (("narrow", {"scopes": ["read"]}), ("stop", {"module": "kv"})):
-            asker = Asker()
-            daemon.requests.begin(party, "supervisor", "invoke", {"op": op, "args": args}, asker)
-            document = await asker.document()
-            assert document["ok"] is (op == "narrow")
-        assert document["error"]["details"]["reason"] == "scope"
+        assert (await said("narrow", scopes=["read"]))["ok"]
+        assert (await said("stop", module="kv"))["error"]["details"]["reason"] == "scope"

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+import trio
 
-from protocol.connection import Answered, Events, Request, StartAgain
+from protocol.connection import Answered, Events, Request, StartAgain, Wait
 from protocol.dialects import DIALECTS, Dialect
 from protocol.errors import Failure, Outcome
 from protocol.transcript import Happened, Source
 from supervisor.policy.lifecycle import State
 from supervisor.runtime import dialogue as dialogue_module
+from supervisor.runtime import spawning
 from supervisor.runtime.call import Call, OutcomeOnly
 from supervisor.runtime.module import Module
+from supervisor.runtime.program import SpawnError
 from supervisor.runtime.recording import Recording
 from tests.dialects.argued import ArguedConnection
 from tests.dialects.fallback import FallbackConnection
@@ -275,6 +278,43 @@ async def test_what_a_dialect_refuses_itself_takes_no_process(
     failure = await heard.failure()
     assert (failure.code, failure.details["reason"]) == ("bad_request", "invalid_args")
     assert [one.event for one in recording.take() if one.event is not None] == []
+    await running.down()
+
+
+class Hesitant(ArguedConnection):
+    """A dialect that waits for something as soon as it is asked."""
+
+    waited: ClassVar[list[Wait]] = []
+
+    def ask(self, request: Request) -> Events:
+        self.waits = (Wait(0.01, "nothing"),)
+        return super().ask(request)
+
+    def time_passed(self, wait: Wait) -> Events:
+        self.waited.append(wait)
+        return super().time_passed(wait)
+
+
+@pytest.mark.parametrize("times", ["many", 1], ids=["answered", "not spawned"])
+async def test_of_a_process_that_never_was_nothing_is_waited_for(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: Any
+) -> None:
+    kind = FAKES["argued"]
+    hesitant = Dialect(Hesitant, kind.lifecycles, kind.stdout, answers_probes=False)
+    monkeypatch.setitem(DIALECTS, "argued", hesitant)
+    module = await running.ready(speaking(tmp_path, "argued"))
+
+    async def no_spawn(*_: object) -> None:
+        raise SpawnError("there is nothing to spawn it with")
+
+    monkeypatch.setattr(spawning, "spawn", no_spawn)
+    one, heard = call("echo", times=times)
+    module.submit(one)
+    await heard.failure()
+    over = trio.Event()
+    running.host.deadlines.after(0.05, over.set)
+    await over.wait()
+    assert Hesitant.waited == []
     await running.down()
 
 

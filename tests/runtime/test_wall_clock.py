@@ -16,6 +16,7 @@ WALL_CLOCKS = {
 
 STAMPS = {
     "supervisor/runtime/host.py",  # hands it down, for stamps
+    "supervisor/runtime/stalls.py",  # the stamp of the longest stall, for people
     "supervisor/runtime/file_digest.py",  # compared with the stamps of files, no timer
     "supervisor/cli/module_page.py",  # "2 minutes ago", for people
     "supervisor/cli/status_table.py",

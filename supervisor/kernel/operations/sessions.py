@@ -85,7 +85,11 @@ class SessionOps:
         found = self._sessions.find(args["session_id"], asked.principal)
         if not isinstance(found, Session):
             raise RefusedError(found)
-        return found.shown()
+        shown, principal = found.shown(), asked.principal
+        if not principal.covers_all():
+            past = shown["history"]
+            shown["history"] = [one for one in past if principal.covers(one["module"], one["op"])]
+        return shown
 
     def _fork(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
         forked = self._sessions.fork(
