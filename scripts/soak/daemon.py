@@ -25,7 +25,7 @@ GONE_WITHIN_S: Final = 10.0
 """How long a process may be found after its daemon's end, on a machine with much else to do."""
 
 KEPT_READY = 4
-"""From the first lone call of a tool on: sockets and pidfds of the spawner and of its next process."""
+"""Sockets and pidfds of the spawner and its next process, from the first lone call of a tool on."""
 
 
 class Daemon:
