@@ -421,7 +421,8 @@ async def test_a_disk_that_does_not_answer_holds_an_answer_for_a_bounded_time(
             note(kept)
             failure = await flushed(kept)
             assert failure is not None
-            assert "did not answer" in failure.message
+            # On a busy machine the other end of the wait may come first.
+            assert "did not answer" in failure.message or "locked" in failure.message
             assert kept.unavailable() is not None
             other.execute("ROLLBACK")
         await until(kept, well=True)
