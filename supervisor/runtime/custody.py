@@ -354,7 +354,9 @@ async def holding(
         async with trio.open_nursery() as nursery:
             await nursery.start(guardianship.run)
             nursery.start_soon(keeper.run)
-            if isinstance(chosen.rung, Cgroup2Rung):
+            # Only where each child that nobody told of is reaped (`_collect_zombies`): a spawner
+            # that dies in the midst of its work leaves one.
+            if whole_process and isinstance(chosen.rung, Cgroup2Rung):
                 custody._blanks = Blanks(custody, chosen.rung)  # noqa: SLF001
                 nursery.start_soon(custody._blanks.run)  # noqa: SLF001
             if whole_process:

@@ -22,7 +22,6 @@ from supervisor.runtime.sources import scan
 from supervisor.runtime.survivors import LOCK_FD
 from tests import factories
 from tests.bounds import until
-from tests.runtime.containment.conftest import why_not
 from tests.system.client import Client
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon, command, start
@@ -253,9 +252,6 @@ async def test_two_thousand_processes_leave_no_descriptor_behind(tmp_path: Path)
                 module.stop("a test")
                 await daemon.fleet.wait_until(lambda: module.state is State.DOWN or None)
                 await module.log.last_lines(1)
-                # Behind the calls one more process waits for the next (`runtime.blanks`).
-                while why_not("cgroup2") is None and daemon.facts.custody.blank_pid is None:
-                    await trio.lowlevel.checkpoint()
                 return _open_files()
 
             module.start("a test")
