@@ -80,7 +80,8 @@ def test_what_is_behind_a_slow_one_begins_in_order_and_each_has_one_answer(
     assert "could not be checked by its schema: it took more than 1 s" in refused.error["message"]
     assert client.answer(behind).result == {"text": "aaa"}
     assert client.answer(stop).result["state"] == "down"
-    assert client.answer(too_late).verdict == "unreachable/stopping"
+    # It is being stopped, or has been by the time that it is asked.
+    assert client.answer(too_late).verdict in ("unreachable/stopping", "unreachable/not_ready")
 
 
 @pytest.mark.fault(29)
