@@ -258,4 +258,5 @@ async def test_a_hundred_runs_leave_no_process_and_no_descriptor(
         await heard.success()
     await running.down()
     assert children() == []
+    await module.log.last_lines(1)  # by the thread that writes logs, which has none open then
     assert not opened_since(before)
