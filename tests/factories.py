@@ -142,9 +142,17 @@ def open_files() -> dict[int, str]:
 def opened_since(before: dict[int, str]) -> dict[int, str]:
     """Return the file descriptors that were not there, or were something else.
 
-    One that is gone may be of an earlier test, whose journal was still being closed.
+    One that is gone may be of an earlier test, whose journal was still being closed. One that is
+    there may be a thread's, which opens a log file for each write: it is given time to close it.
     """
-    return {number: what for number, what in open_files().items() if before.get(number) != what}
+    until = time.monotonic() + GENEROUS_S
+    while True:
+        opened = {
+            number: what for number, what in open_files().items() if before.get(number) != what
+        }
+        if not opened or time.monotonic() > until:
+            return opened
+        os.sched_yield()
 
 
 def children() -> list[psutil.Process]:

@@ -7,19 +7,16 @@ stderr cannot be written           what was to be said is lost, and nothing else
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from supervisor.cli.exit_status import BROKEN_PIPE, UnwritableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from _typeshed import ReadableBuffer
 
 
@@ -60,39 +57,42 @@ def _text(binary: _Stdout | _Stderr, before: Any) -> io.TextIOWrapper:
 
 # Errors are caught around the buffer and not below it: if Ctrl-C came in a raw stream's method that
 # is Python, after the bytes were written, the buffer would take them for not written, and write
-# them again at exit.
+# them again at exit. Nothing global is used where all goes well: streams are flushed once more
+# when the interpreter has already emptied this module.
 
 
 class _Stdout(io.BufferedWriter):
     def write(self, data: ReadableBuffer, /) -> int:
-        with _ending():
+        try:
             return super().write(data)
+        except OSError as error:
+            _end(error)
 
     def flush(self) -> None:
-        with _ending():
+        try:
             super().flush()
+        except OSError as error:
+            _end(error)
 
 
 class _Stderr(io.BufferedWriter):
     def write(self, data: ReadableBuffer, /) -> int:
         # It may be full and not block: nobody is to wait for, or to fail with, a remark.
-        with contextlib.suppress(OSError):
-            super().write(data)
-        return memoryview(data).nbytes
+        try:
+            return super().write(data)
+        except OSError:
+            return memoryview(data).nbytes
 
     def flush(self) -> None:
-        with contextlib.suppress(OSError):
+        try:
             super().flush()
+        except OSError:
+            return
 
 
-@contextlib.contextmanager
-def _ending() -> Iterator[None]:
-    try:
-        yield
-    except BrokenPipeError:
-        let_go_of_stdout()
+def _end(error: OSError) -> NoReturn:
+    """End the command, whose stdout can't be written."""
+    let_go_of_stdout()
+    if isinstance(error, BrokenPipeError):
         raise click.exceptions.Exit(BROKEN_PIPE) from None
-    except OSError as error:
-        let_go_of_stdout()
-        words = f"stdout cannot be written: {os.strerror(error.errno or 0)}"
-        raise UnwritableError(words) from None
+    raise UnwritableError(f"stdout cannot be written: {os.strerror(error.errno or 0)}") from None
