@@ -111,15 +111,18 @@ class Introduction:
 
     def changed(self, method: str, params: dict[str, Any]) -> bool:
         """Ask anew for what a notification says has changed; False if it is none that counts."""
-        if self.catalogue is None or not self.is_ready:
+        if self.catalogue is None:
             return False
         if self._speaker.is_modern:
             meta = params.get("_meta")
             named = meta.get(f"{META}subscriptionId") if isinstance(meta, dict) else None
             if not self._listening or named != self._listening:
                 return False
-        offered = self.catalogue.offered
-        self._list(self.catalogue, [one for one in CHANGED[method] if one in offered])
+        names = {one for one in CHANGED[method] if one in self.catalogue.offered}
+        if self.is_ready:
+            self._list(self.catalogue, sorted(names))
+        else:
+            self._outdated |= names  # a server that goes on changing is to get ready at last
         return True
 
     def sent(self, rpc_id: str, method: str) -> None:
@@ -181,9 +184,8 @@ class Introduction:
             if cursor is not None:
                 self._ask(name, {"cursor": cursor})
                 return
-        if name in self._outdated:
-            self._outdated.discard(name)
-            self._list(catalogue, [name])
+        if name in self._outdated and self.is_ready:
+            self._list_anew(catalogue)
         self._listed(received)
 
     def _listed(self, received: list[Received]) -> None:
@@ -206,6 +208,12 @@ class Introduction:
         how = DISCOVER if self._speaker.is_modern else INITIALIZE
         received.append(Ready(description, f"answered {how} ({catalogue.agreed.revision})"))
         self._listen(catalogue)
+        self._list_anew(catalogue)
+
+    def _list_anew(self, catalogue: Catalogue) -> None:
+        """Ask again for the lists that changed while they were on their way."""
+        outdated, self._outdated = self._outdated, set()
+        self._list(catalogue, sorted(outdated))
 
     def _listen(self, catalogue: Catalogue) -> None:
         """Have a server of the newer era tell what changes; one of the older does so unasked."""
