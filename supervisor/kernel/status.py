@@ -133,6 +133,8 @@ def module_status(
 
 
 def _instance(one: Instance, state: State) -> dict[str, Any]:
+    # Its memory is not psutil's figure: that is 0 once the main thread has ended, and takes ten
+    # times as long, on the event loop, for each of a thousand modules.
     shown = one.state or str(state)
     # One that is well is not asked for it: of a thousand, each takes two files to read.
     tracer = tracer_of(one.pid) if shown in _MAY_BE_TRACED else None
