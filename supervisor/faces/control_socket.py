@@ -37,6 +37,10 @@ MAX_PATH_BYTES = 107
 OUT_OF_DESCRIPTORS_PAUSE_S = 0.25
 """With no descriptor left, accepting waits a little: those that exist are to be served."""
 
+_ENDING = Failure.because(
+    Reason.STOPPING,
+    "the daemon has stopped its modules and ends; nothing was begun, so try again later",
+)
 _CROWDED = Failure.because(
     Reason.QUEUE_FULL,
     "more clients are connected than there is room for; nothing was begun, so try again when some"
@@ -111,13 +115,12 @@ def _stop_listening(listener: socket.socket) -> None:
     """Let nobody in any more (ECONNREFUSED), and tell those who were not let in yet."""
     os.set_blocking(listener.fileno(), False)
     listener.shutdown(socket.SHUT_RDWR)
-    words = "the daemon has stopped its modules and ends; nothing was begun, so try again later"
     with contextlib.suppress(OSError):  # EAGAIN or EINVAL: that was all
         while True:
             client, _ = listener.accept()
             with client:
                 os.set_blocking(client.fileno(), False)
-                _refuse(client.fileno(), Failure.because(Reason.STOPPING, words))
+                _refuse(client.fileno(), _ENDING)
 
 
 async def _accept(
@@ -148,6 +151,9 @@ async def _serve_client(
     descriptor, uid = client.fileno(), peer_uid(client)
     try:
         with client:
+            if daemon.fleet_stopped:  # let in at the very moment
+                _refuse(descriptor, _ENDING)
+                return
             place = admission.admit(uid, descriptor)
             if place is None:
                 _refuse(descriptor, _CROWDED)
