@@ -125,10 +125,10 @@ class Invocation(Relative["Invocation"]):
         self.span_id = recorder.new_span()
         """Its span in the journal; those of its children name it as theirs."""
         self._recorded = setting.recorded
+        self._call = Call(request, self)
         if setting.recorded:
             self._begun_at = setting.host.wall_clock()
             recorder.span_began((IN_FLIGHT, self.span_id), self._in_flight)
-        self._call = Call(request, self)
 
     @property
     def request(self) -> Request:
