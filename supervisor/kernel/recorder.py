@@ -192,6 +192,7 @@ class Forgetful:
 
     def span_ended(self, key: DocumentKey, ended: Ended) -> bool:
         """Leave it to `record`."""
+        del key, ended
         return False
 
     def flush(self, done: Kept) -> None:
