@@ -64,6 +64,7 @@ from protocol.host_call import Chunk
 from protocol.json_line import Fault, excerpt, overlong_fault, read_object
 from protocol.outgoing import Written
 from protocol.replies import Operation
+from protocol.weight import LONG_BYTES, collector_paused
 
 PING = "ping"
 CALL = "tools/call"
@@ -150,6 +151,12 @@ class McpConnection:
 
     def receive_data(self, data: bytes) -> Events:
         """Take bytes from stdout."""
+        if self._splitter.pending_bytes + len(data) > LONG_BYTES:
+            with collector_paused():
+                return self._receive_data(data)
+        return self._receive_data(data)
+
+    def _receive_data(self, data: bytes) -> Events:
         received: list[Received] = []
         for line in self._splitter.feed(data):
             if isinstance(line, bytes):
