@@ -123,6 +123,11 @@ ROWS = (
         "signals blocked and ignored, umask 777, descriptors 0 to 2 closed at the daemon's start",
         "it and its modules are as any other",
     ),
+    Row(
+        37,
+        "one of two clients of the same module stops reading its stream",
+        "the other one's calls go on; the slow one is paused, or ends alone",
+    ),
 )
 
 
