@@ -25,6 +25,7 @@ from protocol.connection import (
     Asked,
     EventReceived,
     Events,
+    Flow,
     HostCalled,
     LocalError,
     Memory,
@@ -132,6 +133,11 @@ class McpConnection:
     def cancel(self, request_id: str, written: Written) -> Events:
         """Forget a request, and tell the server."""
         self._calls.cancel(request_id, written)
+        return NOTHING
+
+    def flow(self, request_id: str, operation: Flow) -> Events:
+        """Do nothing: MCP has no word for it."""
+        del request_id, operation
         return NOTHING
 
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
