@@ -20,7 +20,7 @@ from typing import Protocol
 
 import trio
 
-from protocol.connection import Connection, Events, HostCalled, Received, Request, Wait
+from protocol.connection import Connection, Events, Flow, HostCalled, Received, Request, Wait
 from protocol.errors import Failure, Outcome, Reason
 from protocol.host_call import Chunk
 from protocol.outgoing import Written
@@ -148,6 +148,11 @@ class Dialogue:
         self._follow(self._connection.cancel(request_id, written))
         self.flush()
         return written
+
+    def flow(self, request_id: str, operation: Flow) -> None:
+        """Have what is streamed for a request pause, or go on, if the module can be told so."""
+        self._follow(self._connection.flow(request_id, operation))
+        self.flush()
 
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> None:
         """Answer a call of the module; one that is gone needs no answer."""

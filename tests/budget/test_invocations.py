@@ -16,6 +16,7 @@ from protocol.response import Response
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
 from supervisor.kernel.parties import Party
+from supervisor.runtime.call import Congestion
 from tests.budget.conftest import Bench, assert_within
 from tests.budget.turns import Turns
 from tests.principals import ADA
@@ -48,8 +49,8 @@ class Asker:
     def event(self, event: Progress, line: bytes | None) -> None:
         raise AssertionError
 
-    def congested(self) -> bool:
-        return False
+    def congested(self) -> Congestion:
+        return Congestion.NONE
 
     def finished(self, response: Response) -> None:
         assert response.ok, response
