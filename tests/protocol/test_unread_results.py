@@ -16,7 +16,7 @@ from protocol.response import Response
 from tests.protocol.wire import descriptor, feed, invoke, module
 
 NUMBERS = st.from_regex(
-    r"-?(0|[1-9]\d{0,320})(\.\d{1,4})?([eE][+-]?\d{1,5})?\Z", alphabet="-+.eE0123456789"
+    r"-?(0|[1-9][0-9]{0,320})(\.[0-9]{1,4})?([eE][+-]?[0-9]{1,5})?", fullmatch=True
 )
 
 
