@@ -51,19 +51,14 @@ def daemon_of(data_dir: Path | None = None) -> int | None:
 
 def listens_on(pid: int) -> list[Path]:
     """Return the paths of a process's Unix sockets, those too whose files were deleted."""
+    import psutil
+
     try:
-        with os.scandir(f"/proc/{pid}/fd") as entries:
-            own = {os.readlink(entry.path) for entry in entries}  # noqa: PTH115
-        lines = Path("/proc/net/unix").read_bytes().splitlines()
-    except OSError:
+        # Connections have the path of the socket that took them, and clients have none.
+        found = {str(one.laddr) for one in psutil.Process(pid).net_connections("unix")}
+    except psutil.Error:
         return []
-    found: set[Path] = set()
-    for line in lines[1:]:
-        # Num RefCount Protocol Flags Type St Inode Path; clients' sockets have the same path.
-        fields = line.split(None, 7)
-        if len(fields) > 7 and f"socket:[{fields[6].decode()}]" in own:  # noqa: PLR2004
-            found.add(Path(os.fsdecode(fields[7])))
-    return sorted(found)
+    return sorted(Path(path) for path in found if path)
 
 
 def _resolved(socket: Path) -> str:

@@ -19,11 +19,25 @@ _UNSAFE = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one line of UTF-8, whatever the terminal's encoding is."""
+    """Print a value as one line of UTF-8, whatever the terminal's encoding is.
+
+    Not by orjson, which has no integers beyond 64 bits: modules and clients may.
+    """
     try:
         line = msgspec.json.encode(value)
     except UnicodeEncodeError:
         line = msgspec.json.encode(_without_surrogates(value))
+    click.echo(line)
+
+
+def print_document(value: Any) -> None:
+    """Print a document of our own, in which no value of a module or client stands."""
+    import orjson
+
+    try:
+        line = orjson.dumps(value)
+    except TypeError:
+        line = orjson.dumps(_without_surrogates(value))
     click.echo(line)
 
 

@@ -20,6 +20,7 @@ from protocol.connection import (
     Asked,
     Connection,
     Events,
+    Flow,
     HostCalled,
     LocalError,
     Request,
@@ -36,7 +37,7 @@ from supervisor.policy.verdict import Exit
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.deadlines import Deadlines
 from supervisor.runtime.dialogue import Dialogue
-from supervisor.runtime.incarnation import Incarnation, Rung
+from supervisor.runtime.incarnation import Incarnation, StopStep
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.module_log import ModuleLog
 from supervisor.runtime.process import spawn
@@ -137,6 +138,11 @@ class Script:
     def cancel(self, request_id: str, written: Written) -> Events:
         """Do nothing: no request is the host's own."""
         del request_id, written
+        return NOTHING
+
+    def flow(self, request_id: str, operation: Flow) -> Events:
+        """Do nothing: no request is the host's own."""
+        del request_id, operation
         return NOTHING
 
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
@@ -243,7 +249,7 @@ async def play(
             nonlocal overdue
             await trio.sleep(timeout_s)
             overdue = True
-            incarnation.stop(Rung.END_OF_INPUT)
+            incarnation.stop(StopStep.END_OF_INPUT)
 
         nursery.start_soon(bound)
         player.look()

@@ -270,6 +270,7 @@ def test_a_number_beyond_the_end_and_another_journals_number_are_told_apart(
     start_daemon: StartDaemon,
 ) -> None:
     daemon = start_daemon(misbehaving("one"))
+    until_seen(daemon, "module:state", data=seen_ready())  # the last that is written
     answer = daemon.client.op("events", since=10**9)
     assert (answer.events[0]["level"], len(answer.events)) == ("warn", 1)
     assert "there is nothing after 1000000000 yet" in answer.events[0]["message"]

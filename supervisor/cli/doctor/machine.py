@@ -6,7 +6,8 @@ import os
 import platform
 import resource
 import sys
-from pathlib import Path
+
+import psutil
 
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
 
@@ -43,7 +44,8 @@ def open_files(modules: int, daemon_pid: int | None) -> Finding:
 
     Of a daemon that runs, its own limit and use are looked at; else those of this shell.
     """
-    limit, used, whose = resource.getrlimit(resource.RLIMIT_NOFILE)[0], 0, "here"
+    # The hard one: a daemon raises its soft limit to it.
+    limit, used, whose = resource.getrlimit(resource.RLIMIT_NOFILE)[1], 0, "here"
     if daemon_pid is not None:
         seen = _files_of(daemon_pid)
         if seen is not None:
@@ -52,7 +54,7 @@ def open_files(modules: int, daemon_pid: int | None) -> Finding:
     words = f"{_number(limit)} open files are allowed {whose}; {modules} modules take {needed}"
     if used:
         words += f", and it has {used} open"
-    hint = "raise it: `ulimit -n 65536` before `stdiod`, or LimitNOFILE=65536 in the systemd unit"
+    hint = "raise it: `ulimit -Hn 65536` before `stdiod`, or LimitNOFILE=65536 in the systemd unit"
     if limit != _UNLIMITED and limit < max(needed, used + FILES_PER_MODULE):
         return bad("limits", words, hint)
     if limit != _UNLIMITED and limit < max(2 * needed, used * 5 // 4):
@@ -77,23 +79,17 @@ def processes(modules: int) -> Finding:
 def _files_of(pid: int) -> tuple[int, int] | None:
     """Return how many files a process may have open, and how many it has."""
     try:
-        used = sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
-        return resource.prlimit(pid, resource.RLIMIT_NOFILE)[0], used
-    except OSError:
+        daemon = psutil.Process(pid)
+        return daemon.rlimit(resource.RLIMIT_NOFILE)[0], daemon.num_fds()
+    except psutil.Error:
         return None  # it is gone, or another user's
 
 
 def _threads_of_user(uid: int) -> int:
     # RLIMIT_NPROC counts threads (getrlimit(2)).
-    total = 0
-    for entry in os.scandir("/proc"):
-        if entry.name.isdigit():
-            try:
-                if entry.stat().st_uid == uid:
-                    total += sum(1 for _ in Path(entry.path, "task").iterdir())
-            except OSError:
-                continue  # it has ended meanwhile
-    return total
+    everybody = psutil.process_iter(["uids", "num_threads"])
+    found = [one.info for one in everybody if one.info["uids"] is not None]
+    return sum(one["num_threads"] or 0 for one in found if one["uids"].real == uid)
 
 
 def _number(limit: int) -> str:

@@ -7,6 +7,8 @@ import stat
 from collections.abc import Mapping
 from pathlib import Path
 
+import psutil
+
 from protocol.descriptor import Transport
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
 from supervisor.runtime.containment.ledger import INSTANCE_VARIABLE
@@ -16,11 +18,9 @@ from supervisor.runtime.environment import module_environment
 def daemon_environment(pid: int) -> dict[str, str] | None:
     """Return the environment a daemon was started with, or None if it may not be read."""
     try:
-        data = Path(f"/proc/{pid}/environ").read_bytes()
-    except OSError:
+        return psutil.Process(pid).environ()
+    except psutil.Error:
         return None
-    entries = (os.fsdecode(entry).partition("=") for entry in data.split(b"\0") if entry)
-    return {name: value for name, _, value in entries}
 
 
 def inherited(environment: Mapping[str, str], whose: str) -> Finding:

@@ -12,7 +12,7 @@ from supervisor.cli.daemon_options import with_config
 from supervisor.cli.exit_status import NO
 from supervisor.cli.locations import default_data_dir
 from supervisor.cli.options import with_json, with_socket
-from supervisor.cli.results import print_json
+from supervisor.cli.results import print_document
 from supervisor.cli.terminal import dim, one_line
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def doctor(
 def _print_json(findings: list[Finding], *, well: bool) -> None:
     import msgspec
 
-    print_json({"ok": well, "findings": [msgspec.to_builtins(one) for one in findings]})
+    print_document({"ok": well, "findings": [msgspec.to_builtins(one) for one in findings]})
 
 
 def _print(findings: list[Finding]) -> None:

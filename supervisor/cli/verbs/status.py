@@ -9,7 +9,7 @@ import click
 
 from supervisor.cli.client import Client
 from supervisor.cli.options import TEXT, with_json, with_socket
-from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.results import end_with_failure, print_document
 from supervisor.cli.terminal import is_terminal
 
 
@@ -24,7 +24,7 @@ def status(module: str | None, as_json: bool, socket: Path) -> None:
     if not answer.ok:
         end_with_failure(answer, as_json=as_json, module=module or "status")
     if as_json:
-        print_json(answer.result)
+        print_document(answer.result)
     elif module is None:
         from supervisor.cli.status_table import status_text
 

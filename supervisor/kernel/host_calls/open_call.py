@@ -14,6 +14,7 @@ from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Caller
 from supervisor.kernel.unanswered import with_questions
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.call import Congestion
 from supervisor.runtime.deadlines import Deadlines, Timer
 from supervisor.runtime.dialogue import Dialogue
 
@@ -99,9 +100,11 @@ class OpenCall:
         if self.child is not None:
             self.child.resume()
 
-    def congested(self) -> bool:
+    def congested(self) -> Congestion:
         """Whether chunks should not come faster for now."""
-        return self.streams and not self.done and self._dialogue.congested
+        if not self.streams or self.done or not self._dialogue.congested:
+            return Congestion.NONE
+        return Congestion.FULL if self._dialogue.full else Congestion.SLOW
 
     def chunk(self, output: Any) -> None:
         """Send a part of the answer."""
