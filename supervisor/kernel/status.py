@@ -87,6 +87,7 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "dropped_log_bytes": facts.log_files.dropped_bytes,
         "log_error": facts.log_files.last_error,
         **facts.stalls.status(),
+        "stuck": msgspec.to_builtins(facts.custody.blocking.stuck()),
         "journal": None if facts.journal is None else facts.journal.status(),
     }
 

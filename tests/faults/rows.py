@@ -133,6 +133,11 @@ ROWS = (
         "a client connects again while the daemon ends",
         "it is refused at once, or told that nothing was begun; never reset",
     ),
+    Row(
+        36,
+        "programs and files on a mount that does not answer, more of them than there are threads",
+        "spawns, exits and requests of all others go on; what is stuck is named",
+    ),
 )
 
 
