@@ -19,8 +19,13 @@ import trio
 from protocol.errors import Failure, Reason
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.refusal import RefusedError
+<<<<<<< HEAD
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.policy_file import PolicyError
+=======
+from supervisor.policy.findings import Found
+from supervisor.policy.policy_file import PolicyError, PolicyFile
+>>>>>>> main
 from supervisor.policy.reload_plan import Plan, Running, plan
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
@@ -84,8 +89,13 @@ class Reloads:
         """
         async with self._one_at_a_time:
             began = trio.current_time()
+<<<<<<< HEAD
             policy = await trio.to_thread.run_sync(self._operator.look)
             found = await self._plan(again=again)
+=======
+            policy = await self._look_at_policy()
+            found = await self._plan()
+>>>>>>> main
             # No checkpoint from here on: a stop comes before all of it, or after.
             self._operator.take(policy)
             same = found.empty and not found.moved
@@ -143,9 +153,10 @@ class Reloads:
 
     async def policy_problem(self) -> str | None:
         """Return what keeps the policy file, as it is now, from being in use."""
-        seen = await trio.to_thread.run_sync(self._operator.look)
+        seen = await self._look_at_policy()
         return str(seen) if isinstance(seen, PolicyError) else None
 
+<<<<<<< HEAD
     async def wait_decided(self, applied: Plan) -> list[Quarantined]:
         """Return which of the changed modules go on as they were, once that is known of all."""
         modules = self._fleet.modules
@@ -158,6 +169,11 @@ class Reloads:
             lambda: None if any(one.undecided for one in of_those_there()) else True
         )
         return [one.refused for one in of_those_there() if one.refused is not None]
+=======
+    async def _look_at_policy(self) -> PolicyFile | PolicyError:
+        blocking = self._host.custody.blocking
+        return await blocking.run("reading the policy", self._operator.look)
+>>>>>>> main
 
     async def wait_for(self, number: int) -> LastReload:
         """Return once so many reloads have been applied."""
@@ -185,8 +201,9 @@ class Reloads:
             return plan(current, self.sources.read(descriptors))
 
         # In a thread: ten thousand files, or one on a slow disk, are not to hold up the modules.
-        # Not abandoned when cancelled: it ends by itself, and the next one must not meet it.
-        found = await trio.to_thread.run_sync(read_and_compare)
+        # If it is cancelled, the next one waits until it is done.
+        blocking = self._host.custody.blocking
+        found = await blocking.run("reading the descriptors and their programs", read_and_compare)
         self.on_reading()
         self._refuse_at_the_end()
         return found

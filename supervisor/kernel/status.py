@@ -87,6 +87,7 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "dropped_log_bytes": facts.log_files.dropped_bytes,
         "log_error": facts.log_files.last_error,
         **facts.stalls.status(),
+        "stuck": msgspec.to_builtins(facts.custody.blocking.stuck()),
         "journal": None if facts.journal is None else facts.journal.status(),
     }
 
@@ -110,6 +111,7 @@ def module_status(
         "description": descriptor.description,
         "protocol": descriptor.transport.protocol,
         "lifecycle": str(descriptor.transport.lifecycle),
+        "mcp": _agreed(module),
         "state": str(pool.state),
         "wanted": "up" if module.wanted else "down",
         "start": str(descriptor.supervision.start),
@@ -130,6 +132,14 @@ def module_status(
         },
         "latency_ms": _latency(module.latency, histogram=histogram),
     }
+
+
+def _agreed(module: Module) -> dict[str, Any] | None:
+    """Return what an MCP server that is ready agreed to."""
+    current = module.descriptions.current
+    if current is None or module.descriptor.transport.protocol != "mcp":
+        return None
+    return {one: current["mcp"][one] for one in ("era", "revision")}
 
 
 def _instance(one: Instance, state: State) -> dict[str, Any]:
