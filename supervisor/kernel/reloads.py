@@ -19,13 +19,8 @@ import trio
 from protocol.errors import Failure, Reason
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.refusal import RefusedError
-<<<<<<< HEAD
 from supervisor.policy.findings import Found, Quarantined
-from supervisor.policy.policy_file import PolicyError
-=======
-from supervisor.policy.findings import Found
 from supervisor.policy.policy_file import PolicyError, PolicyFile
->>>>>>> main
 from supervisor.policy.reload_plan import Plan, Running, plan
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
@@ -89,13 +84,8 @@ class Reloads:
         """
         async with self._one_at_a_time:
             began = trio.current_time()
-<<<<<<< HEAD
-            policy = await trio.to_thread.run_sync(self._operator.look)
-            found = await self._plan(again=again)
-=======
             policy = await self._look_at_policy()
-            found = await self._plan()
->>>>>>> main
+            found = await self._plan(again=again)
             # No checkpoint from here on: a stop comes before all of it, or after.
             self._operator.take(policy)
             same = found.empty and not found.moved
@@ -156,7 +146,6 @@ class Reloads:
         seen = await self._look_at_policy()
         return str(seen) if isinstance(seen, PolicyError) else None
 
-<<<<<<< HEAD
     async def wait_decided(self, applied: Plan) -> list[Quarantined]:
         """Return which of the changed modules go on as they were, once that is known of all."""
         modules = self._fleet.modules
@@ -169,11 +158,10 @@ class Reloads:
             lambda: None if any(one.undecided for one in of_those_there()) else True
         )
         return [one.refused for one in of_those_there() if one.refused is not None]
-=======
+
     async def _look_at_policy(self) -> PolicyFile | PolicyError:
         blocking = self._host.custody.blocking
         return await blocking.run("reading the policy", self._operator.look)
->>>>>>> main
 
     async def wait_for(self, number: int) -> LastReload:
         """Return once so many reloads have been applied."""
