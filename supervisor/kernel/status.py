@@ -110,6 +110,7 @@ def module_status(
         "description": descriptor.description,
         "protocol": descriptor.transport.protocol,
         "lifecycle": str(descriptor.transport.lifecycle),
+        "mcp": _agreed(module),
         "state": str(pool.state),
         "wanted": "up" if pool.seats.wanted else "down",
         "start": str(descriptor.supervision.start),
@@ -130,6 +131,14 @@ def module_status(
         },
         "latency_ms": _latency(module.latency, histogram=histogram),
     }
+
+
+def _agreed(module: Module) -> dict[str, Any] | None:
+    """Return what an MCP server that is ready agreed to."""
+    current = module.descriptions.current
+    if current is None or module.descriptor.transport.protocol != "mcp":
+        return None
+    return {one: current["mcp"][one] for one in ("era", "revision")}
 
 
 def _instance(one: Instance, state: State) -> dict[str, Any]:
