@@ -251,8 +251,7 @@ async def test_who_had_a_module_stopped_is_in_the_journal(tmp_path: Path) -> Non
     async with world(tmp_path, memory=JournalOptions()) as daemon:
         await own(daemon, ADA, "stop", module="kv")
         assert "needs the scope admin" in await own(daemon, MAX, "start", module="kv")
-        found = (await told(daemon, ADA, "events", event="daemon:command"))[-1]
-        entry = found["fields"]
+        entry = (await told(daemon, ADA, "events", event="daemon:command"))[-1]
         assert entry["data"] == {"op": "stop", "module": "kv"}
         assert entry["by"]["name"] == ADA.name
 
