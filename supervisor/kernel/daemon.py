@@ -166,7 +166,7 @@ class Daemon:
 
     def _name_survivors(self) -> None:
         for module in self.fleet.all():
-            for instance, _ in module.pool.seats.instances():
+            for instance, _ in module.instances():
                 known = {"module": module.name, "instance": instance.id, "pid": instance.pid}
                 tracer = tracer_of(instance.pid)
                 if tracer is not None:
