@@ -193,6 +193,7 @@ class Supervision(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 1
     queue: int = 1024
     instances: Instances = Instances()
+    overlap: bool = True
     warm: int = 0
     watch: bool = False
 

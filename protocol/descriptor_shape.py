@@ -177,6 +177,7 @@ SUPERVISION = Fields(
         "concurrency": integer(1, "1"),
         "queue": integer(0, "1024"),
         "instances": INSTANCES,
+        "overlap": Scalar("true or false", (bool,)),
         "warm": integer(0, "0"),
         "watch": Scalar("true or false", (bool,)),
     },

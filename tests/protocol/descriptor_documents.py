@@ -78,6 +78,7 @@ COMPLETE: dict[str, Any] = {
             "max_age_s": None,
         },
         "warm": 0,
+        "overlap": True,
         "watch": False,
     },
 }

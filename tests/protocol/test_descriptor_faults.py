@@ -103,6 +103,7 @@ BAD_VALUES: list[tuple[str, Any, str, str]] = [
     ("/supervision/limits/cpu_s", 2**53, "", "must be an integer"),
     ("/supervision/concurrency", 0, "", "must be an integer of at least 1"),
     ("/supervision/watch", 1, "", "must be true or false"),
+    ("/supervision/overlap", 0, "", "must be true or false"),
     ("/supervision/queue", -1, "", "must be an integer of at least 0"),
     ("/supervision/depends_on", "kv", "", "is a string, must be an array of module names"),
     ("/supervision/depends_on", ["kv", "dice"], "/supervision/depends_on/1",
