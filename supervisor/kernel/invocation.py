@@ -365,8 +365,24 @@ class Invocation(Relative["Invocation"]):
             () if self._guard is None else tuple(self._guard.injected),
         )
         parent = self.parent
-        if self._recorded:
-            self._record(response)
+        if self._recorded and (
+            parent is not None
+            or not record_end(
+                effects.recorder,
+                response,
+                (IN_FLIGHT, self.span_id),
+                ts=self._host.wall_clock(),
+                by=self.principal.by,
+            )
+        ):
+            record_response(
+                effects.recorder,
+                response,
+                self.span_id,
+                parent=None if parent is None else parent.span_id,
+                by=self.principal.by,
+                was_in_flight=True,
+            )
         if parent is not None or not self._recorded:
             effects.lineage.end(request.request_id)
         if self._session is not None:
@@ -384,20 +400,6 @@ class Invocation(Relative["Invocation"]):
             ts=self._begun_at,
             parent=None if parent is None else parent.span_id,
             by=self.principal.by,
-        )
-
-    def _record(self, response: Response) -> None:
-        recorder, parent, by = self._effects.recorder, self.parent, self.principal.by
-        key, ts = (IN_FLIGHT, self.span_id), self._host.wall_clock()
-        if parent is None and record_end(recorder, response, key, ts=ts, by=by):
-            return
-        record_response(
-            recorder,
-            response,
-            self.span_id,
-            parent=None if parent is None else parent.span_id,
-            by=by,
-            was_in_flight=True,
         )
 
     def _finish(self, response: Response) -> None:
