@@ -206,9 +206,8 @@ def test_a_change_to_a_program_that_is_missing_leaves_the_module_running_until_i
     (daemon.modules / "b.json").unlink()
     with reload_of(daemon):
         program.symlink_to("/usr/bin/env")
-        (daemon.modules / "a.json").write_text(
-            with_command("./program", *A["transport"]["command"])
-        )
+        through_it = with_command("./program", *A["transport"]["command"])
+        (daemon.modules / "a.json").write_text(through_it)
     assert pids(daemon)["a"] != before["a"]
     assert quarantined(daemon) == {}
 
@@ -229,16 +228,11 @@ def test_a_successor_that_fails_is_refused_with_its_last_words(start_daemon: Sta
 def test_fifty_edits_under_load_lose_nothing_and_leave_nothing(start_daemon: StartDaemon) -> None:
     daemon = start_daemon(A)
     path = daemon.modules / "a.json"
-    edits = [
-        lambda number: text(A, description=f"edit {number}"),
-        lambda _: '{"name": "a", ',
-        lambda _: with_command("./missing"),
-        lambda _: with_command("sh", "-c", "exit 1"),
-    ]
+    bad = ['{"name": "a", ', with_command("./missing"), with_command("sh", "-c", "exit 1")]
     with daemon.connect() as client:
         asked: list[str] = []
         for number in range(50):
-            replace(path, edits[number % len(edits)](number))
+            replace(path, [text(A, description=f"edit {number}"), *bad][number % 4])
             asked += [client.send("supervisor", "invoke", {"op": "reload"})]
             asked += [client.send_invoke("a") for _ in range(4)]
         replace(path, text(A, description="the last one"))
