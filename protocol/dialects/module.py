@@ -69,7 +69,14 @@ from protocol.extended_event import decode_extended
 from protocol.frames import RequestFrame, decode_request, encode_line
 from protocol.framing import LineSplitter
 from protocol.host_call import FEATURE, Chunk, encode_result
-from protocol.json_line import Fault, excerpt, is_utf8, overlong_fault, read_object
+from protocol.json_line import (
+    Fault,
+    excerpt,
+    is_utf8,
+    overlong_fault,
+    passes_unread,
+    read_object,
+)
 from protocol.outgoing import Outgoing, Written
 from protocol.replies import (
     DescribeReply,
@@ -347,6 +354,7 @@ class ModuleConnection:
             or outcome is None
             or request.operation is not _INVOKE
             or not is_utf8(line)
+            or not passes_unread(bytes(reply.result))
         ):
             self._receive_slowly(line, received)
             return
