@@ -124,6 +124,11 @@ ROWS = (
         "modules start, an operator is served; the soft limit is raised, modules get theirs back",
     ),
     Row(
+        33,
+        "terminal escapes, C1 and bidi characters in what a module prints",
+        "a terminal sees them escaped, with --json too",
+    ),
+    Row(
         34,
         "signals blocked and ignored, umask 777, descriptors 0 to 2 closed at the daemon's start",
         "it and its modules are as any other",
