@@ -92,8 +92,10 @@ def read_object(line: bytes) -> dict[str, Any] | Fault:
     except RecursionError:
         return Fault(Reason.MALFORMED_JSON, "the line's JSON is nested too deeply", excerpt(line))
     except msgspec.ValidationError as error:
-        # The only validation without a type is a number no double can hold.
-        return Fault(Reason.MALFORMED_JSON, f"the line is not JSON: {error}", excerpt(line))
+        # The only validation without a type is a number no double can hold, or an integer of more
+        # digits than Python converts (4300).
+        words = f"the line holds a number that is too large to be kept exactly: {error}"
+        return Fault(Reason.MALFORMED_JSON, words, excerpt(line))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         words = str(error).removeprefix("JSON is malformed: ")
         return Fault(Reason.MALFORMED_JSON, f"the line is not JSON: {words}", excerpt(line))

@@ -117,6 +117,16 @@ class _Open(msgspec.Struct, gc=False):
     assets: AssetRules | None = None
 
 
+class _Envelope(msgspec.Struct):
+    """What tells whose answer a line is; what else it holds is not read."""
+
+    request_id: str | None = msgspec.field(default=None, name="requestId")
+    type: str | None = None
+
+
+_ENVELOPE = msgspec.json.Decoder(_Envelope).decode
+
+
 class ModuleConnection:
     """One process that answers `health`, `describe` and `invoke`, any number of times."""
 
@@ -364,9 +374,21 @@ class ModuleConnection:
     def _receive_slowly(self, line: bytes, received: list[Received]) -> None:
         document = read_object(line)
         if isinstance(document, Fault):
-            self._reject(document, None, received)
+            self._reject(document, self._answered_by(line), received)
         else:
             self._receive_document(line, document, received)
+
+    def _answered_by(self, line: bytes) -> str | None:
+        """Return which open request is answered by a line that holds what can't be read.
+
+        Nothing else will answer it, so it is not to wait for its deadline.
+        """
+        try:
+            envelope = _ENVELOPE(line)
+        except _DECODE_ERRORS:
+            return None
+        answers = envelope.type in (None, "done") and envelope.request_id in self._open
+        return envelope.request_id if answers and is_utf8(line) else None
 
     def _receive_document(
         self, line: bytes, document: dict[str, Any], received: list[Received]

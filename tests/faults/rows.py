@@ -129,6 +129,11 @@ ROWS = (
         "the one that runs goes on until its successor is ready; a dry run says it before",
     ),
     Row(
+        33,
+        "terminal escapes, C1 and bidi characters in what a module prints",
+        "a terminal sees them escaped, with --json too",
+    ),
+    Row(
         34,
         "signals blocked and ignored, umask 777, descriptors 0 to 2 closed at the daemon's start",
         "it and its modules are as any other",
