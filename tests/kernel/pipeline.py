@@ -31,6 +31,7 @@ from supervisor.runtime.call import Call
 from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.deadlines import Deadlines
+from supervisor.runtime.held_bytes import Ledger
 from tests.factories import descriptor
 from tests.runtime.fakes import undescribed
 
@@ -61,6 +62,9 @@ class FakeModule:
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
         call.settle(Failure.because(stopped.reason, stopped.message))
+
+    def resume(self, call: Call) -> None:
+        call.resume()
 
     # What the test has it do, with the call of an op.
 
@@ -136,6 +140,7 @@ class Host:
 
     def __init__(self) -> None:
         self.deadlines = Deadlines()
+        self.ledger = Ledger()
         self.checks = Checks(Custody.bare(), self.deadlines)
         self._number = 0
 

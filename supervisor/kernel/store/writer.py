@@ -151,6 +151,11 @@ class Writer:
         """Open the file, and begin to write."""
         self._thread.start()
 
+    @property
+    def waiting_bytes(self) -> int:
+        """How much waits for the disk."""
+        return self._added_bytes - self._written_bytes
+
     def add(self, entry: Entry, in_place_of: DocumentKey | None = None) -> bool:
         """Queue an entry, the end of `in_place_of` if that was `unended`; False without room."""
         return self._queue(entry, in_place_of, len(entry.body) + ENTRY_BYTES)
@@ -160,7 +165,7 @@ class Writer:
         return self._queue(ended, key, ENDED_BYTES)
 
     def _queue(self, entry: Entry | Ended, in_place_of: DocumentKey | None, size: int) -> bool:
-        if self._added_bytes - self._written_bytes + size > QUEUE_BYTES:
+        if self.waiting_bytes + size > QUEUE_BYTES:
             return False
         self._added_bytes += size
         self._entries.append((entry, in_place_of, size))
