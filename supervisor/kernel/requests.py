@@ -109,6 +109,7 @@ class Requests:
             invoke=self.invoke,
             effects=effects,
             grants=deciding.grants,
+            approvals=deciding.approvals,
             checks=host.checks,
             deadlines=host.deadlines,
             nursery=nursery,

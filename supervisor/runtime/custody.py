@@ -21,6 +21,7 @@ import trio
 
 from supervisor.policy.verdict import Suspect
 from supervisor.runtime.blanks import Blank, Blanks
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.claim_keeper import ClaimKeeper
 from supervisor.runtime.containment import hunt, ladder, procfs
 from supervisor.runtime.containment.cgroup2 import Cgroup, Cgroup2Rung
@@ -71,7 +72,8 @@ class Custody:
         self.file_limit = file_limit or FileLimit()
         self.why_not_higher = chosen.why_not_higher
         self.mark_fd: int | None = None
-        self.spawn_threads = SpawnThreads()
+        self.blocking = BlockingWork()
+        self.spawn_threads = SpawnThreads(self.blocking)
         self._rung = chosen.rung
         self._orphans = orphans
         self._guardianship: Guardianship | None = None
@@ -215,6 +217,14 @@ class Custody:
         finally:
             if blank is not None and not blank.spent:
                 self._blanks.give_back(blank)
+
+    def end_untold(self, thread: int) -> None:
+        """Kill a child that a thread has just forked, and that waits for its program.
+
+        Nobody has been told of it: its thread waits with it.
+        """
+        for one in self._orphans.untold(thread):
+            procfs.send(one, signal.SIGKILL)
 
     def leave(self, process: Stat, reaped: Callable[[], None] = lambda: None) -> None:
         """Have a child reaped when it can be: it has ended, or is about to."""
@@ -362,11 +372,11 @@ async def holding(
         guardianship = Guardianship(author, chosen.rung.folder, data.record, orphans)
         custody._guardianship = guardianship  # noqa: SLF001 - made here
         held.callback(guardianship.let_go)
-        keeper = ClaimKeeper(data, guardianship.renew)
+        keeper = ClaimKeeper(data, guardianship.renew, custody.blocking)
         custody._keeper = keeper  # noqa: SLF001
         async with trio.open_nursery() as nursery:
             await nursery.start(guardianship.run)
-            nursery.start_soon(keeper.run)
+            await nursery.start(keeper.run)
             # Only where each child that nobody told of is reaped (`_collect_zombies`): a spawner
             # that dies in the midst of its work leaves one.
             if whole_process and isinstance(chosen.rung, Cgroup2Rung):
