@@ -38,6 +38,10 @@ REQUEST_BYTES = 16 << 20
 OPEN_REQUESTS = 8192
 """How many requests a client may have open; beyond it, it is told to wait for answers."""
 
+LITTLE_BYTES = 4096
+"""The args of shorter requests are not counted: all that may be open have no more of them than one
+client may have (`held_bytes.PARTY_BYTES`)."""
+
 CANCEL_BYTES = 1 << 16
 """A longer line is not looked at before its turn for being a cancel."""
 
@@ -64,7 +68,7 @@ class Conversation:
         self._nameless: set[Exchange] = set()
         self._idle = trio.Event()
         self._fewer = trio.lowlevel.ParkingLot()
-        """Where it is waited for that fewer requests are open."""
+        """Where it is waited for that less is held."""
 
     def receive_data(self, data: bytes) -> None:
         """Take bytes from the client; what its turn is too short for waits, but for cancels."""
@@ -186,13 +190,15 @@ class Conversation:
         elif len(self._open) + len(self._nameless) >= OPEN_REQUESTS:
             words = f"more than {OPEN_REQUESTS} requests are open on this connection"
             self._write_done(frame.request_id, Failure.because(Reason.QUEUE_FULL, words))
-        elif not self._account.fits(len(line)):
+        elif len(line) > LITTLE_BYTES and not self._account.fits(len(line)):
             words = f"{ALL_BYTES} bytes are what the daemon holds for all clients, and this request"
             words += f" of {len(line)} bytes finds no room; try again when others are answered"
             self._write_done(frame.request_id, Failure.because(Reason.QUEUE_FULL, words))
         else:
-            self._account.add(ARGS, len(line))
-            exchange = Exchange(frame.request_id, self.outbox, self._ended, len(line))
+            exchange = Exchange(frame.request_id, self.outbox, self._ended)
+            if len(line) > LITTLE_BYTES:
+                exchange.size_bytes = len(line)
+                self._account.add(ARGS, len(line))
             if frame.request_id is None:
                 self._nameless.add(exchange)
             else:
@@ -225,8 +231,8 @@ class Conversation:
             self._nameless.discard(exchange)
         else:
             self._open.pop(exchange.request_id, None)
-        self._account.add(ARGS, -exchange.size_bytes)
-        if self._fewer:
+        if exchange.size_bytes:
+            self._account.add(ARGS, -exchange.size_bytes)
             self._fewer.unpark_all()
         if not self._open:
             self._look_idle()
@@ -239,6 +245,7 @@ class Conversation:
         return not self._open and not self._nameless and self._inbox.empty
 
     def _resume(self) -> None:
+        self._fewer.unpark_all()
         for exchange in (*self._open.values(), *self._nameless):
             if exchange.handle is not None:
                 exchange.handle.resume()

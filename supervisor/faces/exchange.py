@@ -38,11 +38,11 @@ class Exchange:
         request_id: str | None,
         outbox: Outbox,
         ended: Callable[[Exchange], None],
-        size_bytes: int = 0,
     ) -> None:
-        """Tell `ended` when it has its answer; its line has `size_bytes`."""
+        """Tell `ended` when it has its answer."""
         self.request_id = request_id
-        self.size_bytes = size_bytes
+        self.size_bytes = 0
+        """What its request is counted as."""
         self.handle: Handle | None = None
         """The request, while it is open."""
         self._outbox = outbox

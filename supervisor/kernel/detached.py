@@ -24,7 +24,7 @@ from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import OVERRUN_BYTES, Congestion
 from supervisor.runtime.deadlines import Deadlines, Timer
-from supervisor.runtime.held_bytes import ANSWERS, Account, Ledger
+from supervisor.runtime.held_bytes import ANSWERS, Account, HeldBytes
 
 DETACHED_S = 60.0
 """How long a request goes on without a client, and its answer is kept."""
@@ -91,7 +91,7 @@ class Detached:
 class DetachedRequests:
     """The detached requests of one daemon, the oldest first."""
 
-    def __init__(self, deadlines: Deadlines, ledger: Ledger) -> None:
+    def __init__(self, deadlines: Deadlines, ledger: HeldBytes) -> None:
         self._deadlines = deadlines
         self._ledger = ledger
         self._all: dict[str, Detached] = {}

@@ -13,7 +13,7 @@ from supervisor.policy.latency import Histogram, Reading, quantile_us
 from supervisor.policy.lifecycle import HAS_PROCESS, State
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.custody import Custody
-from supervisor.runtime.held_bytes import Ledger
+from supervisor.runtime.held_bytes import HeldBytes
 from supervisor.runtime.life import Instance
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.module import Module
@@ -59,7 +59,7 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     stalls: Stalls
     watch: WatchState = msgspec.field(default_factory=WatchState)
     connections: Connections = msgspec.field(default_factory=Connections)
-    ledger: Ledger = msgspec.field(default_factory=Ledger)
+    ledger: HeldBytes = msgspec.field(default_factory=HeldBytes)
 
 
 def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:

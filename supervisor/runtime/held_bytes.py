@@ -51,14 +51,16 @@ SHOWN = 16
 class Account:
     """What is held for one party."""
 
-    __slots__ = ("_drop", "_ledger", "by", "bytes", "party", "total", "unfinished")
+    __slots__ = ("_drop", "_ledger", "by", "bytes", "is_full", "party", "total", "unfinished")
 
-    def __init__(self, ledger: Ledger, party: str, by: msgspec.Raw | None = None) -> None:
+    def __init__(self, ledger: HeldBytes, party: str, by: msgspec.Raw | None = None) -> None:
         """Account for a party; `by` says who that is."""
         self.party = party
         self.by = by
         self.bytes = dict.fromkeys(HELD, 0)
         self.total = 0
+        self.is_full = False
+        """Whether no more is to be read from the party for now."""
         self.unfinished = 0
         """How much of `LINES` is a line without an end."""
         self._drop: Callable[[], None] | None = None
@@ -70,6 +72,7 @@ class Account:
         if more:
             self.bytes[what] = size
             self.total += more
+            self.is_full = self.bytes[ARGS] + self.bytes[ANSWERS] > PARTY_BYTES
             self._ledger.changed(self, more)
 
     def add(self, what: str, size: int) -> None:
@@ -94,11 +97,6 @@ class Account:
         self._ledger.unfinished += more
         self.add(LINES, more)
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no more is to be read from the party for now."""
-        return self.bytes[ARGS] + self.bytes[ANSWERS] > PARTY_BYTES
-
     def fits(self, size: int) -> bool:
         """Whether there is room for so much more."""
         held = self.total + size
@@ -114,11 +112,11 @@ class Account:
         self._set_unfinished(0)
         for what in HELD:
             self.hold(what, 0)
-        self._ledger = Ledger()  # what is let go of later counts no more
+        self._ledger = HeldBytes()  # what is let go of later counts no more
 
 
-class Ledger:
-    """The accounts of a daemon that hold something."""
+class HeldBytes:
+    """The ledger: the accounts of a daemon that hold something."""
 
     def __init__(self) -> None:
         self.total = 0

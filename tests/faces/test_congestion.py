@@ -124,18 +124,18 @@ async def test_answers_that_are_not_read_are_not_made_for_ever(
 async def test_a_client_that_asks_too_much_at_a_time_waits_and_another_one_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_bytes, "PARTY_BYTES", 1000)
+    monkeypatch.setattr(held_bytes, "PARTY_BYTES", 8000)
     async with (
         daemon_with(tmp_path, actor(tmp_path)) as daemon,
         connected(daemon) as greedy,
         connected(daemon) as modest,
     ):
-        hang = request("a", "m", op="hang", args={"pad": "x" * 1000})
+        hang = request("a", "m", op="hang", args={"pad": "x" * 8000})
         await greedy.send(hang, request("b", "supervisor", "health"))
         await modest.send(request("c", "supervisor", "health"))
         assert (await modest.done())["ok"]
         (shown,) = daemon.facts.ledger.status()["parties"]
-        assert (shown["args"] > 1000, shown["lines"] > 0) == (True, True)
+        assert (shown["args"] > 8000, shown["lines"] > 0) == (True, True)
         await greedy.send(cancel("a"))
         assert [(await greedy.done())["requestId"] for _ in range(2)] == ["a", "b"]
         assert daemon.facts.ledger.total == 0
@@ -144,14 +144,14 @@ async def test_a_client_that_asks_too_much_at_a_time_waits_and_another_one_does_
 async def test_a_request_that_finds_no_room_is_refused_and_a_small_one_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_bytes, "FREE_BYTES", 1000)
-    monkeypatch.setattr(held_bytes, "ALL_BYTES", 6000)
+    monkeypatch.setattr(held_bytes, "FREE_BYTES", 10_000)
+    monkeypatch.setattr(held_bytes, "ALL_BYTES", 60_000)
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon, AsyncExitStack() as clients:
         hoarders = [await clients.enter_async_context(connected(daemon)) for _ in range(2)]
         for one in hoarders:
-            await one.send(request("a", "m", op="hang", args={"pad": "x" * 1800}))
+            await one.send(request("a", "m", op="hang", args={"pad": "x" * 18_000}))
         late = await clients.enter_async_context(connected(daemon))
-        large = request("large", "supervisor", "health", pad="x" * 3000)
+        large = request("large", "supervisor", "health", pad="x" * 30_000)
         await late.send(large, request("small", "supervisor", "health"))
         refused, served = await late.done(), await late.done()
         assert refused["error"]["details"]["reason"] == "queue_full"

@@ -7,7 +7,7 @@ from protocol.events import Log
 from supervisor.faces.exchange import Exchange
 from supervisor.faces.outbox import HIGH_BYTES, LOW_BYTES, Outbox
 from supervisor.runtime.call import OVERRUN_BYTES, Congestion
-from supervisor.runtime.held_bytes import Account, Ledger
+from supervisor.runtime.held_bytes import Account, HeldBytes
 
 
 class Resumed:
@@ -19,7 +19,7 @@ class Resumed:
 
 
 def account() -> Account:
-    return Account(Ledger(), "a client")
+    return Account(HeldBytes(), "a client")
 
 
 def congested(outbox: Outbox) -> bool:

@@ -11,7 +11,7 @@ from supervisor.faces.conversation import Conversation
 from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime import held_bytes
-from supervisor.runtime.held_bytes import Account, Ledger
+from supervisor.runtime.held_bytes import Account, HeldBytes
 from tests.faces.conftest import connected, request
 from tests.faces.test_conversation import error
 from tests.factories import actor
@@ -24,7 +24,7 @@ GONE = Stopped(Reason.DISCONNECT, "it is gone")
 class Writer:
     """A party that writes a line without an end."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: HeldBytes) -> None:
         self.account = Account(ledger, "a client")
         self.dropped = 0
 
@@ -42,7 +42,7 @@ def bound(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
 
 def test_the_longest_is_dropped_and_no_more_than_it_takes(bound: Callable[[int], None]) -> None:
     bound(100)
-    ledger = Ledger()
+    ledger = HeldBytes()
     short, long, longest = Writer(ledger), Writer(ledger), Writer(ledger)
     longest.has_written(50)
     long.has_written(40)
@@ -55,7 +55,7 @@ def test_the_longest_is_dropped_and_no_more_than_it_takes(bound: Callable[[int],
 
 def test_what_is_held_is_what_was_said_last(bound: Callable[[int], None]) -> None:
     bound(100)
-    ledger = Ledger()
+    ledger = HeldBytes()
     one = Writer(ledger)
     for size in (10, 90, 20, 0, 100):
         one.has_written(size)

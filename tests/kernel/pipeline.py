@@ -31,7 +31,7 @@ from supervisor.runtime.call import Call
 from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.deadlines import Deadlines
-from supervisor.runtime.held_bytes import Ledger
+from supervisor.runtime.held_bytes import HeldBytes
 from tests.factories import descriptor
 from tests.runtime.fakes import undescribed
 
@@ -140,7 +140,7 @@ class Host:
 
     def __init__(self) -> None:
         self.deadlines = Deadlines()
-        self.ledger = Ledger()
+        self.ledger = HeldBytes()
         self.checks = Checks(Custody.bare(), self.deadlines)
         self._number = 0
 

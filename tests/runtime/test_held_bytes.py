@@ -12,11 +12,11 @@ from supervisor.runtime.held_bytes import (
     FREE_BYTES,
     PARTY_BYTES,
     Account,
-    Ledger,
+    HeldBytes,
 )
 
 
-def full(ledger: Ledger, count: int) -> list[Account]:
+def full(ledger: HeldBytes, count: int) -> list[Account]:
     """Have some hold as much as they may each."""
     accounts = [Account(ledger, f"client {number}") for number in range(count)]
     for one in accounts:
@@ -26,7 +26,7 @@ def full(ledger: Ledger, count: int) -> list[Account]:
 
 
 def test_a_party_with_too_many_open_requests_and_unread_answers_is_full() -> None:
-    one = Account(Ledger(), "client 1")
+    one = Account(HeldBytes(), "client 1")
     found = []
     for what, more in ((ARGS, PARTY_BYTES), (ANSWERS, 1), (ARGS, -PARTY_BYTES)):
         one.add(what, more)
@@ -35,14 +35,14 @@ def test_a_party_with_too_many_open_requests_and_unread_answers_is_full() -> Non
 
 
 def test_all_parties_together_have_no_more_than_the_bound_beside_what_is_free() -> None:
-    ledger = Ledger()
+    ledger = HeldBytes()
     accounts = full(ledger, 64)
     assert ledger.total <= ALL_BYTES + len(accounts) * FREE_BYTES
     assert accounts[0].total > PARTY_BYTES >= accounts[1].total - FREE_BYTES
 
 
 def test_beside_some_that_are_full_there_is_room_for_others() -> None:
-    ledger = Ledger()
+    ledger = HeldBytes()
     full(ledger, 4)
     late = Account(ledger, "late")
     assert late.fits(PARTY_BYTES)
@@ -52,7 +52,7 @@ def test_beside_some_that_are_full_there_is_room_for_others() -> None:
 
 
 def test_an_answer_of_any_length_is_taken_by_who_has_read_all_before() -> None:
-    one = Account(Ledger(), "client 1")
+    one = Account(HeldBytes(), "client 1")
     assert one.takes_answer(2 * PARTY_BYTES)
     assert not one.takes_answer(ALL_BYTES + 1)
     one.hold(ANSWERS, 1)
@@ -61,7 +61,7 @@ def test_an_answer_of_any_length_is_taken_by_who_has_read_all_before() -> None:
 
 
 def test_who_has_gone_holds_nothing_whatever_is_let_go_of_later() -> None:
-    ledger = Ledger()
+    ledger = HeldBytes()
     one = Account(ledger, "client 1")
     one.add(ARGS, 7)
     one.add(ASSETS, 5)
@@ -72,7 +72,7 @@ def test_who_has_gone_holds_nothing_whatever_is_let_go_of_later() -> None:
 
 
 def test_status_shows_who_holds_most_and_of_what() -> None:
-    ledger = Ledger()
+    ledger = HeldBytes()
     for size in range(1, 20):
         Account(ledger, f"client {size}", msgspec.Raw(b'{"name":"ada"}')).add(ASSETS, size)
     shown = ledger.status()
