@@ -57,11 +57,17 @@ class _InvokeReply(msgspec.Struct, frozen=True):
     summary: str | None = None
 
 
+_NULL = msgspec.Raw(b"null")
+
+
 class _PlainReply(msgspec.Struct, frozen=True):
-    """The line a module answers an invoke with; parsed straight from its bytes."""
+    """The line a module answers an invoke with; parsed straight from its bytes.
+
+    The result is only skipped: it has to pass `json_line.passes_unread`.
+    """
 
     ok: bool
-    result: Any = None
+    result: msgspec.Raw = _NULL
     error: _ErrorBody | None = None
     summary: str | None = None
     request_id: str | None = msgspec.field(default=None, name="requestId")

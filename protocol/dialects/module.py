@@ -69,7 +69,14 @@ from protocol.extended_event import decode_extended
 from protocol.frames import RequestFrame, decode_request, encode_line
 from protocol.framing import LineSplitter
 from protocol.host_call import FEATURE, Chunk, encode_result
-from protocol.json_line import Fault, excerpt, is_utf8, overlong_fault, read_object
+from protocol.json_line import (
+    Fault,
+    excerpt,
+    is_utf8,
+    overlong_fault,
+    passes_unread,
+    read_object,
+)
 from protocol.outgoing import Outgoing, Written
 from protocol.replies import (
     DescribeReply,
@@ -108,6 +115,16 @@ class _Open(msgspec.Struct, gc=False):
     operation: Operation
     last_error: ErrorEvent | None = None
     assets: AssetRules | None = None
+
+
+class _Envelope(msgspec.Struct):
+    """What tells whose answer a line is; what else it holds is not read."""
+
+    request_id: str | None = msgspec.field(default=None, name="requestId")
+    type: str | None = None
+
+
+_ENVELOPE = msgspec.json.Decoder(_Envelope).decode
 
 
 class ModuleConnection:
@@ -337,6 +354,7 @@ class ModuleConnection:
             or outcome is None
             or request.operation is not _INVOKE
             or not is_utf8(line)
+            or not passes_unread(bytes(reply.result))
         ):
             self._receive_slowly(line, received)
             return
@@ -356,9 +374,21 @@ class ModuleConnection:
     def _receive_slowly(self, line: bytes, received: list[Received]) -> None:
         document = read_object(line)
         if isinstance(document, Fault):
-            self._reject(document, None, received)
+            self._reject(document, self._answered_by(line), received)
         else:
             self._receive_document(line, document, received)
+
+    def _answered_by(self, line: bytes) -> str | None:
+        """Return which open request is answered by a line that holds what can't be read.
+
+        Nothing else will answer it, so it is not to wait for its deadline.
+        """
+        try:
+            envelope = _ENVELOPE(line)
+        except _DECODE_ERRORS:
+            return None
+        answers = envelope.type in (None, "done") and envelope.request_id in self._open
+        return envelope.request_id if answers and is_utf8(line) else None
 
     def _receive_document(
         self, line: bytes, document: dict[str, Any], received: list[Received]

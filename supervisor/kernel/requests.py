@@ -40,6 +40,7 @@ from supervisor.kernel.invocation import Invocation, Setting
 from supervisor.kernel.invoke_record import record_response
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.connection import NARROW
+from supervisor.kernel.operations.op import Begun
 from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
 from supervisor.kernel.own_request import OwnRequest, answer_of
 from supervisor.kernel.parties import Client, Handle, Party
@@ -48,13 +49,14 @@ from supervisor.kernel.request_checks import (
     Doubt,
     doubt_about,
     module_refusal,
+    op_refusal,
     request_refusal,
     scope_refusal,
     unknown_module,
 )
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.wait_graph import Parents
-from supervisor.policy.principals import Principal
+from supervisor.policy.principals import Principal, Scope
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.host import Host
@@ -268,16 +270,13 @@ class Requests:
         content: dict[str, Any],
         client: Client,
     ) -> Handle | None:
-        op: object = operation
+        asked: object = operation
         args: Any = content
-        if op == Operation.INVOKE:
-            op, args = content.get("op"), content.get("args", {})
+        if asked == Operation.INVOKE:
+            asked, args = content.get("op"), content.get("args", {})
         request = OwnRequest(party, client)
-        if not isinstance(op, str) or not op:
-            words = 'an invoke of the daemon names no op; "input" needs {"op":"...","args":{...}}'
-            request.finish(Failure.because(Reason.MISSING_OP, words))
-            return None
-        refusal = self._own_refusal(party.principal, op)
+        op = str(asked)
+        refusal = op_refusal("the daemon", asked) or self._own_refusal(party.principal, op)
         if refusal is not None:
             request.finish(refusal)
         elif operation == Operation.HEALTH:
@@ -304,7 +303,7 @@ class Requests:
     def _begin_in_order(self, request: OwnRequest, op: str, args: dict[str, Any]) -> None:
         def begin(_: Failure | None) -> None:
             if not request.ended:
-                request.begin(lambda: self.operations.begin(op, args, request), self._nursery)
+                request.begin(lambda: self._begin_op(op, args, request), self._nursery)
 
         order = self._order(request.party)
         # What comes after a `narrow` asks with less at once, though what came before still waits.
@@ -312,6 +311,14 @@ class Requests:
             begin(None)
         else:
             order.hold(None, None, begin)
+
+    def _begin_op(self, op: str, args: dict[str, Any], request: OwnRequest) -> Begun:
+        if SCOPES.get(op) is Scope.ADMIN:
+            module = args.get("module")
+            data = {"op": op} if module is None else {"op": op, "module": module}
+            by = request.principal.by
+            self._effects.recorder.record("daemon:command", module=module, data=data, by=by)
+        return self.operations.begin(op, args, request)
 
     async def _look_and_run(self, doubt: Doubt, request: OwnRequest) -> Any:
         """Run an op about whose args there is a doubt, if it proves wrong; raises `RefusedError`.
@@ -325,7 +332,7 @@ class Requests:
             refusal = Failure.because(Reason.INVALID_ARGS, "the args are not valid")
         if refusal is not None:
             raise RefusedError(refusal)
-        begun = self.operations.begin(op, args, request)
+        begun = self._begin_op(op, args, request)
         return begun if isinstance(begun, dict) else await begun
 
     def _ask(self, party: Party, tool: str, operation: Operation, client: Client) -> Handle | None:

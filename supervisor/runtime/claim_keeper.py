@@ -8,7 +8,7 @@ and ledger anew, and says what is lost. If somebody else was faster, it says tha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
@@ -38,7 +38,7 @@ class ClaimKeeper:
     def __init__(
         self,
         claim: Claim,
-        renew: Callable[[], None],
+        renew: Callable[[], Awaitable[None]],
         blocking: BlockingWork,
         *,
         open_queue: Callable[[], Inotify] = Inotify,
@@ -105,7 +105,7 @@ class ClaimKeeper:
             replaced = await self._blocking.run(
                 "taking the data directory again", self._claim.retake, abandon=False
             )
-            self._renew()
+            await self._renew()
         except (DataInUseError, OSError) as error:
             self._say(_not_taken(data_dir, error))
             return False

@@ -369,13 +369,15 @@ async def holding(
         custody = Custody(daemon, chosen, orphans, file_limit)
         held.callback(custody.spawn_threads.close)
         custody.mark_fd = author.mark_fd
-        guardianship = Guardianship(author, chosen.rung.folder, data.record, orphans)
+        blocking = custody.blocking
+        guardianship = Guardianship(author, chosen.rung.folder, data.record, orphans, blocking)
         custody._guardianship = guardianship  # noqa: SLF001 - made here
-        held.callback(guardianship.let_go)
-        keeper = ClaimKeeper(data, guardianship.renew, custody.blocking)
+        held.callback(guardianship.file.let_go)
+        keeper = ClaimKeeper(data, guardianship.file.renew, blocking)
         custody._keeper = keeper  # noqa: SLF001
         async with trio.open_nursery() as nursery:
             await nursery.start(guardianship.run)
+            nursery.start_soon(guardianship.file.run)
             await nursery.start(keeper.run)
             # Only where each child that nobody told of is reaped (`_collect_zombies`): a spawner
             # that dies in the midst of its work leaves one.
@@ -394,4 +396,5 @@ async def holding(
                     log.error("left behind", pids=left)
                 else:
                     guardianship.close()
+                await guardianship.file.close()
                 nursery.cancel_scope.cancel()

@@ -29,7 +29,7 @@ class Renewed:
         self._event = trio.Event()
         self._write()
 
-    def __call__(self) -> None:
+    async def __call__(self) -> None:
         self._write()
         self._event.set()
 
@@ -130,9 +130,13 @@ class Faster:
 async def test_who_was_faster_is_named_until_the_directory_is_free(tmp_path: Path) -> None:
     faster = Faster(tmp_path)
     renewed = trio.Event()
+
+    async def renew() -> None:
+        renewed.set()
+
     keeper = ClaimKeeper(
         faster,  # type: ignore[arg-type]
-        renewed.set,
+        renew,
         BlockingWork(),
         settle_s=0,
         retry_s=0,

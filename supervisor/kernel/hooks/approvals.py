@@ -23,7 +23,7 @@ from supervisor.kernel.recorder import DocumentKey, Recorder
 from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.request_checks import scope_refusal
 from supervisor.kernel.store.settings import OPEN_QUESTION, OpenQuestion
-from supervisor.policy.approval import allows, is_lasting, options_of
+from supervisor.policy.approval import allows, options_of
 from supervisor.policy.form import filled
 from supervisor.policy.principals import Principal, Scope
 
@@ -189,8 +189,9 @@ class Approvals:
     ) -> Decision:
         """Answer a question; raises `RefusedError` if it does not wait, or for another answer.
 
-        `content` is what its form is filled in with, if it has one and the answer allows. An
-        answer of the operator's that counts for other requests too is an admin's to give.
+        `content` is what its form is filled in with, if it has one and the answer allows. What the
+        policy asks, it asks the operator: whoever made the request may not allow himself what it
+        needs. A gate's question is about the request alone.
         """
         one = self._open.get(id_)
         if one is None or one.decision is not None or not _may_see(principal, one.question):
@@ -205,7 +206,7 @@ class Approvals:
             words = f"{answer!r:.80} is no answer to {id_}; there are {', '.join(options)}"
             failure = Failure.because(Reason.INVALID_ARGS, words, pointer="/answer")
             raise RefusedError(failure)
-        if one.question.asked_by == POLICY and is_lasting(answer):
+        if one.question.asked_by == POLICY:
             refusal = scope_refusal(principal, Scope.ADMIN, f"answer {answer!r:.80} to {id_}")
             if refusal is not None:
                 raise RefusedError(refusal)
