@@ -72,8 +72,8 @@ class FakeModule:
         call = self.calls[op]
         call.listener.event(said(number, size), call, None)
 
-    def answer(self, op: str) -> None:
-        self.calls[op].settle(Success(op))
+    def answer(self, op: str, result: str | None = None) -> None:
+        self.calls[op].settle(Success(op if result is None else result))
 
     def is_paused(self, op: str) -> bool:
         return bool(self.calls[op].listener.congested())

@@ -302,8 +302,8 @@ async def test_a_large_answer_counts_too(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(held_bytes, "PARTY_BYTES", 100_000)
     client = Listener()
     async with pipeline(tmp_path) as world:
-        handle_id = detach(world, invoked(world, Listener(), "x" * 50_000))
-        world.module.answer("x" * 50_000)  # its op and its result
+        handle_id = detach(world, invoked(world, Listener()))
+        world.module.answer("one", "x" * 100_000)
         assert world.requests.take_up(handle_id, ADA, client) is None
     assert client.reason == "unknown_request"
 
