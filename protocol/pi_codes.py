@@ -67,7 +67,7 @@ def pi_error(failure: Failure) -> dict[str, Any]:
         "code": str(pi_code(failure.code)),
         "message": failure.message,
         "details": {"code": failure.code, **details},
-        "retryable": failure.details.get("reason") in tuple(_RETRYABLE),
+        "retryable": details.get("retry_safe", details.get("reason") in tuple(_RETRYABLE)),
     }
 
 
