@@ -241,9 +241,9 @@ def tell_other_version(path: Path) -> None:
 
 
 def _why_not(path: Path, error: OSError) -> str:
-    import shlex
+    from supervisor.cli.options import socket_option
 
-    start = f"`stdiod --socket {shlex.quote(str(path))} up DIR` starts one"
+    start = f"`stdiod {socket_option(path)}up DIR` starts one"
     if isinstance(error, FileNotFoundError):
         from supervisor.cli import missing_socket
 

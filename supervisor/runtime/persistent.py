@@ -15,8 +15,10 @@ What a call that the host gives up (deadline, cancel) leaves behind:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, assert_never
 
+import msgspec
 import trio
 
 from protocol.connection import (
@@ -50,10 +52,21 @@ from supervisor.runtime.call import Call
 from supervisor.runtime.flow_control import FlowControl
 from supervisor.runtime.incarnation import Incarnation, StopStep
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
+from supervisor.runtime.preflight import obstacle
 from supervisor.runtime.probing import Probing
 from supervisor.runtime.program import SpawnError
 from supervisor.runtime.spawning import begin_dialogue, incarnate
 from supervisor.runtime.start_attempt import StartAttempt
+
+START_DEADLINE = str(Reason.START_DEADLINE)
+
+LATE = (
+    "; it answered only after that, when its stdin was closed: it does not flush its stdout after "
+    "each line, or reads to the end of its input before it answers, or takes longer to begin"
+)
+
+LOOK_S = 1.0
+"""How long the end of a start waits to hear what its program is like."""
 
 
 class PersistentLife:
@@ -79,6 +92,9 @@ class PersistentLife:
         self._closed = False
         """Whether it takes no more calls: set with `_ending`, and looked at for each call."""
         self._drained = trio.Event()
+        self._was_ready = False
+        self._was_mute = False
+        """Whether it had printed nothing when its time to start was over."""
         self._abrupt = False
         self._hurried = False
         bound_s = self._timeouts.start_s + self._timeouts.describe_s
@@ -98,7 +114,20 @@ class PersistentLife:
                 ended = await self._run()
         finally:
             self._close()  # cancelled, it takes no more calls either
-        return ended
+        if self._was_ready or ended.reason == "spawn_failed":
+            return ended
+        return msgspec.structs.replace(ended, obstacle=await self._obstacle())
+
+    async def _obstacle(self) -> str | None:
+        host, descriptor = self._setting.host, self._setting.descriptor
+        if host.shutting_down:
+            return None
+        look = partial(obstacle, descriptor, host.environment)
+        with trio.move_on_after(LOOK_S):
+            doing = f"looking at the program of {descriptor.name}"
+            found = await host.custody.blocking.run(doing, look)
+            return None if found is None else found.words
+        return None
 
     async def _run(self) -> Ended:
         setting = self._setting
@@ -127,8 +156,12 @@ class PersistentLife:
                 self._fail_all(setting.host.stopping(self.id, self.evidence()), probes=True)
             else:
                 self._settle_all(exit_)
-        if self._start.failure is not None:
-            return Ended(self._start.failure.reason, self._start.failure.message, exit_)
+        failure = self._start.failure
+        if failure is not None:
+            words = failure.message
+            if self._was_mute and self._dialogue.has_heard:
+                words += LATE
+            return Ended(failure.reason, words, exit_)
         return Ended(str(exit_.reason), exit_.words, exit_)
 
     def is_alive(self) -> bool:
@@ -400,6 +433,7 @@ class PersistentLife:
             self._start.fail(Ended("bad_describe", misfit))
             return
         self._start.end()
+        self._was_ready = True
         assert self._nursery is not None  # noqa: S101 - there is a process, and so a nursery
         self._nursery.start_soon(self._probing.resolve_doubts)
         self._probing.begin()
@@ -433,8 +467,16 @@ class PersistentLife:
         self._fail_all(self._ended_for())
         if self._hurried:  # before there was a process to kill
             incarnation.stop(StopStep.KILL)
+        elif self._abrupt and not self._is_too_late():
+            incarnation.stop(StopStep.TERMINATE)
         else:
-            incarnation.stop(StopStep.TERMINATE if self._abrupt else StopStep.END_OF_INPUT)
+            self._was_mute = self._abrupt and not self._dialogue.has_heard
+            incarnation.stop(StopStep.END_OF_INPUT)
+
+    def _is_too_late(self) -> bool:
+        # What a program holds in its buffer shows when it comes to the end of its input.
+        failure = self._start.failure
+        return failure is not None and failure.reason == START_DEADLINE
 
     def _check_drained(self) -> None:
         if not self._calls and self._closed:
