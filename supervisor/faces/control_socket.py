@@ -1,7 +1,8 @@
 """The control socket: a Unix socket of mode 0600, one daemon per path (docs/protocol.md).
 
-A lock file beside the socket says who owns the path. It is held for the daemon's life and freed by
-the kernel whatever the daemon dies of, so a socket file without a lock is stale and is replaced.
+A lock file beside the socket says who owns the path, by pid and version, a line each. It is held
+for the daemon's life and freed by the kernel whatever the daemon dies of, so a socket file without
+a lock is stale and is replaced.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import trio
 
 from protocol.errors import Failure, Reason
 from protocol.response import Response
+from protocol.version import VERSION
 from supervisor.faces.admission import Admission
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
@@ -207,9 +209,10 @@ def _lock(path: Path, owned: contextlib.ExitStack) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise SocketTakenError(path, os.pread(descriptor, 32, 0).decode().strip()) from None
+        pid, *_ = os.pread(descriptor, 32, 0).decode(errors="replace").split() or [""]
+        raise SocketTakenError(path, pid) from None
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n{VERSION}\n".encode(), 0)
 
 
 def _bind_private(listener: socket.socket, path: Path) -> None:
