@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
-from protocol.connection import HostCalled, Notice, Request
+from protocol.connection import HostCalled, Notice, Request, Stray
 from protocol.errors import Outcome
 from protocol.events import CallEvent
 from protocol.json_line import Fault
@@ -59,6 +59,7 @@ class Call:
         "dropped_notices",
         "fault",
         "heard_at",
+        "instead",
         "listener",
         "notices",
         "request",
@@ -74,6 +75,8 @@ class Call:
         self.fault: Fault | None = None
         self.notices: list[Notice] = []
         self.dropped_notices = 0
+        self.instead: Notice | Stray | None = None
+        """What came last that is no answer and may have been meant as one."""
         self.heard_at = 0.0
         """When its module last said something, or got it (monotonic).
 
@@ -82,6 +85,8 @@ class Call:
 
     def warn(self, notice: Notice) -> None:
         """Add a warning to what the response will carry."""
+        if notice.in_place_of_answer:
+            self.instead = notice
         if len(self.notices) < NOTICES_KEPT:
             self.notices.append(notice)
         else:

@@ -206,6 +206,9 @@ class Module:
         if waited and stopped.reason is Reason.DEADLINE:
             message += "; it was still waiting for its turn"
             evidence = self._state_evidence()
+        elif call.instead is not None and stopped.reason in (Reason.DEADLINE, Reason.SILENCE):
+            message += f"; {call.instead.in_place_of_answer}"
+            evidence = {**evidence, **call.instead.evidence}
         call.settle(Failure.because(stopped.reason, message, **evidence))
         if call.server is not None:
             call.server.give_up(call, stopped)

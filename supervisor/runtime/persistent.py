@@ -225,7 +225,12 @@ class PersistentLife:
 
     def _of_process(self, item: OfProcess) -> None:
         match item:
-            case Quarantined() | Stray() | ModuleLog():
+            case Stray():
+                self._setting.keep(self.id, item)
+                if item.named is not None and len(self._calls) == 1:
+                    (call,) = self._calls.values()
+                    call.instead = item
+            case Quarantined() | ModuleLog():
                 self._setting.keep(self.id, item)
             case Ready():
                 self._ready(item)

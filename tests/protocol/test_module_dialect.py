@@ -269,16 +269,16 @@ def test_a_line_for_a_request_that_is_not_open_is_a_stray() -> None:
     connection = asked(invoke("r1"))
     feed(connection, line(ok=True))
     late = [
-        line(ok=True),
-        line(requestId="r1", ok=True),
-        line(requestId="r9", ok=True),
-        line(status="ok"),
-        event("done", ok=True),
-        event("state_patch", patch={}),
-        event("log", requestId="r1", level="info", message="late"),
+        (line(ok=True), None),
+        (line(requestId="r1", ok=True), "r1"),
+        (line(requestId="r9", ok=True), "r9"),
+        (line(status="ok"), None),
+        (event("done", ok=True), None),
+        (event("state_patch", patch={}), None),
+        (event("log", requestId="r1", level="info", message="late"), "r1"),
     ]
-    for spoken in late:
-        assert feed(connection, spoken) == [Stray(spoken.decode().rstrip())]
+    for spoken, named in late:
+        assert feed(connection, spoken) == [Stray(spoken.decode().rstrip(), named)]
 
 
 def test_a_log_outside_a_request_is_the_modules_own() -> None:
@@ -345,7 +345,7 @@ def test_the_end_of_the_process_names_what_it_left_unanswered_once() -> None:
     assert left(connection) == ["r3"]
     assert left(connection) == []
     assert feed(connection, line(requestId="r3", ok=True)) == [
-        Stray('{"requestId":"r3","ok":true}')
+        Stray('{"requestId":"r3","ok":true}', "r3")
     ]
 
 
