@@ -35,6 +35,9 @@ LINE_BYTES = 256 << 20
 
 READ_BYTES = 1 << 16
 
+_TIMEVAL = struct.Struct("ll")
+_CONNECT_TIME, _NO_BOUND = _TIMEVAL.pack(int(CONNECT_S), 0), _TIMEVAL.pack(0, 0)
+
 _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
 _ENVELOPE = ("version", "type", "requestId")
 
@@ -206,8 +209,10 @@ class Client:
 def _connect(path: Path) -> socket.socket:
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connection.settimeout(CONNECT_S)
+        # Not by `settimeout`: then connect(2) would not wait at all for a daemon that is busy.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _CONNECT_TIME)
         connection.connect(str(path))
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _NO_BOUND)
     except OSError as error:
         connection.close()
         raise NoDaemonError(_why_not(path, error)) from None

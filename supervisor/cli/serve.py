@@ -35,6 +35,7 @@ from supervisor.policy.findings import Found, usable
 from supervisor.policy.policy_file import PolicyError
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.directory import MissingDirectoryError, shown
+from supervisor.runtime.file_limit import FileLimit
 from supervisor.runtime.loop_clock import LoopClock
 from supervisor.runtime.sd_notify import Notifier
 from supervisor.runtime.sources import Sources
@@ -87,6 +88,7 @@ def serve(options: ServeOptions) -> int:
     # SIGCHLD among them: ignored, the kernel would take our children's exit statuses.
     mend_signals()
     mend_umask()
+    file_limit = FileLimit.raised()
     set_up_logging(options.log_format, options.log_file)
     notifier = Notifier.from_environment(os.environ)
     try:
@@ -110,7 +112,9 @@ def serve(options: ServeOptions) -> int:
         ):
             stalls = Stalls(run_delay=run_delay, continued=Continued())
             clock = LoopClock(turn_ended=stalls.turn_ended, woke_late=stalls.woke_late)
-            begun = _Begun(options, found, sources, operator, listener, notifier, stalls)
+            begun = _Begun(
+                options, found, sources, operator, listener, notifier, stalls, file_limit
+            )
             trio.run(_main, begun, clock=clock, instruments=[clock])
     except* (SocketTakenError, SocketPathError, ContainmentError, DataInUseError) as group:
         # What is raised within a nursery comes in a group; what is raised before it does not.
@@ -141,6 +145,7 @@ class _Begun:
     listener: socket.socket
     notifier: Notifier
     stalls: Stalls
+    file_limit: FileLimit
 
 
 async def _main(begun: _Begun) -> None:
@@ -163,6 +168,7 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
         sources=begun.sources,
         containment=None if options.containment == "auto" else options.containment,
         whole_process=True,
+        file_limit=begun.file_limit,
         memory_ceiling_bytes=options.memory_ceiling_bytes,
         memory=options.memory,
         asset_options=asset_options(options),

@@ -38,6 +38,7 @@ _LEAVE_OUT_FOR_NOTES = ("KIND", "PROTOCOL/LIFECYCLE")
 _GAP = "  "
 _SHORTEST_NAME = 8
 _NONE = "-"
+_NEARLY_ALL = 0.75
 OPS_NOTED = 5
 """Of a module that has not run yet, the ops that are remembered."""
 
@@ -47,7 +48,7 @@ def status_text(status: dict[str, Any], width: int | None) -> str:
     lines = [daemon_line(status["daemon"]), _summary(status)]
     lines += _journal_trouble(status["daemon"].get("journal") or {})
     lines += _policy_trouble(status["daemon"].get("policy") or {})
-    lines += [*_lost_time(status["daemon"]), ""]
+    lines += [*_lost_time(status["daemon"]), *_crowd(status["daemon"]), ""]
     modules = status["modules"]
     if modules:
         lines += _table([_row(module) for module in modules], [note(one) for one in modules], width)
@@ -160,6 +161,15 @@ def _lost_time(daemon: dict[str, Any]) -> Iterator[str]:
     if stopped.get("count"):
         ago = duration(max(0.0, time.time() - stopped["last_ts"]))
         yield f"it was suspended for {duration(stopped['last_s'])}, {ago} ago"
+
+
+def _crowd(daemon: dict[str, Any]) -> Iterator[str]:
+    files = daemon.get("open_files") or {}
+    if files and files["used"] > files["limit"] * _NEARLY_ALL:
+        yield click.style(f"{files['used']} of {files['limit']} files are open", fg="yellow")
+    if refused := (daemon.get("connections") or {}).get("refused"):
+        words = f"{count(refused, 'client')} refused: there was no room for more"
+        yield click.style(words, fg="yellow")
 
 
 def _row(module: dict[str, Any]) -> Row:

@@ -19,9 +19,13 @@ from pathlib import Path
 import structlog
 import trio
 
+from protocol.errors import Failure, Reason
+from protocol.response import Response
+from supervisor.faces.admission import Admission
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
-from supervisor.faces.local_user import peer_user
+from supervisor.faces.exchange import done_line
+from supervisor.faces.local_user import named_user, peer_uid
 from supervisor.faces.unfinished import UnfinishedLines
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
@@ -32,6 +36,16 @@ MAX_PATH_BYTES = 107
 
 OUT_OF_DESCRIPTORS_PAUSE_S = 0.25
 """With no descriptor left, accepting waits a little: those that exist are to be served."""
+
+_ENDING = Failure.because(
+    Reason.STOPPING,
+    "the daemon has stopped its modules and ends; nothing was begun, so try again later",
+)
+_CROWDED = Failure.because(
+    Reason.QUEUE_FULL,
+    "more clients are connected than there is room for; nothing was begun, so try again when some"
+    " have parted",
+)
 
 log = structlog.get_logger()
 
@@ -85,13 +99,36 @@ def listening(path: Path) -> Iterator[socket.socket]:
 
 async def serve(daemon: Daemon, listener: socket.socket) -> None:
     """Accept clients until the daemon has stopped its modules; returns when all have parted."""
+    facts = daemon.facts
+    admission = Admission(facts.custody.file_limit, facts.connections)
     async with trio.open_nursery() as clients, trio.open_nursery() as accepting:
-        accepting.start_soon(_accept, daemon, trio.socket.from_stdlib_socket(listener), clients)
+        waiting = trio.socket.from_stdlib_socket(listener)
+        accepting.start_soon(_accept, daemon, waiting, admission, clients)
         await daemon.wait_fleet_stopped()
+        # Those who are in are told of the same event, and closed in a later turn than this one:
+        # who connects again finds nobody.
         accepting.cancel_scope.cancel()
+        _stop_listening(listener)
 
 
-async def _accept(daemon: Daemon, listener: trio.socket.SocketType, clients: trio.Nursery) -> None:
+def _stop_listening(listener: socket.socket) -> None:
+    """Let nobody in any more (ECONNREFUSED), and tell those who were not let in yet."""
+    os.set_blocking(listener.fileno(), False)
+    listener.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(OSError):  # EAGAIN or EINVAL: that was all
+        while True:
+            client, _ = listener.accept()
+            with client:
+                os.set_blocking(client.fileno(), False)
+                _refuse(client.fileno(), _ENDING)
+
+
+async def _accept(
+    daemon: Daemon,
+    listener: trio.socket.SocketType,
+    admission: Admission,
+    clients: trio.Nursery,
+) -> None:
     unfinished = UnfinishedLines()
     while True:
         try:
@@ -102,24 +139,46 @@ async def _accept(daemon: Daemon, listener: trio.socket.SocketType, clients: tri
             log.warning("cannot accept a client", words=os.strerror(error.errno))
             await trio.sleep(OUT_OF_DESCRIPTORS_PAUSE_S)
         else:
-            clients.start_soon(_serve_client, daemon, client, unfinished)
+            clients.start_soon(_serve_client, daemon, client, admission, unfinished)
 
 
 async def _serve_client(
-    daemon: Daemon, client: trio.socket.SocketType, unfinished: UnfinishedLines
+    daemon: Daemon,
+    client: trio.socket.SocketType,
+    admission: Admission,
+    unfinished: UnfinishedLines,
 ) -> None:
-    descriptor = client.fileno()
+    descriptor, uid = client.fileno(), peer_uid(client)
     try:
         with client:
-            party = Party(await peer_user(client, "socket"))
-            conversation = Conversation(daemon, party, unfinished)
+            if daemon.fleet_stopped:  # let in at the very moment
+                _refuse(descriptor, _ENDING)
+                return
+            place = admission.admit(uid, descriptor)
+            if place is None:
+                _refuse(descriptor, _CROWDED)
+                return
             try:
-                await carry(conversation, descriptor, descriptor)
+                with place.scope:
+                    party = Party(await named_user(uid, "socket"))
+                    conversation = Conversation(daemon, party, unfinished)
+                    place.idle = conversation.is_idle
+                    try:
+                        await carry(conversation, descriptor, descriptor)
+                    finally:
+                        disconnect(conversation)
             finally:
-                disconnect(conversation)
+                admission.leave(place)
+            if place.displaced:
+                _refuse(descriptor, _CROWDED)
     # A mistake of ours over one client's request is not to end the daemon.
     except Exception:
         log.exception("conversation failed")
+
+
+def _refuse(descriptor: int, failure: Failure) -> None:
+    with contextlib.suppress(OSError):
+        os.write(descriptor, done_line(None, Response(failure)))
 
 
 def _check_owner(folder: Path) -> None:

@@ -125,6 +125,10 @@ class Conversation:
             if exchange.handle is not None:
                 exchange.handle.cancel(stopped)
 
+    def is_idle(self) -> bool:
+        """Whether nothing is open, waits, or is still to be read by the client."""
+        return self._all_answered() and not self.outbox.waiting_bytes
+
     async def wait_fleet_stopped(self) -> None:
         """Return when the daemon has stopped all modules."""
         await self._daemon.wait_fleet_stopped()

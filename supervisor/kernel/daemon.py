@@ -44,6 +44,7 @@ from supervisor.policy.findings import Found
 from supervisor.policy.reload_plan import Plan
 from supervisor.runtime.custody import holding
 from supervisor.runtime.directory import shown
+from supervisor.runtime.file_limit import FileLimit
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
 from supervisor.runtime.log_files import LogFiles
@@ -180,6 +181,7 @@ async def running(
     sources: Sources | None = None,
     containment: str | None = None,
     whole_process: bool = False,
+    file_limit: FileLimit | None = None,
     memory_ceiling_bytes: int | None = None,
     recorder: Recorder | None = None,
     restored: Restored | None = None,
@@ -194,12 +196,13 @@ async def running(
     `sources` are the directories as `found` was read from them, so that a reload reads only what
     changed since. `containment` forces a rung (`cgroup2`, `subreaper`, `process_group`): without
     it the daemon does not start. `whole_process` says that this process does nothing else, so that
-    every child it did not spawn is an orphan of a module. `memory_ceiling_bytes` bounds all modules
-    together: above it the biggest is ended first. With `memory` there is a journal in `data_dir`;
-    without, `recorder` takes its place, and `restored` what one before it kept, or nothing outlives
-    the daemon. Without sessions a `session_id` is passed on to the module and means nothing here.
-    `operator` says what modules may call the daemon for; without it, nothing. `stalls` is told by
-    the clock of the event loop when it does not come round.
+    every child it did not spawn is an orphan of a module; then `file_limit` may be a raised one.
+    `memory_ceiling_bytes` bounds all modules together: above it the biggest is ended first. With
+    `memory` there is a journal in `data_dir`; without, `recorder` takes its place, and `restored`
+    what one before it kept, or nothing outlives the daemon. Without sessions a `session_id` is
+    passed on to the module and means nothing here. `operator` says what modules may call the daemon
+    for; without it, nothing. `stalls` is told by the clock of the event loop when it does not come
+    round.
     Raises `ContainmentError`, and `DataInUseError` if another daemon has `data_dir`.
     """
     if sources is None:
@@ -207,7 +210,12 @@ async def running(
     log_files = LogFiles(data_dir / "logs")
     try:
         async with (
-            holding(data_dir, containment=containment, whole_process=whole_process) as custody,
+            holding(
+                data_dir,
+                containment=containment,
+                whole_process=whole_process,
+                file_limit=file_limit,
+            ) as custody,
             _memory(data_dir, memory) as (journal, feed),
             trio.open_nursery() as nursery,
         ):

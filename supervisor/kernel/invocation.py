@@ -7,7 +7,7 @@ and those call the client.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -21,7 +21,7 @@ from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.invoke_record import keep_in_flight, record_response
 from supervisor.kernel.origin import Origin
-from supervisor.kernel.parties import Calls, Client, Guard
+from supervisor.kernel.parties import Calls, Client
 from supervisor.kernel.relative import Relative
 from supervisor.kernel.request_checks import Doubt, without_unseen
 from supervisor.kernel.sessions.session import Session
@@ -36,6 +36,9 @@ from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.host import Host
 from supervisor.runtime.module import Module
 from supervisor.runtime.program import module_folder
+
+if TYPE_CHECKING:
+    from supervisor.kernel.hooks.guard import Guard
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):

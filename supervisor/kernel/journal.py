@@ -29,7 +29,7 @@ from supervisor.kernel.durability import FLUSH_S
 from supervisor.kernel.entry_encoding import encoded
 from supervisor.kernel.recorder import Content, DocumentKey, Kept, Overhear, overheard
 from supervisor.kernel.store.batch import Entry
-from supervisor.kernel.store.restored import Restored
+from supervisor.kernel.store.restored import RestoredJournal
 from supervisor.kernel.store.retention import Clocks
 from supervisor.kernel.store.settings import UNENDED, JournalOptions
 from supervisor.kernel.store.writer import Told, Writer, WriterOptions
@@ -56,7 +56,7 @@ class Journal:
         self.life = uuid.uuid4().hex[:8]
         self.dropped = 0
         self.told = Told()
-        self._restored = Restored()
+        self._restored = RestoredJournal()
         self._wall_clock = wall_clock
         self._numbers = itertools.count(1)
         self._unended: dict[DocumentKey, Content] = {}
@@ -192,9 +192,9 @@ class Journal:
         """Whether all that was ever kept is there: nothing was set aside, nothing is amiss."""
         return self.problem is None and not self.told.asides
 
-    def take_restored(self) -> Restored:
+    def take_restored(self) -> RestoredJournal:
         """Return what was found at the start, once: it may have much, and is not kept here."""
-        restored, self._restored = self._restored, Restored()
+        restored, self._restored = self._restored, RestoredJournal()
         return restored
 
     def on_loss(self, again: Callable[[], None]) -> None:
@@ -212,7 +212,7 @@ class Journal:
 
     # What the writer tells, in the event loop.
 
-    def take_opened(self, restored: Restored) -> None:
+    def take_opened(self, restored: RestoredJournal) -> None:
         """Take what was found at the start."""
         if not self._opened.is_set():  # later it is too late: others have begun without it
             self._restored = restored
@@ -322,7 +322,7 @@ class _Relay:
         self._journal = journal
         self._token = token
 
-    def opened(self, restored: Restored) -> None:
+    def opened(self, restored: RestoredJournal) -> None:
         self._soon(self._journal.take_opened, restored)
 
     def told(self, told: Told, *, renewed: bool) -> None:

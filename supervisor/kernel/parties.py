@@ -1,4 +1,4 @@
-"""Those who take part in a request: who asked, who guards it, who serves its module's calls."""
+"""Those who take part in a request: who asked, and who serves its module's calls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from protocol.connection import HostCalled
-from protocol.errors import Outcome
 from protocol.events import Progress
 from protocol.response import Response
 from supervisor.kernel.hooks.lineage import NOBODY
@@ -96,26 +95,6 @@ class OutcomeOnly:
     def congested(self) -> bool:
         """Return False: nothing is kept."""
         return False
-
-
-class Guard(Protocol):
-    """Whoever decides whether a request is served, and what of its outcome is told."""
-
-    injected: list[dict[str, Any]]
-    """What is to be put into the context; it goes into the response."""
-
-    def begin(self) -> None:
-        """Decide; then have it served (`proceed`) or refused (`refuse`)."""
-
-    def takes(self, outcome: Outcome) -> bool:
-        """Take an outcome to decide on, and `conclude` later; False if there is nothing to say."""
-
-    def give_up(self, stopped: Stopped) -> Stopped:
-        """Decide nothing any more; returns the reason, with what was waited for."""
-
-    @property
-    def question(self) -> str | None:
-        """The id of the question to a person that is open, if one is."""
 
 
 class Caller(Protocol):

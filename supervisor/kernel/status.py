@@ -32,6 +32,14 @@ class Remembering(Protocol):
         """Return how it is."""
 
 
+class Connections(msgspec.Struct):
+    """How many clients there are, as the control socket tells."""
+
+    open: int = 0
+    refused: int = 0
+    """Since the start, for want of room."""
+
+
 class DaemonFacts(msgspec.Struct, kw_only=True):
     """What is known of the daemon itself."""
 
@@ -49,6 +57,7 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     """The daemon's memory, unless it has none."""
     stalls: Stalls
     watch: WatchState = msgspec.field(default_factory=WatchState)
+    connections: Connections = msgspec.field(default_factory=Connections)
 
 
 def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
@@ -70,6 +79,11 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "rss_bytes": procfs.rss_bytes(facts.pid),
         "reaped_orphans": facts.custody.reaped_orphans,
         "possible_survivors": msgspec.to_builtins(facts.custody.possible_survivors()),
+        "open_files": {
+            "used": facts.custody.file_limit.used,
+            "limit": facts.custody.file_limit.number,
+        },
+        "connections": msgspec.to_builtins(facts.connections),
         "dropped_log_bytes": facts.log_files.dropped_bytes,
         "log_error": facts.log_files.last_error,
         **facts.stalls.status(),

@@ -44,7 +44,7 @@ class Failed(msgspec.Struct, frozen=True):
 Answer = HookResult | Invalid | Failed
 
 
-class Said(msgspec.Struct, frozen=True):
+class GateResult(msgspec.Struct, frozen=True):
     """A result, and the gate that gave it."""
 
     name: str
@@ -58,11 +58,11 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
     """Those still to be asked, the next one first."""
     data: Any = None
     """What the next gate is asked about; in the end, what the invocation goes on with."""
-    denied: Said | None = None
+    denied: GateResult | None = None
     problem: str | None = None
     """What was wrong, if the denial stands for an invalid answer or a failure."""
-    asked: Said | None = None
-    injected: tuple[Said, ...] = ()
+    asked: GateResult | None = None
+    injected: tuple[GateResult, ...] = ()
     passed_over: tuple[tuple[str, str], ...] = ()
     """The gates that failed and are open, each with why."""
 
@@ -82,7 +82,7 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
         rest = msgspec.structs.replace(self, waiting=self.waiting[1:])
         match answer:
             case HookResult():
-                return _taken(rest, Said(link.name, answer))
+                return _taken(rest, GateResult(link.name, answer))
             case Invalid(problem):
                 return _denied(rest, link, INVALID_ANSWER, problem)
             case Failed(why) if link.on_failure is OnFailure.OPEN:
@@ -112,7 +112,7 @@ def chain_of(links: Iterable[Link], data: Any) -> Chain:
     return Chain(waiting=tuple(sorted(links, key=lambda link: link.priority)), data=data)
 
 
-def _taken(chain: Chain, said: Said) -> Chain:
+def _taken(chain: Chain, said: GateResult) -> Chain:
     result, replace = said.result, msgspec.structs.replace
     match result.action:
         case Action.CONTINUE:
@@ -133,7 +133,7 @@ def _taken(chain: Chain, said: Said) -> Chain:
 
 def _denied(chain: Chain, link: Link, reason: str, problem: str) -> Chain:
     denial = HookResult(action=Action.DENY, reason=reason)
-    return msgspec.structs.replace(chain, denied=Said(link.name, denial), problem=problem)
+    return msgspec.structs.replace(chain, denied=GateResult(link.name, denial), problem=problem)
 
 
 def _merged(results: tuple[HookResult, ...]) -> HookResult:

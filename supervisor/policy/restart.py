@@ -35,7 +35,7 @@ class History(msgspec.Struct, frozen=True):
     given_up: bool = False
 
 
-class Rule(msgspec.Struct, frozen=True):
+class RestartRule(msgspec.Struct, frozen=True):
     """An entry of the descriptor that decided: where it stands, and what it is."""
 
     pointer: str
@@ -48,13 +48,13 @@ class Rule(msgspec.Struct, frozen=True):
         return f"is not restarted: its {field} has {self.end}"
 
 
-class Decision(msgspec.Struct, frozen=True):
+class RestartDecision(msgspec.Struct, frozen=True):
     """What follows from an end: the input for the lifecycle table, and the wait before RETRY."""
 
     given: Input
     delay_s: float
     history: History
-    rule: Rule | None = None
+    rule: RestartRule | None = None
     """The entry of `never_on` that forbids a restart."""
 
 
@@ -67,7 +67,7 @@ def after_end(
     now: float,
     draw: float,
     end: Exit | None = None,
-) -> Decision:
+) -> RestartDecision:
     """Decide about a process that ended by itself, or that had to be replaced.
 
     `abnormal` is an exit code other than 0, a signal, or a replacement; `was_ready` tells that the
@@ -77,22 +77,22 @@ def after_end(
     forbidden = _named("never_on", supervision.never_on, end)
     wanted = _named("restart_on", supervision.restart_on, end)
     if forbidden or not (wanted or _returns(supervision.restart, abnormal=abnormal)):
-        return Decision(Input.GONE_FOR_GOOD, 0.0, history, forbidden)
+        return RestartDecision(Input.GONE_FOR_GOOD, 0.0, history, forbidden)
     recent = tuple(at for at in history.crashes if now - at < supervision.period_s)
     # One more than the intensity is all the decision needs, so no more is kept.
     crashes = (*recent, now)[-(supervision.intensity + 1) :]
     if history.given_up or len(crashes) > supervision.intensity:
         # Half-open: a retry after giving up is one attempt, not a fresh budget.
         given_up = History(crashes, history.delayed, given_up=True)
-        return Decision(Input.GONE_TOO_OFTEN, supervision.retry_failed_s, given_up)
+        return RestartDecision(Input.GONE_TOO_OFTEN, supervision.retry_failed_s, given_up)
     first = not history.crashes and not history.delayed
     if first and was_ready:
-        return Decision(Input.GONE_AT_ONCE, 0.0, History(crashes, 0))
+        return RestartDecision(Input.GONE_AT_ONCE, 0.0, History(crashes, 0))
     delay_s = backoff_s(supervision.backoff, history.delayed, draw)
-    return Decision(Input.GONE_LATER, delay_s, History(crashes, history.delayed + 1))
+    return RestartDecision(Input.GONE_LATER, delay_s, History(crashes, history.delayed + 1))
 
 
-def _named(field: str, entries: tuple[int | str, ...], end: Exit | None) -> Rule | None:
+def _named(field: str, entries: tuple[int | str, ...], end: Exit | None) -> RestartRule | None:
     """Return the entry of `restart_on` or `never_on` that an end is, if there is one."""
     if end is None or end.stopped_by_host or end.breach is not None:
         return None
@@ -100,7 +100,7 @@ def _named(field: str, entries: tuple[int | str, ...], end: Exit | None) -> Rule
     happened = end.exit_code if end.signal is None else signal_name(end.signal)
     if happened is None or happened not in entries:
         return None
-    return Rule(f"/supervision/{field}/{entries.index(happened)}", happened)
+    return RestartRule(f"/supervision/{field}/{entries.index(happened)}", happened)
 
 
 def _returns(restart: Restart, *, abnormal: bool) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import trio
 
 from protocol.descriptor import Supervision
-from supervisor.policy.restart import Decision, History, after_end, healthy_long_enough
+from supervisor.policy.restart import History, RestartDecision, after_end, healthy_long_enough
 from supervisor.runtime.life import Ended
 
 
@@ -45,7 +45,7 @@ class CrashRecord:
         elif self._healthy_since is None:
             self._healthy_since = trio.current_time()
 
-    def ended(self, ended: Ended, *, replaced: bool, draw: float) -> Decision:
+    def ended(self, ended: Ended, *, replaced: bool, draw: float) -> RestartDecision:
         """Take note that it is gone though it was wanted; decide. `draw` is random in [0, 1).
 
         `replaced` tells that the host ended it, since it could no longer be spoken with.

@@ -36,6 +36,7 @@ from supervisor.runtime.containment.ledger import (
 from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.containment.process_group import ProcessGroupRung
 from supervisor.runtime.containment.procfs import Stat
+from supervisor.runtime.file_limit import FileLimit
 from supervisor.runtime.guardianship import Guardianship
 from supervisor.runtime.reaping import tracer_of
 from supervisor.runtime.spawn_threads import SpawnThreads
@@ -59,8 +60,15 @@ log = structlog.get_logger()
 class Custody:
     """How a daemon holds the processes of its modules."""
 
-    def __init__(self, daemon: str, chosen: Chosen, orphans: Orphans) -> None:
+    def __init__(
+        self,
+        daemon: str,
+        chosen: Chosen,
+        orphans: Orphans,
+        file_limit: FileLimit | None = None,
+    ) -> None:
         self.daemon = daemon
+        self.file_limit = file_limit or FileLimit()
         self.why_not_higher = chosen.why_not_higher
         self.mark_fd: int | None = None
         self.spawn_threads = SpawnThreads()
@@ -187,6 +195,7 @@ class Custody:
         if found is None:
             # Of a child that nobody reaped, /proc always tells; unless it is not mounted.
             raise OSError("/proc does not show the processes of this machine")
+        self.file_limit.give_back(pid)
         self._orphans.brands.put(pid, brand)
         self._orphans.spawned(found, leads=leads)
         return found
@@ -324,7 +333,11 @@ class Custody:
 
 @asynccontextmanager
 async def holding(
-    data_dir: Path, *, containment: str | None = None, whole_process: bool = False
+    data_dir: Path,
+    *,
+    containment: str | None = None,
+    whole_process: bool = False,
+    file_limit: FileLimit | None = None,
 ) -> AsyncIterator[Custody]:
     """Hold the processes that are spawned within the block; at its end none of them is left.
 
@@ -343,7 +356,7 @@ async def holding(
         chosen = ladder.choose(containment, daemon, orphans)
         held.callback(chosen.rung.close)
         author = data.author(daemon, orphans.brands.run)
-        custody = Custody(daemon, chosen, orphans)
+        custody = Custody(daemon, chosen, orphans, file_limit)
         held.callback(custody.spawn_threads.close)
         custody.mark_fd = author.mark_fd
         guardianship = Guardianship(author, chosen.rung.folder, data.record, orphans)

@@ -57,7 +57,7 @@ PART_AFTER_S = 1.0
 log = structlog.get_logger()
 
 
-class Rung(IntEnum):
+class StopStep(IntEnum):
     """Where on the stop ladder to begin."""
 
     END_OF_INPUT = 0
@@ -101,7 +101,7 @@ class Incarnation:
         """Whether it is dead and cannot be reaped."""
         self._nursery: trio.Nursery | None = None
         self._hurry = trio.Event()
-        self._first_rung = Rung.END_OF_INPUT
+        self._first_rung = StopStep.END_OF_INPUT
         # Read from stdout and stderr and not taken yet: an exit may come between two turns.
         self._said: deque[bytes] = deque()
         self._complained: deque[bytes] = deque()
@@ -137,7 +137,7 @@ class Incarnation:
         """Have a paused reader look again whether there is room."""
         self._room.set()
 
-    def stop(self, rung: Rung = Rung.END_OF_INPUT) -> None:
+    def stop(self, rung: StopStep = StopStep.END_OF_INPUT) -> None:
         """Begin the stop ladder at a rung, or climb on to it if it has begun."""
         if self.is_held:
             return  # it is dead, and of something else
@@ -145,13 +145,13 @@ class Incarnation:
         if not self._stopping and self._nursery is not None:
             self._nursery.start_soon(self._climb_down)
         self._stopping = True
-        if rung is Rung.KILL:
+        if rung is StopStep.KILL:
             self._hurry.set()
 
     def breach(self, breach: Breach) -> None:
         """End it for a limit that it passed; the first one is the reason."""
         self._breach = self._breach or breach
-        self.stop(Rung.KILL)
+        self.stop(StopStep.KILL)
 
     async def run(self, asked: trio.Event | None = None) -> Exit:
         """Speak with the process until it has ended; the last lines are received before that.
@@ -338,10 +338,10 @@ class Incarnation:
                 self.dialogue.receiver.stdin_broken()
 
     async def _climb_down(self) -> None:
-        if self._first_rung <= Rung.END_OF_INPUT:
+        if self._first_rung <= StopStep.END_OF_INPUT:
             self.dialogue.close_stdin()
             await self._pause(self._exit_s)
-        if self._first_rung <= Rung.TERMINATE:
+        if self._first_rung <= StopStep.TERMINATE:
             # A stopped process takes its SIGTERM only once it is continued.
             self._process.signal(signal.SIGTERM, signal.SIGCONT)
             await self._pause(self._stop_s)

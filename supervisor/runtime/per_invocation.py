@@ -14,7 +14,7 @@ from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit, Stopped
 from supervisor.runtime.call import Awaited, Call
-from supervisor.runtime.incarnation import Rung
+from supervisor.runtime.incarnation import StopStep
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
 from supervisor.runtime.process import check_program
 from supervisor.runtime.program import SpawnError
@@ -99,7 +99,7 @@ class PerInvocationLife:
             self._warm.kill()
         for run in tuple(self._runs):
             run.call.settle(self._setting.host.stopping(run.id, run.evidence()))
-            run.stop(Rung.KILL)
+            run.stop(StopStep.KILL)
 
     async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
         """Answer for the module where its dialect cannot be asked; else run a process that does.
@@ -188,4 +188,4 @@ class PerInvocationLife:
                 await self._drained.wait()
         for run in tuple(self._runs):
             run.call.settle(self._setting.host.stopping(run.id, run.evidence()))
-            run.stop(Rung.TERMINATE)
+            run.stop(StopStep.TERMINATE)

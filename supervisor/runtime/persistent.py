@@ -46,7 +46,7 @@ from protocol.outgoing import Written
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit, Stopped, on_death
 from supervisor.runtime.call import Call
-from supervisor.runtime.incarnation import Incarnation, Rung
+from supervisor.runtime.incarnation import Incarnation, StopStep
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
 from supervisor.runtime.probing import Probing
 from supervisor.runtime.program import SpawnError
@@ -167,7 +167,7 @@ class PersistentLife:
         self._hurried = True
         self.end(abrupt=True)
         if self._incarnation is not None:
-            self._incarnation.stop(Rung.KILL)
+            self._incarnation.stop(StopStep.KILL)
 
     def instances(self) -> list[Instance]:
         """Return the process, once there is one."""
@@ -399,7 +399,7 @@ class PersistentLife:
 
     def _start_again(self, why: str) -> None:
         if self._start.ask_again(why) and self._incarnation is not None:
-            self._incarnation.stop(Rung.TERMINATE)
+            self._incarnation.stop(StopStep.TERMINATE)
 
     # The tasks beside the process.
 
@@ -421,9 +421,9 @@ class PersistentLife:
                 await self._drained.wait()
         self._fail_all(self._ended_for())
         if self._hurried:  # before there was a process to kill
-            incarnation.stop(Rung.KILL)
+            incarnation.stop(StopStep.KILL)
         else:
-            incarnation.stop(Rung.TERMINATE if self._abrupt else Rung.END_OF_INPUT)
+            incarnation.stop(StopStep.TERMINATE if self._abrupt else StopStep.END_OF_INPUT)
 
     def _check_drained(self) -> None:
         if not self._calls and self._closed:

@@ -6,6 +6,7 @@ is in the pipe by then, so FIONREAD bounds what is still to be read.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import termios
@@ -25,7 +26,9 @@ class Pipes:
     At its end the process's ends are closed in any case, and ours unless they were kept.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        """Take no descriptor of the number `most` or above (`file_limit`)."""
+        self._most = most
         self._theirs: list[int] = []
         self._ours: list[int] = []
 
@@ -48,6 +51,8 @@ class Pipes:
             reading, writing = os.pipe2(os.O_CLOEXEC)
             self._theirs.append(reading if is_stdin else writing)
             self._ours.append(writing if is_stdin else reading)
+            if max(reading, writing) >= self._most:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return self._theirs
 
     def keep(self) -> list[int]:

@@ -36,7 +36,7 @@ from supervisor.policy.verdict import Exit
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.deadlines import Deadlines
 from supervisor.runtime.dialogue import Dialogue
-from supervisor.runtime.incarnation import Incarnation, Rung
+from supervisor.runtime.incarnation import Incarnation, StopStep
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.module_log import ModuleLog
 from supervisor.runtime.process import spawn
@@ -243,7 +243,7 @@ async def play(
             nonlocal overdue
             await trio.sleep(timeout_s)
             overdue = True
-            incarnation.stop(Rung.END_OF_INPUT)
+            incarnation.stop(StopStep.END_OF_INPUT)
 
         nursery.start_soon(bound)
         player.look()

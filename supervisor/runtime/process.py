@@ -256,7 +256,7 @@ def _spawn(wanted: Wanted, blank: Blank | None) -> Process:
         filled = _fill(blank, wanted, program, environment)
         if filled is not None:
             return filled
-    with Pipes() as pipes, custody.spawning() as brand:
+    with Pipes(custody.file_limit.for_spawns) as pipes, custody.spawning() as brand:
         try:
             stdin, stdout, stderr = pipes.open()
             with custody.forking(brand):
@@ -310,7 +310,7 @@ def _fill(
     descriptor, _, instance, custody, opening = wanted
     blank.spent = True
     containment, folder = blank.containment, module_folder(descriptor)
-    with contextlib.ExitStack() as undone, Pipes() as pipes:
+    with contextlib.ExitStack() as undone, Pipes(custody.file_limit.for_spawns) as pipes:
         undone.callback(blank.undo, custody)
         try:
             streams = pipes.open()

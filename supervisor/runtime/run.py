@@ -36,7 +36,7 @@ from protocol.json_line import Fault
 from supervisor.policy.verdict import Exit, Said, Stopped, on_invocation
 from supervisor.runtime.call import Call
 from supervisor.runtime.deadlines import Timer
-from supervisor.runtime.incarnation import Incarnation, Rung
+from supervisor.runtime.incarnation import Incarnation, StopStep
 from supervisor.runtime.life import HELD, Ended, Instance, Setting
 from supervisor.runtime.opening import Opening
 from supervisor.runtime.program import SpawnError
@@ -59,7 +59,7 @@ class Run:
         self._fault: Fault | None = None
         self._incarnation: Incarnation | None = None
         self._stopped: Stopped | None = None
-        self._stop_at: Rung | None = None
+        self._stop_at: StopStep | None = None
         self._opening: Opening | None = None
         self._exit_timer: Timer | None = None
 
@@ -130,7 +130,7 @@ class Run:
         self.call.settle(on_invocation(said, exit_, self._stopped, self._what))
         return exit_
 
-    def stop(self, rung: Rung) -> None:
+    def stop(self, rung: StopStep) -> None:
         """Stop the process; before it exists, as soon as it does."""
         if self._incarnation is None:
             self._stop_at = rung if self._stop_at is None else max(rung, self._stop_at)
@@ -215,7 +215,7 @@ class Run:
         """Stop the process of a call that the host has settled itself."""
         del call
         self._stopped = stopped
-        self.stop(Rung.TERMINATE)
+        self.stop(StopStep.TERMINATE)
         self.nudge()
 
     def evidence(self) -> dict[str, Any]:
@@ -236,7 +236,7 @@ class Run:
         # A line that the end of the output cut off: the process is ending as it is.
         if fault.reason is not Reason.TRUNCATED_LINE:
             self._expect_exit()
-            self.stop(Rung.TERMINATE)
+            self.stop(StopStep.TERMINATE)
 
     def _warn_of(self, item: Stray | Quarantined | ModuleLog) -> None:
         match item:
@@ -265,5 +265,5 @@ class Run:
             )
             outcome = Failure.because(Reason.EXIT_DEADLINE, words, **self.evidence())
         self.call.settle(outcome)
-        self.stop(Rung.TERMINATE)
+        self.stop(StopStep.TERMINATE)
         self.nudge()

@@ -19,7 +19,7 @@ from supervisor.runtime.deadlines import Timer
 from supervisor.runtime.last_exit import LastExit
 from supervisor.runtime.life import Ended, Life, Setting
 from supervisor.runtime.lives import life_kind
-from supervisor.runtime.starts import Turn
+from supervisor.runtime.starts import StartTurn
 
 log = structlog.get_logger()
 
@@ -54,7 +54,7 @@ class Slot:
         self.instance: str | None = None
         """The newest instance it has had; None if its lives are none."""
         self._life: Life | None = None
-        self._turn: Turn | None = None
+        self._turn: StartTurn | None = None
         self._replaced_for: Ended | None = None
         self._restarting = False
         self._abrupt = False

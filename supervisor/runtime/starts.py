@@ -21,7 +21,7 @@ AT_ONCE = 32
 HELD_S = 1.0
 
 
-class Turn:
+class StartTurn:
     """The right to start; it can be given up and back any number of times."""
 
     __slots__ = ("_decided", "_starts", "_timer", "came")
@@ -71,13 +71,13 @@ class Starts:
     def __init__(self, deadlines: Deadlines, at_once: int = AT_ONCE) -> None:
         self._deadlines = deadlines
         self._free = at_once
-        self._waiting: list[tuple[bool, int, Turn]] = []
+        self._waiting: list[tuple[bool, int, StartTurn]] = []
         self._order = itertools.count()
         self._given_up = 0
 
-    def turn(self, *, urgent: bool) -> Turn:
+    def turn(self, *, urgent: bool) -> StartTurn:
         """Return a turn, which has come if one is free."""
-        turn = Turn(self)
+        turn = StartTurn(self)
         if self._free:
             self._free -= 1
             turn.begin(self._deadlines)

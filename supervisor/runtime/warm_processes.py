@@ -20,7 +20,7 @@ from protocol.connection import Events, ModuleLog, Quarantined, Request, Stray, 
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.dialogue import Receiver
 from supervisor.runtime.file_digest import FileDigests
-from supervisor.runtime.incarnation import Incarnation, Rung
+from supervisor.runtime.incarnation import Incarnation, StopStep
 from supervisor.runtime.life import HELD, Ended, Instance, Setting
 from supervisor.runtime.loaded_program import LoadedProgram, find_loaded
 from supervisor.runtime.program import SpawnError
@@ -75,7 +75,7 @@ class WarmProcess:
         await self._gone.wait()
         return self._exit
 
-    def discard(self, rung: Rung) -> None:
+    def discard(self, rung: StopStep) -> None:
         """End it unused. Its stdin stays open: an end of input might be taken for a request."""
         self.incarnation.stop(rung)
 
@@ -133,7 +133,7 @@ class WarmProcesses:
         self._count = setting.descriptor.supervision.warm
         self._waiting: deque[WarmProcess] = deque()
         self._ending: set[WarmProcess] = set()
-        self._rung = Rung.TERMINATE
+        self._rung = StopStep.TERMINATE
         self._digests = FileDigests()
         self._closing = trio.Event()
         self._look_again = trio.Event()
@@ -157,10 +157,10 @@ class WarmProcesses:
 
     def kill(self) -> None:
         """Close, and kill those that are discarded, before or after."""
-        self._rung = Rung.KILL
+        self._rung = StopStep.KILL
         self.close()
         for process in self._ending:
-            process.discard(Rung.KILL)
+            process.discard(StopStep.KILL)
 
     async def refresh(self) -> None:
         """Discard those that have loaded what is not the module's program any more."""

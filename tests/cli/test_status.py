@@ -101,6 +101,18 @@ def test_a_stall_that_others_can_have_noticed_and_a_stop_are_told_above_the_tabl
     assert plain(status_text(document, None))[2] == ""
 
 
+def test_open_files_that_run_short_and_refused_clients_are_told_above_the_table() -> None:
+    document = status(module())
+    document["daemon"]["open_files"] = {"used": 800, "limit": 1024}
+    document["daemon"]["connections"] = {"open": 512, "refused": 3}
+    lines = plain(status_text(document, None))
+    assert lines[2] == "800 of 1024 files are open"
+    assert lines[3] == "3 clients refused: there was no room for more"
+    document["daemon"]["open_files"]["used"] = 700
+    document["daemon"]["connections"]["refused"] = 0
+    assert plain(status_text(document, None))[2] == ""
+
+
 def test_columns_start_and_end_in_the_same_place_in_every_row() -> None:
     lines = plain(status_text(status(module("a"), module("a-much-longer-name")), None))
     assert {line.index("ready") for line in lines[4:6]} == {lines[3].index("STATE")}

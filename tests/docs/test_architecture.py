@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
+from collections import Counter
+from pathlib import Path
 
 from scripts import lifecycle_diagram
 from supervisor.policy.lifecycle import TABLE
@@ -42,3 +45,24 @@ def test_the_rings_are_those_of_the_import_contract() -> None:
     assert [code(row[0]) for row in rows("ARCHITECTURE.md", "Ring")] == layers[::-1]
     for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
         assert f"    {' <- '.join(layers[::-1])}\n" in read(name)
+
+
+def public_classes(path: Path) -> list[str]:
+    body = ast.parse(path.read_text(encoding="utf-8")).body
+    return [
+        one.name for one in body if isinstance(one, ast.ClassDef) and not one.name.startswith("_")
+    ]
+
+
+def test_the_words_are_classes_of_today_and_few_enough_to_hold_in_mind() -> None:
+    words = rows("ARCHITECTURE.md", "Word")
+    assert len(words) <= 40
+    for word, _, home in words:
+        assert word in public_classes(ROOT / home.strip("`")), f"{home} has no class {word}"
+
+
+def test_no_public_class_name_stands_twice_in_a_ring() -> None:
+    for ring, *_ in rows("ARCHITECTURE.md", "Ring"):
+        folder = ROOT / ring.strip("`").replace(".", "/")
+        names = Counter(name for path in folder.rglob("*.py") for name in public_classes(path))
+        assert [name for name, times in names.items() if times > 1] == []

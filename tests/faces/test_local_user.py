@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from supervisor.faces import local_user
-from supervisor.faces.local_user import named_user, peer_user, this_user, user_name
+from supervisor.faces.local_user import named_user, peer_uid, this_user, user_name
 from supervisor.policy.principals import Principal
 
 NOBODYS = 4_000_000_000
@@ -41,7 +41,7 @@ async def test_a_name_is_asked_for_beside_the_loop_and_once(
     ours, theirs = socket.socketpair()
     with trio.socket.from_stdlib_socket(ours) as client, theirs:
         for _ in range(3):
-            assert (await peer_user(client, "socket")).name == f"user {os.geteuid()}"
+            assert (await named_user(peer_uid(client), "socket")).name == f"user {os.geteuid()}"
     assert asked == [False]
 
 

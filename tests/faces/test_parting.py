@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,40 @@ async def test_the_socket_is_served_until_all_clients_have_parted(tmp_path: Path
                     await daemon.stop_fleet()
                     assert await client.rest() == []
                 # `serve` has returned, or the nursery would not end.
+
+
+@pytest.mark.fault(35)
+async def test_who_connects_again_while_the_daemon_ends_is_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "socket"
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        with listening(path) as listener:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(serve, daemon, listener)
+                async with await trio.open_unix_socket(path) as stream:
+                    client = Client(stream)
+                    await client.send(request("h", "supervisor", "health"))
+                    assert (await client.done())["ok"] is True
+                    await daemon.stop_fleet()
+                    assert await client.rest() == []
+                    with (
+                        socket.socket(socket.AF_UNIX) as again,
+                        pytest.raises(ConnectionRefusedError),
+                    ):
+                        again.connect(str(path))
+
+
+@pytest.mark.fault(35)
+async def test_who_has_connected_and_was_not_let_in_before_the_end_is_told_so(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "socket"
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        with listening(path) as listener, socket.socket(socket.AF_UNIX) as waiting:
+            waiting.connect(str(path))
+            waiting.sendall(b"{")
+            await daemon.stop_fleet()
+            await serve(daemon, listener)
+            with waiting.makefile("rb") as lines:
+                error = json.loads(lines.readline())["error"]
+    assert (error["code"], error["details"]["reason"]) == ("unreachable", "stopping")
+    assert "try again" in error["message"]

@@ -119,9 +119,19 @@ ROWS = (
         "nobody but who sent them waits; what cannot be looked at in time is refused in words",
     ),
     Row(
+        31,
+        "a thousand idle clients at a limit of as many files; a soft limit below what modules take",
+        "modules start, an operator is served; the soft limit is raised, modules get theirs back",
+    ),
+    Row(
         34,
         "signals blocked and ignored, umask 777, descriptors 0 to 2 closed at the daemon's start",
         "it and its modules are as any other",
+    ),
+    Row(
+        35,
+        "a client connects again while the daemon ends",
+        "it is refused at once, or told that nothing was begun; never reset",
     ),
 )
 

@@ -12,7 +12,7 @@ import trio
 
 from protocol.descriptor import Descriptor
 from supervisor.kernel.daemon import Daemon
-from supervisor.kernel.grants.grants import Answer, Question
+from supervisor.kernel.grants.grants import Answer, GrantQuestion
 from supervisor.kernel.grants.operator_policy import OperatorPolicy, read_policy
 from supervisor.kernel.grants.program_digest import program_digest
 from supervisor.kernel.store.settings import JournalOptions
@@ -30,10 +30,10 @@ class Person:
     """Answers each question, and keeps it."""
 
     def __init__(self, *, allowed: bool = True, remember: bool = True) -> None:
-        self.asked: list[Question] = []
+        self.asked: list[GrantQuestion] = []
         self._answer = Answer(allowed, "a person said so", remember)
 
-    async def ask(self, question: Question, tell: object) -> Answer:
+    async def ask(self, question: GrantQuestion, tell: object) -> Answer:
         del tell
         self.asked.append(question)
         return self._answer
@@ -115,7 +115,7 @@ async def test_a_remembered_answer_outlives_the_daemon(tmp_path: Path) -> None:
 
 async def test_a_request_that_ends_does_not_wait_for_a_person(tmp_path: Path) -> None:
     class Slow(Person):
-        async def ask(self, question: Question, tell: object) -> Answer:
+        async def ask(self, question: GrantQuestion, tell: object) -> Answer:
             self.asked.append(question)
             daemon.sessions.end(ADA, "s")
             return await super().ask(question, tell)

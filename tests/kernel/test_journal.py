@@ -19,7 +19,7 @@ from supervisor.kernel.store import database as database_module
 from supervisor.kernel.store import writer as writer_module
 from supervisor.kernel.store.batch import CHUNKS, store_documents
 from supervisor.kernel.store.reader import Filter, Reader
-from supervisor.kernel.store.restored import Restored
+from supervisor.kernel.store.restored import RestoredJournal
 from supervisor.kernel.store.settings import IN_FLIGHT, OPEN_QUESTION, InFlight, OpenQuestion
 from supervisor.kernel.store.writer import ENTRY_BYTES, QUEUE_BYTES
 from tests import journals
@@ -98,7 +98,7 @@ def remove(folder: Path) -> None:
 # Documents.
 
 
-def documents(restored: Restored, kind: str) -> dict[str, tuple[int, bytes]]:
+def documents(restored: RestoredJournal, kind: str) -> dict[str, tuple[int, bytes]]:
     return {one.name: (one.revision, one.body) for one in restored.documents(kind)}
 
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from protocol.descriptor import ENDING_SIGNALS, Backoff, Restart, Supervision
 from supervisor.policy.lifecycle import Input
 from supervisor.policy.restart import (
-    Decision,
     History,
-    Rule,
+    RestartDecision,
+    RestartRule,
     after_end,
     backoff_s,
     healthy_long_enough,
@@ -32,12 +32,14 @@ draws = st.floats(0, 1, exclude_max=True)
 delays = st.integers(0, 10**6)
 
 
-def end(supervision: Supervision, history: History, now: float = 0.0, **changed: Any) -> Decision:
+def end(
+    supervision: Supervision, history: History, now: float = 0.0, **changed: Any
+) -> RestartDecision:
     facts: dict[str, Any] = {"abnormal": True, "was_ready": True, "draw": 0.0, **changed}
     return after_end(supervision, history, now=now, **facts)
 
 
-def crashes(supervision: Supervision, times: list[float], **changed: Any) -> list[Decision]:
+def crashes(supervision: Supervision, times: list[float], **changed: Any) -> list[RestartDecision]:
     """Let a module crash at these times, without any sustained health in between."""
     history, decisions = History(), []
     for now in times:
@@ -79,7 +81,7 @@ def test_an_absurd_factor_is_the_maximum_and_no_overflow(factor: float) -> None:
 
 def test_the_first_crash_of_a_ready_process_restarts_at_once() -> None:
     decision = end(STEADY, History(), 5.0)
-    assert decision == Decision(Input.GONE_AT_ONCE, 0.0, History((5.0,)))
+    assert decision == RestartDecision(Input.GONE_AT_ONCE, 0.0, History((5.0,)))
 
 
 def test_a_process_that_never_got_ready_waits_from_the_first_time_on() -> None:
@@ -172,7 +174,7 @@ def test_the_restart_type_decides_whether_a_process_returns(
     decision = end(supervision, history, 2.0, abnormal=abnormal, was_ready=was_ready)
     assert (decision.given is not Input.GONE_FOR_GOOD) is returns
     if not returns:
-        assert decision == Decision(Input.GONE_FOR_GOOD, 0.0, history)
+        assert decision == RestartDecision(Input.GONE_FOR_GOOD, 0.0, history)
 
 
 def test_every_decision_is_one_of_the_four_ways_to_be_gone() -> None:
@@ -199,7 +201,7 @@ def ended_by(entry: int | str, **changed: Any) -> Exit:
 
 def after(
     supervision: Supervision, how: Exit, history: History | None = None, **changed: Any
-) -> Decision:
+) -> RestartDecision:
     known = History() if history is None else history
     return end(supervision, known, 100.0, abnormal=how.abnormal, end=how, **changed)
 
@@ -239,7 +241,7 @@ def test_a_rule_overrules_the_restart_type(
 
 def test_the_rule_that_forbids_a_restart_is_named() -> None:
     decision = after(Supervision(never_on=(3, "SIGSEGV")), ended_by("SIGSEGV"))
-    assert decision.rule == Rule("/supervision/never_on/1", "SIGSEGV")
+    assert decision.rule == RestartRule("/supervision/never_on/1", "SIGSEGV")
     assert decision.rule.words == "is not restarted: its supervision.never_on has SIGSEGV"
 
 

@@ -16,7 +16,7 @@ from supervisor.kernel.daemon import running
 from supervisor.policy.findings import Found
 from supervisor.runtime.call import Call
 from supervisor.runtime.host import Host
-from supervisor.runtime.incarnation import Rung
+from supervisor.runtime.incarnation import StopStep
 from supervisor.runtime.life import Ended, Life, Setting
 from supervisor.runtime.per_invocation import PerInvocationLife
 from supervisor.runtime.persistent import PersistentLife
@@ -107,9 +107,9 @@ async def test_a_spawn_can_be_cancelled_anywhere(server: Descriptor, host: Host)
     assert await sweep(subject) > 1
 
 
-@pytest.mark.parametrize("rung", list(Rung))
+@pytest.mark.parametrize("rung", list(StopStep))
 async def test_an_incarnation_can_be_cancelled_anywhere(
-    server: Descriptor, host: Host, rung: Rung
+    server: Descriptor, host: Host, rung: StopStep
 ) -> None:
     async def subject() -> None:
         with trio.CancelScope(shield=True):

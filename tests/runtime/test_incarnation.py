@@ -18,7 +18,7 @@ from supervisor.policy.verdict import Exit
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.dialogue import Dialogue, Receiver
 from supervisor.runtime.host import Host
-from supervisor.runtime.incarnation import Incarnation, Rung
+from supervisor.runtime.incarnation import Incarnation, StopStep
 from supervisor.runtime.module_log import ModuleLog
 from supervisor.runtime.process import Process, spawn
 from supervisor.runtime.taps import Taps
@@ -163,7 +163,7 @@ async def test_one_that_ignores_sigterm_is_killed(host: Host, tmp_path: Path) ->
 
 async def test_a_first_rung_leaves_out_those_below_it(host: Host, tmp_path: Path) -> None:
     async with started(host, tmp_path, READY + FOREVER) as one:
-        one.incarnation.stop(Rung.TERMINATE)  # with the bound of the rung below at NEVER_S
+        one.incarnation.stop(StopStep.TERMINATE)  # with the bound of the rung below at NEVER_S
         await one.ended.wait()
     assert one.exit is not None
     assert one.exit.signal == signal.SIGTERM
@@ -175,8 +175,8 @@ async def test_a_kill_cuts_a_stop_short(host: Host, tmp_path: Path) -> None:
         one.ear.heard = trio.Event()
         one.incarnation.stop()
         await one.ear.heard.wait()  # it has seen the end of its input and stays
-        one.incarnation.stop(Rung.KILL)
-        one.incarnation.stop(Rung.KILL)
+        one.incarnation.stop(StopStep.KILL)
+        one.incarnation.stop(StopStep.KILL)
         await one.ended.wait()
     assert one.exit is not None
     assert one.exit.signal == signal.SIGKILL
@@ -188,7 +188,7 @@ async def test_a_stopped_process_is_continued_to_take_its_sigterm(
     bye = "signal.signal(signal.SIGTERM, lambda *_: os._exit(5))\n"
     async with started(host, tmp_path, bye + READY + FOREVER) as one:
         os.kill(one.incarnation.pid, signal.SIGSTOP)
-        one.incarnation.stop(Rung.TERMINATE)
+        one.incarnation.stop(StopStep.TERMINATE)
         await one.ended.wait()
     assert one.exit is not None
     assert one.exit.exit_code == 5
@@ -197,7 +197,7 @@ async def test_a_stopped_process_is_continued_to_take_its_sigterm(
 async def test_a_stopped_process_can_be_killed(host: Host, tmp_path: Path) -> None:
     async with started(host, tmp_path, READY + FOREVER) as one:
         os.kill(one.incarnation.pid, signal.SIGSTOP)
-        one.incarnation.stop(Rung.KILL)
+        one.incarnation.stop(StopStep.KILL)
         await one.ended.wait()
     assert one.exit is not None
     assert one.exit.signal == signal.SIGKILL

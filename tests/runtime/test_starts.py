@@ -6,12 +6,12 @@ import trio
 import trio.testing
 
 from supervisor.runtime.deadlines import Deadlines
-from supervisor.runtime.starts import HELD_S, Starts, Turn
+from supervisor.runtime.starts import HELD_S, Starts, StartTurn
 
 Clock = trio.testing.MockClock
 
 
-def taken(starts: Starts, *urgent: bool) -> list[Turn]:
+def taken(starts: Starts, *urgent: bool) -> list[StartTurn]:
     return [starts.turn(urgent=one) for one in urgent]
 
 

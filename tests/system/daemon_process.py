@@ -58,8 +58,9 @@ class DaemonProcess:
 
     def connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(PATIENCE_S)
+        # With a timeout, a full backlog would be an error at once (unix(7): EAGAIN).
         connection.connect(str(self.socket))
+        connection.settimeout(PATIENCE_S)
         return connection
 
     def begin(self, tool: str, op: str, /, **args: Any) -> socket.socket:

@@ -44,7 +44,8 @@ def open_files(modules: int, daemon_pid: int | None) -> Finding:
 
     Of a daemon that runs, its own limit and use are looked at; else those of this shell.
     """
-    limit, used, whose = resource.getrlimit(resource.RLIMIT_NOFILE)[0], 0, "here"
+    # The hard one: a daemon raises its soft limit to it.
+    limit, used, whose = resource.getrlimit(resource.RLIMIT_NOFILE)[1], 0, "here"
     if daemon_pid is not None:
         seen = _files_of(daemon_pid)
         if seen is not None:
@@ -53,7 +54,7 @@ def open_files(modules: int, daemon_pid: int | None) -> Finding:
     words = f"{_number(limit)} open files are allowed {whose}; {modules} modules take {needed}"
     if used:
         words += f", and it has {used} open"
-    hint = "raise it: `ulimit -n 65536` before `stdiod`, or LimitNOFILE=65536 in the systemd unit"
+    hint = "raise it: `ulimit -Hn 65536` before `stdiod`, or LimitNOFILE=65536 in the systemd unit"
     if limit != _UNLIMITED and limit < max(needed, used + FILES_PER_MODULE):
         return bad("limits", words, hint)
     if limit != _UNLIMITED and limit < max(2 * needed, used * 5 // 4):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from protocol.host_events import ApprovalUiEvent
-from supervisor.kernel.grants.grants import Answer, Question
+from supervisor.kernel.grants.grants import Answer, GrantQuestion
 from supervisor.kernel.hooks import approvals
 from supervisor.policy.approval import ALLOW, DENY, is_lasting
 
@@ -25,7 +25,7 @@ class ApprovalAsker:
     def __init__(self, open_questions: approvals.Approvals) -> None:
         self._approvals = open_questions
 
-    async def ask(self, question: Question, tell: Callable[[ApprovalUiEvent], None]) -> Answer:
+    async def ask(self, question: GrantQuestion, tell: Callable[[ApprovalUiEvent], None]) -> Answer:
         """Return the answer; without one it is no."""
         origin = question.origin
         asked = approvals.Question(

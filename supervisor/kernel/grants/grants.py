@@ -25,7 +25,7 @@ from supervisor.policy.capabilities import Decision, Verdict, decide
 from supervisor.runtime.file_digest import FileDigests
 
 
-class Question(msgspec.Struct, frozen=True):
+class GrantQuestion(msgspec.Struct, frozen=True):
     """What somebody is asked: whether a module may do something, and in whose course it would."""
 
     module: str
@@ -44,7 +44,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Asker(Protocol):
     """Whoever can put a question to people."""
 
-    async def ask(self, question: Question, tell: Callable[[ApprovalUiEvent], None]) -> Answer:
+    async def ask(self, question: GrantQuestion, tell: Callable[[ApprovalUiEvent], None]) -> Answer:
         """Return the answer, within a bound of its own; `tell` is for whoever began all this."""
 
 
@@ -106,7 +106,7 @@ class Grants:
             if known is not None and known.program == program:
                 word = "allowed" if known.allowed else "denied"
                 return Grant(decision, known.allowed, f"{word} by an answer that was remembered")
-            answer = await self.asker.ask(Question(module, capability, origin), tell)
+            answer = await self.asker.ask(GrantQuestion(module, capability, origin), tell)
             if answer.remember:
                 self.answers.add(module, capability, program, allowed=answer.allowed)
             return Grant(decision, answer.allowed, answer.words)

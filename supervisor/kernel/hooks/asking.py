@@ -32,7 +32,7 @@ from supervisor.kernel.hooks.outcomes import denial, injections
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Invoke
 from supervisor.kernel.request_checks import doubt_about
-from supervisor.policy.hook_chain import Answer, Chain, Failed, Link, Said, chain_of
+from supervisor.policy.hook_chain import Answer, Chain, Failed, GateResult, Link, chain_of
 from supervisor.runtime.host import Host
 
 SUBJECT = {Gate.PRE: "tool_input", Gate.POST: "result", Gate.ERROR: "error"}
@@ -148,7 +148,7 @@ class Asking:
         self.injected += injections(chain)
         return None
 
-    async def _ask_person(self, gate: Gate, asked: Said) -> Failure | None:
+    async def _ask_person(self, gate: Gate, asked: GateResult) -> Failure | None:
         if self._guarding.host.shutting_down:
             return self.shutdown()
         invocation, result = self._invocation, asked.result
@@ -176,7 +176,7 @@ class Asking:
             "timeout": f"nobody answered in {result.approval_timeout:g} s",
             "too_many": "too many questions wait already",
         }.get(decision.by, f"the answer was {decision.answer}")
-        denied = Said(asked.name, HookResult(action=Action.DENY, reason=reason))
+        denied = GateResult(asked.name, HookResult(action=Action.DENY, reason=reason))
         return denial(gate, denied, None, invocation.what, approval=decision.by)
 
     def _show(self, name: str, result: HookResult) -> None:

@@ -32,7 +32,7 @@ class _Phase(Enum):
 
 
 class Guard:
-    """The gates of one invocation (kernel.parties.Guard)."""
+    """Decide, by its gates, whether an invocation is served and what of its outcome is told."""
 
     def __init__(
         self,

@@ -6,7 +6,7 @@ from typing import Any
 
 from protocol.descriptor import Gate
 from protocol.errors import Failure, Reason
-from supervisor.policy.hook_chain import Chain, Said
+from supervisor.policy.hook_chain import Chain, GateResult
 
 _WORDS = {
     Gate.PRE: "{what} was denied by hook {hook}",
@@ -16,7 +16,7 @@ _WORDS = {
 
 
 def denial(
-    gate: Gate, denied: Said, problem: str | None, what: str, *, approval: str | None = None
+    gate: Gate, denied: GateResult, problem: str | None, what: str, *, approval: str | None = None
 ) -> Failure:
     """Return the failure of a request that a gate denied; `problem` if that is not its own word."""
     reason = denied.result.reason

@@ -25,10 +25,10 @@ from supervisor.kernel.sessions.history import Past
 from supervisor.kernel.sessions.live_bytes import LiveBytes
 from supervisor.kernel.sessions.restored import KIND, documents, not_restored, pasts, patches
 from supervisor.kernel.sessions.session import (
-    Document,
-    InFlight,
     Parent,
     Session,
+    SessionDocument,
+    SessionInvocation,
 )
 from supervisor.policy.principals import Principal
 from supervisor.policy.session import (
@@ -225,7 +225,7 @@ class Sessions:
 
     # What the pipeline tells.
 
-    def began(self, session: Session, request_id: str, invocation: InFlight) -> None:
+    def began(self, session: Session, request_id: str, invocation: SessionInvocation) -> None:
         """Note that an invocation is in flight."""
         session.in_flight[request_id] = invocation
 
@@ -290,14 +290,14 @@ class Sessions:
             if session.changed:
                 self._save(session)
 
-    def _document(self, session_id: str, principal: Principal, **fields: Any) -> Document:
+    def _document(self, session_id: str, principal: Principal, **fields: Any) -> SessionDocument:
         now = self._wall_clock()
-        return Document(
+        return SessionDocument(
             session_id=session_id, owner=principal.name, created=now, updated=now, **fields
         )
 
     def _begin(
-        self, event: str, kept: Document, data: dict[str, Any], principal: Principal
+        self, event: str, kept: SessionDocument, data: dict[str, Any], principal: Principal
     ) -> Session:
         _check(self._recorder.unavailable())
         _check(count_problem(len(self._all) - len(self._ended), self._bounds))

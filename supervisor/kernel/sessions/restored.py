@@ -12,7 +12,7 @@ from protocol.problem import printable
 from supervisor.kernel.recorder import Restored
 from supervisor.kernel.sessions.history import KIND as PAST
 from supervisor.kernel.sessions.history import KeptPast
-from supervisor.kernel.sessions.session import Document
+from supervisor.kernel.sessions.session import SessionDocument
 
 KIND = "session"
 """Of the documents."""
@@ -22,7 +22,7 @@ T = TypeVar("T")
 log = structlog.get_logger()
 
 
-class Patch(msgspec.Struct, frozen=True):
+class _Patch(msgspec.Struct, frozen=True):
     """A patch to be merged again; `ts` is when it was first (Unix time, s)."""
 
     session_id: str
@@ -40,12 +40,12 @@ class _Entry(msgspec.Struct):
     data: _Data
 
 
-def documents(restored: Restored) -> list[Document]:
+def documents(restored: Restored) -> list[SessionDocument]:
     """Return the sessions as they were kept, in the order in which they began."""
-    found: list[Document] = []
+    found: list[SessionDocument] = []
     for one in restored.documents(KIND):
-        document = _decode(one.body, Document)
-        if isinstance(document, Document) and document.session_id != one.name:
+        document = _decode(one.body, SessionDocument)
+        if isinstance(document, SessionDocument) and document.session_id != one.name:
             document = "it has another id inside"
         if isinstance(document, str):
             log.error("session not restored", session=printable(one.name), words=document)
@@ -54,14 +54,14 @@ def documents(restored: Restored) -> list[Document]:
     return sorted(found, key=lambda one: (one.created, one.session_id))
 
 
-def patches(restored: Restored) -> Iterator[Patch]:
+def patches(restored: Restored) -> Iterator[_Patch]:
     """Return the patches that came after the documents, in the order in which they were made."""
     for one in restored.patches:
         entry = _decode(one.event, _Entry)
         if isinstance(entry, str):
             not_restored(one.session_id, one.revision, entry)
         else:
-            yield Patch(one.session_id, one.revision, entry.ts, entry.data.patch)
+            yield _Patch(one.session_id, one.revision, entry.ts, entry.data.patch)
 
 
 def pasts(restored: Restored) -> list[KeptPast]:

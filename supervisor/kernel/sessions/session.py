@@ -29,7 +29,7 @@ NAME_CHARS = 128
 """What is kept of the names that a refused request had; they may be anything."""
 
 
-class InFlight(Protocol):
+class SessionInvocation(Protocol):
     """An invocation of a session."""
 
     def cancel(self, stopped: Stopped) -> None:
@@ -43,7 +43,7 @@ class Parent(msgspec.Struct, frozen=True):
     revision: int
 
 
-class Document(msgspec.Struct, kw_only=True):
+class SessionDocument(msgspec.Struct, kw_only=True):
     """A session as it is kept on disk; times are Unix time (s)."""
 
     session_id: str
@@ -77,10 +77,10 @@ class Session:
         "saved_bytes",
     )
 
-    def __init__(self, kept: Document, bounds: Bounds) -> None:
+    def __init__(self, kept: SessionDocument, bounds: Bounds) -> None:
         """Take over a document, whose `history` and `revision` go on from here."""
         self.kept = kept
-        self.in_flight: dict[str, InFlight] = {}
+        self.in_flight: dict[str, SessionInvocation] = {}
         self.changed = False
         """Whether there is something that neither the last document nor a patch tells."""
         self._bounds = bounds

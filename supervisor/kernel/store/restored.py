@@ -24,7 +24,7 @@ from supervisor.kernel.store.settings import (
 )
 
 
-class Document(msgspec.Struct, frozen=True):
+class RestoredDocument(msgspec.Struct, frozen=True):
     """A document as it was kept last."""
 
     name: str
@@ -32,7 +32,7 @@ class Document(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Patch(msgspec.Struct, frozen=True):
+class RestoredPatch(msgspec.Struct, frozen=True):
     """A `session:patch` that is newer than its session's document; `event` is its entry."""
 
     session_id: str
@@ -40,27 +40,27 @@ class Patch(msgspec.Struct, frozen=True):
     event: bytes
 
 
-class Restored(msgspec.Struct):
+class RestoredJournal(msgspec.Struct):
     """What there was at the start; patches are in the order in which they were made."""
 
-    kinds: dict[str, list[Document]] = msgspec.field(default_factory=dict)
-    patches: list[Patch] = msgspec.field(default_factory=list)
+    kinds: dict[str, list[RestoredDocument]] = msgspec.field(default_factory=dict)
+    patches: list[RestoredPatch] = msgspec.field(default_factory=list)
     cut_short: list[CutShort] = msgspec.field(default_factory=list)
     """What the daemon before left unanswered in a session; the journal says so by now."""
 
-    def documents(self, kind: str) -> list[Document]:
+    def documents(self, kind: str) -> list[RestoredDocument]:
         """Return the documents of a kind, by name."""
         return self.kinds.get(kind, [])
 
 
-def restore(database: Database, life: str, now: float) -> tuple[Restored, set[DocumentKey]]:
+def restore(database: Database, life: str, now: float) -> tuple[RestoredJournal, set[DocumentKey]]:
     """Close what had no end before `life`, read what there is; returns the keys of it too."""
-    found = Restored()
+    found = RestoredJournal()
     stored: set[DocumentKey] = set()
-    in_flight: list[Document] = []
-    questions: list[Document] = []
+    in_flight: list[RestoredDocument] = []
+    questions: list[RestoredDocument] = []
     for kind, name, revision, body in database.connection.execute(_DOCUMENTS):
-        document = Document(name, revision, body)
+        document = RestoredDocument(name, revision, body)
         if kind not in UNENDED:
             found.kinds.setdefault(kind, []).append(document)
             stored.add((kind, name))
@@ -71,7 +71,7 @@ def restore(database: Database, life: str, now: float) -> tuple[Restored, set[Do
     if in_flight or questions:
         found.cut_short = _close(database, in_flight, questions, life, now)
     found.patches = [
-        Patch(session_id, revision, body)
+        RestoredPatch(session_id, revision, body)
         for session_id, revision, body in database.connection.execute(_NEWER_PATCHES)
     ]
     return found, stored
@@ -96,7 +96,11 @@ ORDER BY events.seq
 
 
 def _close(
-    database: Database, in_flight: list[Document], questions: list[Document], life: str, now: float
+    database: Database,
+    in_flight: list[RestoredDocument],
+    questions: list[RestoredDocument],
+    life: str,
+    now: float,
 ) -> list[CutShort]:
     open_ones = [(one.name, _in_flight(one, now)) for one in in_flight]
     ids = (f"{life}-c{number:x}" for number in itertools.count(1))
@@ -116,7 +120,7 @@ def _close(
     ]
 
 
-def _in_flight(leftover: Document, now: float) -> InFlight:
+def _in_flight(leftover: RestoredDocument, now: float) -> InFlight:
     try:
         return msgspec.json.decode(leftover.body, type=InFlight)
     except msgspec.DecodeError:  # of another version: that it ended is known all the same
@@ -152,7 +156,7 @@ def _closing(span_id: str, was: InFlight, entry_id: str, now: float) -> Entry:
     return _entry(event)
 
 
-def _question(leftover: Document) -> OpenQuestion:
+def _question(leftover: RestoredDocument) -> OpenQuestion:
     try:
         return msgspec.json.decode(leftover.body, type=OpenQuestion)
     except msgspec.DecodeError:  # as above

@@ -37,7 +37,7 @@ from supervisor.kernel.store.database import (
 )
 from supervisor.kernel.store.faults import FAILURES, in_words, is_damage
 from supervisor.kernel.store.reading_aside import how_to_read
-from supervisor.kernel.store.restored import Restored, restore
+from supervisor.kernel.store.restored import RestoredJournal, restore
 from supervisor.kernel.store.retention import Clocks, Retention
 from supervisor.kernel.store.settings import Limits
 from supervisor.runtime.directory import shown
@@ -80,7 +80,7 @@ class Told(msgspec.Struct, frozen=True):
 class Listener(Protocol):
     """Who is told, in the writing thread."""
 
-    def opened(self, restored: Restored) -> None:
+    def opened(self, restored: RestoredJournal) -> None:
         """Take what was found; called once, when the file could be opened."""
 
     def told(self, told: Told, *, renewed: bool) -> None:
@@ -279,7 +279,7 @@ class Writer:
             self._listener.opened(restored)
         return database
 
-    def _open_and_restore(self) -> tuple[Database, Restored, set[DocumentKey]]:
+    def _open_and_restore(self) -> tuple[Database, RestoredJournal, set[DocumentKey]]:
         options, now = self._options, self._options.clocks.wall()
         database = open_database(
             options.path, power=options.power, now=now, after_seq=self._told.last_seq

@@ -1,0 +1,98 @@
+"""Which clients there is room for: so many in all, so many of one user, and a few places more.
+
+A client costs a descriptor, which modules need too. Who comes when all ordinary places are taken
+gets one of the `KEPT` ones, in which an operator's command is asked and answered; when those are
+taken as well, he gets the place of the first who has nothing open there. So a crowd of idle
+connections keeps nobody out, and who has asked something is not parted from before the answer.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import structlog
+import trio
+
+from supervisor.kernel.status import Connections
+from supervisor.runtime.file_limit import FileLimit
+
+CLIENTS = 4096
+"""In all; under a limit of fewer than twice as many open files, half of those."""
+
+OF_ONE_USER = 3 / 4
+"""How much of that one user may have."""
+
+KEPT = 8
+
+log = structlog.get_logger()
+
+
+class Place:
+    """What a client was let in to."""
+
+    def __init__(self, uid: int, *, kept: bool) -> None:
+        self.uid = uid
+        self.kept = kept
+        self.idle: Callable[[], bool] = bool
+        """Whether the client has nothing open; it has not been read from before this is set."""
+        self.displaced = False
+        self.scope = trio.CancelScope()
+        """Cancelled when another one gets the place."""
+
+
+class Admission:
+    """The places of one daemon's control socket."""
+
+    def __init__(self, limit: FileLimit, facts: Connections) -> None:
+        """Tell `facts` how many clients there are."""
+        self._limit = limit
+        self._facts = facts
+        self._of_user: Counter[int] = Counter()
+        self._kept: list[Place] = []
+        self._crowded = False
+
+    def admit(self, uid: int, descriptor: int) -> Place | None:
+        """Give a place to who has just come, perhaps somebody else's; None if there is none."""
+        most = min(CLIENTS, self._limit.number // 2)
+        kept = (
+            self._of_user.total() >= most
+            or self._of_user[uid] >= most * OF_ONE_USER
+            or descriptor >= self._limit.for_clients
+        )
+        self._tell(kept)
+        place = Place(uid, kept=kept)
+        if kept and len(self._kept) >= KEPT and not self._displace():
+            self._facts.refused += 1
+            return None
+        if kept:
+            self._kept.append(place)
+        else:
+            self._of_user[uid] += 1
+        self._facts.open += 1
+        return place
+
+    def leave(self, place: Place) -> None:
+        """Take a place back, whose client has parted."""
+        self._facts.open -= 1
+        if place.displaced:
+            return
+        if place.kept:
+            self._kept.remove(place)
+        else:
+            self._of_user[place.uid] -= 1
+
+    def _displace(self) -> bool:
+        for place in self._kept:
+            if place.idle():
+                place.displaced = True
+                self._kept.remove(place)
+                self._facts.refused += 1
+                place.scope.cancel()
+                return True
+        return False
+
+    def _tell(self, crowded: bool) -> None:  # noqa: FBT001
+        if crowded and not self._crowded:
+            log.warning("as many clients as there is room for", clients=self._facts.open)
+        self._crowded = crowded
