@@ -40,7 +40,7 @@ ADVICE: dict[Reason, Advice] = {
     ),
     Reason.EXIT_DEADLINE: Advice(
         "it said `done` and went on running",
-        "It has to exit after `done`; supervision.timeouts.exit_s says how soon.",
+        "It has to exit after `done`; supervision.timeouts.linger_s says how soon.",
     ),
     Reason.START_DEADLINE: Advice(
         "it did not get ready in time",

@@ -160,7 +160,7 @@ class Run:
                         call.listener.event(item.event, call, item.line)
                 case Answered():
                     self._answer = item.outcome
-                    self._expect_exit()
+                    self._expect_exit(self._timeouts.linger_s)
                     if item.fault is not None:
                         self._violated(item.fault)
                 case Warned():
@@ -200,7 +200,7 @@ class Run:
 
     def stdout_closed(self) -> None:
         """Its exit is what is left to wait for."""
-        self._expect_exit()
+        self._expect_exit(self._timeouts.exit_s)
 
     def stdin_broken(self) -> None:
         """Do nothing: a tool need not read its input (Spec 001 section 6)."""
@@ -235,7 +235,7 @@ class Run:
         self._fault = fault
         # A line that the end of the output cut off: the process is ending as it is.
         if fault.reason is not Reason.TRUNCATED_LINE:
-            self._expect_exit()
+            self._expect_exit(self._timeouts.exit_s)
             self.stop(StopStep.TERMINATE)
 
     def _warn_of(self, item: Stray | Quarantined | ModuleLog) -> None:
@@ -248,10 +248,10 @@ class Run:
             case ModuleLog():
                 pass
 
-    def _expect_exit(self) -> None:
+    def _expect_exit(self, within_s: float) -> None:
         if self._exit_timer is None:
             deadlines = self._setting.host.deadlines
-            self._exit_timer = deadlines.after(self._timeouts.exit_s, self._exit_overdue)
+            self._exit_timer = deadlines.after(within_s, self._exit_overdue)
 
     def _exit_overdue(self) -> None:
         if self._fault is not None:
@@ -260,10 +260,10 @@ class Run:
             words = f"{self._what}: its process closed its stdout without `done` and kept running"
             outcome = Failure.because(Reason.MISSING_DONE, words, **self.evidence())
         else:
-            words = (
-                f"{self._what}: its process still ran {self._timeouts.exit_s:g} s after its answer"
+            words = f"its process still ran {self._timeouts.linger_s:g} s after its answer"
+            outcome = Failure.because(
+                Reason.EXIT_DEADLINE, f"{self._what}: {words}", **self.evidence()
             )
-            outcome = Failure.because(Reason.EXIT_DEADLINE, words, **self.evidence())
         self.call.settle(outcome)
         self.stop(StopStep.TERMINATE)
         self.nudge()

@@ -188,7 +188,7 @@ async def test_warnings_beyond_a_number_are_only_counted(running: Running, tmp_p
 
 
 async def test_a_tool_that_runs_on_after_done_is_stopped(running: Running, tmp_path: Path) -> None:
-    limits = {"timeouts": {"exit_s": 0.05}}
+    limits = {"timeouts": {"linger_s": 0.05}}
     code, reason, _ = await fails(running, tmp_path, DONE + "exec sleep 1000", supervision=limits)
     assert (code, reason) == ("timeout", "exit_deadline")
     await running.down()
