@@ -19,12 +19,13 @@ from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.begin_order import BeginOrder, Held
 from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.effects import Effects
-from supervisor.kernel.invoke_record import keep_in_flight, record_response
+from supervisor.kernel.invoke_record import in_flight, record_end, record_response
 from supervisor.kernel.origin import Origin
 from supervisor.kernel.parties import Calls, Client
 from supervisor.kernel.relative import Relative
 from supervisor.kernel.request_checks import Doubt, without_unseen
 from supervisor.kernel.sessions.session import Session
+from supervisor.kernel.store.settings import IN_FLIGHT, InFlight
 from supervisor.kernel.taking_effect import InTurn, take_effect
 from supervisor.kernel.unanswered import with_questions
 from supervisor.kernel.wait_graph import Parents
@@ -60,6 +61,7 @@ class Invocation(Relative["Invocation"]):
 
     __slots__ = (
         "_accepted_at",
+        "_begun_at",
         "_call",
         "_calls",
         "_deadline",
@@ -123,17 +125,10 @@ class Invocation(Relative["Invocation"]):
         self.span_id = recorder.new_span()
         """Its span in the journal; those of its children name it as theirs."""
         self._recorded = setting.recorded
-        if setting.recorded:
-            keep_in_flight(
-                recorder,
-                self.span_id,
-                module.name,
-                request,
-                ts=setting.host.wall_clock(),
-                parent=None if parent is None else parent.span_id,
-                by=principal.by,
-            )
         self._call = Call(request, self)
+        if setting.recorded:
+            self._begun_at = setting.host.wall_clock()
+            recorder.span_began((IN_FLIGHT, self.span_id), self._in_flight)
 
     @property
     def request(self) -> Request:
@@ -372,14 +367,7 @@ class Invocation(Relative["Invocation"]):
         )
         parent = self.parent
         if self._recorded:
-            record_response(
-                effects.recorder,
-                response,
-                self.span_id,
-                parent=None if parent is None else parent.span_id,
-                by=self.principal.by,
-                was_in_flight=True,
-            )
+            self._record(response)
         if parent is not None or not self._recorded:
             effects.lineage.end(request.request_id)
         if self._session is not None:
@@ -388,6 +376,30 @@ class Invocation(Relative["Invocation"]):
             self._finish(response)  # it acknowledges nothing that is kept
             return
         effects.durability.confirm(lambda failure: self._finish(acknowledged(response, failure)))
+
+    def _in_flight(self) -> InFlight:
+        parent, request = self.parent, self._call.request
+        return in_flight(
+            self._module.name,
+            request,
+            ts=self._begun_at,
+            parent=None if parent is None else parent.span_id,
+            by=self.principal.by,
+        )
+
+    def _record(self, response: Response) -> None:
+        recorder, parent, by = self._effects.recorder, self.parent, self.principal.by
+        key, ts = (IN_FLIGHT, self.span_id), self._host.wall_clock()
+        if parent is None and record_end(recorder, response, key, ts=ts, by=by):
+            return
+        record_response(
+            recorder,
+            response,
+            self.span_id,
+            parent=None if parent is None else parent.span_id,
+            by=by,
+            was_in_flight=True,
+        )
 
     def _finish(self, response: Response) -> None:
         self.ended = True

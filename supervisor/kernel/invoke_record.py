@@ -14,7 +14,7 @@ import structlog
 from protocol.connection import Request
 from protocol.errors import Failure
 from protocol.response import Response
-from supervisor.kernel.recorder import Recorder
+from supervisor.kernel.recorder import DocumentKey, Ended, Recorder
 from supervisor.kernel.store.settings import IN_FLIGHT, InFlight
 
 NAME_CHARS = 200
@@ -29,22 +29,15 @@ _encode = msgspec.json.Encoder().encode
 log = structlog.get_logger()
 
 
-def keep_in_flight(
-    recorder: Recorder,
-    span_id: str,
-    module: str,
-    request: Request,
-    *,
-    ts: float,
-    parent: str | None,
-    by: msgspec.Raw,
-) -> None:
-    """Keep that an invocation is in flight; `ts` is Unix time (s).
+def in_flight(
+    module: str, request: Request, *, ts: float, parent: str | None, by: msgspec.Raw
+) -> InFlight:
+    """Return what is kept of an invocation until its end; `ts` is Unix time (s).
 
     `parent` is the span that it is nested in, `by` who asked.
     """
     session_id = request.session_id
-    entry = InFlight(
+    return InFlight(
         ts,
         module[:NAME_CHARS],
         request.op[:NAME_CHARS],
@@ -53,7 +46,27 @@ def keep_in_flight(
         parent,
         by,
     )
-    recorder.keep(IN_FLIGHT, span_id, entry)
+
+
+def record_end(
+    recorder: Recorder, response: Response, key: DocumentKey, *, ts: float, by: msgspec.Raw
+) -> bool:
+    """Record how an invocation ended of which there is no more to say than that it was well.
+
+    Returns False if `record_response` has to say more, or to somebody else.
+    """
+    if type(response.outcome) is Failure or response.session_id is not None or response.notices:
+        return False
+    ended = Ended(
+        key[1],
+        ts,
+        response.module,
+        response.op[:NAME_CHARS],
+        response.request_id,
+        response.duration_ms,
+        by,
+    )
+    return recorder.span_ended(key, ended)
 
 
 def record_response(

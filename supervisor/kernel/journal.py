@@ -27,11 +27,19 @@ from protocol.errors import Failure, Reason
 from protocol.journal_event import JournalEvent
 from supervisor.kernel.durability import FLUSH_S
 from supervisor.kernel.entry_encoding import encoded
-from supervisor.kernel.recorder import Content, DocumentKey, Kept, Overhear, overheard
+from supervisor.kernel.recorder import (
+    Content,
+    DocumentKey,
+    Ended,
+    Kept,
+    Overhear,
+    Unended,
+    overheard,
+)
 from supervisor.kernel.store.batch import Entry
 from supervisor.kernel.store.restored import RestoredJournal
 from supervisor.kernel.store.retention import Clocks
-from supervisor.kernel.store.settings import UNENDED, JournalOptions
+from supervisor.kernel.store.settings import JournalOptions
 from supervisor.kernel.store.writer import Told, Writer, WriterOptions
 from supervisor.runtime.directory import shown
 
@@ -59,14 +67,14 @@ class Journal:
         self._restored = RestoredJournal()
         self._wall_clock = wall_clock
         self._numbers = itertools.count(1)
-        self._unended: dict[DocumentKey, Content] = {}
+        self._unended: dict[DocumentKey, Unended] = {}
         self._unreported = 0
         self._lost = False
         self._late = False
         self._over = False
         self._flushes: dict[int, tuple[float, Kept]] = {}
         self._flush_asked = trio.Event()
-        self._on_loss: list[Callable[[], None]] = [self._keep_unended]
+        self._on_loss: list[Callable[[], None]] = []
         self._listener: Overhear | None = None
         self._commits = trio.lowlevel.ParkingLot()
         self._opened = trio.Event()
@@ -80,6 +88,7 @@ class Journal:
                 clocks=Clocks(wall_clock, time.monotonic),
             ),
             _Relay(self, trio.lowlevel.current_trio_token()),
+            self._unended,
         )
 
     # The recorder.
@@ -121,22 +130,32 @@ class Journal:
             by=by,
         )
         revision = None if event != "session:patch" or data is None else data.get("revision")
+        written = _entry(entry, revision)
+        # One is dropped, so those after it are too, until there is room: the gap is one.
+        if self._unreported or not self._writer.add(written, in_place_of):
+            self._drop()
         if in_place_of is not None:
             self._unended.pop(in_place_of, None)
-        written = _entry(entry, revision)
-        self._add(written, in_place_of)
         if self._listener is not None:
             self._listener(overheard(entry, written.body))
 
     def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
         """Store a document in place of the one of that kind and name; None deletes it."""
-        key = (kind, name)
-        if kind in UNENDED:
-            if document is None:
-                self._unended.pop(key, None)
-            else:
-                self._unended[key] = document
-        self._writer.keep(key, revision, document)
+        self._writer.keep((kind, name), revision, document)
+
+    def span_began(self, key: DocumentKey, document: Unended) -> None:
+        """Store a document of something that began, until its end is recorded."""
+        self._unended[key] = document
+        self._writer.stir()
+
+    def span_ended(self, key: DocumentKey, ended: Ended) -> bool:
+        """Record the end of an invocation in place of its document, if nobody overhears."""
+        if self._listener is not None:
+            return False
+        if self._unreported or not self._writer.end(ended, key):
+            self._drop()
+        self._unended.pop(key, None)
+        return True
 
     def flush(self, done: Kept) -> None:
         """Call `done` when all that was written before is durable, or cannot be made so."""
@@ -277,14 +296,10 @@ class Journal:
         for done in [self._flushes.pop(ticket)[1] for ticket in over]:
             done(failure)
 
-    def _add(self, entry: Entry, in_place_of: DocumentKey | None) -> None:
-        # One is dropped, so those after it are too, until there is room: the gap is one.
-        if self._unreported and in_place_of is not None:
-            self._writer.keep(in_place_of, 0, None)
-        if self._unreported or not self._writer.add(entry, in_place_of):
-            self.dropped += 1
-            self._unreported += 1
-            self._lost = True
+    def _drop(self) -> None:
+        self.dropped += 1
+        self._unreported += 1
+        self._lost = True
 
     def _report_drops(self) -> None:
         if not self._unreported:
@@ -309,10 +324,6 @@ class Journal:
     def _tell_of_loss(self) -> None:
         for again in self._on_loss:
             again()
-
-    def _keep_unended(self) -> None:
-        for key, document in self._unended.items():
-            self._writer.keep(key, 0, document)
 
 
 class _Relay:

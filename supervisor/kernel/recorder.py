@@ -31,8 +31,24 @@ Overhear = Callable[["Overheard"], None]
 Content = bytes | msgspec.Struct
 """What a document says; a struct is encoded as JSON when it is written, if it comes to that."""
 
+Unended = Content | Callable[[], Content]
+"""A document that is there until its end is recorded in place of it; one that is called for may be
+called in another thread, and most are gone before they are."""
+
 Kept = Callable[[Failure | None], None]
 """Called once, in the event loop: with None, or with why what was recorded could not be kept."""
+
+
+class Ended(msgspec.Struct, gc=False):
+    """An invocation that ended well, with no more to say of it; `ts` is Unix time (s)."""
+
+    span_id: str
+    ts: float
+    module: str
+    op: str
+    request_id: str
+    duration_ms: int
+    by: msgspec.Raw
 
 
 class Overheard(NamedTuple):
@@ -73,6 +89,15 @@ class Recorder(Protocol):
         """Store a document in place of the one of that kind and name; None deletes it.
 
         A struct must be frozen, and encodable as JSON; most are gone before they are encoded.
+        """
+
+    def span_began(self, key: DocumentKey, document: Unended) -> None:
+        """Store a document of what began, until `record` or `span_ended` takes its place."""
+
+    def span_ended(self, key: DocumentKey, ended: Ended) -> bool:
+        """Record the end of an invocation in place of its document, in a third of the time.
+
+        Returns False if somebody overhears, who has to be told with `record`.
         """
 
     def flush(self, done: Kept) -> None:
@@ -161,6 +186,14 @@ class Forgetful:
 
     def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
         """Forget it."""
+
+    def span_began(self, key: DocumentKey, document: Unended) -> None:
+        """Forget it."""
+
+    def span_ended(self, key: DocumentKey, ended: Ended) -> bool:
+        """Leave it to `record`."""
+        del key, ended
+        return False
 
     def flush(self, done: Kept) -> None:
         """Call `done`: nothing is waited for."""

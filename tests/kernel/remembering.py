@@ -12,7 +12,15 @@ import trio
 
 from protocol.errors import Failure, Reason
 from protocol.journal_event import lint
-from supervisor.kernel.recorder import Content, CutShort, Kept, Overhear
+from supervisor.kernel.recorder import (
+    Content,
+    CutShort,
+    DocumentKey,
+    Ended,
+    Kept,
+    Overhear,
+    Unended,
+)
 
 T = TypeVar("T")
 
@@ -70,6 +78,12 @@ class Remembering:
         else:
             self.kept[kind, name] = (revision, document)
         self._heard.unpark_all()
+
+    def span_began(self, key: DocumentKey, document: Unended) -> None:
+        self.keep(*key, document() if callable(document) else document)
+
+    def span_ended(self, key: DocumentKey, ended: Ended) -> bool:
+        return False
 
     def flush(self, done: Kept) -> None:
         if self.slow:

@@ -13,7 +13,7 @@ from supervisor.kernel.invoke_record import (
     MESSAGE_CHARS,
     NAME_CHARS,
     bounded_error,
-    keep_in_flight,
+    in_flight,
     record_response,
 )
 from supervisor.kernel.recorder import Content, Forgetful
@@ -34,21 +34,17 @@ class Noted(Forgetful):
         if ended is not None:
             self.kept[ended[1]] = None
 
-    def keep(self, kind: str, name: str, document: Content | None, revision: int = 0) -> None:
-        self.kept[name] = document
-
 
 def test_an_invocation_is_in_flight_until_it_has_its_entry() -> None:
     noted = Noted()
     request = Request("r1", Operation.INVOKE, "roll", {}, "s1")
-    keep_in_flight(noted, "span", "dice", request, ts=5.0, parent=None, by=ADA.by)
-    ((name, document),) = noted.kept.items()
+    document = in_flight("dice", request, ts=5.0, parent=None, by=ADA.by)
     assert document == InFlight(5.0, "dice", "roll", "r1", "s1", by=ADA.by)
     response = Response(Success(1), "r1", "dice", "roll", 7, "s1")
     record_response(noted, response, "span", parent=None, by=ADA.by, was_in_flight=True)
-    assert noted.kept == {name: None}
+    assert noted.kept == {"span": None}
     (entry,) = noted.entries
-    assert entry["span_id"] == name == "span"
+    assert entry["span_id"] == "span"
     assert entry["by"] == ADA.by
     assert (entry["status"], entry["duration_ms"], entry["error"]) == ("ok", 7, None)
     assert (entry["session_id"], entry["request_id"]) == ("s1", "r1")
@@ -58,7 +54,8 @@ def test_what_a_client_chose_is_cut() -> None:
     noted = Noted()
     long = "x" * (NAME_CHARS + 1)
     request = Request("r1", Operation.INVOKE, long, {}, long)
-    keep_in_flight(noted, "span", long, request, ts=5.0, parent=None, by=ADA.by)
+    document = in_flight(long, request, ts=5.0, parent=None, by=ADA.by)
+    assert len(document.module) == len(document.op) == NAME_CHARS
     response = Response(Success(1), "r1", long, long, 7, long)
     record_response(noted, response, "span", parent=None, by=ADA.by, was_in_flight=True)
     (entry,) = noted.entries

@@ -11,10 +11,12 @@ from typing import Any
 
 import msgspec
 import pytest
+import trio
 
 from protocol.errors import CODE_OF, Code, Failure, Reason
 from supervisor.kernel import journal as journal_module
 from supervisor.kernel.journal import FILE, Journal
+from supervisor.kernel.recorder import Ended
 from supervisor.kernel.store import database as database_module
 from supervisor.kernel.store import writer as writer_module
 from supervisor.kernel.store.batch import CHUNKS, store_documents
@@ -23,6 +25,7 @@ from supervisor.kernel.store.restored import RestoredJournal
 from supervisor.kernel.store.settings import IN_FLIGHT, OPEN_QUESTION, InFlight, OpenQuestion
 from supervisor.kernel.store.writer import ENTRY_BYTES, QUEUE_BYTES
 from tests import journals
+from tests.bounds import WAIT_S
 from tests.kernel.memory import Disk, flushed, journal, until
 from tests.principals import ADA
 
@@ -31,6 +34,12 @@ LONG = "x" * 4000
 
 def note(kept: Journal, number: int = 0, text: str = "a test") -> None:
     kept.record("daemon:stop", data={"cause": text, "number": number})
+
+
+def end(kept: Journal, span_id: str) -> None:
+    kept.span_ended(
+        (IN_FLIGHT, span_id), Ended(span_id, kept._wall_clock(), "m", "go", "r1", 3, ADA.by)
+    )
 
 
 def numbers(path: Path) -> list[int]:
@@ -155,14 +164,14 @@ async def test_what_was_in_flight_when_the_daemon_died_is_closed_by_the_next_one
             ("a-2", now + 3600, None, None),
         ):
             was = InFlight(begun, "slow", "think", "r7", session, "a-0", by)
-            kept.keep(IN_FLIGHT, span, msgspec.json.encode(was))
-        kept.keep(IN_FLIGHT, "a-3", b"not JSON")
-        kept.keep(IN_FLIGHT, "a-4", b"ended in time")
-        kept.keep(IN_FLIGHT, "a-4", None)
+            kept.span_began((IN_FLIGHT, span), msgspec.json.encode(was))
+        kept.span_began((IN_FLIGHT, "a-3"), b"not JSON")
+        kept.span_began((IN_FLIGHT, "a-4"), b"ended in time")
+        end(kept, "a-4")
     for _ in range(2):  # once, and not again
         async with journal(tmp_path):
             pass
-    first, second, third = journals.of(kept.path, "module:invoke")
+    first, second, third = journals.of(kept.path, "module:invoke")[1:]
     assert first["span_id"] == "a-1"
     assert (first["module"], first["status"], first["session_id"]) == ("slow", "error", "s")
     assert first["data"] == {"op": "think", "parent_span_id": "a-0"}
@@ -181,14 +190,16 @@ async def test_a_question_that_was_open_when_the_daemon_died_is_denied_by_the_ne
 ) -> None:
     async with journal(tmp_path) as kept:
         was = OpenQuestion("ap-1", "m", "r7", "s", "a-0", ADA.by)
-        kept.keep(OPEN_QUESTION, "a-1", msgspec.json.encode(was))
-        kept.keep(OPEN_QUESTION, "a-2", b"not JSON")
-        kept.keep(OPEN_QUESTION, "a-3", b"decided in time")
-        kept.keep(OPEN_QUESTION, "a-3", None)
+        kept.span_began((OPEN_QUESTION, "a-1"), msgspec.json.encode(was))
+        kept.span_began((OPEN_QUESTION, "a-2"), b"not JSON")
+        kept.span_began((OPEN_QUESTION, "a-3"), b"decided in time")
+        data = {"id": "a-3", "answer": "deny", "by": "timeout"}
+        key = (OPEN_QUESTION, "a-3")
+        kept.record("approval:decision", status="denied", data=data, in_place_of=key)
     for _ in range(2):  # once, and not again
         async with journal(tmp_path) as kept:
             assert documents(kept.take_restored(), OPEN_QUESTION) == {}
-    first, second = journals.of(kept.path, "approval:decision")
+    first, second = journals.of(kept.path, "approval:decision")[1:]
     assert (first["status"], first["module"], first["session_id"]) == ("denied", "m", "s")
     assert first["data"] == {"id": "ap-1", "answer": "deny", "by": "daemon_restart"}
     assert (first["request_id"], first["span_id"]) == ("r7", "a-0")
@@ -203,7 +214,7 @@ async def test_an_open_question_outlives_a_restart_of_the_journals_file_and_not_
     async with journal(tmp_path) as kept:
         keys = [(OPEN_QUESTION, f"{kept.life}-{number}") for number in (1, 2)]
         for key in keys:
-            kept.keep(*key, OpenQuestion("ap-1", "m", "r7"))
+            kept.span_began(key, OpenQuestion("ap-1", "m", "r7"))
         data = {"id": "ap-1", "answer": "deny", "by": "timeout"}
         kept.record("approval:decision", status="denied", data=data, in_place_of=keys[0])
         assert await flushed(kept) is None
@@ -233,7 +244,7 @@ async def test_an_invocation_is_at_any_moment_in_flight_or_has_its_entry(
     async with journal(tmp_path) as kept:
         for number in range(20):
             key = (IN_FLIGHT, f"{kept.life}-f{number}")
-            kept.keep(*key, b"{}")
+            kept.span_began(key, b"{}")
             assert await flushed(kept) is None
             kept.record(
                 "module:invoke",
@@ -251,6 +262,28 @@ async def test_an_invocation_is_at_any_moment_in_flight_or_has_its_entry(
         assert entries - before == ended
         before = entries
     assert before == 20
+
+
+async def test_who_writes_is_woken_only_when_he_sleeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wake-up for each invocation cost as much as the rest of a small one."""
+    monkeypatch.setattr(writer_module, "GROUP_S", WAIT_S)  # it collects until somebody waits
+    async with journal(tmp_path) as kept:
+        note(kept)
+        with trio.fail_after(WAIT_S):
+            while kept._writer._asleep:
+                await trio.lowlevel.checkpoint()
+        wakes: list[None] = []
+        notify = kept._writer._changed.notify
+        monkeypatch.setattr(kept._writer._changed, "notify", lambda: wakes.append(notify()))
+        for number in range(100):
+            span = f"{kept.life}-f{number}"
+            kept.span_began((IN_FLIGHT, span), b"{}")
+            end(kept, span)
+        assert not wakes
+        assert await flushed(kept) is None
+        assert (len(wakes), kept.told.last_seq) == (1, 101)
 
 
 # A disk that does not serve.
@@ -310,8 +343,8 @@ async def test_what_comes_and_goes_while_the_disk_is_full_takes_no_room(
         kept.keep("session", "stored", b"{}")
     async with full(tmp_path, disk) as kept:
         for number in range(1000):
-            kept.keep(IN_FLIGHT, f"{kept.life}-{number}", b"{}")
-            kept.keep(IN_FLIGHT, f"{kept.life}-{number}", None)
+            kept.span_began((IN_FLIGHT, f"{kept.life}-{number}"), b"{}")
+            end(kept, f"{kept.life}-{number}")
         kept.keep("session", "stored", None)
         writer = kept._writer
         assert set(writer._pending.documents) | set(writer._batch.documents) == {
@@ -440,7 +473,7 @@ async def test_a_file_that_turns_out_damaged_is_set_aside_and_the_numbers_go_on(
     async with journal(tmp_path) as kept:
         asked: list[str] = []
         kept.on_loss(lambda: asked.append("again"))
-        kept.keep(IN_FLIGHT, f"{kept.life}-99", b"{}")
+        kept.span_began((IN_FLIGHT, f"{kept.life}-99"), b"{}")
         note(kept, 0)
         assert await flushed(kept) is None
         disk.connections[-1].connection.execute("DROP TABLE events")

@@ -252,7 +252,7 @@ class Approvals:
             question.span_id,
             question.by,
         )
-        self._recorder.keep(*key, kept)
+        self._recorder.span_began(key, kept)
         return key
 
     def _record(

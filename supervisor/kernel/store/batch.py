@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from supervisor.kernel.recorder import Content, DocumentKey
+from protocol.journal_event import JournalEvent
+from supervisor.kernel.recorder import Content, DocumentKey, Ended, Unended
 
 CHUNKS = (2048, 256, 32, 4, 1)
 """Rows per statement; seven values each stay below SQLite's 32,766 variables."""
@@ -37,12 +38,32 @@ class Batch(msgspec.Struct):
     documents: dict[DocumentKey, tuple[int, Content | None]] = msgspec.field(default_factory=dict)
     size_bytes: int = 0
     """Of the entries."""
+    unended: dict[DocumentKey, Unended] = msgspec.field(default_factory=dict)
+    """All that has no end yet, once these entries are there."""
     ticket: int = 0
     """The newest request to be told when it is durable."""
 
     def __bool__(self) -> bool:
-        """Whether there is anything to write."""
-        return bool(self.entries or self.documents)
+        """Whether there is anything that has to be written, or told."""
+        return bool(self.entries or self.documents or self.ticket)
+
+
+def entry_of(ended: Ended) -> Entry:
+    """Return what the journal says of an invocation that ended well."""
+    event = JournalEvent(
+        id=f"{ended.span_id}.",
+        ts=ended.ts,
+        event="module:invoke",
+        component="supervisor",
+        module=ended.module,
+        status="ok",
+        duration_ms=ended.duration_ms,
+        data={"op": ended.op},
+        request_id=ended.request_id,
+        span_id=ended.span_id,
+        by=ended.by,
+    )
+    return Entry(ended.ts, event.event, ended.module, None, None, msgspec.json.encode(event))
 
 
 def insert_entries(connection: sqlite3.Connection, entries: Sequence[Entry], last_seq: int) -> None:

@@ -6,6 +6,11 @@
 What waits for the disk is bounded in bytes; an entry beyond that is refused (`add` returns False)
 and the caller counts it. Documents are never refused: there is one of each. A file that turns out
 to be damaged is set aside, and what waits goes into the new one, numbered on.
+
+Entries come without a lock: the event loop appends, the thread takes from the other end, and is
+woken only when it sleeps. What has no end yet (`unended`) is not queued at all: with each group the
+thread looks what there is. It looks *before* it takes the entries, and the event loop adds an entry
+before it forgets what that is the end of; so at any moment the disk has the one or the other.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
@@ -20,10 +26,11 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from supervisor.kernel.recorder import Content, DocumentKey
+from supervisor.kernel.recorder import Content, DocumentKey, Ended, Unended
 from supervisor.kernel.store.batch import (
     Batch,
     Entry,
+    entry_of,
     insert_entries,
     remember_stored,
     store_documents,
@@ -39,7 +46,7 @@ from supervisor.kernel.store.faults import FAILURES, in_words, is_damage
 from supervisor.kernel.store.reading_aside import how_to_read
 from supervisor.kernel.store.restored import RestoredJournal, restore
 from supervisor.kernel.store.retention import Clocks, Retention
-from supervisor.kernel.store.settings import Limits
+from supervisor.kernel.store.settings import UNENDED, Limits
 from supervisor.runtime.directory import shown
 
 QUEUE_BYTES = 32 << 20
@@ -47,6 +54,9 @@ QUEUE_BYTES = 32 << 20
 
 ENTRY_BYTES = 120
 """What an entry takes beside its body while it waits."""
+
+ENDED_BYTES = 400
+"""What the end of an invocation takes while it waits, and more than its entry on disk."""
 
 GROUP_S = 0.01
 """How long a group is collected while nobody waits for it."""
@@ -105,20 +115,28 @@ class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
 class Writer:
     """The thread, and what waits for it; `add`, `keep`, `ask` and `close` never block."""
 
-    def __init__(self, options: WriterOptions, listener: Listener) -> None:
+    def __init__(
+        self, options: WriterOptions, listener: Listener, unended: dict[DocumentKey, Unended]
+    ) -> None:
+        """`unended` is the caller's, who calls `stir` when something was added to it."""
         self._options = options
         self._listener = listener
+        self._unended = unended
         self._pending = Batch()
-        self._waiting_bytes = 0
+        self._entries: deque[tuple[Entry | Ended, DocumentKey | None, int]] = deque()
+        self._asleep = False
+        self._added_bytes = 0
+        """Of all entries that ever came; counted by the event loop alone."""
+        self._written_bytes = 0
+        """The same of those that were written; counted by the thread alone."""
         self._asked = 0
         self._suspected = False
         self._closing = False
-        # Taken as it is, not through the condition: that is twice as slow, and each entry pays.
-        self._lock = threading.Lock()
-        self._changed = threading.Condition(self._lock)
+        self._changed = threading.Condition(threading.Lock())
         # What follows is the thread's own.
         self._database: Database | None = None
         self._stored: set[DocumentKey] = set()
+        self._stored_unended: set[DocumentKey] = set()
         self._restored = False
         self._batch = Batch()
         self._retention = Retention(options.limits, options.clocks)
@@ -134,37 +152,39 @@ class Writer:
         self._thread.start()
 
     def add(self, entry: Entry, in_place_of: DocumentKey | None = None) -> bool:
-        """Queue an entry, and the deletion of a document with it.
+        """Queue an entry, the end of `in_place_of` if that was `unended`; False without room."""
+        return self._queue(entry, in_place_of, len(entry.body) + ENTRY_BYTES)
 
-        Returns False if there is no room for the entry; the document is deleted all the same.
-        """
-        size = len(entry.body) + ENTRY_BYTES
-        with self._lock:
-            pending = self._pending
-            if in_place_of is not None:
-                self._delete(in_place_of)
-            if self._waiting_bytes + size > QUEUE_BYTES:
-                return False
-            self._waiting_bytes += size
-            pending.size_bytes += size
-            pending.entries.append(entry)
-            if len(pending.entries) == 1:
-                self._changed.notify()
+    def end(self, ended: Ended, key: DocumentKey) -> bool:
+        """Queue the end of an invocation, which makes an entry; False without room."""
+        return self._queue(ended, key, ENDED_BYTES)
+
+    def _queue(self, entry: Entry | Ended, in_place_of: DocumentKey | None, size: int) -> bool:
+        if self._added_bytes - self._written_bytes + size > QUEUE_BYTES:
+            return False
+        self._added_bytes += size
+        self._entries.append((entry, in_place_of, size))
+        self.stir()
         return True
+
+    def stir(self) -> None:
+        """Have the thread look, if it sleeps."""
+        if self._asleep:
+            with self._changed:
+                self._changed.notify()
 
     def keep(self, key: DocumentKey, revision: int, body: Content | None) -> None:
         """Queue the newest form of a document, in place of the one that waits."""
-        with self._lock:
+        with self._changed:
             if body is None:
                 self._delete(key)
             else:
                 self._pending.documents[key] = (revision, body)
-            if len(self._pending.documents) == 1:
-                self._changed.notify()
+            self._changed.notify()
 
     def ask(self) -> int:
         """Have all that was queued made durable soon; returns the ticket that `told` will show."""
-        with self._lock:
+        with self._changed:
             self._asked += 1
             self._pending.ticket = self._asked
             self._changed.notify()
@@ -172,13 +192,13 @@ class Writer:
 
     def suspect(self) -> None:
         """Have the file set aside: a reader found it damaged."""
-        with self._lock:
+        with self._changed:
             self._suspected = True
             self._changed.notify()
 
     def close(self) -> None:
         """Write what waits, if the disk takes it, and end; `closed` is told then."""
-        with self._lock:
+        with self._changed:
             self._closing = True
             self._changed.notify()
 
@@ -204,7 +224,7 @@ class Writer:
         if self._suspected:
             self._suspected = False
             well = self._try(lambda: self._begin_anew("a reader found it damaged"))
-        elif self._batch or self._batch.ticket or failing:
+        elif self._batch or failing or self._batch.unended.keys() != self._stored_unended:
             well = self._try(self._write)
         else:
             self._untended_bytes = TEND_BYTES
@@ -212,17 +232,37 @@ class Writer:
         if well and self._untended_bytes >= TEND_BYTES and not self._closing:
             well = self._try(self._tend)
         # At the end a disk that fails is not waited for; one that does not gets all there is.
-        return not self._closing or (well and bool(self._pending))
+        return not self._closing or (well and (bool(self._pending) or bool(self._entries)))
 
     def _collect(self, *, failing: bool) -> None:
         """Wait for a group and take it into `_batch`; one that failed is to be written first."""
-        with self._lock:
+        with self._changed:
             if failing:
                 self._changed.wait_for(lambda: self._closing, self._options.retry_s)
-            elif not self._batch and self._changed.wait_for(self._is_due, TEND_S):
+            elif not self._batch and self._sleep():
                 self._changed.wait_for(self._is_urgent, GROUP_S)
-            if not self._batch:
-                self._batch, self._pending = self._pending, Batch()
+            if self._batch:
+                return
+            self._batch, self._pending = self._pending, Batch()
+        self._take()
+
+    def _sleep(self) -> bool:
+        # Set before the look: whatever comes after that look wakes this up.
+        self._asleep = True
+        due = self._changed.wait_for(self._is_due, TEND_S)
+        self._asleep = False
+        return due
+
+    def _take(self) -> None:
+        """Take what the event loop adds to without a lock, in the order of the docstring above."""
+        batch, entries = self._batch, self._entries
+        unended = batch.unended = self._unended.copy()
+        for _ in range(len(entries)):
+            entry, in_place_of, size = entries.popleft()
+            if in_place_of is not None:
+                unended.pop(in_place_of, None)
+            batch.entries.append(entry_of(entry) if isinstance(entry, Ended) else entry)
+            batch.size_bytes += size
 
     def _delete(self, key: DocumentKey) -> None:
         # In this order: what was in the batch is in `_stored` before the batch is let go of.
@@ -234,7 +274,12 @@ class Writer:
             self._pending.documents.pop(key, None)
 
     def _is_due(self) -> bool:
-        return bool(self._pending) or self._is_urgent()
+        return (
+            bool(self._entries)
+            or bool(self._pending)
+            or self._unended.keys() != self._stored_unended
+            or self._is_urgent()
+        )
 
     def _is_urgent(self) -> bool:
         return self._closing or self._suspected or self._pending.ticket > 0
@@ -298,6 +343,7 @@ class Writer:
     def _use(self, database: Database, stored: set[DocumentKey]) -> None:
         renewed = self._told.journal not in ("", database.journal)
         self._database, self._stored = database, stored
+        self._stored_unended = {key for key in stored if key[0] in UNENDED}
         if database.aside is not None:
             log.warning(
                 "the journal was set aside",
@@ -324,17 +370,30 @@ class Writer:
         database, batch = self._open(), self._batch
         if not database.is_in_place():
             raise OSError("it was removed or replaced")
-        if batch:
+        documents = batch.documents | self._newly_unended(batch.unended)
+        if batch.entries or documents:
             with transaction(database.connection):
                 insert_entries(database.connection, batch.entries, database.last_seq)
-                store_documents(database.connection, batch.documents, self._stored)
+                store_documents(database.connection, documents, self._stored)
             database.last_seq += len(batch.entries)
-            remember_stored(batch.documents, self._stored)
+            remember_stored(documents, self._stored)
+        self._stored_unended = set(batch.unended)
         self._batch = Batch()
         self._untended_bytes += batch.size_bytes
-        with self._lock:
-            self._waiting_bytes -= batch.size_bytes
+        self._written_bytes += batch.size_bytes
         self._tell(ticket=batch.ticket)
+
+    def _newly_unended(
+        self, unended: dict[DocumentKey, Unended]
+    ) -> dict[DocumentKey, tuple[int, Content | None]]:
+        """Return what the disk has to learn of what is without an end: mostly very little."""
+        before = self._stored_unended
+        changed: dict[DocumentKey, tuple[int, Content | None]] = {
+            key: (0, one() if callable(one) else one)
+            for key, one in unended.items()
+            if key not in before
+        }
+        return changed | dict.fromkeys(before - unended.keys(), (0, None))
 
     def _tend(self) -> None:
         """Remove what is too old or too much, giving way to what waits after each step."""
@@ -342,7 +401,7 @@ class Writer:
         self._untended_bytes = 0
         self._retention.begin()
         while self._retention.step(database):
-            with self._lock:
+            with self._changed:
                 due = self._is_due()
             if due:
                 self._untended_bytes = TEND_BYTES  # go on after the next group
