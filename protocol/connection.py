@@ -42,7 +42,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from protocol.errors import Outcome, Reason
+from protocol.errors import Failure, Outcome, Reason
 from protocol.events import CallEvent, Log
 from protocol.host_call import Chunk, HostCall
 from protocol.json_line import Fault
@@ -140,9 +140,13 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unanswered(msgspec.Struct, frozen=True):
-    """The process has ended without a last word on an open request."""
+    """The process has ended without a last word on an open request.
+
+    `error` is what the module told of last, if it did.
+    """
 
     request_id: str
+    error: Failure | None = None
 
 
 class Asked(msgspec.Struct, frozen=True):

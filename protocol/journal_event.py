@@ -58,6 +58,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "daemon:start": ("data.version", "data.pid"),
     "daemon:stop": ("data.cause",),
     "module:state": ("module", "data.from", "data.to", "data.cause"),
+    "module:error": ("module", "error"),
     "module:description": ("module", "data.instance", "data.changes"),
     "mount:quarantine": ("data.path", "error"),
     "session:patch": ("session_id", "data.revision", "data.patch"),

@@ -123,7 +123,9 @@ def invoke_outcome(reply: _PlainReply | _InvokeReply) -> Outcome | None:
         return Success(reply.result, reply.summary)
     if reply.error is None:
         return None
-    return Failure(reply.error.code, reply.error.message, reply.error.details or {}, reply.summary)
+    return Failure.reported(
+        reply.error.code, reply.error.message, reply.error.details, reply.summary
+    )
 
 
 def read_reply(operation: Operation, document: dict[str, Any], shown: str) -> Outcome | Fault:
@@ -214,16 +216,17 @@ def read_done(
         except msgspec.ValidationError:
             pass  # Spec 001 section 3: an additional field of another shape is ignored.
         else:
-            return Failure(body.code, body.message, body.details or {}, summary)
+            return Failure.reported(body.code, body.message, body.details, summary)
     if last_error is not None:
-        details = {} if last_error.details is UNSET else last_error.details
-        return Failure(last_error.error_code, last_error.error_message, details, summary)
-    return Failure(
-        Code.INTERNAL,
-        summary or "the module reported a failure and gave no error event",
-        {"reason": str(Reason.REPORTED)},
-        summary,
-    )
+        return read_error(last_error, summary)
+    words = summary or "the module reported a failure and gave no error event"
+    return Failure.reported(Code.INTERNAL, words, summary=summary, reason=str(Reason.REPORTED))
+
+
+def read_error(event: ErrorEvent, summary: str | None = None) -> Failure:
+    """Return the failure that an `error` event reports."""
+    details = None if event.details is UNSET else event.details
+    return Failure.reported(event.error_code, event.error_message, details, summary)
 
 
 def _health(result: Any) -> Outcome:

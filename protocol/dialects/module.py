@@ -86,6 +86,7 @@ from protocol.replies import (
     decode_invoke_reply,
     invoke_outcome,
     read_done,
+    read_error,
     read_reply,
 )
 from protocol.weight import LONG_BYTES, collector_paused
@@ -280,7 +281,12 @@ class ModuleConnection:
     def process_exited(self, code: int | None) -> Events:
         """Leave all requests unanswered that are still open."""
         del code
-        unanswered = [Unanswered(request_id) for request_id in self._open]
+        unanswered = [
+            Unanswered(
+                one.request_id, None if one.last_error is None else read_error(one.last_error)
+            )
+            for one in self._open.values()
+        ]
         self._open.clear()
         self._handshake, self.waits = None, ()
         return unanswered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any, NoReturn
 
 import click
@@ -10,6 +11,7 @@ import msgspec
 
 from supervisor.cli.client import Answer
 from supervisor.cli.exit_status import NO
+from supervisor.cli.terminal import is_terminal
 
 ONE_LINE_CHARS = 80
 """Shorter JSON is not worth several lines."""
@@ -27,7 +29,19 @@ def print_json(value: Any) -> None:
         line = msgspec.json.encode(value)
     except UnicodeEncodeError:
         line = msgspec.json.encode(_without_surrogates(value))
+    print_line(line)
+
+
+def print_line(line: bytes) -> None:
+    """Print a line of JSON; to a terminal with all that could steer it as JSON's own escapes."""
+    if is_terminal(sys.stdout):
+        line = _escaped(line.decode(errors="replace")).encode()
     click.echo(line)
+
+
+def _escaped(text: str) -> str:
+    # The escape is JSON's own, so what is printed can still be parsed.
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_document(value: Any) -> None:
@@ -60,8 +74,7 @@ def print_laid_out(value: Any) -> None:
     text = msgspec.json.format(compact, indent=0)
     if len(text) > ONE_LINE_CHARS:
         text = msgspec.json.format(compact, indent=2)
-    # The escape is JSON's own, so what is printed can still be parsed.
-    click.echo(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text.decode()))
+    click.echo(_escaped(text.decode()))
 
 
 def compact(value: Any) -> str:

@@ -13,13 +13,27 @@ import msgspec
 
 from protocol.connection import HostCalled, Notice, Request
 from protocol.errors import Failure, Outcome, Reason
-from protocol.events import Asset, AssetBytes, CallEvent, Progress, StatePatch, UiEvent
+from protocol.events import (
+    Asset,
+    AssetBytes,
+    CallEvent,
+    ErrorEvent,
+    Progress,
+    StatePatch,
+    UiEvent,
+)
 from protocol.response import Response
 from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.begin_order import BeginOrder, Held
 from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.effects import Effects
-from supervisor.kernel.invoke_record import in_flight, record_end, record_response
+from supervisor.kernel.invoke_record import (
+    ERRORS_RECORDED,
+    in_flight,
+    record_end,
+    record_error,
+    record_response,
+)
 from supervisor.kernel.origin import Origin
 from supervisor.kernel.parties import Calls, Client
 from supervisor.kernel.relative import Relative
@@ -67,6 +81,7 @@ class Invocation(Relative["Invocation"]):
         "_deadline",
         "_effects",
         "_entered",
+        "_errors",
         "_guard",
         "_held",
         "_host",
@@ -116,6 +131,7 @@ class Invocation(Relative["Invocation"]):
         self._guard: Guard | None = None
         self._held: Held | None = None
         self._entered = False
+        self._errors = 0
         self._now = setting.now
         self._accepted_at = setting.now()
         self._deadline: Timer | None = None
@@ -304,7 +320,7 @@ class Invocation(Relative["Invocation"]):
         # Streams pass here; `isinstance` is slow to say no.
         if type(event) is UiEvent and self._effects.ui.is_plain(event):
             self.client.event(event, line)
-        elif type(event) is UiEvent or type(event) is StatePatch:
+        elif type(event) is UiEvent or type(event) is StatePatch or type(event) is ErrorEvent:
             self._pass_on(event, line)
         elif type(event) is Asset or type(event) is AssetBytes:
             self._intake = self._begin_intake()
@@ -337,6 +353,10 @@ class Invocation(Relative["Invocation"]):
 
     def _pass_on(self, event: Progress, line: bytes | None) -> None:
         """Have an event take effect, then pass it on; its line only if it is still the same."""
+        if type(event) is ErrorEvent and self._recorded:
+            self._errors += 1
+            if self._errors <= ERRORS_RECORDED:
+                record_error(self._effects.recorder, event, self.origin)
         told = take_effect(event, self._session, self._effects, self.origin, self._call.warn)
         if told is not None:
             self.client.event(told, line if told is event else None)
@@ -390,7 +410,8 @@ class Invocation(Relative["Invocation"]):
     def _record(self, response: Response) -> None:
         recorder, parent, by = self._effects.recorder, self.parent, self.principal.by
         key, ts = (IN_FLIGHT, self.span_id), self._host.wall_clock()
-        if parent is None and record_end(recorder, response, key, ts=ts, by=by):
+        plain = parent is None and not self._errors
+        if plain and record_end(recorder, response, key, ts=ts, by=by):
             return
         record_response(
             recorder,
@@ -399,6 +420,7 @@ class Invocation(Relative["Invocation"]):
             parent=None if parent is None else parent.span_id,
             by=by,
             was_in_flight=True,
+            errors=self._errors,
         )
 
     def _finish(self, response: Response) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import trio
 
 from protocol.connection import HostCalled, Notice, Request, Stray
-from protocol.errors import Outcome
+from protocol.errors import Failure, Outcome
 from protocol.events import CallEvent
 from protocol.json_line import Fault
 from supervisor.policy.verdict import Stopped
@@ -45,6 +45,9 @@ class Server(Protocol):
     def give_up(self, call: Call, stopped: Stopped) -> None:
         """See to what is left of a call that was settled for a reason of the host's own."""
 
+    def refined(self, stopped: Stopped) -> Stopped:
+        """Say more exactly why a call of its is ended by the host, if it can."""
+
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""
 
@@ -57,6 +60,7 @@ class Call:
 
     __slots__ = (
         "dropped_notices",
+        "error",
         "fault",
         "heard_at",
         "instead",
@@ -73,6 +77,8 @@ class Call:
         self.server: Server | None = None
         self.settled = False
         self.fault: Fault | None = None
+        self.error: Failure | None = None
+        """What its module told of last before its process ended."""
         self.notices: list[Notice] = []
         self.dropped_notices = 0
         self.instead: Notice | Stray | None = None

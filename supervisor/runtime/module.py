@@ -201,7 +201,9 @@ class Module:
         if call.settled:
             return
         waited = self._queue.drop(call)
-        evidence = {} if call.server is None else call.server.evidence()
+        evidence: dict[str, Any] = {}
+        if call.server is not None:
+            stopped, evidence = call.server.refined(stopped), call.server.evidence()
         message = stopped.message
         if waited and stopped.reason is Reason.DEADLINE:
             message += "; it was still waiting for its turn"

@@ -42,12 +42,14 @@ from protocol.connection import (
     Warned,
 )
 from protocol.errors import Failure, Outcome, Reason
+from protocol.events import CallEvent
 from protocol.outgoing import Written
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit, Stopped, on_death
 from supervisor.runtime.call import Call
 from supervisor.runtime.incarnation import Incarnation, StopStep
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
+from supervisor.runtime.module_log import NOTED
 from supervisor.runtime.probing import Probing
 from supervisor.runtime.program import SpawnError
 from supervisor.runtime.spawning import begin_dialogue, incarnate
@@ -188,6 +190,7 @@ class PersistentLife:
         heard_at = self._now()
         freed = False
         talked: list[Call] = []
+        noted: list[CallEvent] = []
         last: Call | None = None
         calls = self._calls
         for item in events:
@@ -199,10 +202,14 @@ class PersistentLife:
                         talked.append(call)
                         call.heard_at = heard_at
                     call.listener.event(item.event, call, item.line)
+                    if type(item.event) in NOTED:
+                        noted.append(item.event)
             elif type(item) is Answered:  # `isinstance` of a msgspec type is slow to say no
                 freed = self._answered(item) or freed
             else:
                 self._receive_other(item)
+        if noted:
+            self._setting.log.events(self.id, noted)
         if talked or self._talked:
             self._talked = [call for call in talked if not call.settled]
         if freed:
@@ -217,7 +224,9 @@ class PersistentLife:
             case Asked():
                 self._probing.overhear(item.request)
             case Unanswered():
-                pass  # its call is settled with the exit, which says why
+                # Its call is settled with the exit, which says why.
+                if item.error is not None and item.request_id in self._calls:
+                    self._calls[item.request_id].error = item.error
             case EventReceived() | Answered():
                 raise AssertionError
             case _:
@@ -295,6 +304,10 @@ class PersistentLife:
         self.nudge()
         self._check_drained()
         self._owner.capacity_freed(self)
+
+    def refined(self, stopped: Stopped) -> Stopped:
+        """Return it as it is: without an answer there is no more to say."""
+        return stopped
 
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""
@@ -434,7 +447,7 @@ class PersistentLife:
         self._calls.clear()
         for call in left:
             what = f"{self._setting.descriptor.name}.{call.request.op or call.request.operation}"
-            call.settle(on_death(exit_, call.fault, what))
+            call.settle(on_death(exit_, call.fault, what, call.error))
 
     def _fail_all(self, failure: Failure, *, probes: bool = False) -> None:
         left = list(self._calls.values())

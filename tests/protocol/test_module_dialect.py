@@ -149,7 +149,7 @@ FORMS: list[tuple[Request, dict[str, Any], Outcome]] = [
     (
         invoke("r1"),
         {"ok": False, "error": {"code": "no_dice", "message": "lost"}},
-        Failure("no_dice", "lost"),
+        Failure.reported("no_dice", "lost"),
     ),
     (
         invoke("r1"),
@@ -164,7 +164,7 @@ FORMS: list[tuple[Request, dict[str, Any], Outcome]] = [
             "ok": False,
             "error": {"code": "no_dice", "message": "lost"},
         },
-        Failure("no_dice", "lost"),
+        Failure.reported("no_dice", "lost"),
     ),
 ]
 
@@ -194,7 +194,7 @@ def test_events_stream_to_their_request_until_done(named: dict[str, str]) -> Non
     *events, last = received
     kinds = [type(item.event) for item in events if isinstance(item, EventReceived)]
     assert kinds == [Log, StatePatch, UiEvent, ErrorEvent]
-    assert answers([last]) == {"r1": Failure("E", "m")}
+    assert answers([last]) == {"r1": Failure.reported("E", "m")}
 
 
 def test_an_error_event_belongs_to_the_request_it_came_with() -> None:
@@ -206,8 +206,8 @@ def test_an_error_event_belongs_to_the_request_it_came_with() -> None:
         + event("done", requestId="r1", ok=False),
     )
     failures = answers(received)
-    assert failures["r1"] == Failure("E", "m")
-    assert failures["r2"] == Failure("internal", "s", {"reason": "reported"}, "s")
+    assert failures["r1"] == Failure.reported("E", "m")
+    assert failures["r2"] == Failure.reported("internal", "s", None, "s", reason="reported")
 
 
 def test_a_refused_asset_is_a_warning_and_the_request_goes_on() -> None:

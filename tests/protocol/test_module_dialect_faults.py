@@ -83,7 +83,7 @@ def test_a_strict_modules_bad_line_fails_the_one_request_it_can_mean(
 
 def test_an_error_the_module_reports_itself_is_no_fault() -> None:
     (item,) = feed(strict("r1"), line(ok=False, error={"code": "E", "message": "m"}))
-    assert item == Answered("r1", Failure("E", "m"), None)
+    assert item == Answered("r1", Failure.reported("E", "m"), None)
 
 
 @pytest.mark.parametrize(("reason", "bad"), TOLERABLE.items())

@@ -14,7 +14,7 @@ from tests.protocol.wire import DESCRIPTION
 HEALTH, DESCRIBE, INVOKE = Operation.HEALTH, Operation.DESCRIBE, Operation.INVOKE
 WELL = {"status": "ok"}
 BODY = {"code": "no_luck", "message": "try again", "details": {"sides": 6}}
-NO_LUCK = Failure("no_luck", "try again", {"sides": 6})
+NO_LUCK = Failure.reported("no_luck", "try again", {"sides": 6})
 
 ACCEPTED: list[tuple[Operation, dict[str, Any], Outcome]] = [
     (HEALTH, WELL, Success(WELL)),
@@ -29,7 +29,7 @@ ACCEPTED: list[tuple[Operation, dict[str, Any], Outcome]] = [
     (INVOKE, {"ok": True}, Success(None)),
     (INVOKE, {"ok": True, "result": 1, "summary": "s", "later": 2}, Success(1, "s")),
     (INVOKE, {"ok": False, "error": BODY}, NO_LUCK),
-    (INVOKE, {"ok": False, "error": {"code": "E", "message": "m"}}, Failure("E", "m")),
+    (INVOKE, {"ok": False, "error": {"code": "E", "message": "m"}}, Failure.reported("E", "m")),
     (INVOKE, {"ok": True, "result": WELL}, Success(WELL)),
 ]
 
@@ -82,7 +82,11 @@ def test_a_health_other_than_ok_says_what_it_is() -> None:
     outcome = read_reply(HEALTH, {"status": "warming up"}, "")
     assert isinstance(outcome, Failure)
     assert outcome.code == "unreachable"
-    assert outcome.details == {"reason": "not_ready", "health": {"status": "warming up"}}
+    assert outcome.details == {
+        "origin": "host",
+        "reason": "not_ready",
+        "health": {"status": "warming up"},
+    }
     assert "warming up" in outcome.message
 
 
@@ -127,12 +131,12 @@ def test_a_failure_is_told_by_dones_error_then_the_last_error_event_then_the_sum
 ) -> None:
     carried = done(ok=False, error=BODY, summary="s")
     silent = done(ok=False, summary="s")
-    assert read_done(operation, carried, REPORTED, "") == Failure(
+    assert read_done(operation, carried, REPORTED, "") == Failure.reported(
         "no_luck", "try again", {"sides": 6}, "s"
     )
-    assert read_done(operation, silent, REPORTED, "") == Failure("E", "m", {"at": 1}, "s")
-    assert read_done(operation, silent, None, "") == Failure(
-        "internal", "s", {"reason": "reported"}, "s"
+    assert read_done(operation, silent, REPORTED, "") == Failure.reported("E", "m", {"at": 1}, "s")
+    assert read_done(operation, silent, None, "") == Failure.reported(
+        "internal", "s", None, "s", reason="reported"
     )
 
 
@@ -140,7 +144,7 @@ def test_a_failure_is_told_by_dones_error_then_the_last_error_event_then_the_sum
 @pytest.mark.parametrize("error", [None, "it broke", {"code": 1}, []])
 def test_an_error_field_of_another_shape_is_a_field_like_any_other(error: Any) -> None:
     event = done(ok=False, error=error)
-    assert read_done(INVOKE, event, REPORTED, "") == Failure("E", "m", {"at": 1})
+    assert read_done(INVOKE, event, REPORTED, "") == Failure.reported("E", "m", {"at": 1})
 
 
 def test_a_failure_without_any_words_gets_some() -> None:
