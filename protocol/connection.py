@@ -6,6 +6,7 @@ other way to know:
     start()                   the process runs
     ask(request)              something is wanted of the module
     cancel(id, written)       a request was settled without it
+    flow(id, operation)       what it streams for a request is to pause, or to go on
     answer(asked, outcome)    the host has an answer to a call of the module's, or a part of one
     receive_data(data)        the module printed bytes
     receive_eof()             it will print no more
@@ -38,6 +39,7 @@ What comes of a start, and of a request:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from enum import StrEnum
 from typing import Any, Protocol
 
 import msgspec
@@ -63,6 +65,13 @@ ID_CHARS = 80
 
 class LocalError(Exception):
     """The host used a connection in a way its rules forbid."""
+
+
+class Flow(StrEnum):
+    """What a module is told of the pace of a request."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -328,6 +337,12 @@ class Connection(Protocol):
 
         `written` is how much of it the process has got; of a part it makes nothing, and the host
         replaces it. Without an open request of that id, do nothing.
+        """
+
+    def flow(self, request_id: str, operation: Flow) -> Events:
+        """Tell the module that the events of a request are not read for now, or are again.
+
+        Do nothing if it can't be told, or the request is not open: it is ended if it goes on.
         """
 
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:

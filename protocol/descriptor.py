@@ -94,6 +94,21 @@ class Drop(StrEnum):
     NEWEST = "newest"
 
 
+class EraPin(StrEnum):
+    """Which era of MCP a server is greeted in; `auto` finds out."""
+
+    AUTO = "auto"
+    MODERN = "modern"
+    LEGACY = "legacy"
+
+
+class McpTransport(msgspec.Struct, frozen=True, kw_only=True):
+    """What only an MCP server needs: its era, and the folders that it is told of as its roots."""
+
+    era: EraPin = EraPin.AUTO
+    roots: tuple[str, ...] = ()
+
+
 class Transport(msgspec.Struct, frozen=True, kw_only=True):
     """How the module is reached; `type` says which of the other fields mean something."""
 
@@ -103,6 +118,7 @@ class Transport(msgspec.Struct, frozen=True, kw_only=True):
     lifecycle: Lifecycle = Lifecycle.PERSISTENT
     input: InputForm = InputForm.ENVELOPE
     stdout: StdoutPolicy = StdoutPolicy.TOLERANT
+    mcp: McpTransport = McpTransport()
     cwd: str = "."
     env: dict[str, str] = msgspec.field(default_factory=dict)
     pass_env: tuple[str, ...] = ()
@@ -178,6 +194,7 @@ class Supervision(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: int = 1
     queue: int = 1024
     instances: Instances = Instances()
+    overlap: bool = True
     warm: int = 0
     watch: bool = False
 

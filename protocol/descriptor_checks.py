@@ -72,10 +72,14 @@ def _dialect(transport: dict[str, Any]) -> Iterator[Problem]:
         and lifecycle in tuple(Lifecycle)
         and lifecycle not in dialect.lifecycles
     ):
+        only = dialect.lifecycles[0]
+        runs = {
+            Lifecycle.PERSISTENT: "speaks with one process for many requests",
+            Lifecycle.PER_INVOCATION: "runs a process per invocation",
+        }
         yield Problem(
             "/transport/lifecycle",
-            f"is {quoted(lifecycle)}, must be {quoted(dialect.lifecycles[0])}: "
-            f"{protocol} runs a process per invocation",
+            f"is {quoted(lifecycle)}, must be {quoted(only)}: {protocol} {runs[only]}",
         )
     # Only a Spec 001 tool may be one that knows nothing of the section 6 envelope.
     if protocol != "narratoria" and transport.get("input") == InputForm.FLAT:

@@ -15,6 +15,7 @@ from protocol.descriptor import (
     NAME_LIMIT,
     RESERVED_NAMES,
     Drop,
+    EraPin,
     Gate,
     InputForm,
     Kind,
@@ -59,6 +60,17 @@ _NAME = Scalar(
 _ANY_TEXT = text("a string", empty=True)
 _VARIABLE = text("the name of an environment variable, without '=' and NUL", forbidden="=" + _NUL)
 
+MCP = Fields(
+    {
+        "era": Choice(tuple(EraPin)),
+        "roots": Array(
+            'an array of folders such as ["."]',
+            text("the path of a folder, such as '.', without NUL", forbidden=_NUL),
+        ),
+    },
+    closed=True,
+)
+
 TRANSPORT = Fields(
     {
         "type": Choice(("stdio", "http")),
@@ -72,6 +84,7 @@ TRANSPORT = Fields(
         "lifecycle": Choice(tuple(Lifecycle)),
         "input": Choice(tuple(InputForm)),
         "stdout": Choice(tuple(StdoutPolicy)),
+        "mcp": MCP,
         "cwd": text("the path of a folder, such as '.', without NUL", forbidden=_NUL),
         "env": Map(
             'an object of strings such as {"LOG_LEVEL":"debug"}',
@@ -165,6 +178,7 @@ SUPERVISION = Fields(
         "concurrency": integer(1, "1"),
         "queue": integer(0, "1024"),
         "instances": INSTANCES,
+        "overlap": Scalar("true or false", (bool,)),
         "warm": integer(0, "0"),
         "watch": Scalar("true or false", (bool,)),
     },

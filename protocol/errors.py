@@ -57,6 +57,7 @@ class Reason(StrEnum):
     QUEUE_FULL = "queue_full"
     STOPPING = "stopping"
     BROKEN_PIPE = "broken_pipe"
+    SLOW_READER = "slow_reader"
     DAEMON_RESTART = "daemon_restart"
     """The daemon itself ended while the request was in flight; only its journal says so."""
 
@@ -119,6 +120,7 @@ CODE_OF: dict[Reason, Code] = {
     Reason.QUEUE_FULL: Code.UNREACHABLE,
     Reason.STOPPING: Code.UNREACHABLE,
     Reason.BROKEN_PIPE: Code.UNREACHABLE,
+    Reason.SLOW_READER: Code.UNREACHABLE,
     Reason.DAEMON_RESTART: Code.UNREACHABLE,
     Reason.UNKNOWN_MODULE: Code.BAD_REQUEST,
     Reason.MISSING_OP: Code.BAD_REQUEST,

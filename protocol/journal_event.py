@@ -57,6 +57,7 @@ TAXONOMY: dict[str, tuple[str, ...]] = {
 OURS: dict[str, tuple[str, ...]] = {
     "daemon:start": ("data.version", "data.pid"),
     "daemon:stop": ("data.cause",),
+    "daemon:command": ("data.op", "by"),
     "module:state": ("module", "data.from", "data.to", "data.cause"),
     "module:error": ("module", "error"),
     "module:description": ("module", "data.instance", "data.changes"),

@@ -19,7 +19,7 @@ from protocol.descriptor_loading import parse_descriptor
 from protocol.errors import Failure, Outcome, Success
 from protocol.events import CallEvent
 from protocol.replies import Operation
-from supervisor.runtime.call import Call
+from supervisor.runtime.call import Call, Congestion
 from supervisor.runtime.dialogue import Dialogue
 
 GENEROUS_S = 60
@@ -79,7 +79,7 @@ class Heard:
         self.events: list[CallEvent] = []
         self.outcomes: list[Outcome] = []
         self.called: list[tuple[HostCalled, Dialogue]] = []
-        self.slow = False
+        self.slow = Congestion.NONE
         self._heard = trio.lowlevel.ParkingLot()
 
     def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
@@ -94,7 +94,7 @@ class Heard:
         self.outcomes.append(outcome)
         self._heard.unpark_all()
 
-    def congested(self) -> bool:
+    def congested(self) -> Congestion:
         return self.slow
 
     async def outcome(self) -> Outcome:

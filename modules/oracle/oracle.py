@@ -61,7 +61,7 @@ def script(messages: list[Json]) -> Iterator[str]:
     yield from (prompts[-1] if prompts else "").splitlines()
 
 
-async def complete(request_id: object, args: Json) -> Json:
+async def complete(request_id: object, args: Json, is_read: asyncio.Event) -> Json:
     messages = args["messages"]
     delay_s = args.get("delay_ms", 0) / 1000
     content = ""
@@ -76,6 +76,7 @@ async def complete(request_id: object, args: Json) -> Json:
             continue
         for word in line.split():
             await asyncio.sleep(delay_s)  # between two words, all the others have their turn
+            await is_read.wait()
             chunk = f" {word}" if content else word
             content += chunk
             payload = {"content": chunk}
@@ -88,11 +89,13 @@ async def complete(request_id: object, args: Json) -> Json:
 class Oracle:
     def __init__(self) -> None:
         self.open: dict[object, asyncio.Task[None]] = {}
+        self.is_read: dict[object, asyncio.Event] = {}  # not set while it is to pause
 
     async def serve(self, request: Json) -> None:
         request_id = request.get("requestId")
         try:
-            result = await complete(request_id, request["input"].get("args") or {})
+            args = request["input"].get("args") or {}
+            result = await complete(request_id, args, self.is_read[request_id])
         except (KeyError, TypeError, AttributeError) as fault:
             error = {"code": "bad_request", "message": f"these are no messages: {fault!r}"}
         except Exception as bug:  # an answer is owed even then; the evidence goes to stderr
@@ -105,6 +108,7 @@ class Oracle:
 
     def ended(self, request_id: object, task: asyncio.Task[None]) -> None:
         self.open.pop(request_id, None)
+        self.is_read.pop(request_id, None)
         if task.cancelled():  # perhaps before it began, so it cannot say that itself
             error = {"code": "cancelled", "message": "stopped in the middle"}
             say(request_id, version="0", type="done", ok=False, error=error)
@@ -116,11 +120,19 @@ class Oracle:
                 say(request_id, status="ok")
             case {"operation": "describe"}:
                 description = {key: DESCRIPTOR[key] for key in DESCRIBED}
-                say(request_id, **description, features=["cancel"])
+                say(request_id, **description, features=["cancel", "flow"])
             case {"operation": "cancel"}:
                 if task := self.open.get(request_id):
                     task.cancel()
+            case {"operation": "pause"} if request_id in self.open:
+                self.is_read[request_id].clear()
+            case {"operation": "resume"} if request_id in self.open:
+                self.is_read[request_id].set()
+            case {"operation": "pause" | "resume"}:
+                pass  # it has crossed the answer on its way
             case {"operation": "invoke", "input": {"op": "complete"}}:
+                self.is_read[request_id] = is_read = asyncio.Event()
+                is_read.set()
                 self.open[request_id] = task = asyncio.create_task(self.serve(request))
                 task.add_done_callback(lambda ended: self.ended(request_id, ended))
             case _:

@@ -8,6 +8,7 @@ import msgspec
 
 from protocol.connection import Connection, Memory, NewId
 from protocol.descriptor import Descriptor, Lifecycle, StdoutPolicy
+from protocol.dialects.mcp.connection import McpConnection
 from protocol.dialects.module import ModuleConnection
 from protocol.dialects.narratoria import NarratoriaConnection
 
@@ -25,6 +26,12 @@ class Dialect(msgspec.Struct, frozen=True):
 
 
 DIALECTS: dict[str, Dialect] = {
+    "mcp": Dialect(
+        connect=McpConnection,
+        lifecycles=(Lifecycle.PERSISTENT,),
+        stdout=StdoutPolicy.TOLERANT,
+        answers_probes=True,
+    ),
     "module": Dialect(
         connect=ModuleConnection,
         lifecycles=(Lifecycle.PERSISTENT, Lifecycle.PER_INVOCATION),

@@ -33,6 +33,7 @@ from protocol.connection import (
     Described,
     EventReceived,
     Events,
+    Flow,
     HostCalled,
     LocalError,
     Memory,
@@ -96,6 +97,8 @@ _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _INVOKE = Operation.INVOKE
 _DESCRIBE = Operation.DESCRIBE
 """A member of an enum is slow to look up, and each request and each answer ask for these."""
+
+_FLOW = frozenset(Flow)
 
 GIVEN_UP_KEPT = 16
 """Of so many requests that were given up last, late lines are known for what they are."""
@@ -183,6 +186,12 @@ class ModuleConnection:
             return NOTHING
         return [OutOfStep("echoes no requestId")]
 
+    def flow(self, request_id: str, operation: Flow) -> Events:
+        """Queue a `pause` or a `resume`, if the module knows them."""
+        if "flow" in self._features and request_id in self._open:
+            self.outgoing.add(encode_line({"requestId": request_id, "operation": operation}))
+        return NOTHING
+
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
         """Queue a `host_result`."""
         line = encode_result(asked.request_id, asked.call.call_id, outcome, chunk)
@@ -198,6 +207,8 @@ class ModuleConnection:
         request_id, operation = frame.request_id, frame.operation
         if operation == "cancel":
             self._open.pop(request_id, None)
+            return NOTHING
+        if frame.tool is None and operation in _FLOW:
             return NOTHING
         if operation == Operation.DESCRIBE and request_id.endswith(SYNC):
             if self._step.lost:

@@ -22,6 +22,7 @@ from protocol.connection import (
     Asked,
     EventReceived,
     Events,
+    Flow,
     HostCalled,
     LocalError,
     Memory,
@@ -111,6 +112,11 @@ class NarratoriaConnection:
         del written
         if request_id == self._request_id:
             self._state = _State.ABANDONED
+        return NOTHING
+
+    def flow(self, request_id: str, operation: Flow) -> Events:
+        """Do nothing: Spec 001 has no flow, and its process serves nobody else."""
+        del request_id, operation
         return NOTHING
 
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:

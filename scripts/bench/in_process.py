@@ -36,6 +36,7 @@ from scripts.bench.workshop import PROGRAMS, Workshop, daemon
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.principals import SUPERVISOR
+from supervisor.runtime.call import Congestion
 from supervisor.runtime.module import Module
 
 WINDOW = 64
@@ -55,9 +56,9 @@ class Counting:
         del event, line
         self.events += 1
 
-    def congested(self) -> bool:
+    def congested(self) -> Congestion:
         """Take everything."""
-        return False
+        return Congestion.NONE
 
 
 async def stream(workshop: Workshop, sizes: Sizes) -> list[Sample]:

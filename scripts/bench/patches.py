@@ -27,6 +27,7 @@ from supervisor.kernel.event_feed import EventFeed
 from supervisor.kernel.journal import FILE, remembering
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.principals import SUPERVISOR
+from supervisor.runtime.blocking import BlockingWork
 
 MEGABYTE = 1_000_000
 
@@ -65,7 +66,7 @@ async def _read(data_dir: Path, count: int) -> float:
         seen += event is not None
 
     async with remembering(data_dir, JournalOptions()) as journal:
-        feed = EventFeed(journal)
+        feed = EventFeed(journal, BlockingWork())
         begin = time.perf_counter()
         await feed.send({"since": 0, "last": 0, "event": "session:patch"}, emit, None)
         took_s = time.perf_counter() - begin

@@ -73,6 +73,10 @@ ADVICE: dict[Reason, Advice] = {
     Reason.BROKEN_PIPE: Advice(
         "it closed its stdin", "It has to read until the end of stdin.", _LOGS
     ),
+    Reason.SLOW_READER: Advice(
+        "what it said was not read",
+        "Read its events as they come: others use the same process.",
+    ),
     Reason.DAEMON_RESTART: Advice(
         "the daemon ended while it was in flight",
         "The module may have done its work; ask again if that does no harm.",

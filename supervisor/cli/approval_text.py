@@ -8,6 +8,7 @@ import click
 
 from supervisor.cli.quantities import duration
 from supervisor.cli.terminal import dim, one_line, shell_word
+from supervisor.policy.form import choices_of
 
 _BY = {
     "timeout": "nobody answered in time",
@@ -23,16 +24,38 @@ def question_text(question: dict[str, Any]) -> str:
     return "\n".join(
         [
             f"{id_}  {one_line(str(question['prompt']))}",
+            *(f"  {one_line(one)}" for one in _form_lines(question.get("form"))),
             f"  {dim(one_line(about))}",
             f"  {dim('answer')} {how(question)}{dim(f', else {one_line(left)}')}",
         ]
     )
 
 
+def _form_lines(form: Any) -> list[str]:
+    """Return a line for each field of a form: what it is called, wants, and is about."""
+    if not isinstance(form, dict) or not isinstance(form.get("properties"), dict):
+        return []
+    required, lines = form.get("required") or [], []
+    for name, field in form["properties"].items():
+        choices = choices_of(field)
+        wants = str(field.get("type")) if choices is None else "|".join(choices)
+        if field.get("type") == "array":
+            wants += " (several, with commas)"
+        if name in required:
+            wants += " required"
+        if "default" in field:
+            wants += f" (else {field['default']})"
+        about = field.get("description") or field.get("title") or ""
+        lines.append(f"{name}  {wants}  {about}".rstrip())
+    return lines
+
+
 def how(question: dict[str, Any]) -> str:
     """Return the command that answers a question."""
     id_ = shell_word(str(question["id"]))
     options = [str(one) for one in question.get("options") or ()]
+    if question.get("form"):
+        return f"stdiod approve {id_} --set FIELD=VALUE... [--deny]"
     if options in (["allow", "deny"], []):
         return f"stdiod approve {id_} [--deny]"
     return f"stdiod approve {id_} --answer {'|'.join(shell_word(one) for one in options)}"

@@ -39,6 +39,7 @@ from supervisor.kernel.daemon import Daemon, running
 from supervisor.kernel.parties import Party
 from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.call import Congestion
 from supervisor.runtime.directory import read_descriptor
 from supervisor.runtime.loop_clock import LoopClock
 from supervisor.runtime.module_log import LogLine
@@ -123,9 +124,9 @@ class _Asker:
         self.response = response.document()
         self.answered.set()
 
-    def congested(self) -> bool:
-        """Return False: writing to stdout blocks until there is room."""
-        return False
+    def congested(self) -> Congestion:
+        """Return none: writing to stdout blocks until there is room."""
+        return Congestion.NONE
 
 
 async def _run(

@@ -33,7 +33,7 @@ def _lines(module: dict[str, Any]) -> Iterator[str]:
     yield ""
     facts = {
         "note": note(module),
-        "protocol": f"{module['protocol']}, {module['lifecycle']}",
+        "protocol": f"{module['protocol']}, {module['lifecycle']}{_agreed(module.get('mcp'))}",
         "wanted": f"{module['wanted']} ({module['start']} start)",
         "restarts": str(module["restarts"]),
         "requests": _requests(module),
@@ -59,6 +59,10 @@ def _lines(module: dict[str, Any]) -> Iterator[str]:
 
 def _fact(label: str, text: str) -> str:
     return dim(label.ljust(_LABEL_WIDTH)) + text
+
+
+def _agreed(mcp: dict[str, Any] | None) -> str:
+    return "" if mcp is None else one_line(f" ({mcp['era']}, {mcp['revision']})")
 
 
 def _requests(module: dict[str, Any]) -> str:

@@ -39,6 +39,7 @@ _GAP = "  "
 _SHORTEST_NAME = 8
 _NONE = "-"
 _NEARLY_ALL = 0.75
+STUCK_NOTED = 5
 OPS_NOTED = 5
 """Of a module that has not run yet, the ops that are remembered."""
 
@@ -48,7 +49,8 @@ def status_text(status: dict[str, Any], width: int | None) -> str:
     lines = [daemon_line(status["daemon"]), _summary(status)]
     lines += _journal_trouble(status["daemon"].get("journal") or {})
     lines += _policy_trouble(status["daemon"].get("policy") or {})
-    lines += [*_lost_time(status["daemon"]), *_crowd(status["daemon"]), ""]
+    lines += [*_lost_time(status["daemon"]), *_stuck(status["daemon"])]
+    lines += [*_crowd(status["daemon"]), ""]
     modules = status["modules"]
     if modules:
         lines += _table([_row(module) for module in modules], [note(one) for one in modules], width)
@@ -161,6 +163,13 @@ def _lost_time(daemon: dict[str, Any]) -> Iterator[str]:
     if stopped.get("count"):
         ago = duration(max(0.0, time.time() - stopped["last_ts"]))
         yield f"it was suspended for {duration(stopped['last_s'])}, {ago} ago"
+
+
+def _stuck(daemon: dict[str, Any]) -> Iterator[str]:
+    for one in (daemon.get("stuck") or ())[:STUCK_NOTED]:
+        others = f", and {one['waiting']} more wait for it" if one["waiting"] else ""
+        words = f"stuck for {duration(one['for_s'])}: {one['doing']}{others}"
+        yield click.style(one_line(words), fg="yellow")
 
 
 def _crowd(daemon: dict[str, Any]) -> Iterator[str]:

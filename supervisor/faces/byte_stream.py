@@ -6,6 +6,7 @@ import os
 import select
 import stat
 from collections.abc import Callable
+from functools import partial
 
 import structlog
 import trio
@@ -85,6 +86,7 @@ def _is_pollable(descriptor: int) -> bool:
 
 async def _write(conversation: Conversation, writing: int, gone: Callable[[], None]) -> None:
     outbox = conversation.outbox
+    outbox.write_through(partial(os.write, writing))
     while data := await outbox.take():
         left = memoryview(data)
         while left:

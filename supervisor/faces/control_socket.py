@@ -149,6 +149,7 @@ async def _serve_client(
     unfinished: UnfinishedLines,
 ) -> None:
     descriptor, uid = client.fileno(), peer_uid(client)
+    blocking = daemon.facts.custody.blocking
     try:
         with client:
             if daemon.fleet_stopped:  # let in at the very moment
@@ -160,7 +161,7 @@ async def _serve_client(
                 return
             try:
                 with place.scope:
-                    party = Party(await named_user(uid, "socket"))
+                    party = Party(await named_user(uid, "socket", blocking))
                     conversation = Conversation(daemon, party, unfinished)
                     place.idle = conversation.is_idle
                     try:

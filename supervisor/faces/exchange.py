@@ -13,6 +13,7 @@ from protocol.readdress import Readdresser
 from protocol.response import Response
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.parties import Handle
+from supervisor.runtime.call import OVERRUN_BYTES, Congestion
 
 UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowError)
 """What `encode_line` may raise over a value it was given."""
@@ -21,7 +22,7 @@ UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowErro
 class Exchange:
     """The client of one request (kernel.parties.Client)."""
 
-    __slots__ = ("_ended", "_outbox", "_readdresser", "handle", "request_id")
+    __slots__ = ("_ended", "_outbox", "_readdresser", "_unread_bytes", "handle", "request_id")
 
     def __init__(
         self, request_id: str | None, outbox: Outbox, ended: Callable[[Exchange], None]
@@ -32,6 +33,8 @@ class Exchange:
         self._outbox = outbox
         self._ended = ended
         self._readdresser: Readdresser | None = None
+        self._unread_bytes = 0
+        """What came of it since its client keeps up no more."""
 
     def event(self, event: Progress, line: bytes | None) -> None:
         """Write an event, in the module's own words if `line` has them."""
@@ -40,7 +43,11 @@ class Exchange:
             if self._readdresser is None:
                 self._readdresser = Readdresser(self.request_id)
             told = self._readdresser.readdress(line)
-        self._outbox.put(event_line(event, self.request_id) if told is None else told)
+        if told is None:
+            told = event_line(event, self.request_id)
+        self._outbox.put(told)
+        if self._outbox.congested:
+            self._unread_bytes += len(told)
 
     def finished(self, response: Response) -> None:
         """Write the response as a `done` with its fields."""
@@ -48,9 +55,14 @@ class Exchange:
         self._outbox.put(done_line(self.request_id, response))
         self._ended(self)
 
-    def congested(self) -> bool:
+    def congested(self) -> Congestion:
         """Whether the client does not keep up."""
-        return self._outbox.congested
+        if not self._outbox.congested:
+            self._unread_bytes = 0
+            return Congestion.NONE
+        # It may have read some of it meanwhile, and what it did not may be of other requests.
+        unread = min(self._unread_bytes, self._outbox.waiting_bytes)
+        return Congestion.FULL if unread > OVERRUN_BYTES else Congestion.SLOW
 
 
 def event_line(event: Event, request_id: str | None) -> bytes:

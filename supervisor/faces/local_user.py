@@ -14,6 +14,7 @@ import struct
 import trio
 
 from supervisor.policy.principals import Principal
+from supervisor.runtime.blocking import BlockingWork
 
 _CREDENTIALS = struct.Struct("iII")
 """pid, uid, gid: `struct ucred` of unix(7)."""
@@ -38,15 +39,15 @@ def this_user(face: str) -> Principal:
     return Principal(user_name(os.geteuid()), face)
 
 
-async def named_user(uid: int, face: str) -> Principal:
+async def named_user(uid: int, face: str, blocking: BlockingWork) -> Principal:
     """Return a user; one whose name is not found out within `NAME_S` is a number."""
     name = _names.get(uid)
     if name is None:
         with trio.move_on_after(NAME_S):
-            # A thread of its own: those that all share are not to wait for a directory.
-            name = _names[uid] = await trio.to_thread.run_sync(
-                user_name, uid, abandon_on_cancel=True, limiter=trio.CapacityLimiter(1)
-            )
+            # It may ask a directory over the network.
+            doing = f"looking for the name of user {uid}"
+            name = await blocking.run(doing, lambda: _names.get(uid) or user_name(uid))
+            _names[uid] = name
     return Principal(str(uid) if name is None else name, face)
 
 

@@ -2,6 +2,9 @@
 
 Whoever streams looks at `congested` (or awaits `wait_room`) and pauses; the bound is HIGH_BYTES
 plus what each of them had in its hands, one chunk of a pipe.
+
+What comes while somebody is served leaves at the end of that, in one write and without a turn of
+the event loop between, if the client takes it; else a task writes it (`take`).
 """
 
 from __future__ import annotations
@@ -9,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import trio
+
+from supervisor.runtime.serving import SERVING
 
 HIGH_BYTES = 1 << 20
 LOW_BYTES = 1 << 18
@@ -28,6 +33,14 @@ class Outbox:
         self._some = trio.Event()
         self._waiting_for_room = trio.lowlevel.ParkingLot()
         self._closed = False
+        self._write: Callable[[bytes], int] | None = None
+        self._is_taken = False
+        """Whether the task that writes has some in its hands: the others wait for that."""
+        self._to_flush = False
+
+    def write_through(self, write: Callable[[bytes], int]) -> None:
+        """Have lines written by this: it returns how much it took, or raises `OSError`."""
+        self._write = write
 
     def put(self, line: bytes) -> None:
         """Add a line; after `close` it is dropped, for nobody is there to read it."""
@@ -37,13 +50,20 @@ class Outbox:
         self.waiting_bytes += len(line)
         if self.waiting_bytes > HIGH_BYTES:
             self.congested = True
-        self._some.set()
+        if self._to_flush:
+            return
+        if self._write is not None and not self._is_taken and SERVING.afterwards(self._flush):
+            self._to_flush = True
+        else:
+            self._some.set()
 
     async def take(self) -> bytes:
         """Wait for lines and return all there are; b"" after `close`."""
         while not self._lines and not self._closed:
+            self._is_taken = False
             self._some = trio.Event()
             await self._some.wait()
+        self._is_taken = True
         data = b"".join(self._lines)
         self._lines.clear()
         return data
@@ -73,6 +93,20 @@ class Outbox:
         self.waiting_bytes = 0
         self._some.set()
         self._relieve()
+
+    def _flush(self) -> None:
+        self._to_flush = False
+        if not self._lines or self._write is None:
+            return  # taken meanwhile, or closed
+        data = b"".join(self._lines)
+        try:
+            size = self._write(data)
+        except OSError:
+            size = 0  # whatever it is, the task will meet it too
+        self._lines = [data[size:]] if size < len(data) else []
+        if self._lines:
+            self._some.set()
+        self.written(size)
 
     def _relieve(self) -> None:
         self.congested = False

@@ -23,7 +23,8 @@ async def serve(daemon: Daemon, name: str) -> None:
     try:
         for descriptor in blocking:
             os.set_blocking(descriptor, False)
-        conversation = Conversation(daemon, Party(await named_user(os.geteuid(), "stdio"), name))
+        user = await named_user(os.geteuid(), "stdio", daemon.facts.custody.blocking)
+        conversation = Conversation(daemon, Party(user, name))
         try:
             await carry(conversation, reading, writing)
         finally:

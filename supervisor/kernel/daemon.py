@@ -42,6 +42,7 @@ from supervisor.kernel.store.settings import JournalOptions
 from supervisor.kernel.ui_events import UiEvents
 from supervisor.policy.findings import Found
 from supervisor.policy.reload_plan import Plan
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.custody import holding
 from supervisor.runtime.directory import shown
 from supervisor.runtime.file_limit import FileLimit
@@ -131,7 +132,9 @@ class Daemon:
 
     async def watch(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Reload whenever a descriptor or a watched program changes, until cancelled."""
-        watch = Watch(self.reloads.sources, self.reloads.descriptors, self.facts.watch)
+        reloads, facts = self.reloads, self.facts
+        blocking = facts.custody.blocking
+        watch = Watch(reloads.sources, reloads.descriptors, facts.watch, blocking)
         self.reloads.on_reading = watch.follow_anew
         with contextlib.suppress(RefusedError):  # the end has begun
             await watch.run(self._reload_for_watch, task_status)
@@ -163,7 +166,7 @@ class Daemon:
 
     def _name_survivors(self) -> None:
         for module in self.fleet.all():
-            for instance, _ in module.pool.seats.instances():
+            for instance, _ in module.instances():
                 known = {"module": module.name, "instance": instance.id, "pid": instance.pid}
                 tracer = tracer_of(instance.pid)
                 if tracer is not None:
@@ -216,7 +219,7 @@ async def running(
                 whole_process=whole_process,
                 file_limit=file_limit,
             ) as custody,
-            _memory(data_dir, memory) as (journal, feed),
+            _memory(data_dir, memory, custody.blocking) as (journal, feed),
             trio.open_nursery() as nursery,
         ):
             recorder = journal or recorder or Forgetful()
@@ -248,7 +251,9 @@ async def running(
             operator = operator or OperatorPolicy()
             reloads = Reloads(host, fleet, sources, found, operator, nursery=nursery)
             options = asset_options or AssetOptions()
-            checks = AssetChecks(AssetStore(data_dir / "assets", options), copy=options.copy)
+            checks = AssetChecks(
+                AssetStore(data_dir / "assets", options), custody.blocking, copy=options.copy
+            )
             effects = Effects(
                 recorder=recorder,
                 durability=Durability(recorder, host.deadlines),
@@ -263,7 +268,9 @@ async def running(
             await _take_over(effects, journal, restored)
             gates, approvals = Gates(), Approvals(recorder)
             asker = ApprovalAsker(approvals)
-            grants = Grants(operator, recorder, effects.answers, environment, asker)
+            grants = Grants(
+                operator, recorder, effects.answers, environment, asker, blocking=custody.blocking
+            )
             deciding = Deciding(gates, approvals, grants)
             requests = Requests(host, fleet, effects, deciding, nursery)
             observing = Observing(host, fleet, effects, requests.invoke, nursery)
@@ -313,7 +320,7 @@ async def _take_over(effects: Effects, journal: Journal | None, restored: Restor
 
 @asynccontextmanager
 async def _memory(
-    data_dir: Path, options: JournalOptions | None
+    data_dir: Path, options: JournalOptions | None, blocking: BlockingWork
 ) -> AsyncIterator[tuple[Journal | None, EventFeed | None]]:
     if options is None:
         yield None, None
@@ -323,7 +330,7 @@ async def _memory(
     from supervisor.kernel.journal import remembering  # noqa: PLC0415
 
     async with remembering(data_dir, options) as journal:
-        feed = EventFeed(journal)
+        feed = EventFeed(journal, blocking)
         try:
             yield journal, feed
         finally:

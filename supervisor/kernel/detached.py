@@ -22,6 +22,7 @@ from protocol.response import Response
 from supervisor.kernel.parties import Client, Handle
 from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.call import OVERRUN_BYTES, Congestion
 from supervisor.runtime.deadlines import Deadlines, Timer
 
 DETACHED_S = 60.0
@@ -82,9 +83,11 @@ class Detached:
             self.response = response
             self._kept(self, _size(response.document()))
 
-    def congested(self) -> bool:
+    def congested(self) -> Congestion:
         """Whether so much is kept that no more should come."""
-        return self.is_open and self.size_bytes > KEPT_BYTES
+        if not self.is_open or self.size_bytes <= KEPT_BYTES:
+            return Congestion.NONE
+        return Congestion.FULL if self.size_bytes > OVERRUN_BYTES else Congestion.SLOW
 
 
 class DetachedRequests:
@@ -107,8 +110,11 @@ class DetachedRequests:
         one = Detached(handle, self._kept)
         self._all[one.id] = one
         one.timer = self._deadlines.after(DETACHED_S, lambda: self._expired(one))
+        waited = handle.client.congested()
         handle.client = one
         self._kept(one, REQUEST_COST_BYTES)
+        if waited:
+            handle.resume()  # whoever does not read is not waited for any more
         return one.id
 
     def take_up(self, handle_id: str, principal: Principal, client: Client) -> Handle | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -24,6 +25,7 @@ from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.seen_entries import Sees
 from supervisor.kernel.store.faults import FAILURES, in_words, is_damage
 from supervisor.kernel.store.reader import Filter, Reader
+from supervisor.runtime.blocking import BlockingWork
 
 T = TypeVar("T")
 
@@ -33,9 +35,10 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 class EventFeed:
     """Sends entries to clients; all of them share a connection to the file, one page at a time."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, journal: Journal, blocking: BlockingWork) -> None:
         """Read the file of `journal`."""
         self._journal = journal
+        self._blocking = blocking
         self._reader = Reader(journal.path)
         self._one_at_a_time = trio.Lock()
 
@@ -123,7 +126,9 @@ class EventFeed:
                 self._shown = self._journal.told.journal
                 reader.close()
             try:
-                return await trio.to_thread.run_sync(read, reader)
+                reading = partial(read, reader)
+                # A connection is not to be closed under a thread.
+                return await self._blocking.run("reading the journal", reading, abandon=False)
             except FAILURES as error:
                 reader.close()
                 if is_damage(error):

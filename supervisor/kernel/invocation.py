@@ -45,7 +45,7 @@ from supervisor.kernel.unanswered import with_questions
 from supervisor.kernel.wait_graph import Parents
 from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.call import Call
+from supervisor.runtime.call import Call, Congestion
 from supervisor.runtime.deadlines import Timer
 from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.host import Host
@@ -347,7 +347,7 @@ class Invocation(Relative["Invocation"]):
                 return
         self.conclude(outcome)
 
-    def congested(self) -> bool:
+    def congested(self) -> Congestion:
         """Whether the client cannot keep up."""
         return self.client.congested()
 
@@ -452,8 +452,9 @@ class Invocation(Relative["Invocation"]):
     def _watch_silence(self, delay_s: float, silence_s: float) -> None:
         def look() -> None:
             silent_s = self._now() - self._call.heard_at
-            # Waiting for its turn, or for the host, is not the module's silence.
-            if self._call.server is None or (self._calls is not None and self._calls.waiting):
+            # Waiting for its turn, for the host, or for a client to read, is not its silence.
+            waits = self._call.server is None or self._call.listener.congested()
+            if waits or (self._calls is not None and self._calls.waiting):
                 silent_s = 0.0
             if silent_s < silence_s:
                 self._watch_silence(silence_s - silent_s, silence_s)

@@ -13,6 +13,7 @@ from supervisor.kernel.hooks.lineage import NOBODY
 from supervisor.kernel.origin import Origin
 from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.call import Congestion
 from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.module import Module
 
@@ -56,7 +57,7 @@ class Client(Protocol):
     def finished(self, response: Response) -> None:
         """Take the response; called once, and last."""
 
-    def congested(self) -> bool:
+    def congested(self) -> Congestion:
         """Whether events should not come faster for now."""
 
 
@@ -92,9 +93,9 @@ class OutcomeOnly:
     def event(self, event: Progress, line: bytes | None) -> None:
         """Ignore it."""
 
-    def congested(self) -> bool:
-        """Return False: nothing is kept."""
-        return False
+    def congested(self) -> Congestion:
+        """Return none: nothing is kept."""
+        return Congestion.NONE
 
 
 class Caller(Protocol):

@@ -19,13 +19,14 @@ import trio
 from protocol.errors import Failure, Reason
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.refusal import RefusedError
-from supervisor.policy.findings import Found
-from supervisor.policy.policy_file import PolicyError
+from supervisor.policy.findings import Found, Quarantined
+from supervisor.policy.policy_file import PolicyError, PolicyFile
 from supervisor.policy.reload_plan import Plan, Running, plan
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
 from supervisor.runtime.source import Source
 from supervisor.runtime.sources import Sources
+from supervisor.runtime.succession import Succession
 
 log = structlog.get_logger()
 
@@ -71,24 +72,26 @@ class Reloads:
         self._operator = operator
         self._nursery = nursery
         self._programs: Mapping[str, Mapping[str, str]] = found.programs
+        self._quarantined = found.quarantined
         self._one_at_a_time = trio.Lock()
 
-    async def reload(self, cause: str, *, if_needed: bool = False) -> Plan:
+    async def reload(self, cause: str, *, if_needed: bool = False, again: bool = False) -> Plan:
         """Apply what changed and return it; raises `RefusedError` once the daemon is stopping.
 
         Returns when the modules have been told, not when they are ready: `wait` waits for that.
-        With `if_needed`, a reload that finds nothing is not counted.
+        With `if_needed`, a reload that finds nothing is not counted. With `again`, what has failed
+        is tried once more.
         """
         async with self._one_at_a_time:
             began = trio.current_time()
-            policy = await trio.to_thread.run_sync(self._operator.look)
-            found = await self._plan()
+            policy = await self._look_at_policy()
+            found = await self._plan(again=again)
             # No checkpoint from here on: a stop comes before all of it, or after.
             self._operator.take(policy)
             same = found.empty and not found.moved
-            if if_needed and same and found.quarantined == self._fleet.quarantined:
+            if if_needed and same and found.quarantined == self._quarantined:
                 return found
-            self._programs = found.programs
+            self._programs, self._quarantined = found.programs, found.quarantined
             self._fleet.apply(found)
             self.count += 1
             self.last = LastReload(
@@ -136,35 +139,59 @@ class Reloads:
     async def rehearse(self) -> Plan:
         """Return what a reload would do; raises `RefusedError` once the daemon is stopping."""
         async with self._one_at_a_time:
-            return await self._plan()
+            return await self._plan(again=True)
 
     async def policy_problem(self) -> str | None:
         """Return what keeps the policy file, as it is now, from being in use."""
-        seen = await trio.to_thread.run_sync(self._operator.look)
+        seen = await self._look_at_policy()
         return str(seen) if isinstance(seen, PolicyError) else None
+
+    async def wait_decided(self, applied: Plan) -> list[Quarantined]:
+        """Return which of the changed modules go on as they were, once that is known of all."""
+        modules = self._fleet.modules
+        names = [one.descriptor.name for one in applied.changed]
+
+        def of_those_there() -> list[Succession]:
+            return [modules[name].succession for name in names if name in modules]
+
+        await self._fleet.wait_until(
+            lambda: None if any(one.undecided for one in of_those_there()) else True
+        )
+        return [one.refused for one in of_those_there() if one.refused is not None]
+
+    async def _look_at_policy(self) -> PolicyFile | PolicyError:
+        blocking = self._host.custody.blocking
+        return await blocking.run("reading the policy", self._operator.look)
 
     async def wait_for(self, number: int) -> LastReload:
         """Return once so many reloads have been applied."""
         return await self._fleet.wait_until(lambda: self.last if self.count >= number else None)
 
     def descriptors(self) -> dict[str, Any]:
-        """Return what runs, by name."""
-        return {name: module.descriptor for name, module in self._fleet.modules.items()}
+        """Return what the files of the modules said last, by name."""
+        return {name: one.succession.offered for name, one in self._fleet.modules.items()}
 
-    async def _plan(self) -> Plan:
+    async def _plan(self, *, again: bool) -> Plan:
         self._refuse_at_the_end()
         descriptors = self.descriptors()
-        programs = self._programs
+        modules = self._fleet.modules.items()
+        current = {
+            name: Running(
+                one.descriptor,
+                self._programs.get(name, {}),
+                one.succession.offered,
+                again and one.succession.refused is not None,
+            )
+            for name, one in modules
+        }
 
         def read_and_compare() -> Plan:
-            current = {
-                name: Running(one, programs.get(name, {})) for name, one in descriptors.items()
-            }
             return plan(current, self.sources.read(descriptors))
 
         # In a thread: ten thousand files, or one on a slow disk, are not to hold up the modules.
-        # Not abandoned when cancelled: it ends by itself, and the next one must not meet it.
-        found = await trio.to_thread.run_sync(read_and_compare)
+        # If it is cancelled, the next one waits until it is done.
+        blocking = self._host.custody.blocking
+        found = await blocking.run("reading the descriptors and their programs", read_and_compare)
         self.on_reading()
         self._refuse_at_the_end()
         return found

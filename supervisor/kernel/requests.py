@@ -41,6 +41,7 @@ from supervisor.kernel.invocation import Invocation, Setting
 from supervisor.kernel.invoke_record import record_response
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.connection import NARROW
+from supervisor.kernel.operations.op import Begun
 from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
 from supervisor.kernel.own_request import OwnRequest, answer_of
 from supervisor.kernel.parties import Client, Handle, Party
@@ -55,7 +56,7 @@ from supervisor.kernel.request_checks import (
 )
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.wait_graph import Parents
-from supervisor.policy.principals import Principal
+from supervisor.policy.principals import Principal, Scope
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
 from supervisor.runtime.module import Module
@@ -104,6 +105,7 @@ class Requests:
             invoke=self.invoke,
             effects=effects,
             grants=deciding.grants,
+            approvals=deciding.approvals,
             checks=host.checks,
             deadlines=host.deadlines,
             nursery=nursery,
@@ -285,7 +287,7 @@ class Requests:
     def _begin_in_order(self, request: OwnRequest, op: str, args: dict[str, Any]) -> None:
         def begin(_: Failure | None) -> None:
             if not request.ended:
-                request.begin(lambda: self.operations.begin(op, args, request), self._nursery)
+                request.begin(lambda: self._begin_op(op, args, request), self._nursery)
 
         order = self._order(request.party)
         # What comes after a `narrow` asks with less at once, though what came before still waits.
@@ -293,6 +295,14 @@ class Requests:
             begin(None)
         else:
             order.hold(None, None, begin)
+
+    def _begin_op(self, op: str, args: dict[str, Any], request: OwnRequest) -> Begun:
+        if SCOPES.get(op) is Scope.ADMIN:
+            module = args.get("module")
+            data = {"op": op} if module is None else {"op": op, "module": module}
+            by = request.principal.by
+            self._effects.recorder.record("daemon:command", module=module, data=data, by=by)
+        return self.operations.begin(op, args, request)
 
     async def _look_and_run(self, doubt: Doubt, request: OwnRequest) -> Any:
         """Run an op about whose args there is a doubt, if it proves wrong; raises `RefusedError`.
@@ -306,7 +316,7 @@ class Requests:
             refusal = Failure.because(Reason.INVALID_ARGS, "the args are not valid")
         if refusal is not None:
             raise RefusedError(refusal)
-        begun = self.operations.begin(op, args, request)
+        begun = self._begin_op(op, args, request)
         return begun if isinstance(begun, dict) else await begun
 
     def _ask(self, party: Party, tool: str, operation: Operation, client: Client) -> Handle | None:

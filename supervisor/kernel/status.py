@@ -87,6 +87,7 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "dropped_log_bytes": facts.log_files.dropped_bytes,
         "log_error": facts.log_files.last_error,
         **facts.stalls.status(),
+        "stuck": msgspec.to_builtins(facts.custody.blocking.stuck()),
         "journal": None if facts.journal is None else facts.journal.status(),
     }
 
@@ -102,7 +103,7 @@ def module_status(
     `quarantined` has the reasons by path; `histogram` adds what quantiles of a time are made of.
     """
     descriptor, pool = module.descriptor, module.pool
-    last_exit = pool.last_exit
+    last_exit = module.last_exit
     return {
         "name": module.name,
         "kind": str(descriptor.kind),
@@ -110,19 +111,20 @@ def module_status(
         "description": descriptor.description,
         "protocol": descriptor.transport.protocol,
         "lifecycle": str(descriptor.transport.lifecycle),
+        "mcp": _agreed(module),
         "state": str(pool.state),
-        "wanted": "up" if pool.seats.wanted else "down",
+        "wanted": "up" if module.wanted else "down",
         "start": str(descriptor.supervision.start),
         "waits_for": list(module.waits_for),
         "missing": list(module.missing) if pool.state in HAS_PROCESS else [],
-        "restarts": pool.restarts,
+        "restarts": module.restarts,
         "next_retry_s": pool.seats.next_retry_s,
         "in_flight": module.in_flight,
         "queued": module.queued,
         "descriptor": descriptor.source,
         "misfits": module.descriptions.misfits(),
         "quarantined": why_bad(descriptor, quarantined),
-        "instances": [_instance(one, state) for one, state in pool.seats.instances()],
+        "instances": [_instance(one, state) for one, state in module.instances()],
         "last_exit": None if last_exit is None else msgspec.to_builtins(last_exit),
         "counters": {
             **msgspec.to_builtins(module.counters),
@@ -130,6 +132,14 @@ def module_status(
         },
         "latency_ms": _latency(module.latency, histogram=histogram),
     }
+
+
+def _agreed(module: Module) -> dict[str, Any] | None:
+    """Return what an MCP server that is ready agreed to."""
+    current = module.descriptions.current
+    if current is None or module.descriptor.transport.protocol != "mcp":
+        return None
+    return {one: current["mcp"][one] for one in ("era", "revision")}
 
 
 def _instance(one: Instance, state: State) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.origin import Origin
 from supervisor.kernel.sessions.session import Session
-from supervisor.runtime.call import Call, Listener
+from supervisor.runtime.call import Call, Congestion, Listener
 from supervisor.runtime.dialogue import Dialogue
 
 
@@ -71,6 +71,6 @@ class InTurn:
         """Have the listener respond in its turn."""
         self._listener.settled(outcome, call)
 
-    def congested(self) -> bool:
+    def congested(self) -> Congestion:
         """Whether too much waits, here or for the client."""
-        return self._intake.congested or self._listener.congested()
+        return max(self._intake.congestion, self._listener.congested())

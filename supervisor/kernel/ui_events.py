@@ -47,11 +47,16 @@ def _tool_or_call(payload: Mapping[str, Any]) -> str | None:
     return '"tool_name" or "tool_call_id" must be a string'
 
 
+def _progress(payload: Mapping[str, Any]) -> str | None:
+    return None if type(payload.get("done")) in (int, float) else '"done" must be a number'
+
+
 KNOWN: dict[str, Rule] = {
     "message.chunk": _content,
     "agent.thinking": _content,
     "tool.call_start": _tool_name,
     "tool.call_complete": _tool_or_call,
+    "progress": _progress,
 }
 """The agreed names, each with the rule for its payload."""
 

@@ -27,7 +27,9 @@ SESSION_READ = "session.read"
 SESSION_WRITE = "session.write"
 EMIT = "event.emit"
 LOG = "log"
-METHODS = (INVOKE, SESSION_READ, SESSION_WRITE, EMIT, LOG)
+ROOTS = "roots.list"
+USER_ASK = "user.ask"
+METHODS = (INVOKE, SESSION_READ, SESSION_WRITE, EMIT, LOG, ROOTS, USER_ASK)
 
 WILDCARD = "*"
 _LEVELS = (".", ":")

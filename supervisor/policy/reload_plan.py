@@ -19,18 +19,38 @@ from supervisor.policy.findings import Quarantined, Reading, usable
 
 
 class Running(msgspec.Struct, frozen=True):
-    """A module as it was started: its descriptor, and the digests of its watched program files."""
+    """A module as it was started: its descriptor, and the digests of its watched program files.
+
+    `offered` is a newer descriptor, which is being tried, or has failed; with `again`, what has
+    failed is to be tried once more.
+    """
 
     descriptor: Descriptor
     programs: Mapping[str, str] = {}
+    offered: Descriptor | None = None
+    again: bool = False
+
+    @property
+    def newest(self) -> Descriptor:
+        """The one that its file said last."""
+        return self.offered or self.descriptor
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """A module that is replaced, and why: what changed in its descriptor, which program files."""
+    """A module that is replaced, and why: what changed in its descriptor, which program files.
+
+    With neither, it is as it was before something else was offered, unless that is tried `again`.
+    """
 
     descriptor: Descriptor
     changes: tuple[Change, ...] = ()
     programs: tuple[str, ...] = ()
+    again: bool = False
+
+    @property
+    def is_anew(self) -> bool:
+        """Whether it is replaced even if its descriptor is the one in use."""
+        return self.again or bool(self.programs)
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -76,7 +96,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 def plan(current: Mapping[str, Running], reading: Reading) -> Plan:
     """Compare what runs with what was read."""
-    known = {name: one.descriptor for name, one in current.items()}
+    known = {name: one.newest for name, one in current.items()}
     found = usable(known, reading)
     wanted = {one.name: one for one in found.descriptors}
     changed: dict[str, Changed] = {}
@@ -85,12 +105,14 @@ def plan(current: Mapping[str, Running], reading: Reading) -> Plan:
         before = current.get(name)
         if before is None:
             continue
-        differences = changes(before.descriptor, descriptor)
+        is_new = bool(changes(before.newest, descriptor))
         programs = changed_programs(before.programs, found.programs.get(name, {}))
-        if differences or (programs and descriptor.supervision.watch):
-            changed[name] = Changed(descriptor, differences, programs)
-        elif before.descriptor.source != descriptor.source:
-            moved.append((before.descriptor.source, descriptor))
+        again = before.again and not is_new
+        if is_new or again or (programs and descriptor.supervision.watch):
+            differences = changes(before.descriptor, descriptor)
+            changed[name] = Changed(descriptor, differences, programs, again)
+        elif before.newest.source != descriptor.source:
+            moved.append((before.newest.source, descriptor))
     gone = {name: one for name, one in known.items() if name not in wanted}
     order = _order(wanted.values())
     return Plan(

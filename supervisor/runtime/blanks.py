@@ -29,6 +29,7 @@ import trio
 
 from supervisor.runtime.containment import cgroup_folder, spawner
 from supervisor.runtime.containment.procfs import Stat
+from supervisor.runtime.spawn_threads import SpawnTooSlowError
 
 if TYPE_CHECKING:
     from supervisor.runtime.containment.cgroup2 import Cgroup, Cgroup2Rung
@@ -229,8 +230,10 @@ class Blanks:
 
     async def _make_one(self) -> None:
         try:
-            self._blank = await self._custody.spawn_threads.run(self._make)
-        except OSError as error:
+            self._blank = await self._custody.spawn_threads.run(
+                "making a process in a cgroup", self._make
+            )
+        except (OSError, SpawnTooSlowError) as error:
             self._failures = FAILURES if isinstance(error, UnbornError) else self._failures + 1
             log.info("no process could be made in a cgroup", words=str(error))
             self._drop_spawner()

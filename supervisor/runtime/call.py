@@ -6,6 +6,7 @@ same moment - an answer, a deadline, a cancel, the process's death - a request e
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
@@ -23,6 +24,20 @@ NOTICES_KEPT = 32
 """Warnings beyond this many are only counted: a flood of them must not grow memory."""
 
 
+OVERRUN_BYTES = 8 << 20
+"""What is kept of the events of a call that are not read, while its process serves others too."""
+
+
+class Congestion(IntEnum):
+    """Whether somebody keeps up with what they are told."""
+
+    NONE = 0
+    SLOW = 1
+    """Events should not come faster for now."""
+    FULL = 2
+    """More than `OVERRUN_BYTES` wait."""
+
+
 class Listener(Protocol):
     """Whoever wants to know how a call goes; called by the reader of the module's output."""
 
@@ -35,7 +50,7 @@ class Listener(Protocol):
     def settled(self, outcome: Outcome, call: Call) -> None:
         """Take the outcome; called once; must not block."""
 
-    def congested(self) -> bool:
+    def congested(self) -> Congestion:
         """Whether events should not come faster for now."""
 
 
@@ -132,9 +147,9 @@ class OutcomeOnly:
         del call
         dialogue.refuse(asked, "nobody serves calls of this request")
 
-    def congested(self) -> bool:
-        """Return False: nothing is kept."""
-        return False
+    def congested(self) -> Congestion:
+        """Return none: nothing is kept."""
+        return Congestion.NONE
 
 
 class _Nobody(OutcomeOnly):

@@ -8,12 +8,14 @@ and ledger anew, and says what is lost. If somebody else was faster, it says tha
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 import structlog
 import trio
 
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.inotify import Inotify, Mask
 from supervisor.runtime.survivors import Claim, DataInUseError
 
@@ -25,6 +27,8 @@ RETRY_S = 5.0
 
 _CHANGES = Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.DELETE_SELF | Mask.MOVE_SELF
 
+_LOOKING = "looking at the data directory"
+
 log = structlog.get_logger()
 
 
@@ -34,7 +38,8 @@ class ClaimKeeper:
     def __init__(
         self,
         claim: Claim,
-        renew: Callable[[], None],
+        renew: Callable[[], Awaitable[None]],
+        blocking: BlockingWork,
         *,
         open_queue: Callable[[], Inotify] = Inotify,
         settle_s: float = SETTLE_S,
@@ -45,14 +50,17 @@ class ClaimKeeper:
         """What the user has to know of the directory; None if all is well."""
         self._claim = claim
         self._renew = renew
+        self._blocking = blocking
+        self._looked: Callable[[], None] = lambda: None
         self._open_queue = open_queue
         self._settle_s = settle_s
         self._retry_s = retry_s
 
-    async def run(self) -> None:
-        """Watch until cancelled."""
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Watch until cancelled; started once it has looked."""
+        self._looked = task_status.started
         while True:
-            if self._claim.lost():
+            if await self._lost():
                 await trio.sleep(self._settle_s)
                 taken = await self._take_again()
             else:
@@ -60,6 +68,7 @@ class ClaimKeeper:
             if taken:
                 await self._wait_change()
             else:
+                self._say_looked()
                 await trio.sleep(self._retry_s)
 
     async def _wait_change(self) -> None:
@@ -67,23 +76,36 @@ class ClaimKeeper:
         try:
             queue = self._open_queue()
         except OSError:
+            self._say_looked()
             await trio.sleep(self._retry_s)
             return
         try:
-            queue.add(str(self._claim.data_dir), _CHANGES)
+            data_dir = str(self._claim.data_dir)
+            await self._blocking.run(_LOOKING, partial(queue.add, data_dir, _CHANGES))
             # What was deleted before the watch was there is no event.
-            while not self._claim.lost():
+            while not await self._lost():
+                self._say_looked()
                 await queue.events()
         except OSError:
+            self._say_looked()
             await trio.sleep(self._retry_s)
         finally:
             queue.close()
 
+    def _say_looked(self) -> None:
+        looked, self._looked = self._looked, lambda: None
+        looked()
+
+    async def _lost(self) -> bool:
+        return await self._blocking.run(_LOOKING, self._claim.lost)
+
     async def _take_again(self) -> bool:
         data_dir = self._claim.data_dir
         try:
-            replaced = await trio.to_thread.run_sync(self._claim.retake)
-            self._renew()
+            replaced = await self._blocking.run(
+                "taking the data directory again", self._claim.retake, abandon=False
+            )
+            await self._renew()
         except (DataInUseError, OSError) as error:
             self._say(_not_taken(data_dir, error))
             return False

@@ -18,11 +18,6 @@ class CrashRecord:
         self._healthy_since: float | None = None
         self._was_ready = False
 
-    def adopt(self, supervision: Supervision) -> None:
-        """Go by another descriptor; crashes of the old one are its own."""
-        self._supervision = supervision
-        self._history = History()
-
     def forgive(self) -> None:
         """Forget all crashes."""
         self._history = History()

@@ -21,6 +21,7 @@ import trio
 
 from supervisor.policy.verdict import Suspect
 from supervisor.runtime.blanks import Blank, Blanks
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.claim_keeper import ClaimKeeper
 from supervisor.runtime.containment import hunt, ladder, procfs
 from supervisor.runtime.containment.cgroup2 import Cgroup, Cgroup2Rung
@@ -71,7 +72,8 @@ class Custody:
         self.file_limit = file_limit or FileLimit()
         self.why_not_higher = chosen.why_not_higher
         self.mark_fd: int | None = None
-        self.spawn_threads = SpawnThreads()
+        self.blocking = BlockingWork()
+        self.spawn_threads = SpawnThreads(self.blocking)
         self._rung = chosen.rung
         self._orphans = orphans
         self._guardianship: Guardianship | None = None
@@ -216,6 +218,14 @@ class Custody:
             if blank is not None and not blank.spent:
                 self._blanks.give_back(blank)
 
+    def end_untold(self, thread: int) -> None:
+        """Kill a child that a thread has just forked, and that waits for its program.
+
+        Nobody has been told of it: its thread waits with it.
+        """
+        for one in self._orphans.untold(thread):
+            procfs.send(one, signal.SIGKILL)
+
     def leave(self, process: Stat, reaped: Callable[[], None] = lambda: None) -> None:
         """Have a child reaped when it can be: it has ended, or is about to."""
         self._orphans.leave(process, reaped)
@@ -359,14 +369,16 @@ async def holding(
         custody = Custody(daemon, chosen, orphans, file_limit)
         held.callback(custody.spawn_threads.close)
         custody.mark_fd = author.mark_fd
-        guardianship = Guardianship(author, chosen.rung.folder, data.record, orphans)
+        blocking = custody.blocking
+        guardianship = Guardianship(author, chosen.rung.folder, data.record, orphans, blocking)
         custody._guardianship = guardianship  # noqa: SLF001 - made here
-        held.callback(guardianship.let_go)
-        keeper = ClaimKeeper(data, guardianship.renew)
+        held.callback(guardianship.file.let_go)
+        keeper = ClaimKeeper(data, guardianship.file.renew, blocking)
         custody._keeper = keeper  # noqa: SLF001
         async with trio.open_nursery() as nursery:
             await nursery.start(guardianship.run)
-            nursery.start_soon(keeper.run)
+            nursery.start_soon(guardianship.file.run)
+            await nursery.start(keeper.run)
             # Only where each child that nobody told of is reaped (`_collect_zombies`): a spawner
             # that dies in the midst of its work leaves one.
             if whole_process and isinstance(chosen.rung, Cgroup2Rung):
@@ -384,4 +396,5 @@ async def holding(
                     log.error("left behind", pids=left)
                 else:
                     guardianship.close()
+                await guardianship.file.close()
                 nursery.cancel_scope.cancel()

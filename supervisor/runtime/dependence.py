@@ -70,7 +70,7 @@ def _is_stuck(module: Module, *, final: bool) -> bool:
         case State.BACKOFF:
             return not final
         case State.DOWN:
-            return not module.pool.seats.wanted
+            return not module.wanted
         case _:
             return False
 
@@ -82,5 +82,5 @@ def starts_on_demand(module: Module) -> bool:
     return (
         module.state is State.DOWN
         and not module.stopped_by_command
-        and (module.pool.asleep or module.pool.last_exit is None)
+        and (module.pool.asleep or module.last_exit is None)
     )

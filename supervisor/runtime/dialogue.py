@@ -5,7 +5,8 @@ its events are received, all that it has to say is written, and its waits are ke
 (protocol.connection). What it is told while events are received leads to events that are received
 after those, so that nobody is called while it is being called.
 
-Written is at once where the pipe has room, else as soon as it has. A process that is told much and
+Written is at once where the pipe has room, and what one client asks in its turn at the end of that;
+else as soon as there is room. A process that is told much and
 does not read is not read from either, once `HIGH_BYTES` wait for it: it gets no further with its
 request, and the deadline of that ends it. What it streams from other modules pauses those
 meanwhile, as a slow client does.
@@ -19,7 +20,7 @@ from typing import Protocol
 
 import trio
 
-from protocol.connection import Connection, Events, HostCalled, Received, Request, Wait
+from protocol.connection import Connection, Events, Flow, HostCalled, Received, Request, Wait
 from protocol.errors import Failure, Outcome, Reason
 from protocol.host_call import Chunk
 from protocol.outgoing import Written
@@ -28,6 +29,7 @@ from supervisor.policy.verdict import Exit
 from supervisor.runtime.deadlines import Deadlines, Timer
 from supervisor.runtime.opening import Opening
 from supervisor.runtime.process import Process
+from supervisor.runtime.serving import SERVING
 from supervisor.runtime.taps import Taps
 
 HIGH_BYTES = 1 << 20
@@ -87,6 +89,7 @@ class Dialogue:
         self._to_write = trio.Event()
         self._left = memoryview(b"")
         self._receiving = False
+        self._to_flush = False
         self._more: list[Received] = []
         """Events that wait until those before them have been received."""
         self._eof = False
@@ -120,10 +123,18 @@ class Dialogue:
             self._receive(events)
         if self._connection.waits is not self._waits:
             self._keep_waits()
-        if not busy:
-            self.write_now()
-        elif not self._receiving:
+        if self._receiving or self._to_flush:
+            return
+        if SERVING.afterwards(self._flush_asked):
+            self._to_flush = True
+        elif busy:
             self._to_write.set()
+        else:
+            self.write_now()
+
+    def _flush_asked(self) -> None:
+        self._to_flush = False
+        self.write_now()
 
     def cancel(self, request_id: str) -> Written:
         """Take back what was not written of a request; returns how much of it was."""
@@ -137,6 +148,11 @@ class Dialogue:
         self._follow(self._connection.cancel(request_id, written))
         self.flush()
         return written
+
+    def flow(self, request_id: str, operation: Flow) -> None:
+        """Have what is streamed for a request pause, or go on, if the module can be told so."""
+        self._follow(self._connection.flow(request_id, operation))
+        self.flush()
 
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> None:
         """Answer a call of the module; one that is gone needs no answer."""

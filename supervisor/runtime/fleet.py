@@ -15,7 +15,7 @@ from protocol.descriptor import Descriptor, Start
 from protocol.errors import Failure
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
-from supervisor.policy.reload_plan import Plan
+from supervisor.policy.reload_plan import Changed, Plan
 from supervisor.runtime.changes import Changes, Noted
 from supervisor.runtime.dependence import Dependence, outlook, starts_on_demand
 from supervisor.runtime.host import Host
@@ -32,7 +32,7 @@ class Fleet:
     def __init__(self, host: Host, nursery: trio.Nursery) -> None:
         """Run all lives in `nursery`."""
         self.modules: dict[str, Module] = {}
-        self.quarantined: tuple[Quarantined, ...] = ()
+        self._quarantined: tuple[Quarantined, ...] = ()
         self.leaving: dict[str, Module] = {}
         """Removed modules whose processes are not gone yet."""
         self._generations: dict[str, Iterator[int]] = {}
@@ -62,9 +62,7 @@ class Fleet:
         for descriptor in plan.removed:
             self.leaving[descriptor.name] = self.modules.pop(descriptor.name)
         for descriptor in plan.unchanged:
-            self.modules[descriptor.name].relabel(descriptor)
-        for one in plan.changed:
-            self.modules[one.descriptor.name].adopt(one.descriptor)
+            self.modules[descriptor.name].succession.relabel(descriptor)
         self._dependence = None
         back = {one.name for one in plan.added if one.name in self.leaving}
         for descriptor in plan.added:
@@ -74,11 +72,11 @@ class Fleet:
         concerned = {one.descriptor.name for one in plan.changed}
         concerned |= {one.name for one in plan.added}
         for one in plan.changed:
-            self._replace(self.modules[one.descriptor.name], concerned)
+            self._offer(one, concerned)
         for descriptor in plan.added:
             module = self.modules[descriptor.name]
             if descriptor.name in back:
-                module.replace("its descriptor came back")
+                module.come_back(descriptor)
             elif descriptor.supervision.start is Start.EAGER:
                 module.start("its descriptor was added")
         # Who was removed, or came back, is waited for too.
@@ -108,7 +106,7 @@ class Fleet:
         async with trio.open_nursery() as nursery:
             for module in self.all():
                 first = self.dependants(module.name)
-                if _is_down(module) and not first:
+                if module.is_down and not first:
                     # Nothing to wait for: of ten thousand lazy modules, few have a process.
                     module.stopped_by_command = True
                 else:
@@ -123,10 +121,10 @@ class Fleet:
     def hurry(self) -> None:
         """Kill whatever still runs."""
         for module in self.all():
-            if _is_down(module):
+            if module.is_down:
                 continue
             module.stop("the daemon is in a hurry")
-            module.pool.hurry()
+            module.hurry()
 
     def all(self) -> list[Module]:
         """Return all modules that may have a process, those that were removed included."""
@@ -135,6 +133,14 @@ class Fleet:
     def dependants(self, name: str) -> list[Module]:
         """Return the modules that name this one in `depends_on`."""
         return [one for one in self._depends().on(name) if self._has(one)]
+
+    @property
+    def quarantined(self) -> tuple[Quarantined, ...]:
+        """The descriptors that are not used, by what their files say or by how they started."""
+        refused = [one.succession.refused for one in self.modules.values()]
+        known = {one.descriptor for one in self._quarantined}
+        more = [one for one in refused if one is not None and one.descriptor not in known]
+        return (*self._quarantined, *more)
 
     def quarantine_reasons(self) -> dict[str, str]:
         """Return why a file is quarantined, by its path."""
@@ -168,15 +174,14 @@ class Fleet:
                 partial(self._changed, name),
                 self.verdict,
                 dependants=self.dependants,
+                succeeded=self._relate_anew,
                 generations=generations,
             )
-        else:
-            # Its process is not gone yet; the same slot waits for that (one incarnation).
-            module.adopt(descriptor)
-            module.stopped_by_command = False
-        if module.state not in HAS_PROCESS:
             module.missing = descriptor.supervision.depends_on  # `_changed` looks who serves
         self.modules[name] = module
+        self._dependence = None
+
+    def _relate_anew(self) -> None:
         self._dependence = None
 
     def _has(self, module: Module) -> bool:
@@ -195,28 +200,26 @@ class Fleet:
         for descriptor in plan.unchanged:
             if self.modules[descriptor.name].descriptor.source != descriptor.source:
                 observer.mounted(descriptor, again=True)
-        for one in plan.changed:
-            observer.mounted(one.descriptor, again=True)
         for descriptor in plan.added:
             observer.mounted(descriptor)
 
     def _quarantine(self, quarantined: tuple[Quarantined, ...]) -> None:
-        known = set(self.quarantined)
+        known = set(self._quarantined)
         for one in quarantined:
             if one not in known:
                 log.warning("descriptor quarantined", descriptor=one.descriptor, reason=one.reason)
                 self._host.observer.quarantined(one)
-        self.quarantined = quarantined
+        self._quarantined = quarantined
 
     async def _see_off(self, module: Module) -> None:
         """Stop a removed module after those removed with it that depend on it; then forget it."""
         name = module.name
-        while up := [one for one in self._leaving_dependants(name) if not _is_down(one)]:
+        while up := [one for one in self._leaving_dependants(name) if not one.is_down]:
             await self._changes.wait_of(up[0].name)
         if self.leaving.get(name) is not module:
             return  # it came back meanwhile
         module.remove("its descriptor was removed")
-        while not _is_down(module) and self.leaving.get(name) is module:
+        while not module.is_down and self.leaving.get(name) is module:
             await self._changes.wait_of(name)
         if self.leaving.get(name) is module:
             del self.leaving[name]
@@ -225,24 +228,28 @@ class Fleet:
     def _leaving_dependants(self, name: str) -> list[Module]:
         return [one for one in self.dependants(name) if self.leaving.get(one.name) is one]
 
-    def _replace(self, module: Module, concerned: set[str]) -> None:
-        if concerned.isdisjoint(module.descriptor.supervision.depends_on):
-            module.replace("its descriptor or program changed")
-        else:
-            self._nursery.start_soon(self._replace_in_turn, module, concerned)
+    def _offer(self, changed: Changed, concerned: set[str]) -> None:
+        descriptor = changed.descriptor
+        succession = self.modules[descriptor.name].succession
+        needed = [one for one in descriptor.supervision.depends_on if one in concerned]
+        words = "its descriptor changed" if changed.changes else "its program changed"
+        first = changed if needed else None
+        succession.offer(descriptor, words, anew=changed.is_anew, held_for=first)
+        if needed:
+            self._nursery.start_soon(self._release_in_turn, changed, needed)
 
-    async def _replace_in_turn(self, module: Module, concerned: set[str]) -> None:
-        """Replace a module once what it depends on, if that is new too, serves or cannot."""
-        needed = [
-            self.modules[name]
-            for name in module.descriptor.supervision.depends_on
-            if name in concerned
-        ]
-        await self.wait_until(
-            lambda: all(one.state in SERVES or self.verdict(one) for one in needed) or None
-        )
-        if self.modules.get(module.name) is module and not self._host.shutting_down:
-            module.replace("its descriptor or program changed")
+    async def _release_in_turn(self, changed: Changed, needed: list[str]) -> None:
+        """Have a module begin once what it depends on, if that is new too, serves or cannot."""
+        module = self.modules[changed.descriptor.name]
+        first = [self.modules[name] for name in needed]
+        await self.wait_until(lambda: all(map(self._is_settled, first)) or None)
+        if not self._host.shutting_down:
+            module.succession.release(changed)
+
+    def _is_settled(self, module: Module) -> bool:
+        if module.succession.undecided:
+            return False
+        return module.state in SERVES or self.verdict(module) is not None
 
     async def _stop_in_turn(self, module: Module, dependants: list[Module]) -> None:
         for one in dependants:
@@ -251,7 +258,7 @@ class Fleet:
         await self._until_down(module)
 
     async def _until_down(self, module: Module) -> None:
-        while not _is_down(module):
+        while not module.is_down:
             await self._changes.wait_of(module.name)
 
     def _changed(self, *names: str) -> None:
@@ -284,7 +291,7 @@ class Fleet:
         module.missing = tuple(one for one in needed if not self._serves(one))
         if module.state in HAS_PROCESS:
             return
-        wanted = module.pool.seats.wanted and module.state is State.DOWN
+        wanted = module.wanted and module.state is State.DOWN
         if wanted and not module.missing:
             got_ready = f"{', '.join(needed)} got ready"
             module.start(got_ready if needed else "it depends on nothing any more")
@@ -299,13 +306,9 @@ class Fleet:
             needed = self.modules.get(name)
             if needed is None:
                 continue  # removed; it may come back
-            if not needed.pool.seats.wanted and starts_on_demand(needed):
+            if not needed.wanted and starts_on_demand(needed):
                 needed.start(f"{dependant} depends on it")
 
     def _serves(self, name: str) -> bool:
         module = self.modules.get(name)
         return module is not None and module.state in SERVES
-
-
-def _is_down(module: Module) -> bool:
-    return module.state not in HAS_PROCESS and not module.pool.seats.wanted

@@ -16,14 +16,13 @@ from pathlib import Path
 import structlog
 import trio
 
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.guardian import command
 from supervisor.runtime.containment.ledger import Adopted, Author, Leader, Ledger
 from supervisor.runtime.containment.orphans import Orphans
+from supervisor.runtime.ledger_file import LedgerFile
 from supervisor.runtime.reaping import reap, tracer_of
-
-RECORD_BYTES = 1 << 18
-"""When the record has grown to this size, it is written anew with what still holds."""
 
 RESPAWN_S = 0.1
 LAST_RESPAWN_S = 60.0
@@ -41,7 +40,14 @@ log = structlog.get_logger()
 class Guardianship:
     """The ledger, and the two who are told of it."""
 
-    def __init__(self, author: Author, cgroup: str | None, record: Path, orphans: Orphans) -> None:
+    def __init__(
+        self,
+        author: Author,
+        cgroup: str | None,
+        record: Path,
+        orphans: Orphans,
+        blocking: BlockingWork,
+    ) -> None:
         """Begin the record of this daemon; on a full disk there is none, and the log says so.
 
         `orphans` is told of the guardian, which is a child of the daemon and no module's.
@@ -50,14 +56,12 @@ class Guardianship:
         self._ledger = Ledger()
         self._ledger.author = author
         self._ledger.cgroups = [] if cgroup is None else [cgroup]
-        self._record = record
+        self.file = LedgerFile(record, self._lines, blocking)
         self._orphans = orphans
-        self._file = -1
-        self._written = self._fresh = 0
         self._pipe = -1
         self._behind = trio.Event()
         try:
-            self._begin_record()
+            self.file.begin()
         except OSError as error:
             # The guardian knows all the same; only who outlives both of them is not written down.
             words = os.strerror(error.errno or 0)
@@ -96,27 +100,20 @@ class Guardianship:
             await trio.sleep(pause_s)
             pause_s = min(pause_s * 2, LAST_RESPAWN_S)
 
-    def renew(self) -> None:
-        """Write the whole record anew, where it belongs by now; raises `OSError`."""
-        self._begin_record()
-
     def close(self) -> None:
         """Say that nothing is left."""
         self._ledger = Ledger()
-        self._append(b"bye\n")
+        self.file.append(b"bye\n")
 
-    def let_go(self) -> None:
-        """Close the record, whatever it says: the next daemon goes by it."""
-        file, self._file = self._file, -1
-        if file >= 0:  # on a full disk there is none
-            os.close(file)
+    def _lines(self) -> list[bytes]:
+        return self._ledger.lines()
 
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
         reading, self._pipe = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._pipe, False)
         with self._orphans.spawning():
             try:
-                popen = _start(reading, str(self._record))
+                popen = _start(reading, str(self.file.path))
             except OSError as error:
                 log.error("no guardian could be started", error=str(error))  # noqa: TRY400
                 self._drop_pipe()
@@ -162,7 +159,7 @@ class Guardianship:
                     await trio.lowlevel.wait_writable(self._pipe)
 
     def _tell(self, line: bytes) -> None:
-        self._append(line)
+        self.file.append(line)
         if self._pipe >= 0 and not self._behind.is_set() and not self._write(line):
             self._behind.set()
 
@@ -185,34 +182,6 @@ class Guardianship:
     def _drop_pipe(self) -> None:
         pipe, self._pipe = self._pipe, -1
         os.close(pipe)
-
-    def _append(self, line: bytes) -> None:
-        if self._file < 0:
-            return
-        # Twice what it was when it was new: a ledger that is long is not written anew each time.
-        if self._written > max(RECORD_BYTES, 2 * self._fresh):
-            with contextlib.suppress(OSError):
-                self._begin_record()
-            return
-        # A full disk must not keep modules from being started; the marks find them all the same.
-        with contextlib.suppress(OSError):
-            self._written += os.write(self._file, line)
-
-    def _begin_record(self) -> None:
-        fresh = self._record.with_suffix(".new")
-        file = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        self._written = 0
-        try:
-            for line in self._ledger.lines():
-                self._written += os.write(file, line)
-            fresh.rename(self._record)
-        except OSError:
-            os.close(file)
-            raise
-        if self._file >= 0:
-            os.close(self._file)
-        self._file = file
-        self._fresh = self._written
 
 
 def _start(reading: int, record: str) -> subprocess.Popen[bytes]:

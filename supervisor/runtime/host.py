@@ -49,7 +49,7 @@ class Host:
         self.calls: ModuleCalls = Unserved()
         self.custody = custody or Custody.bare()
         self.checks = Checks(self.custody, self.deadlines)
-        self.sampler = Sampler(memory_ceiling_bytes)
+        self.sampler = Sampler(self.custody.blocking, memory_ceiling_bytes)
         self.shutting_down = False
         self._numbers = itertools.count(1)
 

@@ -27,6 +27,12 @@ class LastExit(msgspec.Struct, frozen=True):
     rule: str | None = None
     """The JSON pointer of the entry of `never_on` that keeps the module down."""
 
+    @property
+    def words(self) -> str:
+        """Say it as a clause that follows `it`, with the last line it wrote to stderr."""
+        said = self.stderr_tail[-1:]
+        return f"{self.message}; its last line on stderr: {said[0]}" if said else self.message
+
     @classmethod
     def of(cls, ended: Ended, ts: float, rule: str | None = None) -> LastExit:
         """Take what is shown from how a life ended at `ts`."""

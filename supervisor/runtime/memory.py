@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -18,6 +19,7 @@ import trio
 
 from protocol.descriptor import Limits
 from supervisor.policy.verdict import Breach
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.containment.procfs import Stat
@@ -46,8 +48,9 @@ class Watched(Protocol):
 class Sampler:
     """Look at all instances that have to be looked at, from one task."""
 
-    def __init__(self, ceiling_bytes: int | None = None) -> None:
+    def __init__(self, blocking: BlockingWork, ceiling_bytes: int | None = None) -> None:
         """`ceiling_bytes` bounds all modules together; the biggest is ended first."""
+        self._blocking = blocking
         self._ceiling_bytes = ceiling_bytes
         self._watched: dict[Watched, Limits] = {}
         self._some = trio.Event()
@@ -78,7 +81,8 @@ class Sampler:
     async def _look(self) -> None:
         watched = dict(self._watched)
         # In a thread: a tree of a thousand processes is not to hold up the neighbours.
-        found = await trio.to_thread.run_sync(_measure, watched)
+        measure = partial(_measure, watched)
+        found = await self._blocking.run("measuring what modules use", measure)
         present = {one: use for one, use in found.items() if one in self._watched}
         for one, (_, breach) in present.items():
             if breach is not None:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import msgspec
 import structlog
 import trio
 
@@ -13,6 +14,7 @@ from protocol.connection import HostCalled
 from protocol.descriptor import Descriptor, Start
 from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
+from supervisor.policy.findings import Quarantined
 from supervisor.policy.latency import Histogram
 from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
 from supervisor.policy.verdict import Stopped
@@ -21,12 +23,14 @@ from supervisor.runtime.call_queue import CallQueue
 from supervisor.runtime.description import Descriptions
 from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.host import Host
-from supervisor.runtime.life import Counters, Setting
+from supervisor.runtime.last_exit import LastExit
+from supervisor.runtime.life import Counters, Instance, Setting
 from supervisor.runtime.module_log import ModuleLog
 from supervisor.runtime.not_serving import not_serving, state_evidence
 from supervisor.runtime.observer import Described
-from supervisor.runtime.pool import Kept, Pool
+from supervisor.runtime.pool import Pool
 from supervisor.runtime.slot import Slot
+from supervisor.runtime.succession import Succession
 from supervisor.runtime.taps import Taps
 
 log = structlog.get_logger()
@@ -44,15 +48,18 @@ class Module:
         stuck: Callable[[Module], Failure | None],
         *,
         dependants: Callable[[str], Iterable[Module]] = lambda _: (),
+        succeeded: Callable[[], None] = lambda: None,
         generations: Iterator[int] | None = None,
     ) -> None:
         """Make the module, down.
 
         `changed` is called after each change of its state; `stuck` says why the modules it waits
-        for will not be ready soon, if so; `dependants` gives those that depend on it, by its name.
-        `generations` numbers its instances, from 1 if left out.
+        for will not be ready soon, if so; `dependants` gives those that depend on it, by its name;
+        `succeeded` is called when another descriptor has taken effect. `generations` numbers its
+        instances, from 1 if left out.
         """
         self.descriptor = descriptor
+        """That of the pool which serves."""
         self.name = descriptor.name
         self.counters = Counters()
         self.latency = Histogram()
@@ -62,15 +69,22 @@ class Module:
         self.missing: tuple[str, ...] = ()
         """Those of `depends_on` that do not serve at the moment."""
         self._host = host
-        self._changed = changed
+        self._nursery = nursery
+        self.changed = changed
         self._stuck = stuck
         self._dependants = dependants
+        self._succeeded = succeeded
         self._generations = itertools.count(1) if generations is None else generations
         self._queue = CallQueue()
         self.stopped_by_command = False
         self._removed = False
-        kept = Kept(self._refuse, self._moved, self._moved_within, self._is_needed)
-        self.pool = Pool(self._setting(), nursery, self._queue, kept)
+        self._restarts = 0
+        """Of pools that are gone."""
+        self._last_exit: LastExit | None = None
+        self.pool = self.make_pool(descriptor)
+        self.pool.queue = self._queue
+        self.descriptions = self.pool.setting.descriptions
+        self.succession = Succession(self)
 
     # Commands.
 
@@ -82,9 +96,11 @@ class Module:
         if self._host.shutting_down:
             return
         self.stopped_by_command = False
-        if self.waits_for and self.state is State.DOWN:
+        if self.succession.follows:
+            self.succession.start(cause)
+        elif self.waits_for and self.state is State.DOWN:
             self.pool.want()
-            self._changed()  # so that what it waits for is started
+            self.changed()  # so that what it waits for is started
         else:
             self.pool.start(cause)
 
@@ -92,55 +108,83 @@ class Module:
         """Want it down."""
         self.stopped_by_command = True
         was_down = self.state is State.DOWN
+        self.succession.stop(cause, for_good=self.ending)
         self.pool.stop(cause)
         if was_down:
-            self._changed()  # what is wanted has changed, and others wait for that too
+            self.succession.follow()
+            self.changed()  # what is wanted has changed, and others wait for that too
 
     def restart(self, cause: str) -> None:
         """Replace its processes; requests that wait go on waiting. At the end, as `start`."""
         if self._host.shutting_down:
             return
         self.stopped_by_command = False
-        if self.waits_for and self.state is State.DOWN:
-            self.pool.want()
-            self._changed()  # as in `start`
+        if self.succession.follows or self.state is State.DOWN:
+            self.start(cause)
         else:
             self.pool.restart(cause)
-
-    # Reload.
-
-    def adopt(self, descriptor: Descriptor) -> None:
-        """Take another descriptor of the same name; `replace` makes it take effect.
-
-        Generations, counters, the log and the requests that wait are the module's, and stay.
-        """
-        self.descriptor = descriptor
-        self._removed = False
-        self.pool.adopt(self._setting())
-
-    def relabel(self, descriptor: Descriptor) -> None:
-        """Take a descriptor that differs in nothing but where its file is and how it is written."""
-        self.descriptor = descriptor
-        self.descriptions.relabel(descriptor)
-
-    def replace(self, cause: str) -> None:
-        """Have what runs drained and replaced; what an operator stopped stays stopped.
-
-        A module that is down for another reason (its program is broken, say) is tried at once.
-        """
-        if self.stopped_by_command:
-            return
-        if self.pool.seats.wanted:
-            # A process that came since goes by the new descriptor already.
-            if self.pool.seats.outdated:
-                self.restart(cause)
-        elif self.descriptor.supervision.start is Start.EAGER:
-            self.start(cause)
 
     def remove(self, cause: str) -> None:
         """Want it down for good: nobody can start it any more."""
         self._removed = True
         self.stop(cause)
+
+    def come_back(self, descriptor: Descriptor) -> None:
+        """Be there again, though its process may not be gone yet: what follows waits for that."""
+        self._removed = self.stopped_by_command = False
+        words = "its descriptor came back"
+        self.succession.offer(descriptor, words, anew=False)
+        if descriptor.supervision.start is Start.EAGER:
+            self.start(words)
+
+    # What its succession has it do.
+
+    def make_pool(self, descriptor: Descriptor) -> Pool:
+        """Return a pool for a descriptor of its; down, and nothing waits for it."""
+        descriptions = Descriptions(descriptor, self._host.deadlines, self._described)
+        setting = Setting(
+            descriptor,
+            self._host,
+            self.log,
+            self._next_instance,
+            descriptions,
+            self.counters,
+            self._called,
+            self._gone,
+            self.taps,
+        )
+        return Pool(setting, self._nursery, CallQueue(), self)
+
+    def install(self, pool: Pool, descriptor: Descriptor) -> None:
+        """Have another pool serve, by its descriptor; who waits is served by that.
+
+        Generations, counters, the log and the requests that wait are the module's, and stay.
+        """
+        before, self.pool = self.pool, pool
+        self._restarts += before.restarts
+        self._last_exit = before.last_exit or self._last_exit
+        before.queue, pool.queue = CallQueue(), self._queue
+        self.descriptor, self.descriptions = descriptor, pool.setting.descriptions
+        if pool.state is State.DOWN:
+            self.missing = descriptor.supervision.depends_on  # `_changed` looks who serves
+        self._host.observer.mounted(descriptor, again=True)
+        self._succeeded()
+        if before.state is not pool.state:
+            self.moved(pool, None, before.state, pool.state, "its new descriptor took effect")
+        else:
+            self.changed()
+        pool.serve()
+
+    def label(self, descriptor: Descriptor) -> None:
+        """Take a descriptor that differs in nothing but where its file is and how it is written."""
+        self.descriptor = descriptor
+        self.descriptions.relabel(descriptor)
+
+    def tell_refused(self, refused: Quarantined) -> None:
+        """Tell that a descriptor failed."""
+        log.warning("descriptor refused", module=self.name, **msgspec.structs.asdict(refused))
+        self.log.host_line(None, refused.reason)
+        self._host.observer.quarantined(refused)
 
     # Calls.
 
@@ -153,6 +197,42 @@ class Module:
     def slot(self) -> Slot:
         """The first of its slots; most modules have no other."""
         return self.pool.seats[0].slot
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it is to be up."""
+        return self.pool.seats.wanted or self.succession.wants
+
+    @property
+    def is_down(self) -> bool:
+        """Whether nothing of it runs, and nothing is to."""
+        busy = self.state in HAS_PROCESS or self.wanted
+        return not (busy or self.succession.beside())
+
+    @property
+    def ending(self) -> bool:
+        """Whether it is to go for good, by itself or with the daemon."""
+        return self._removed or self._host.shutting_down
+
+    @property
+    def restarts(self) -> int:
+        """How often one of its processes came back after an end nobody asked for."""
+        return self._restarts + self.pool.restarts
+
+    @property
+    def last_exit(self) -> LastExit | None:
+        """What the last process died of, but for those that were renewed, or idle for long."""
+        return self.pool.last_exit or self._last_exit
+
+    def instances(self) -> list[tuple[Instance, State]]:
+        """Return what runs at the moment, each with its state; what goes or comes is last."""
+        pools = [self.pool, *self.succession.beside()]
+        return [one for pool in pools for one in pool.seats.instances()]
+
+    def hurry(self) -> None:
+        """Kill what there is."""
+        for pool in (self.pool, *self.succession.beside()):
+            pool.hurry()
 
     @property
     def waits_for(self) -> tuple[str, ...]:
@@ -228,7 +308,7 @@ class Module:
     @property
     def in_flight(self) -> int:
         """How many calls are with a process."""
-        return sum(one.in_flight for one, _ in self.pool.seats.instances())
+        return sum(one.in_flight for one, _ in self.instances())
 
     @property
     def queued(self) -> int:
@@ -237,10 +317,18 @@ class Module:
 
     # What the pool tells.
 
-    def _refuse(self) -> None:
-        self.refuse_waiting(self.unavailable())
+    def refuse(self, pool: Pool) -> None:
+        """Answer those that wait, unless another pool is to serve them."""
+        if pool is self.pool and not self.succession.follows:
+            self.refuse_waiting(self.unavailable())
 
-    def _moved(self, instance: str | None, before: State, after: State, cause: str) -> None:
+    def moved(
+        self, pool: Pool, instance: str | None, before: State, after: State, cause: str
+    ) -> None:
+        """Tell of the module's new state, if this pool is the one that serves."""
+        if pool is not self.pool:
+            self.moved_within(pool, instance, before, after, cause)
+            return
         known = {} if instance is None else {"instance": instance}
         level = _level(after)
         level("module state", module=self.name, **known, before=before, after=after, cause=cause)
@@ -248,14 +336,21 @@ class Module:
         self._host.observer.module_state(self.name, instance, before, after, cause)
         if (before in SERVES) is not (after in SERVES) or after in (State.FAILED, State.DOWN):
             self._tell_dependants(before, after, cause)
-        self._changed()
+        self.succession.told(pool)
+        self.changed()
 
-    def _moved_within(self, instance: str | None, before: State, after: State, cause: str) -> None:
-        _level(after)("instance state", instance=instance, before=before, after=after, cause=cause)
+    def moved_within(
+        self, pool: Pool, instance: str | None, before: State, after: State, cause: str
+    ) -> None:
+        """Tell of the new state of an instance that is not all there is of the module."""
+        level, known = _level(after), {"module": self.name, "instance": instance}
+        level("instance state", **known, before=before, after=after, cause=cause)
         self.log.host_line(instance, f"this instance: {before} -> {after}: {cause}")
-        self._changed()
+        self.succession.told(pool)
+        self.changed()
 
-    def _is_needed(self) -> bool:
+    def is_needed(self) -> bool:
+        """Whether modules that run depend on it."""
         return any(one.state in _CONCERNED for one in self._dependants(self.name))
 
     def _tell_dependants(self, before: State, after: State, cause: str) -> None:
@@ -282,9 +377,9 @@ class Module:
         if state in (State.BACKOFF, State.FAILED):
             return self.unavailable()
         asleep = self.pool.asleep and not self.pool.barred
-        if state is State.STOPPING and not self.pool.seats.wanted and not asleep:
+        if state is State.STOPPING and not self.wanted and not asleep:
             return self._host.stopping(self.name, self._state_evidence())
-        if state is State.DOWN and not self.pool.seats.wanted:
+        if state is State.DOWN and not self.wanted:
             lazy = self.descriptor.supervision.start is Start.LAZY
             wakes = lazy and not self.stopped_by_command and not self.pool.barred
             return None if wakes or asleep else self.unavailable()
@@ -302,20 +397,6 @@ class Module:
 
     def _state_evidence(self) -> dict[str, Any]:
         return state_evidence(self.pool, self.waits_for)
-
-    def _setting(self) -> Setting:
-        self.descriptions = Descriptions(self.descriptor, self._host.deadlines, self._described)
-        return Setting(
-            self.descriptor,
-            self._host,
-            self.log,
-            self._next_instance,
-            self.descriptions,
-            self.counters,
-            self._called,
-            self._gone,
-            self.taps,
-        )
 
     def _next_instance(self) -> str:
         return f"{self.name}#{next(self._generations)}"

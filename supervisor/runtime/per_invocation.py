@@ -6,6 +6,8 @@ life, as a crash: no more calls are taken, those in flight keep their own deadli
 
 from __future__ import annotations
 
+from functools import partial
+
 import trio
 
 from protocol.connection import Request
@@ -122,9 +124,9 @@ class PerInvocationLife:
         host = self._setting.host
         try:
             # In a thread: a folder on a slow disk is not to hold up the neighbours.
-            await trio.to_thread.run_sync(
-                check_program, self._setting.descriptor, host.environment, self.id
-            )
+            descriptor = self._setting.descriptor
+            look = partial(check_program, descriptor, host.environment, self.id)
+            await host.custody.blocking.run(f"finding the program of {descriptor.name}", look)
         except SpawnError as error:
             return Failure.because(Reason.SPAWN_FAILED, f"could not be started: {error}")
         return Success({"status": "ok"})

@@ -26,6 +26,7 @@ from protocol.connection import (
     Described,
     EventReceived,
     Events,
+    Flow,
     HostCalled,
     ModuleLog,
     OfProcess,
@@ -47,6 +48,7 @@ from protocol.outgoing import Written
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit, Stopped, on_death
 from supervisor.runtime.call import Call
+from supervisor.runtime.flow_control import FlowControl
 from supervisor.runtime.incarnation import Incarnation, StopStep
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
 from supervisor.runtime.module_log import NOTED
@@ -73,6 +75,7 @@ class PersistentLife:
         """Those that the newest piece of output had events of."""
         self._now = trio.lowlevel.current_clock().current_time
         self._probing = Probing(setting, self)
+        self._flow = FlowControl(self._calls, self._tell_flow, self._end_slow)
         self._replaced_for: str | None = None
         self._ending = trio.Event()
         self._closed = False
@@ -155,7 +158,10 @@ class PersistentLife:
             call.heard_at = self._now()
         if self._setting.taps.tap is not None:
             self._setting.taps.overhear(self.id, call)
-        self._dialogue.ask(call.request, busy=len(self._calls) > 1)
+        busy = len(self._calls) > 1
+        if self._talked:
+            self.nudge()  # those in flight may all be slow: it is read for this one
+        self._dialogue.ask(call.request, busy=busy)
 
     def end(self, *, abrupt: bool) -> None:
         """Begin to end; see `Life`."""
@@ -212,6 +218,7 @@ class PersistentLife:
             self._setting.log.events(self.id, noted)
         if talked or self._talked:
             self._talked = [call for call in talked if not call.settled]
+            self._flow.heard(self._talked)
         if freed:
             self._owner.capacity_freed(self)
 
@@ -259,7 +266,7 @@ class PersistentLife:
     def congested(self) -> bool:
         """Whether somebody who was just told something, or the module itself, cannot keep up."""
         return self._dialogue.congested or (
-            bool(self._talked) and any(call.listener.congested() for call in self._talked)
+            bool(self._talked) and self._flow.pauses_all(self._talked)
         )
 
     def drained(self) -> None:
@@ -309,6 +316,14 @@ class PersistentLife:
         """Return it as it is: without an answer there is no more to say."""
         return stopped
 
+    def _tell_flow(self, request_id: str, operation: Flow) -> None:
+        self._dialogue.flow(request_id, operation)
+
+    def _end_slow(self, call: Call, stopped: Stopped) -> None:
+        words = f"{self._setting.descriptor.name}.{call.request.op}: {stopped.message}"
+        call.settle(Failure.because(stopped.reason, words, **self.evidence()))
+        self.give_up(call, stopped)
+
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""
         incarnation = self._incarnation
@@ -317,7 +332,8 @@ class PersistentLife:
         return {**incarnation.evidence(), "unfinished_line": self._dialogue.unfinished_line}
 
     def nudge(self) -> None:
-        """Have a paused reader look again."""
+        """Have a paused reader look again, and paused calls go on that may."""
+        self._flow.look()
         if self._incarnation is not None:
             self._incarnation.nudge()
 

@@ -20,6 +20,7 @@ from protocol.connection import (
     Asked,
     Connection,
     Events,
+    Flow,
     HostCalled,
     LocalError,
     Request,
@@ -137,6 +138,11 @@ class Script:
     def cancel(self, request_id: str, written: Written) -> Events:
         """Do nothing: no request is the host's own."""
         del request_id, written
+        return NOTHING
+
+    def flow(self, request_id: str, operation: Flow) -> Events:
+        """Do nothing: no request is the host's own."""
+        del request_id, operation
         return NOTHING
 
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:

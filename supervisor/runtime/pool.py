@@ -13,10 +13,9 @@ A pool of one slot that is never renewed nor idle does nothing beside its slot.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
-import msgspec
 import trio
 
 from protocol.errors import Outcome
@@ -33,33 +32,37 @@ from supervisor.runtime.seats import Seats
 from supervisor.runtime.sizing import Sizing
 from supervisor.runtime.slot import Slot, Tended
 
-Changed = Callable[[str | None, State, State, str], None]
-"""Takes an instance, what it or its module was and is, and why."""
 
-
-class Kept(msgspec.Struct, frozen=True):
+class Keeper(Protocol):
     """What a pool tells its module, and asks it."""
 
-    refuse: Callable[[], None]
-    """Nobody will serve the calls that wait."""
-    changed: Changed
-    """The module's state changed."""
-    changed_within: Changed
-    """The state of one of several instances changed."""
-    needed: Callable[[], bool]
-    """Whether modules that run depend on it."""
+    def refuse(self, pool: Pool) -> None:
+        """Take note that nobody will serve the calls that wait."""
+
+    def moved(
+        self, pool: Pool, instance: str | None, before: State, after: State, cause: str
+    ) -> None:
+        """Take note of a change of the pool's state, and of the instance that led to it."""
+
+    def moved_within(
+        self, pool: Pool, instance: str | None, before: State, after: State, cause: str
+    ) -> None:
+        """Take note of a change of one of several instances."""
+
+    def is_needed(self) -> bool:
+        """Whether modules that run depend on it."""
 
 
 class Pool:
     """A module's slots, and the calls that wait for them."""
 
     __slots__ = (
-        "_barred", "_kept", "_last_exit", "_nursery", "_only", "_renewals", "_restarts",
+        "_barred", "_keeper", "_last_exit", "_nursery", "_only", "_renewals", "_restarts",
         "_sizing", "asleep", "queue", "seats", "setting", "state",
     )  # fmt: skip
 
     def __init__(
-        self, setting: Setting, nursery: trio.Nursery, queue: CallQueue, kept: Kept
+        self, setting: Setting, nursery: trio.Nursery, queue: CallQueue, keeper: Keeper
     ) -> None:
         """Make it with one slot, down."""
         self.state = State.DOWN
@@ -68,7 +71,7 @@ class Pool:
         self.setting = setting
         self.queue = queue
         self._nursery = nursery
-        self._kept = kept
+        self._keeper = keeper
         self._restarts = 0
         """Of slots that are gone."""
         self._last_exit: LastExit | None = None
@@ -87,12 +90,12 @@ class Pool:
         """Want it up as soon as what it depends on is; it is down."""
         self.seats[0].slot.wanted = True
 
-    def start(self, cause: str) -> None:
-        """Want it up, with `min` processes, but at least one."""
+    def start(self, cause: str, at_least: int = 1) -> None:
+        """Want it up, with `min` processes, but so many at least, as far as it may have them."""
         self.asleep = self._barred = False
         for seat in self.seats.staying() or [self._recalled()]:
             seat.slot.start(cause)
-        self._fill(cause)
+        self._fill(cause, at_least)
         if self._only is None:
             self._tell(self.seats[0], cause)
             self.serve()  # one that was on its way out may have stayed
@@ -120,16 +123,6 @@ class Pool:
         """Kill what there is."""
         for seat in tuple(self.seats):
             seat.slot.hurry()
-
-    def adopt(self, setting: Setting) -> None:
-        """Live by another descriptor from the next lives on."""
-        self._last_exit = self.last_exit
-        self.setting = setting
-        self._barred = False
-        for seat in self.seats:
-            seat.slot.adopt(setting)
-            seat.rest()
-        self._simplify()
 
     # Calls.
 
@@ -220,7 +213,7 @@ class Pool:
     @property
     def needed(self) -> bool:
         """Whether modules that run depend on it."""
-        return self._kept.needed()
+        return self._keeper.is_needed()
 
     def add(self) -> Seat:
         """Make another slot, down."""
@@ -229,7 +222,7 @@ class Pool:
             partial(self._freed, seat),
             self._refuse,
             partial(self._changed, seat),
-            self.queue.__len__,
+            lambda: len(self.queue),
         )
         seat.slot = Slot(self.setting, self._nursery, tended)
         self.seats.append(seat)
@@ -251,8 +244,8 @@ class Pool:
         seat.leaving = False
         return seat
 
-    def _fill(self, cause: str) -> None:
-        least = max(self.setting.descriptor.supervision.instances.min, 1)
+    def _fill(self, cause: str, at_least: int = 1) -> None:
+        least = max(self.setting.descriptor.supervision.instances.min, at_least)
         while self.lasting < least and self.room > 0:
             self.add().slot.start(cause)
 
@@ -275,13 +268,13 @@ class Pool:
 
     def _refuse(self) -> None:
         if self.state in (State.BACKOFF, State.FAILED, State.DOWN):
-            self._kept.refuse()
+            self._keeper.refuse(self)
 
     def _changed(self, seat: Seat, before: State, after: State, cause: str) -> None:
         slot = seat.slot
         if self._only is not None:
             self.state = after
-            self._kept.changed(slot.instance, before, after, cause)
+            self._keeper.moved(self, slot.instance, before, after, cause)
             return
         if slot.last_exit is not seat.exit_seen:
             seat.exit_seen = slot.last_exit
@@ -296,7 +289,7 @@ class Pool:
         if seat.is_gone:
             self._vacate(seat)
         if several:
-            self._kept.changed_within(slot.instance, before, after, cause)
+            self._keeper.moved_within(self, slot.instance, before, after, cause)
         self._tell(seat, cause)
         self._renewals.begin()
         self._sizing.watch_idle()
@@ -317,4 +310,4 @@ class Pool:
         before = self.state
         self.state = self.seats.state(least)
         if before is not self.state:
-            self._kept.changed(seat.slot.instance, before, self.state, cause)
+            self._keeper.moved(self, seat.slot.instance, before, self.state, cause)

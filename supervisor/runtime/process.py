@@ -19,6 +19,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
@@ -44,6 +45,7 @@ from supervisor.runtime.program import (
     working_folder,
 )
 from supervisor.runtime.reaping import End, end_of_held, reap, reapable, tracer_of
+from supervisor.runtime.spawn_threads import SpawnTooSlowError
 
 BUSY_RETRIES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 """ETXTBSY is over as soon as whoever writes the program closes it; so it is worth a little wait."""
@@ -69,6 +71,8 @@ class Wanted(NamedTuple):
     instance: str
     custody: Custody
     opening: Opening | None
+    late: threading.Event
+    """Set when nobody waits for it any more: what is made from then on is undone."""
 
 
 class Process:
@@ -168,8 +172,10 @@ class Process:
         if not self.containment.left():
             return ()
         with trio.CancelScope(shield=True):
-            left = await trio.to_thread.run_sync(
-                hunt.exterminate, self.containment.left, GONE_WITHIN_S
+            left = await self._custody.blocking.run(
+                f"killing what {self.containment.instance} left",
+                partial(hunt.exterminate, self.containment.left, GONE_WITHIN_S),
+                abandon=False,
             )
         return tuple(left)
 
@@ -209,7 +215,7 @@ async def spawn(
     opening: Opening | None = None,
 ) -> Process:
     """Start a module's command, contained; raises `SpawnError` with the reason in words."""
-    wanted = Wanted(descriptor, host, instance, custody, opening)
+    wanted = Wanted(descriptor, host, instance, custody, opening, threading.Event())
     if opening is None:  # nobody waits for its answer
         return await _spawn_in_thread(wanted, None)
     with custody.blank() as blank:
@@ -220,8 +226,15 @@ async def _spawn_in_thread(wanted: Wanted, blank: Blank | None) -> Process:
     custody = wanted.custody
     for pause_s in (*BUSY_RETRIES_S, None):
         try:
-            # Not abandoned when cancelled: a process that nobody holds would be a leak.
-            process = await custody.spawn_threads.run(partial(_spawn, wanted, blank))
+            # Not cancelled: a process that nobody holds would be a leak.
+            process = await custody.spawn_threads.run(
+                f"spawning {wanted.instance}",
+                partial(_spawn, wanted, blank),
+                look=partial(_look, wanted),
+                late=partial(_give_up, wanted, blank),
+            )
+        except SpawnTooSlowError as error:
+            raise SpawnError(str(error), errno.ETIMEDOUT) from None
         except SpawnError as error:
             if error.code != errno.ETXTBSY or pause_s is None:
                 raise
@@ -246,12 +259,27 @@ def _environment(descriptor: Descriptor, host: Mapping[str, str], instance: str)
         raise SpawnError(str(error)) from None
 
 
-def _spawn(wanted: Wanted, blank: Blank | None) -> Process:
-    descriptor, host, instance, custody, opening = wanted
+def _look(wanted: Wanted) -> tuple[dict[str, str], str]:
+    descriptor, host, instance, custody, *_ = wanted
     environment = _environment(descriptor, host, instance) | custody.marks
-    folder = module_folder(descriptor)
     # Whether a path leads to a program, and the folder is there, `exec` and `chdir` will tell.
-    program = named_program(descriptor) or find_program(descriptor, environment)
+    return environment, named_program(descriptor) or find_program(descriptor, environment)
+
+
+def _give_up(wanted: Wanted, blank: Blank | None, thread: int) -> None:
+    """End what waits for its program, so that the thread goes on."""
+    wanted.late.set()
+    wanted.custody.end_untold(thread)
+    if blank is not None and blank.spent:
+        with contextlib.suppress(OSError):
+            signal.pidfd_send_signal(blank.pidfd, signal.SIGKILL)
+
+
+def _spawn(
+    wanted: Wanted, blank: Blank | None, environment: dict[str, str], program: str
+) -> Process:
+    descriptor, _, instance, custody, opening, late = wanted
+    folder = module_folder(descriptor)
     if blank is not None and not blank.spent:
         filled = _fill(blank, wanted, program, environment)
         if filled is not None:
@@ -279,6 +307,9 @@ def _spawn(wanted: Wanted, blank: Blank | None) -> Process:
             raise _unspeakable(error) from None
         # It is reaped by its pidfd. Without this, Popen would try, too, when it is collected.
         popen.returncode = 0
+        if late.is_set():
+            custody.abandon(popen.pid)
+            raise SpawnError(str(SpawnTooSlowError()), errno.ETIMEDOUT)
         limits = descriptor.supervision.limits
         pidfd, containment = _take(popen.pid, program, instance, custody, limits, brand=brand)
         ours = pipes.keep()
@@ -307,7 +338,7 @@ def _fill(
     blank: Blank, wanted: Wanted, program: str, environment: Mapping[str, str]
 ) -> Process | None:
     """Have a blank become the program; None if it hears nothing, and nothing is left of it."""
-    descriptor, _, instance, custody, opening = wanted
+    descriptor, _, instance, custody, opening, late = wanted
     blank.spent = True
     containment, folder = blank.containment, module_folder(descriptor)
     with contextlib.ExitStack() as undone, Pipes(custody.file_limit.for_spawns) as pipes:
@@ -328,6 +359,8 @@ def _fill(
         ours = pipes.keep()
         undone.callback(close_all, ours)
         refusal = blank.refusal(complaint)
+        if late.is_set():
+            raise SpawnError(str(SpawnTooSlowError()), errno.ETIMEDOUT)
         if refusal is not None:
             refused = OSError(refusal.code, os.strerror(refusal.code))
             raise _refused(descriptor, program, refusal.step, refused)

@@ -212,7 +212,7 @@ class Run:
 
     def congested(self) -> bool:
         """Whether the listener cannot keep up; nobody listens to a settled call."""
-        return not self.call.settled and self.call.listener.congested()
+        return not self.call.settled and bool(self.call.listener.congested())
 
     def drained(self) -> None:
         """Have the reader look again."""

@@ -58,12 +58,6 @@ class Seats(list[Seat]):
         return any(seat.slot.barred for seat in self)
 
     @property
-    def outdated(self) -> bool:
-        """Whether a process is missing, or goes by a descriptor that was replaced."""
-        slots = [seat.slot for seat in self.staying()]
-        return any(slot.life is None or slot.outdated for slot in slots)
-
-    @property
     def restarts(self) -> int:
         """How often one came back after an end nobody asked for."""
         return sum(seat.slot.restarts for seat in self)

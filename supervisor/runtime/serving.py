@@ -1,7 +1,8 @@
 """Whom the event loop serves at the moment, and whom it served longest in the present turn.
 
 The few places that take bytes from a module or a client say so. That is a fact of the process, as
-its event loop is, and so there is one `SERVING`; a stall is told by it (`runtime.stalls`).
+its event loop is, and so there is one `SERVING`; a stall is told by it (`runtime.stalls`), and what
+all that is served leads to is written once, at its end (`afterwards`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ NOBODY = ""
 class Serving:
     """Who is served; to `begin` and `end` costs less than a microsecond."""
 
-    __slots__ = ("_about", "_clock", "_doing", "_longest", "_longest_s", "_since", "_who")
+    __slots__ = ("_about", "_clock", "_doing", "_longest", "_longest_s", "_since", "_then", "_who")
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -25,6 +26,7 @@ class Serving:
         self._since = 0.0
         self._longest: tuple[str, str, object] = (NOBODY, "", None)
         self._longest_s = 0.0
+        self._then: list[Callable[[], None]] = []
 
     def begin(self, who: str, doing: str) -> None:
         """Take note that a party is served from now on."""
@@ -46,6 +48,17 @@ class Serving:
                 self._longest_s = took_s
                 self._longest = (self._who, self._doing, self._about)
             self._who = NOBODY
+        if self._then:
+            then, self._then = self._then, []
+            for one in then:
+                one()
+
+    def afterwards(self, then: Callable[[], None]) -> bool:
+        """Have `then` called once this one has been served; False if nobody is."""
+        if not self._who:
+            return False
+        self._then.append(then)
+        return True
 
     def turn_ended(self) -> None:
         """Forget who was served in the turn of the loop that ends."""

@@ -46,8 +46,8 @@ class Slot:
         self.restarts = 0
         self.last_exit: LastExit | None = None
         self.barred = False
-        """Whether `never_on` keeps it down, until a person or a new descriptor says otherwise."""
-        self._setting = self._lives_by = setting
+        """Whether `never_on` keeps it down, until a person says otherwise."""
+        self._setting = setting
         self._crashes = CrashRecord(setting.descriptor.supervision)
         self._nursery = nursery
         self._tended = tended
@@ -121,17 +121,6 @@ class Slot:
             self._life.hurry()
             if self._turn is not None:
                 self._turn.give_up()
-
-    def adopt(self, setting: Setting) -> None:
-        """Live by another descriptor from the next life on; crashes of the old one are its own."""
-        self._setting = setting
-        self._crashes.adopt(setting.descriptor.supervision)
-        self.barred = False
-
-    @property
-    def outdated(self) -> bool:
-        """Whether the current life goes by a setting that was replaced since it began."""
-        return self._life is not None and self._lives_by is not self._setting
 
     # What a life reports (life.Owner).
 
@@ -240,7 +229,6 @@ class Slot:
         self._abrupt = False
         self._replaced_for = None
         kind = life_kind(self._setting.descriptor.transport)
-        self._lives_by = self._setting
         self._life = kind.begin(self._setting, self)
         self.instance = self._life.id if kind.is_instance else None
         if kind.takes_turn:

@@ -4,6 +4,12 @@ A child is in the list of the thread that forked it, and passes to the main thre
 ends (kernel: find_new_reaper). The main thread's list is where orphans are looked for, again and
 again (`containment.orphans`): it stays short, whatever the number of modules, as long as threads
 that have forked do not end. A thread that waits for work costs no wake-up.
+
+A program on a file system that does not answer holds up who looks for it, or executes it. Whoever
+takes long does not count among `AT_ONCE` any more: another thread takes its place.
+
+    look  --SPAWN_S-->  given up: nothing is made of it any more
+    make  --SPAWN_S-->  `late` ends the child that waits for its program; make sees to the rest
 """
 
 from __future__ import annotations
@@ -12,67 +18,152 @@ import contextlib
 import queue
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import trio
 
+from supervisor.runtime.blocking import BlockingWork
+
 AT_ONCE = 8
 """Spawning happens in threads, since `exec` may wait for a slow disk; this many at a time."""
+
+SLOW_S = 0.5
+"""What takes longer has nobody wait for its place."""
+
+SPAWN_S = 10.0
+"""What takes longer is given up."""
+
+ENDED_S = 2.0
+"""How long a child that was killed may take to be gone."""
 
 Made = TypeVar("Made")
 Work = Callable[[], None]
 
 
-class SpawnThreads:
-    """At most `AT_ONCE` threads, made when they are needed; they end by `close`."""
+class SpawnTooSlowError(Exception):
+    """It took longer than `SPAWN_S`."""
 
     def __init__(self) -> None:
+        super().__init__(
+            f"its program was not there within {SPAWN_S:g} s: a disk or a network file system that"
+            " it is on, or that is searched for it, does not answer"
+        )
+
+
+class SpawnThreads:
+    """At most `AT_ONCE` threads beside those that are held up; they end by `close`."""
+
+    def __init__(self, blocking: BlockingWork) -> None:
+        """Name those that are held up in `blocking`."""
+        self._blocking = blocking
         self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
         self._limiter = trio.CapacityLimiter(AT_ONCE)
         self._threads = 0
+        self._held_up = 0
         # Nobody closes what a `Host` without a daemon has.
         self.close = weakref.finalize(self, self._work.put, None)
 
-    async def run(self, function: Callable[[], Made]) -> Made:
-        """Run it in one of the threads; once begun, it is not abandoned when cancelled."""
+    async def run(
+        self,
+        doing: str,
+        make: Callable[..., Made],
+        *,
+        look: Callable[[], tuple[Any, ...]] = tuple,
+        late: Callable[[int], None] = lambda _: None,
+    ) -> Made:
+        """Return what `make` makes of what `look` returns, in one of the threads.
+
+        It is not cancelled; raises `SpawnTooSlowError`. `late` is told the thread (native id) that
+        has been in `make` for too long; what that makes from then on, it has to undo.
+        """
         await trio.lowlevel.checkpoint_if_cancelled()
         try:
             self._limiter.acquire_nowait()  # no turn of the loop where nobody has to wait
         except trio.WouldBlock:
             await self._limiter.acquire()
-        try:
-            if self._limiter.borrowed_tokens > self._threads:
+        job = _Job(make, look, partial(self._blocking.naming, doing))
+        with self._counted(job):
+            if self._limiter.borrowed_tokens + self._held_up > self._threads:
                 self._threads += 1
                 serve = partial(_serve, self._work)
                 threading.Thread(target=serve, name="stdiod-spawn", daemon=True).start()
-            job = _Job(function)
             self._work.put(job.run)
-            await trio.lowlevel.wait_task_rescheduled(_go_on)
-            return job.result()
+            with trio.move_on_after(SLOW_S, shield=True):
+                await job.done.wait()
+        if not job.done.is_set():
+            await _patience(job, late)
+        return job.result()
+
+    @contextlib.contextmanager
+    def _counted(self, job: _Job[Made]) -> Iterator[None]:
+        try:
+            yield
         finally:
             self._limiter.release()
+            if not job.done.is_set():
+                self._held_up += 1
+                job.over = self._go_on
+
+    def _go_on(self) -> None:
+        self._held_up -= 1
+
+
+async def _patience(job: _Job[Made], late: Callable[[int], None]) -> None:
+    with trio.move_on_after(SPAWN_S - SLOW_S, shield=True):
+        await job.done.wait()
+        return
+    if not job.give_up():
+        late(job.thread)
+        with trio.move_on_after(ENDED_S, shield=True):
+            await job.done.wait()
+            return
+    raise SpawnTooSlowError
 
 
 class _Job(Generic[Made]):
     """Something to do, and what came of it."""
 
-    def __init__(self, function: Callable[[], Made]) -> None:
-        self._function = function
+    def __init__(
+        self,
+        make: Callable[..., Made],
+        look: Callable[[], tuple[Any, ...]],
+        naming: Callable[[], contextlib.AbstractContextManager[None]],
+    ) -> None:
+        self.done = trio.Event()
+        self.thread = 0
+        self.over: Callable[[], None] = lambda: None
+        """Called when it is done."""
+        self._make = make
+        self._look = look
+        self._naming = naming
         self._token = trio.lowlevel.current_trio_token()
-        self._task = trio.lowlevel.current_task()
         self._made: list[Made] = []
         self._error: BaseException | None = None
+        self._lock = threading.Lock()
+        self._given_up = self._begun = False
 
     def run(self) -> None:
         """Do it, in one of the threads, and have the task go on that waits for it."""
+        self.thread = threading.get_native_id()
         try:
-            self._made.append(self._function())
+            with self._naming():
+                found = self._look()
+                with self._lock:
+                    self._begun = not self._given_up
+                if self._begun:
+                    self._made.append(self._make(*found))
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             self._error = error
         with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(trio.lowlevel.reschedule, self._task)
+            self._token.run_sync_soon(self._end)
+
+    def give_up(self) -> bool:
+        """Have nothing made, unless that has begun; returns whether it has not."""
+        with self._lock:
+            self._given_up = True
+            return not self._begun
 
     def result(self) -> Made:
         """Return what was made, or raise what was raised."""
@@ -80,10 +171,9 @@ class _Job(Generic[Made]):
             raise self._error
         return self._made[0]
 
-
-def _go_on(raise_cancel: object) -> trio.lowlevel.Abort:
-    del raise_cancel  # a cancel waits for what has begun
-    return trio.lowlevel.Abort.FAILED
+    def _end(self) -> None:
+        self.done.set()
+        self.over()
 
 
 def _serve(work: queue.SimpleQueue[Work | None]) -> None:

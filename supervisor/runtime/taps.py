@@ -16,7 +16,7 @@ from protocol.errors import Outcome
 from protocol.events import CallEvent
 from protocol.transcript import Happened, Source
 from supervisor.policy.verdict import Exit
-from supervisor.runtime.call import Call, Listener
+from supervisor.runtime.call import Call, Congestion, Listener
 
 if TYPE_CHECKING:
     from supervisor.runtime.dialogue import Dialogue
@@ -193,5 +193,5 @@ class _Overheard:
         self._tap.answered(self._instance, call, outcome)
         self._listener.settled(outcome, call)
 
-    def congested(self) -> bool:
+    def congested(self) -> Congestion:
         return self._listener.congested()

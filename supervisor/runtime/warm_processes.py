@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 
 import trio
 
@@ -224,9 +225,8 @@ class WarmProcesses:
 
     async def _look(self) -> LoadedProgram | None:
         host, descriptor = self._setting.host, self._setting.descriptor
-        return await trio.to_thread.run_sync(
-            find_loaded, descriptor, host.environment, self._digests
-        )
+        look = partial(find_loaded, descriptor, host.environment, self._digests)
+        return await host.custody.blocking.run(f"reading the program of {descriptor.name}", look)
 
 
 WHILE_WAITING = "while it waited for a request (supervision.warm)"

@@ -15,12 +15,14 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 import structlog
 import trio
 
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.inotify import Event, Inotify, Mask
 from supervisor.runtime.watched_paths import Interest, Interests
 
@@ -89,12 +91,14 @@ class Watch:
         files: Files,
         current: Callable[[], Mapping[str, Any]],
         state: WatchState,
+        blocking: BlockingWork,
         open_queue: OpenQueue = Inotify,
     ) -> None:
         """`state` is kept up to date; `current` gives the descriptors in use, by name."""
         self._files = files
         self._current = current
         self._state = state
+        self._blocking = blocking
         self._open_queue = open_queue
         self._task_status: trio.TaskStatus[None] | None = None
         self._stale = False
@@ -137,7 +141,8 @@ class Watch:
 
     async def _follow(self, watches: Watches) -> bool:
         self._stale = False
-        return await trio.to_thread.run_sync(watches.follow, self._files.interests)
+        follow = partial(watches.follow, self._files.interests)
+        return await self._blocking.run("watching the folders of descriptors and programs", follow)
 
     async def _wait_changed(self, watches: Watches) -> bool:
         """Wait for something that matters, or until other directories may matter; then False."""
@@ -165,7 +170,8 @@ class Watch:
             self._task_status = None
 
     async def _signatures(self) -> Mapping[str, Any]:
-        return await trio.to_thread.run_sync(self._files.signatures, self._current())
+        look = partial(self._files.signatures, self._current())
+        return await self._blocking.run("comparing descriptors and programs", look)
 
 
 class Watches:
@@ -240,9 +246,10 @@ def _concerns(event: Event, directory: str, interest: Interest) -> bool:
         return False
     if event.name.endswith(".json") or event.mask & Mask.ISDIR:
         return True
-    # A link to a folder is not told from a file by the kernel.
+    # A link to a folder is not told from a file by the kernel. Where it leads is not looked at:
+    # that may be a file system that does not answer.
     came = bool(event.mask & (Mask.CREATE | Mask.MOVED_TO))
-    return came and os.path.isdir(os.path.join(directory, event.name))  # noqa: PTH112, PTH118
+    return came and os.path.islink(os.path.join(directory, event.name))  # noqa: PTH114, PTH118
 
 
 async def _until_quiet(watches: Watches) -> bool:

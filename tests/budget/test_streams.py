@@ -8,6 +8,7 @@ import trio
 
 from protocol.events import Progress
 from protocol.response import Response
+from supervisor.runtime.call import Congestion
 from tests.budget.conftest import Bench, assert_within
 from tests.principals import ADA
 
@@ -24,8 +25,8 @@ class Listening:
     def event(self, event: Progress, line: bytes | None) -> None:
         self.events += 1
 
-    def congested(self) -> bool:
-        return False
+    def congested(self) -> Congestion:
+        return Congestion.NONE
 
     def finished(self, response: Response) -> None:
         assert response.ok, response

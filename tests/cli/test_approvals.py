@@ -128,6 +128,36 @@ def test_a_question_is_answered(
     assert json.loads(run("approve", "ap-1", *options, "--json").stdout)["answer"] == answer
 
 
+def test_a_form_is_shown_field_by_field_and_filled_in(run: Run, serve: Serve) -> None:
+    fields = {
+        "name": {"type": "string", "description": "in full"},
+        "age": {"type": "integer", "title": "Age", "default": 36},
+        "likes": {"type": "array", "items": {"enum": ["tea", "rum"]}},
+    }
+    form = {"type": "object", "properties": fields, "required": ["name"]}
+    question = {**QUESTION, "asked_by": "module dice", "form": form}
+    answer = {"id": "ap-3f9c21", "answer": "allow", "allowed": True}
+    daemon = serve(lambda frame: [ok({"approvals": [question], **answer})])
+    assert (
+        run("approvals").stdout
+        == """\
+ap-3f9c21  Roll 100 dice?
+  name  string required  in full
+  age  integer (else 36)  Age
+  likes  tea|rum (several, with commas)
+  module dice asks about dice.roll
+  answer stdiod approve ap-3f9c21 --set FIELD=VALUE... [--deny], else deny in 4m00s
+"""
+    )
+    run("approve", "ap-3f9c21", "--set", "name=Ada=x", "--set", "age=")
+    content = {"name": "Ada=x", "age": ""}
+    args = {"id": "ap-3f9c21", "answer": "allow", "content": content}
+    assert daemon.frames[-1]["input"] == {"op": "approve", "args": args}
+    result = run("approve", "ap-1", "--set", "name")
+    assert result.exit_code == 2
+    assert "FIELD=VALUE" in result.stderr
+
+
 def test_two_answers_are_one_too_many(run: Run) -> None:
     result = run("approve", "ap-1", "--deny", "--answer", "Yes")
     assert result.exit_code == 2

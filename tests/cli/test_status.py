@@ -101,6 +101,13 @@ def test_a_stall_that_others_can_have_noticed_and_a_stop_are_told_above_the_tabl
     assert plain(status_text(document, None))[2] == ""
 
 
+def test_what_is_stuck_is_told_above_the_table() -> None:
+    document = status(module())
+    document["daemon"]["stuck"] = [{"doing": "spawning m#1", "for_s": 7.5, "waiting": 2}]
+    lines = plain(status_text(document, None))
+    assert lines[2] == "stuck for 7.5s: spawning m#1, and 2 more wait for it"
+
+
 def test_open_files_that_run_short_and_refused_clients_are_told_above_the_table() -> None:
     document = status(module())
     document["daemon"]["open_files"] = {"used": 800, "limit": 1024}

@@ -9,6 +9,7 @@ from protocol.connection import (
     NOTHING,
     Answered,
     Events,
+    Flow,
     HostCalled,
     LocalError,
     Memory,
@@ -53,6 +54,9 @@ class ArguedConnection:
     def cancel(self, request_id: str, written: Written) -> Events:
         if request_id == self._open:
             self._open = ""
+        return NOTHING
+
+    def flow(self, request_id: str, operation: Flow) -> Events:
         return NOTHING
 
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:

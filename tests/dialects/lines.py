@@ -16,6 +16,7 @@ from protocol.connection import (
     Answered,
     Asked,
     Events,
+    Flow,
     HostCalled,
     LocalError,
     Memory,
@@ -79,6 +80,11 @@ class LineConnection:
             self.open.discard(request_id)
             if written is Written.ALL:
                 self.tell(drop=request_id)
+        return NOTHING
+
+    def flow(self, request_id: str, operation: Flow) -> Events:
+        if request_id in self.open:
+            self.tell(**{operation: request_id})
         return NOTHING
 
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:

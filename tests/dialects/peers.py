@@ -61,6 +61,61 @@ class Peer:
         return b"" if args.get("hang") else line(id=request, got={"op": op, **args})
 
 
+class Mcp(Peer):
+    """A server of the older era, with a tool on each of two pages; it asks before it answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._later: list[bytes] = []
+
+    def answers(self, message: dict[str, Any]) -> bytes:
+        match message.get("method"):
+            case "server/discover":
+                said: dict[str, Any] = {"error": {"code": -32601, "message": "no such method"}}
+            case "initialize":
+                server = {"name": NAME, "version": "1"}
+                said = {"capabilities": {"tools": {}}, "serverInfo": server}
+                said = {"result": {**said, "protocolVersion": "2025-11-25"}}
+            case "tools/list":
+                page = message["params"].get("cursor", "echo")
+                said = {"result": {"tools": [{"name": page, "inputSchema": {"type": "object"}}]}}
+                said["result"] |= {"nextCursor": "more"} if page == "echo" else {}
+            case "tools/call":
+                return self.called(message["id"], message["params"])
+            case None:
+                return self._later.pop() if self._later else b""
+            case _:
+                return b""
+        return line(jsonrpc="2.0", id=message["id"], **said)
+
+    def called(self, request: str, params: dict[str, Any]) -> bytes:
+        done = {"progressToken": params["_meta"]["progressToken"], "progress": 1}
+        said = line(jsonrpc="2.0", method="notifications/progress", params=done)
+        result = {"content": [{"type": "text", "text": "hi"}]}
+        answer = line(jsonrpc="2.0", id=request, result=result)
+        if not params["arguments"].get("calls"):
+            return said + answer
+        self._later.append(answer)
+        return said + line(jsonrpc="2.0", id=1, method="roots/list")
+
+
+class ModernMcp(Mcp):
+    """A server of the newer era, which wants to know something before it answers."""
+
+    def answers(self, message: dict[str, Any]) -> bytes:
+        result: dict[str, Any] = {"resultType": "complete"}
+        if message.get("method") != "server/discover":
+            return super().answers(message)
+        result |= {"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+        return line(jsonrpc="2.0", id=message["id"], result=result)
+
+    def called(self, request: str, params: dict[str, Any]) -> bytes:
+        if "requestState" in params:
+            return super().called(request, params)
+        result = {"resultType": "input_required", "requestState": "s"}
+        return line(jsonrpc="2.0", id=request, result=result)
+
+
 class Module(Peer):
     """A module of the dialect `module`."""
 
@@ -170,6 +225,8 @@ class Carrier(Peer):
 
 
 PEERS: dict[str, type[Peer]] = {
+    "mcp": Mcp,
+    "mcp-modern": ModernMcp,
     "module": Module,
     "narratoria": Narratoria,
     "silent": Silent,

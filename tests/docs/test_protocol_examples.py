@@ -20,6 +20,7 @@ from protocol.connection import (
     Connection,
     EventReceived,
     Events,
+    Flow,
     HostCalled,
     ModuleLog,
     Quarantined,
@@ -113,6 +114,8 @@ class Replay:
         request_id, operation = frame["requestId"], frame["operation"]
         if operation == "cancel":
             self.give_up(request_id)
+        elif operation in tuple(Flow):
+            self.connection.flow(request_id, Flow(operation))
         elif operation in tuple(Operation):
             given = frame["input"]
             self.op = given.get("op", "")

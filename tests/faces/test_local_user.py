@@ -11,6 +11,7 @@ import trio
 from supervisor.faces import local_user
 from supervisor.faces.local_user import named_user, peer_uid, this_user, user_name
 from supervisor.policy.principals import Principal
+from supervisor.runtime.blocking import BlockingWork
 
 NOBODYS = 4_000_000_000
 """A uid without a name."""
@@ -39,28 +40,32 @@ async def test_a_name_is_asked_for_beside_the_loop_and_once(
     monkeypatch.setattr(local_user, "_names", {})
     monkeypatch.setattr(local_user, "user_name", slow)
     ours, theirs = socket.socketpair()
+    blocking = BlockingWork()
     with trio.socket.from_stdlib_socket(ours) as client, theirs:
         for _ in range(3):
-            assert (await named_user(peer_uid(client), "socket")).name == f"user {os.geteuid()}"
+            assert (
+                await named_user(peer_uid(client), "socket", blocking)
+            ).name == f"user {os.geteuid()}"
     assert asked == [False]
 
 
 async def test_a_directory_that_does_not_answer_keeps_nobody_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    answers = threading.Event()
+    answers, asked = threading.Event(), []
 
     def hanging(uid: int) -> str:
+        asked.append(uid)
         answers.wait()
         return f"user {uid}"
 
     monkeypatch.setattr(local_user, "_names", {})
     monkeypatch.setattr(local_user, "NAME_S", 0.01)
     monkeypatch.setattr(local_user, "user_name", hanging)
-    shared = trio.to_thread.current_default_thread_limiter()
+    blocking = BlockingWork()
     try:
         for _ in range(3):
-            assert (await named_user(7, "socket")).name == "7"
-        assert shared.borrowed_tokens == 0
+            assert (await named_user(7, "socket", blocking)).name == "7"
+        assert asked == [7]  # nor does each client take a thread
     finally:
         answers.set()

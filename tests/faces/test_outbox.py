@@ -3,7 +3,10 @@ from __future__ import annotations
 import trio
 import trio.testing
 
+from protocol.events import Log
+from supervisor.faces.exchange import Exchange
 from supervisor.faces.outbox import HIGH_BYTES, LOW_BYTES, Outbox
+from supervisor.runtime.call import OVERRUN_BYTES, Congestion
 
 
 class Resumed:
@@ -53,6 +56,19 @@ async def test_congestion_begins_above_the_one_mark_and_ends_below_the_other() -
     outbox.written(2)
     assert not congested(outbox)
     assert resumed.times == 1
+
+
+async def test_what_one_request_has_waiting_counts_and_not_what_has_been_read() -> None:
+    outbox = Outbox(Resumed())
+    one, other = (Exchange(name, outbox, lambda _: None) for name in ("one", "other"))
+    event = Log(version="0", level="info", message="x" * (OVERRUN_BYTES // 4))
+    for _ in range(5):
+        one.event(event, None)
+    assert (one.congested(), other.congested()) == (Congestion.FULL, Congestion.SLOW)
+    outbox.written(OVERRUN_BYTES // 2)
+    assert one.congested() is Congestion.SLOW
+    outbox.written(outbox.waiting_bytes)
+    assert one.congested() is Congestion.NONE
 
 
 async def test_all_who_wait_for_room_are_let_in_together(nursery: trio.Nursery) -> None:

@@ -133,6 +133,16 @@ ROWS = (
         "a client connects again while the daemon ends",
         "it is refused at once, or told that nothing was begun; never reset",
     ),
+    Row(
+        36,
+        "programs and files on a mount that does not answer, more of them than there are threads",
+        "spawns, exits and requests of all others go on; what is stuck is named",
+    ),
+    Row(
+        37,
+        "one of two clients of the same module stops reading its stream",
+        "the other one's calls go on; the slow one is paused, or ends alone",
+    ),
 )
 
 

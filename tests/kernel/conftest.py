@@ -20,6 +20,7 @@ from supervisor.kernel.request_checks import Doubt
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import Principal
+from supervisor.runtime.call import Congestion
 from tests.principals import ADA
 
 Start = Callable[..., AbstractAsyncContextManager[Daemon]]
@@ -31,6 +32,7 @@ class Asker:
     def __init__(self) -> None:
         self.events: list[Progress] = []
         self.responses: list[Response] = []
+        self.slow = Congestion.NONE
         self._heard = trio.lowlevel.ParkingLot()
 
     def event(self, event: Progress, line: bytes | None) -> None:
@@ -42,8 +44,8 @@ class Asker:
         self.responses.append(response)
         self._heard.unpark_all()
 
-    def congested(self) -> bool:
-        return False
+    def congested(self) -> Congestion:
+        return self.slow
 
     async def response(self) -> Response:
         while not self.responses:

@@ -72,7 +72,7 @@ class FakeModule:
         self.calls[op].settle(Success(op))
 
     def is_paused(self, op: str) -> bool:
-        return self.calls[op].listener.congested()
+        return bool(self.calls[op].listener.congested())
 
 
 class Counters:

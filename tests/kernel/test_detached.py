@@ -23,6 +23,7 @@ from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Handle, Party
 from supervisor.policy.principals import Principal, Scope
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.call import Congestion
 from tests.kernel.pipeline import World, pipeline
 from tests.principals import ADA
 
@@ -48,8 +49,8 @@ class Listener:
     def finished(self, response: Response) -> None:
         self.responses.append(response)
 
-    def congested(self) -> bool:
-        return self.full
+    def congested(self) -> Congestion:
+        return Congestion(self.full)
 
     @property
     def reason(self) -> str | None:
@@ -248,6 +249,19 @@ async def test_a_module_that_says_more_than_is_kept_is_paused(tmp_path: Path) ->
         assert not world.module.resumed
         world.requests.take_up(handle_id, ADA, client)
         assert client.numbers == list(range(count))
+        assert not world.module.is_paused("one")
+        assert world.module.resumed["one"] == 1
+
+
+async def test_what_was_paused_for_its_client_goes_on_once_that_has_left_it(
+    tmp_path: Path,
+) -> None:
+    client = Listener()
+    client.full = True
+    async with pipeline(tmp_path) as world:
+        handle = invoked(world, client)
+        assert world.module.is_paused("one")
+        detach(world, handle)
         assert not world.module.is_paused("one")
         assert world.module.resumed["one"] == 1
 

@@ -19,6 +19,7 @@ from supervisor.kernel.journal import Journal
 from supervisor.kernel.journal_text import entry_text
 from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.store import reader
+from supervisor.runtime.blocking import BlockingWork
 from tests.kernel.memory import flushed, journal
 
 
@@ -49,7 +50,7 @@ class Sent:
 
 async def sent(kept: Journal, **args: Any) -> Sent:
     client = Sent()
-    with contextlib.closing(EventFeed(kept)) as feed:
+    with contextlib.closing(EventFeed(kept, BlockingWork())) as feed:
         await feed.send({"last": 50, **args}, client.emit, None)
     return client
 
@@ -58,7 +59,7 @@ async def sent(kept: Journal, **args: Any) -> Sent:
 async def following(kept: Journal, since: int) -> AsyncIterator[Sent]:
     """Have a client follow until the block ends."""
     client = Sent()
-    with contextlib.closing(EventFeed(kept)) as feed:
+    with contextlib.closing(EventFeed(kept, BlockingWork())) as feed:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(feed.send, {"since": since, "follow": True}, client.emit, None)
             yield client
@@ -135,7 +136,7 @@ async def test_a_client_that_does_not_read_has_nothing_of_a_page_waiting_for_it(
     async with journal(tmp_path) as kept:
         note(kept, 20)
         assert await flushed(kept) is None
-        feed = EventFeed(kept)
+        feed = EventFeed(kept, BlockingWork())
         await feed.send({"since": 0, "last": 0}, client.emit, None)
         feed.close()
     assert client.seqs == list(range(1, 21))

@@ -13,7 +13,7 @@ from protocol.errors import Failure, Outcome, Reason, Success
 from supervisor.kernel.request_checks import MAX_TIMEOUT_S
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.call import Call
+from supervisor.runtime.call import Call, Congestion
 from tests.factories import actor, children, open_files, opened_since, script
 from tests.kernel.conftest import Asker, ask, daemon_with
 from tests.principals import ADA
@@ -179,6 +179,16 @@ async def test_silence_is_measured_from_the_last_event_and_not_while_it_waits(
         assert (await waiting.document())["ok"] is True  # though it waited longer than that
 
 
+async def test_while_nobody_reads_the_module_is_not_silent(tmp_path: Path) -> None:
+    supervision = {"timeouts": {"silence_s": 0.05}}
+    async with daemon_with(tmp_path, actor(tmp_path, supervision=supervision)) as daemon:
+        asker = Asker()
+        asker.slow = Congestion.SLOW
+        daemon.requests.invoke(ADA, "m", {"op": "hang", "timeout_s": 0.3}, asker)
+        document = await asker.document()
+        assert document["error"]["details"]["reason"] == "deadline"
+
+
 async def test_a_cancel_ends_a_request_in_flight_and_one_that_waits(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
         askers = [Asker(), Asker()]
@@ -211,8 +221,8 @@ async def test_whatever_comes_at_the_same_moment_there_is_one_response(
             told.append(outcome)
             assert not call.settle(FAILURE)  # even from within
 
-        def congested(self) -> bool:
-            return False
+        def congested(self) -> Congestion:
+            return Congestion.NONE
 
     call = Call(msgspec.UNSET, Listener())  # type: ignore[arg-type]
     outcomes = {end: Failure.because(Reason.CLIENT, end) for end in order} | {"answer": SUCCESS}

@@ -228,7 +228,7 @@ async def test_who_may_not_see_a_question_cannot_answer_it(tmp_path: Path) -> No
         assert not followers["boss"].events
 
 
-async def test_an_answer_for_ever_is_an_admins_to_give(tmp_path: Path) -> None:
+async def test_what_the_policy_asks_is_an_admins_to_answer(tmp_path: Path) -> None:
     operator = allowing(tmp_path, 'mode = "prompt"\n')
     async with daemon_with(tmp_path, caller(tmp_path, "a"), operator=operator) as daemon:
         args = {"calls": [payload("log", message="x")], "lines": []}
@@ -236,14 +236,24 @@ async def test_an_answer_for_ever_is_an_admins_to_give(tmp_path: Path) -> None:
         while not (waiting := await own(daemon, MAX, "approvals"))["approvals"]:
             await trio.lowlevel.checkpoint()
         (question,) = waiting["approvals"]
-        words = await own(daemon, MAX, "approve", id=question["id"], answer="allow always")
-        assert "that needs the scope admin, and it has read, invoke" in words
+        for answer in ("allow", "allow always"):
+            words = await own(daemon, MAX, "approve", id=question["id"], answer=answer)
+            assert "that needs the scope admin, and it has read, invoke" in words
         assert not daemon.grants.answers.find("a", "log")
-        assert (await own(daemon, MAX, "approve", id=question["id"], answer="allow"))["allowed"]
+        assert (await own(daemon, ADA, "approve", id=question["id"], answer="allow"))["allowed"]
         assert (await asker.response()).ok
 
 
 # Entries of the journal.
+
+
+async def test_who_had_a_module_stopped_is_in_the_journal(tmp_path: Path) -> None:
+    async with world(tmp_path, memory=JournalOptions()) as daemon:
+        await own(daemon, ADA, "stop", module="kv")
+        assert "needs the scope admin" in await own(daemon, MAX, "start", module="kv")
+        entry = (await told(daemon, ADA, "events", event="daemon:command"))[-1]
+        assert entry["data"] == {"op": "stop", "module": "kv"}
+        assert entry["by"]["name"] == ADA.name
 
 
 async def test_entries_are_seen_by_whose_they_are_and_by_module(tmp_path: Path) -> None:

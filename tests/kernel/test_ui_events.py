@@ -30,6 +30,7 @@ def ui(name: str, payload: Any = msgspec.UNSET) -> UiEvent:
         ("message.chunk", {"content": "x", "more": 1}),
         ("agent.thinking", {"content": ""}),
         ("tool.call_start", {"tool_name": "dice", "arguments": {}}),
+        ("progress", {"done": 0.5, "total": None}),
         ("tool.call_complete", {"tool_name": "dice"}),
         ("tool.call_complete", {"tool_call_id": "c1"}),
     ],

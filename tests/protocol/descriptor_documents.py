@@ -79,6 +79,7 @@ COMPLETE: dict[str, Any] = {
             "max_age_s": None,
         },
         "warm": 0,
+        "overlap": True,
         "watch": False,
     },
 }
@@ -158,9 +159,9 @@ _ODD_TEXTS = (
     "1",
 )
 _KNOWN_TEXTS = (
-    "dice", "kv", "supervisor", "tool", "stdio", "http", "module", "narratoria", "persistent",
-    "per-invocation", "flat", "envelope", "strict", "lazy", "transient", "integer", "#",
-    "http://e.x/y", "SIGKILL", "hook", "tool:post",
+    "dice", "kv", "supervisor", "tool", "stdio", "http", "module", "narratoria", "mcp",
+    "persistent", "per-invocation", "flat", "envelope", "strict", "lazy", "transient", "integer",
+    "#", "http://e.x/y", "SIGKILL", "hook", "tool:post",
 )  # fmt: skip
 _ODD_NUMBERS = (
     8,

@@ -207,12 +207,20 @@ def test_an_http_module_is_refused_in_words_and_so_is_its_missing_url() -> None:
     assert only == kind
 
 
-def test_a_narratoria_module_cannot_be_persistent() -> None:
-    document = changed("/transport/protocol", "narratoria")
-    (problem,) = refusal(encoded(changed("/transport/lifecycle", "persistent", document))).problems
+@pytest.mark.parametrize(
+    ("protocol", "wrong", "right", "why"),
+    [
+        ("narratoria", "persistent", "per-invocation", "runs a process per invocation"),
+        ("mcp", "per-invocation", "persistent", "speaks with one process for many requests"),
+    ],
+)
+def test_a_dialect_with_one_lifecycle_refuses_the_other(
+    protocol: str, wrong: str, right: str, why: str
+) -> None:
+    document = changed("/transport/protocol", protocol)
+    (problem,) = refusal(encoded(changed("/transport/lifecycle", wrong, document))).problems
     assert str(problem) == (
-        '/transport/lifecycle: is "persistent", must be "per-invocation": '
-        "narratoria runs a process per invocation"
+        f'/transport/lifecycle: is "{wrong}", must be "{right}": {protocol} {why}'
     )
 
 

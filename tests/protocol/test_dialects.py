@@ -37,7 +37,7 @@ from tests.dialects.peers import PEERS, Peer
 from tests.dialects.registry import FAKES
 from tests.protocol.wire import Cuts, cuts, descriptor, invoke, pieces
 
-ALL = {**DIALECTS, **FAKES}
+ALL = {**DIALECTS, **FAKES, "mcp-modern": DIALECTS["mcp"]}
 CASES = [(name, lifecycle) for name, dialect in ALL.items() for lifecycle in dialect.lifecycles]
 ROUNDS = 40
 """Longer than any conversation here: one that goes on then goes on for ever."""
@@ -253,7 +253,7 @@ def test_a_line_that_nobody_wrote_is_ignored(
     joined.end()
 
 
-@pytest.mark.parametrize("dialect", ["module", "silent"])
+@pytest.mark.parametrize("dialect", ["mcp", "module", "silent"])
 def test_what_a_call_is_answered_raises_nothing_and_is_written(dialect: str) -> None:
     """Of the dialects whose modules call the host."""
     joined = Joined(dialect, Lifecycle.PERSISTENT)

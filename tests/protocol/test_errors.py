@@ -10,7 +10,7 @@ REASONS = {
     Code.TIMEOUT: "deadline silence exit_deadline start_deadline",
     Code.OOM: "memory_limit cgroup_oom",
     Code.UNREACHABLE: (
-        "spawn_failed exited signaled not_ready failed queue_full stopping broken_pipe"
+        "spawn_failed exited signaled not_ready failed queue_full stopping broken_pipe slow_reader"
         " daemon_restart"
     ),
     Code.BAD_REQUEST: (

@@ -9,6 +9,7 @@ from protocol.connection import (
     Answered,
     EventReceived,
     Events,
+    Flow,
     LocalError,
     ModuleLog,
     Request,
@@ -101,6 +102,29 @@ def test_stdin_is_closed_after_the_request_only_where_a_process_serves_one(
     lifecycle: Lifecycle,
 ) -> None:
     assert asked(lifecycle=lifecycle).closes_stdin is (lifecycle is Lifecycle.PER_INVOCATION)
+
+
+def test_a_pause_is_written_only_for_a_module_with_the_feature_and_an_open_request() -> None:
+    silent = asked(invoke("r1"))
+    silent.outgoing.take()
+    silent.flow("r1", Flow.PAUSE)
+    assert not silent.outgoing.take()
+    connection = asked()
+    announce(connection, "flow")
+    connection.ask(invoke("r1"))
+    connection.outgoing.take()
+    connection.flow("r9", Flow.PAUSE)
+    connection.flow("r1", Flow.PAUSE)
+    connection.flow("r1", Flow.RESUME)
+    assert connection.outgoing.take() == (
+        b'{"requestId":"r1","operation":"pause"}\n{"requestId":"r1","operation":"resume"}\n'
+    )
+
+
+def test_of_a_replay_a_pause_opens_nothing() -> None:
+    connection = asked()
+    assert not connection.sent(b'{"requestId":"r1","operation":"resume"}')
+    assert not answers(feed(connection, line({"requestId": "r1", "ok": True})))
 
 
 def test_a_cancel_is_written_only_for_a_module_with_the_feature_and_an_open_request() -> None:

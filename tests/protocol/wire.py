@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 from hypothesis import strategies as st
 
-from protocol.connection import Connection, OutOfStep, Received, Request, Unanswered
+from protocol.connection import Connection, Memory, OutOfStep, Received, Request, Unanswered
 from protocol.descriptor import (
     Descriptor,
     InputForm,
@@ -55,10 +55,10 @@ def descriptor(
     )
 
 
-def connected(dialect: str, made: Descriptor) -> Connection:
+def connected(dialect: str, made: Descriptor, memory: Memory | None = None) -> Connection:
     """Make a connection whose own ids are `own-1`, `own-2`..."""
-    numbers = count(1)
-    return DIALECTS[dialect].connect(made, lambda: f"own-{next(numbers)}", {})
+    numbers, left = count(1), {} if memory is None else memory
+    return DIALECTS[dialect].connect(made, lambda: f"own-{next(numbers)}", left)
 
 
 def module(made: Descriptor) -> ModuleConnection:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from protocol.descriptor import Descriptor, Lifecycle
 from protocol.errors import Outcome, Success
 from protocol.replies import Operation
+from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Exit, Stopped
 from supervisor.runtime.call import Call
 from supervisor.runtime.deadlines import Deadlines
@@ -26,6 +27,7 @@ from supervisor.runtime.host import Host
 from supervisor.runtime.life import Counters, Ended, Instance, Owner, Setting
 from supervisor.runtime.lives import LIVES, LifeKind
 from supervisor.runtime.module_log import ModuleLog
+from supervisor.runtime.slot import Slot
 from tests import factories
 
 STAGE = "stage"
@@ -126,6 +128,12 @@ class FakeLife:
 
     def nudge(self) -> None:
         pass
+
+    @property
+    def state(self) -> State:
+        """The state of its slot."""
+        assert isinstance(self._owner, Slot)
+        return self._owner.state
 
     # What the test makes it do.
 

@@ -36,7 +36,7 @@ SUPERVISION: dict[str, dict[str, Any]] = {
     "base": {"intensity": 1, "period_s": 60, "retry_failed_s": 300},
     "leaf": {"depends_on": ["base"], "concurrency": 2, "queue": 3},
     "lazy": {"start": "lazy", "restart": "transient"},
-    "once": {"restart": "temporary", "depends_on": ["leaf"]},
+    "once": {"restart": "temporary", "depends_on": ["leaf"], "overlap": False},
 }
 PAUSES_S = (0.1, 1.0, 5.0, 70.0, 400.0)
 CODES = (0, 1, 137)
@@ -85,10 +85,8 @@ class FleetOrders:
 
     async def get_ready(self, name: str, detail: int) -> None:
         for life in self._alive(name):
-            if detail % 3:
-                life.get_ready() if self._state(name) is State.STARTING else None
-            elif self._state(name) is State.STARTING:
-                life.fail_to_start()
+            if life.state is State.STARTING:
+                life.get_ready() if detail % 3 else life.fail_to_start()
 
     async def crash(self, name: str, detail: int) -> None:
         for life in self._alive(name):
@@ -101,12 +99,12 @@ class FleetOrders:
 
     async def probe(self, name: str, detail: int) -> None:
         for life in self._alive(name):
-            if self._state(name) in (State.READY, State.DEGRADED):
+            if life.state in (State.READY, State.DEGRADED):
                 life.probe(well=bool(detail % 2))
 
     async def replace(self, name: str, _: int) -> None:
         for life in self._alive(name):
-            if self._state(name) is not State.STARTING:
+            if life.state is not State.STARTING:
                 life.need_replacement()
 
     async def invoke(self, name: str, detail: int) -> None:
@@ -166,24 +164,24 @@ class FleetOrders:
 
     def _check_module(self, name: str) -> None:
         alive = self._alive(name)
-        assert len(alive) <= 1, f"two at a time: {[life.id for life in alive]}"
+        most = 1 if name == "once" else 2
+        assert len(alive) <= most, f"{len(alive)} at a time: {[life.id for life in alive]}"
         module = self.fleet.modules.get(name) or self.fleet.leaving.get(name)
         if module is None:
             assert not alive
             return
-        assert bool(alive) == (module.state in HAS_PROCESS), f"{name} {module.state}: {alive}"
+        beside = module.succession.beside()
+        assert len(alive) == (module.state in HAS_PROCESS) + len(beside), f"{name} {module.state}"
         if module.state in (State.BACKOFF, State.FAILED):
             assert module.slot.next_retry_s is not None
             assert not module.queued
         if module.queued:
-            idle = any(module.slot.serves and life.can_take() for life in alive)
-            assert not idle, f"{name} has room, and {module.queued} requests wait"
+            assert module.slot.free() is None, f"{name} has room, and {module.queued} requests wait"
             hope = alive or (module.slot.wanted and module.waits_for)
             assert hope, f"{name} is {module.state}, and {module.queued} requests wait for nothing"
-        died = [life for life in self.stage.lives if life.name == name and life.gone]
         if module.slot.last_exit is not None:
             assert module.slot.last_exit.reason
-        numbers = [int(life.id.partition("#")[2]) for life in [*died, *alive]]
+        numbers = [int(one.id.partition("#")[2]) for one in self.stage.lives if one.name == name]
         assert numbers == sorted(set(numbers)), f"generations of {name}: {numbers}"
 
     # How it is done.
@@ -196,10 +194,6 @@ class FleetOrders:
 
     def _alive(self, name: str) -> list[FakeLife]:
         return [life for life in self.stage.lives if life.name == name and not life.gone]
-
-    def _state(self, name: str) -> State | None:
-        module = self.fleet.modules.get(name) or self.fleet.leaving.get(name)
-        return None if module is None else module.state
 
     async def _die(self, life: FakeLife, code: int) -> None:
         calls, life.calls = life.calls, []
@@ -224,7 +218,10 @@ class FleetOrders:
         )
 
     def _reload(self) -> None:
-        current = {name: Running(one.descriptor) for name, one in self.fleet.modules.items()}
+        current = {
+            name: Running(one.descriptor, offered=one.succession.offered)
+            for name, one in self.fleet.modules.items()
+        }
         self.fleet.apply(plan(current, Reading(self._descriptors())))
 
     async def _end(self) -> None:

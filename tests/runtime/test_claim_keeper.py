@@ -13,6 +13,7 @@ import pytest
 import trio
 
 from supervisor.runtime import survivors
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.claim_keeper import ClaimKeeper
 from supervisor.runtime.inotify import Event, Inotify
 from supervisor.runtime.survivors import LOCK_FILE, RECORD_FILE, Claim, DataInUseError, claim
@@ -28,7 +29,7 @@ class Renewed:
         self._event = trio.Event()
         self._write()
 
-    def __call__(self) -> None:
+    async def __call__(self) -> None:
         self._write()
         self._event.set()
 
@@ -53,7 +54,7 @@ async def kept(data_dir: Path) -> AsyncIterator[tuple[ClaimKeeper, Renewed]]:
                 watched.set()
                 return await super().events()
 
-        keeper = ClaimKeeper(held, renewed, open_queue=Queue, settle_s=0)
+        keeper = ClaimKeeper(held, renewed, BlockingWork(), open_queue=Queue, settle_s=0)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(keeper.run)
             await watched.wait()
@@ -129,7 +130,17 @@ class Faster:
 async def test_who_was_faster_is_named_until_the_directory_is_free(tmp_path: Path) -> None:
     faster = Faster(tmp_path)
     renewed = trio.Event()
-    keeper = ClaimKeeper(faster, renewed.set, settle_s=0, retry_s=0)  # type: ignore[arg-type]
+
+    async def renew() -> None:
+        renewed.set()
+
+    keeper = ClaimKeeper(
+        faster,  # type: ignore[arg-type]
+        renew,
+        BlockingWork(),
+        settle_s=0,
+        retry_s=0,
+    )
     faster.keeper = keeper
     async with trio.open_nursery() as nursery:
         nursery.start_soon(keeper.run)

@@ -14,6 +14,7 @@ from protocol.connection import (
     NOTHING,
     Alive,
     Events,
+    Flow,
     HostCalled,
     Received,
     Request,
@@ -60,6 +61,9 @@ class FakeConnection:
 
     def cancel(self, request_id: str, written: Written) -> Events:
         return self._tell("cancel")
+
+    def flow(self, request_id: str, operation: Flow) -> Events:
+        return self._tell(operation)
 
     def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
         return self._tell("answer")

@@ -104,7 +104,8 @@ async def test_nobody_can_start_a_module_again_once_the_end_has_begun(
         for module in fleet.modules.values():
             module.restart("a command")
             module.start("a command")
-            module.replace("its descriptor changed")
+            changed = staged(tmp_path, name=module.name, description="new")
+            module.succession.offer(changed, "its descriptor changed", anew=False)
         # What is up goes down, each after those that depend on it, and the end is not held up.
         for name in ("d", "b", "a"):
             await stage.of(name).die(0)

@@ -12,6 +12,7 @@ import trio.testing
 from protocol.errors import Reason
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.call import Congestion
 from tests.factories import PYTHON, actor, call, descriptor
 from tests.runtime.conftest import Running
 from tests.runtime.test_persistent import ask, submit
@@ -178,7 +179,7 @@ async def test_a_slow_listener_holds_the_module_back_until_it_is_given_up(
 ) -> None:
     module = await running.ready(actor(tmp_path, supervision=CALM))
     one, heard = call("events", count=20_000, pad="x" * 100)
-    heard.slow = True
+    heard.slow = Congestion.SLOW
     module.submit(one)
     await heard.heard(1)
     await trio.testing.wait_all_tasks_blocked()

@@ -91,10 +91,9 @@ async def test_a_module_whose_kind_of_life_changes_is_told_of_by_each_in_turn(
     module = running(staged(tmp_path))
     module.start("the test")
     stage.life.get_ready()
-    module.adopt(staged(tmp_path, transport=ONCE))
     lines = told(module)
-    module.replace("its descriptor changed")
-    await stage.life.die(0)
+    module.succession.offer(staged(tmp_path, transport=ONCE), "its descriptor changed", anew=False)
     stage.life.get_ready()
+    await stage.lives[0].die(0)
     assert module.state is State.READY
-    assert [instance for instance, _ in lines] == ["m#1", "m#1", "m"]
+    assert [instance for instance, _ in lines] == ["m", "m", "m#1", "m#1"]

@@ -275,20 +275,24 @@ async def test_a_command_is_for_all_of_them(running: Running, stage: Stage, tmp_
     assert (module.state, stage.alive) == (State.DOWN, [])
 
 
-async def test_a_reload_with_fewer_instances_lets_the_others_go(
+async def test_a_reload_changes_the_number_of_instances(
     running: Running, stage: Stage, tmp_path: Path
 ) -> None:
-    module = up(running, tmp_path, stage, min=3, max=3)
-    module.adopt(staged(tmp_path, supervision={"instances": {"min": 1, "max": 1}}))
-    module.replace("the test")
-    for life in tuple(stage.lives):
-        await life.die(0)
-    assert stage.alive == ["m#4"]
+    module = up(running, tmp_path, stage, min=2, max=3)
+    before = tuple(stage.lives)
+    fewer = staged(tmp_path, supervision={"instances": {"min": 1, "max": 1}})
+    module.succession.offer(fewer, "the test", anew=False)
     stage.life.get_ready()
-    assert (module.state, len(module.pool.seats)) == (State.READY, 1)
-    module.adopt(staged(tmp_path, supervision={"instances": {"min": 2, "max": 2}}))
-    module.replace("the test")
-    assert stage.alive == ["m#4", "m#5"]
+    for life in before:
+        await life.die(0)
+    assert (stage.alive, len(module.pool.seats)) == (["m#3"], 1)
+    more = staged(tmp_path, supervision={"instances": {"min": 2, "max": 2}})
+    module.succession.offer(more, "the test", anew=False)
+    assert stage.alive == ["m#3", "m#4", "m#5"]
+    stage.life.get_ready()
+    assert stage.lives[2].endings == []  # the other one is not ready yet
+    stage.lives[3].get_ready()
+    assert stage.lives[2].endings == [False]
 
 
 class Unwell(FakeLife):

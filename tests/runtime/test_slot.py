@@ -339,7 +339,7 @@ async def test_a_request_does_not_wake_a_lazy_module_that_never_on_keeps_down(
     module.submit(one)
     assert (len(heard.outcomes), state(module)) == (1, State.DOWN)
     changed = staged(tmp_path, supervision={**STEADY, "start": "lazy"})
-    module.adopt(changed)
+    module.succession.offer(changed, "its descriptor changed", anew=False)
     module.submit(call()[0])
     assert state(module) is State.STARTING
 

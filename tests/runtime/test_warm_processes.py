@@ -278,8 +278,10 @@ async def test_a_new_descriptor_discards_those_of_the_old_one(
 ) -> None:
     module = await running.ready(warm_script(tmp_path, ONCE_ASKED + TELL_PID))
     old = set(await until_warm(module))
-    module.adopt(warm_script(tmp_path, ONCE_ASKED + DONE))
-    module.replace("its descriptor changed")
+    module.succession.offer(
+        warm_script(tmp_path, ONCE_ASKED + DONE), "its descriptor changed", anew=False
+    )
+    await running.until(lambda: not module.succession.undecided)
     assert (await submit(module).success()).result == {"n": 1}
     while not old.isdisjoint(pids := waiting(module)) or len(pids) != 2:
         await trio.lowlevel.checkpoint()

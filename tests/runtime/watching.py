@@ -13,6 +13,7 @@ import trio
 
 from protocol.descriptor import Descriptor
 from supervisor.policy.findings import Reading, version_of
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.inotify import Inotify
 from supervisor.runtime.sources import Sources
 from supervisor.runtime.watch import Watch, WatchState
@@ -70,7 +71,7 @@ async def watching(
     *directories: Path, open_queue: Callable[[], Inotify] = Inotify
 ) -> AsyncIterator[Watched]:
     watched = Watched(*directories)
-    watch = Watch(watched.files, watched.current, watched.state, open_queue)
+    watch = Watch(watched.files, watched.current, watched.state, BlockingWork(), open_queue)
     async with trio.open_nursery() as nursery:
         await nursery.start(watch.run, watched.reload)
         yield watched

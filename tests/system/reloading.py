@@ -22,13 +22,21 @@ def reload_of(daemon: Daemon) -> Iterator[dict[str, Any]]:
     last |= daemon.op("reloaded", number=before + 1)
     # On a slow machine it may have looked when half of the block was done.
     daemon.op("reload")
+    modules = daemon.op("status")["modules"]
+    serving = [one["name"] for one in modules if one["state"] in ("ready", "degraded")]
+    daemon.op("wait", **{"modules": serving, "for": "verdict"})
 
 
 def pids(daemon: Daemon) -> dict[str, list[int]]:
+    """Return who is there to stay, by module."""
     return {
-        one["name"]: [instance["pid"] for instance in one["instances"]]
+        one["name"]: [instance["pid"] for instance in one["instances"] if not _goes(instance)]
         for one in daemon.op("status")["modules"]
     }
+
+
+def _goes(instance: dict[str, Any]) -> bool:
+    return bool(instance["state"] == "stopping")
 
 
 def quarantined(daemon: Daemon) -> dict[str, str]:

@@ -3,15 +3,47 @@
 from __future__ import annotations
 
 import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from supervisor.runtime.call import OVERRUN_BYTES
+from tests.system.client import Client
 from tests.system.conftest import StartDaemon
-from tests.system.descriptors import misbehaving, per_invocation
+from tests.system.daemon import Daemon
+from tests.system.descriptors import PATIENT, descriptor, misbehaving, per_invocation
 
 EVENTS = 200_000
 MILLION = 1_000_000
 PEAK_BYTES = 150 << 20
+
+STREAMER = [sys.executable, "-I", "-S", str(Path(__file__).with_name("streamer.py"))]
+
+
+def streaming(name: str, *features: str) -> dict[str, Any]:
+    """Return a module that serves several streams at once."""
+    supervision = {"concurrency": 4, "timeouts": PATIENT}
+    return descriptor(name, [*STREAMER, *features], supervision=supervision)
+
+
+@pytest.fixture
+def on_rung(rung: str, folder: Path) -> tuple[str, str]:
+    """Return the options of a daemon on each rung in turn."""
+    config = folder / "daemon.toml"
+    config.write_text(f'containment = "{rung}"\n')
+    return "--config", str(config)
+
+
+def slow_stream(daemon: Daemon, module: str, **args: Any) -> Client:
+    """Begin a stream, and read no more than the beginning of it."""
+    slow = daemon.connect()
+    slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    slow.send_invoke(module, "stream", **args)
+    assert next(slow.lines())["type"] == "log"
+    return slow
 
 
 @pytest.mark.fault(19)
@@ -76,3 +108,49 @@ def test_a_million_events_nobody_reads_are_cancelled_on_the_same_connection(
                 "cancelled",
                 "client",
             )
+
+
+@pytest.mark.fault(37)
+def test_a_stream_that_is_not_read_delays_no_other_call_and_ends_alone(
+    start_daemon: StartDaemon, on_rung: tuple[str, str]
+) -> None:
+    daemon = start_daemon(streaming("shared"), options=on_rung)
+    with slow_stream(daemon, "shared") as slow, daemon.connect() as other:
+        pid = daemon.pid("shared")
+        stream = other.send_invoke("shared", "stream", count=800)
+        for n in range(20):
+            assert daemon.invoke("shared", "echo", n=n).result == {"n": n}
+        assert other.answer(stream).result == {"events": 800, "pauses": 0}
+        lines = list(read_all(slow))
+        assert len(lines) * 21_000 > OVERRUN_BYTES  # what was kept is not lost
+        done = lines[-1]
+        assert (done["error"]["code"], done["error"]["details"]["reason"]) == (
+            "unreachable",
+            "slow_reader",
+        )
+    assert daemon.pid("shared") == pid
+    assert daemon.peak_bytes() < PEAK_BYTES
+
+
+@pytest.mark.fault(37)
+def test_a_module_that_can_pause_a_stream_loses_nothing_of_it(
+    start_daemon: StartDaemon, on_rung: tuple[str, str]
+) -> None:
+    daemon = start_daemon(streaming("shared", "flow"), options=on_rung)
+    with slow_stream(daemon, "shared", count=200) as slow, daemon.connect() as other:
+        stream = other.send_invoke("shared", "stream", count=400)
+        assert daemon.invoke("shared", "echo", n=1).result == {"n": 1}
+        assert other.answer(stream).result == {"events": 400, "pauses": 0}
+        *events, done = read_all(slow)
+        assert [one["message"].split()[0] for one in events] == [str(n) for n in range(2, 201)]
+        assert done["result"]["events"] == 200
+        assert done["result"]["pauses"] > 0
+    assert daemon.peak_bytes() < PEAK_BYTES
+
+
+def read_all(client: Client) -> Iterator[dict[str, Any]]:
+    """Read the lines that are left of one request."""
+    for line in client.lines("the end of a stream"):
+        yield line
+        if line["type"] == "done":
+            return

@@ -17,6 +17,7 @@ from protocol.events import Progress
 from supervisor.kernel.event_feed import EventFeed
 from supervisor.kernel.journal import Journal, remembering
 from supervisor.kernel.store.settings import JournalOptions
+from supervisor.runtime.blocking import BlockingWork
 
 AT_ONCE = 20_000
 """Entries between two flushes: fewer than can wait, so that none is dropped."""
@@ -59,7 +60,7 @@ async def write(journal: Journal, count: int) -> float:
 
 async def read(journal: Journal, count: int) -> float:
     """Read the last `count` entries as a client's `events` does; returns how long it took."""
-    feed, seen = EventFeed(journal), 0
+    feed, seen = EventFeed(journal, BlockingWork()), 0
 
     async def emit(event: Progress | None) -> None:
         nonlocal seen

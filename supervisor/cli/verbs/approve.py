@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -16,9 +17,25 @@ from supervisor.cli.terminal import one_line
 @click.argument("question", metavar="ID", type=TEXT)
 @click.option("--deny", is_flag=True, help="Answer no.")
 @click.option("--answer", type=TEXT, metavar="X", help="Answer with one of its options.")
+@click.option(
+    "--set",
+    "entries",
+    type=TEXT,
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="Fill in a field of its form; give it once for each.",
+)
 @with_json
 @with_socket
-def approve(*, question: str, deny: bool, answer: str | None, as_json: bool, socket: Path) -> None:
+def approve(
+    *,
+    question: str,
+    deny: bool,
+    answer: str | None,
+    entries: tuple[str, ...],
+    as_json: bool,
+    socket: Path,
+) -> None:
     """Answer the question ID, with yes if nothing else is said.
 
     `stdiod approvals` lists the questions. Of a policy's, the answers "allow always" and "deny
@@ -26,9 +43,14 @@ def approve(*, question: str, deny: bool, answer: str | None, as_json: bool, soc
     """
     if deny and answer is not None:
         raise click.UsageError("--deny and --answer are two answers; give one")
-    said = "deny" if deny else answer or "allow"
+    args: dict[str, Any] = {"id": question, "answer": "deny" if deny else answer or "allow"}
+    for entry in entries:
+        field, equals, value = entry.partition("=")
+        if not equals or not field:
+            raise click.UsageError(f"--set {entry} is no FIELD=VALUE")
+        args.setdefault("content", {})[field] = value
     with Client(socket) as client:
-        found = client.known("approve", {"id": question, "answer": said})
+        found = client.known("approve", args)
     if not found.ok:
         end_with_failure(found, as_json=as_json, module=SUPERVISOR, op="approve")
     if as_json:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -25,6 +25,7 @@ from supervisor.kernel.assets.files import (
     opened,
 )
 from supervisor.kernel.assets.store import AssetStore, NotCopiedError
+from supervisor.runtime.blocking import BlockingWork
 
 ASSET_CHECK_S = 5.0
 """The longest an invocation waits for the check of one of its files."""
@@ -64,23 +65,14 @@ class RefusedAssetError(Exception):
         self.reason = reason
 
 
-class _Lanes:
-    """The threads that one module's assets may take."""
-
-    def __init__(self) -> None:
-        self.checks = trio.CapacityLimiter(CHECKS_AT_ONCE)
-        self.digests = trio.CapacityLimiter(1)
-        self.reads = trio.CapacityLimiter(READS_AT_ONCE)
-
-
 class AssetChecks:
     """The looks at files of one daemon."""
 
-    def __init__(self, store: AssetStore, *, copy: bool = False) -> None:
+    def __init__(self, store: AssetStore, blocking: BlockingWork, *, copy: bool = False) -> None:
         """With `copy`, what is read is copied to the store; in it may be copies of before."""
         self.store = store
         self._copy_to = store if copy else None
-        self._lanes: defaultdict[str, _Lanes] = defaultdict(_Lanes)
+        self._blocking = blocking
         self._ending = threading.Event()
 
     def end(self) -> None:
@@ -101,7 +93,7 @@ class AssetChecks:
 
         try:
             with trio.move_on_after(ASSET_CHECK_S):
-                return await self._run(self._lanes[module].checks, work)
+                return await self.in_lane(module, work)
         finally:
             given_up.set()
         words = f"{path!r:.200} could not be looked at within {ASSET_CHECK_S:g} s"
@@ -110,8 +102,8 @@ class AssetChecks:
     async def read(self, module: str, path: str) -> Looked:
         """Read all of a file, however long it takes; raises `RefusedAssetError`."""
         keep_on = self._keep_on(lambda: True)
-        return await self._run(
-            self._lanes[module].digests,
+        return await self._blocking.run(
+            f"reading an asset of {module} whole",
             lambda: _look(path, "/", self._copy_to, keep_on, limit_bytes=None),
         )
 
@@ -120,20 +112,30 @@ class AssetChecks:
         if looked.copied and looked.sha256 is not None:
             self.store.release(looked.sha256)
 
+    async def release_later(self, looked: Looked) -> None:
+        """Let go of such a copy in a thread."""
+        release = partial(self.release, looked)
+        await self._blocking.run("removing copies of assets", release, abandon=False)
+
     async def in_thread(self, module: str, bound_s: float, work: Callable[[KeepOn], T]) -> T | None:
         """Return what `work` returns in a thread for reads, or None if it takes too long."""
         until = time.monotonic() + bound_s
         keep_on = self._keep_on(lambda: time.monotonic() < until)
         with trio.move_on_after(bound_s):
-            return await self._run(self._lanes[module].reads, lambda: work(keep_on))
+            doing = f"reading from an asset of {module}"
+            return await self._blocking.run(doing, lambda: work(keep_on), at_once=READS_AT_ONCE)
         return None
 
     async def in_lane(self, module: str, work: Callable[[], T]) -> T:
         """Return what `work` returns in one of the threads for a module's checks."""
-        return await self._run(self._lanes[module].checks, work)
+        doing = f"looking at an asset of {module}"
+        return await self._blocking.run(doing, work, at_once=CHECKS_AT_ONCE)
 
-    async def _run(self, lane: trio.CapacityLimiter, work: Callable[[], T]) -> T:
-        return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=lane)
+    async def open_store(self, copies: Iterable[str], *, collect: bool) -> None:
+        """See which copies there are; with `collect`, remove others. Raises `OSError`."""
+        await self._blocking.run(
+            "looking at the copies of assets", partial(self.store.open, copies, collect=collect)
+        )
 
     def _keep_on(self, condition: KeepOn) -> KeepOn:
         return lambda: condition() and not self._ending.is_set()

@@ -19,6 +19,7 @@ from supervisor.kernel.assets.checks import Looked
 from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.assets.spool import SPOOLS_OPEN, Spool
 from supervisor.kernel.origin import Origin
+from supervisor.runtime.call import OVERRUN_BYTES, Congestion
 
 WAITING_EVENTS = 16
 WAITING_BYTES = 1 << 20
@@ -69,11 +70,14 @@ class AssetIntake:
         self._rules = AssetRules()
 
     @property
-    def congested(self) -> bool:
+    def congestion(self) -> Congestion:
         """Whether no more should be read for now."""
+        spooled = sum(one.waiting_bytes for one in self._spools.values())
+        if self._waiting_bytes + spooled > OVERRUN_BYTES:
+            return Congestion.FULL
         if len(self._waiting) > WAITING_EVENTS or self._waiting_bytes > WAITING_BYTES:
-            return True
-        return sum(one.waiting_bytes for one in self._spools.values()) > WAITING_BYTES
+            return Congestion.SLOW
+        return Congestion.SLOW if spooled > WAITING_BYTES else Congestion.NONE
 
     def put(self, event: CallEvent, line: bytes | None) -> None:
         """Take an event with its line; it is passed on after all that came before it."""
@@ -158,7 +162,7 @@ class AssetIntake:
         spool.drop()
 
     def _look(self) -> None:
-        if not self.congested:
+        if not self.congestion:
             self._resume()
 
     def _wait(self, waiting: Progress | _Pending, line: bytes | None) -> None:
@@ -173,7 +177,7 @@ class AssetIntake:
             self._assets.discard(found)
 
     def _go_on(self) -> None:
-        congested = self.congested
+        congested = self.congestion
         while self._waiting:
             first, line = self._waiting[0]
             if isinstance(first, _Pending) and first.found is None:
@@ -184,7 +188,7 @@ class AssetIntake:
                 self._take(first, line)
             else:
                 self._pass_on(first, line)
-        if congested and not self.congested:
+        if congested and not self.congestion:
             self._resume()
         if not self._waiting and self._finish is not None:
             finish, self._finish = self._finish, None

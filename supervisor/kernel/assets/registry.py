@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -116,7 +115,7 @@ class Assets:
     def discard(self, looked: Looked) -> None:
         """Let go of what was looked at for an asset that is not taken."""
         if looked.copied:
-            self._nursery.start_soon(trio.to_thread.run_sync, self.checks.release, looked)
+            self._nursery.start_soon(self.checks.release_later, looked)
 
     # What those ask who look for one.
 
@@ -199,7 +198,7 @@ class Assets:
         kept = list(self._records.values())
         copies = [one.sha256 for one in kept if one.copied and one.sha256]
         try:
-            await trio.to_thread.run_sync(partial(self.checks.store.open, copies, collect=complete))
+            await self.checks.open_store(copies, collect=complete)
         except OSError as error:
             log.warning("the copies of assets could not be looked at", words=str(error))
         for record in kept:

@@ -22,6 +22,7 @@ from supervisor.kernel.grants.remembered import Answers
 from supervisor.kernel.origin import Origin
 from supervisor.kernel.recorder import Recorder
 from supervisor.policy.capabilities import Decision, Verdict, decide
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.file_digest import FileDigests
 
 
@@ -72,6 +73,8 @@ class Grants:
         answers: Answers,
         environment: Mapping[str, str],
         asker: Asker,
+        *,
+        blocking: BlockingWork,
     ) -> None:
         self.operator = operator
         self.answers = answers
@@ -79,7 +82,7 @@ class Grants:
         self._recorder = recorder
         self._environment = environment
         self._files = FileDigests()
-        self._one_at_a_time = trio.CapacityLimiter(1)
+        self._blocking = blocking
         self._asking: WeakValueDictionary[tuple[str, str], trio.Lock] = WeakValueDictionary()
 
     def decide(self, descriptor: Descriptor, capability: str) -> Decision:
@@ -114,7 +117,7 @@ class Grants:
     async def program(self, descriptor: Descriptor) -> str:
         """Return the digest of a module's program."""
         digest = partial(program_digest, descriptor, self._environment, self._files)
-        return await trio.to_thread.run_sync(digest, limiter=self._one_at_a_time)
+        return await self._blocking.run(f"reading the program of {descriptor.name}", digest)
 
     def record(self, grant: Grant, origin: Origin) -> None:
         """Write a decision into the journal."""

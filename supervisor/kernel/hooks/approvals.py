@@ -23,7 +23,8 @@ from supervisor.kernel.recorder import DocumentKey, Recorder
 from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.request_checks import scope_refusal
 from supervisor.kernel.store.settings import OPEN_QUESTION, OpenQuestion
-from supervisor.policy.approval import allows, is_lasting, options_of
+from supervisor.policy.approval import allows, options_of
+from supervisor.policy.form import filled
 from supervisor.policy.principals import Principal, Scope
 
 OPEN = 256
@@ -57,6 +58,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float = 300.0
     default: ApprovalDefault = ApprovalDefault.DENY
     """What it comes to when nobody answers in time."""
+    form: dict[str, Any] | None = None
+    """What is to be filled in to allow it (`policy.form`)."""
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -65,6 +68,8 @@ class Decision(msgspec.Struct, frozen=True):
     allowed: bool
     answer: str
     by: str
+    content: dict[str, Any] | None = None
+    """The form, filled in. It is for who asked, and in no journal."""
 
 
 POLICY = "policy"
@@ -100,6 +105,7 @@ class _Open:
             "timeout_s": question.timeout_s,
             "left_s": round(max(0.0, left_s), 3),
             "default": str(question.default),
+            **({} if question.form is None else {"form": question.form}),
         }
 
 
@@ -178,10 +184,14 @@ class Approvals:
             self._publish(question, Change(document, decision))
             tell(_event(DECISION, one.id, {**said, "allowed": decision.allowed}))
 
-    def decide(self, id_: str, answer: str, principal: Principal) -> Decision:
+    def decide(
+        self, id_: str, answer: str, principal: Principal, content: dict[str, Any] | None = None
+    ) -> Decision:
         """Answer a question; raises `RefusedError` if it does not wait, or for another answer.
 
-        An answer of the operator's that counts for other requests too is an admin's to give.
+        `content` is what its form is filled in with, if it has one and the answer allows. What the
+        policy asks, it asks the operator: whoever made the request may not allow himself what it
+        needs. A gate's question is about the request alone.
         """
         one = self._open.get(id_)
         if one is None or one.decision is not None or not _may_see(principal, one.question):
@@ -196,12 +206,16 @@ class Approvals:
             words = f"{answer!r:.80} is no answer to {id_}; there are {', '.join(options)}"
             failure = Failure.because(Reason.INVALID_ARGS, words, pointer="/answer")
             raise RefusedError(failure)
-        if one.question.asked_by == POLICY and is_lasting(answer):
+        if one.question.asked_by == POLICY:
             refusal = scope_refusal(principal, Scope.ADMIN, f"answer {answer!r:.80} to {id_}")
             if refusal is not None:
                 raise RefusedError(refusal)
+        found = _filled(one.question.form, content, allowed=allowed)
+        if isinstance(found, str):
+            failure = Failure.because(Reason.INVALID_ARGS, f"{id_}: {found}", pointer="/content")
+            raise RefusedError(failure)
         one.decided_by = principal.by
-        one.decision = Decision(allowed, answer, "client")
+        one.decision = Decision(allowed, answer, "client", found)
         one.answered.set()
         return one.decision
 
@@ -276,6 +290,16 @@ class Approvals:
             by=by,
             in_place_of=in_place_of,
         )
+
+
+def _filled(
+    form: dict[str, Any] | None, content: dict[str, Any] | None, *, allowed: bool
+) -> dict[str, Any] | str | None:
+    if form is not None and allowed:
+        return filled(form, content or {})
+    if not content:
+        return None
+    return "the question has no form to fill in" if form is None else "a no fills in no form"
 
 
 def _may_see(principal: Principal, question: Question) -> bool:

@@ -17,10 +17,8 @@ import trio
 
 from protocol.connection import HostCalled
 from protocol.errors import Failure, Reason
-from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.grants.grants import CAPABILITY_CHARS, Grant
-from supervisor.kernel.hooks.approvals import REQUEST
 from supervisor.kernel.host_calls.method import Host, Method
 from supervisor.kernel.host_calls.methods import method_named
 from supervisor.kernel.host_calls.open_call import OpenCall
@@ -138,12 +136,7 @@ class Docket:
         with call.scope, _answered(call):
             caller = call.caller
             descriptor = caller.module.descriptor
-
-            def tell(event: ApprovalUiEvent) -> None:
-                call.question = event.approval if event.event == REQUEST else None
-                caller.tell_first(event)
-
-            grant = await self._host.grants.ask(descriptor, decision, caller.origin, tell)
+            grant = await self._host.grants.ask(descriptor, decision, caller.origin, call.tell)
             if not call.done:
                 self._go_on(call, method, grant)
 

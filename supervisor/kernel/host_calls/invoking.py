@@ -18,6 +18,7 @@ from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.parties import Caller
 from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.capabilities import INVOKE, invoke_capability
+from supervisor.runtime.call import Congestion
 
 DEPTH = 16
 """How many modules deep a chain of calls may be: one that goes on for ever ends here."""
@@ -110,6 +111,6 @@ class _Asker:
         else:
             self._call.answer(response.document())
 
-    def congested(self) -> bool:
+    def congested(self) -> Congestion:
         """Whether the module that called does not read what it gets."""
         return self._call.congested()

@@ -17,6 +17,7 @@ from protocol.errors import Failure, Reason
 from protocol.problem import described, did_you_mean
 from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Grants
+from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.parties import Invoke
 from supervisor.kernel.refusal import RefusedError
@@ -30,6 +31,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     invoke: Invoke
     effects: Effects
     grants: Grants
+    approvals: Approvals
     checks: Checks
     deadlines: Deadlines
     nursery: trio.Nursery

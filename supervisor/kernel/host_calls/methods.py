@@ -15,6 +15,7 @@ from protocol.journal_event import module_event_problem
 from protocol.problem import described, did_you_mean
 from supervisor.kernel.host_calls.invoking import ModuleInvoke
 from supervisor.kernel.host_calls.method import Host, Method, check_params, invalid
+from supervisor.kernel.host_calls.of_client import RootsList, UserAsk
 from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.sessions.session import Session
@@ -175,6 +176,8 @@ METHODS: tuple[Method, ...] = (
     SessionWrite(),
     EventEmit(),
     LogLine(),
+    RootsList(),
+    UserAsk(),
 )
 
 _BY_NAME = {name: method for method in METHODS for name in method.names}

@@ -9,11 +9,14 @@ import trio
 from protocol.connection import HostCalled
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.host_call import Chunk
+from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.begin_order import BeginOrder
+from supervisor.kernel.hooks.approvals import REQUEST
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Caller
 from supervisor.kernel.unanswered import with_questions
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.call import Congestion
 from supervisor.runtime.deadlines import Deadlines, Timer
 from supervisor.runtime.dialogue import Dialogue
 
@@ -52,7 +55,7 @@ class OpenCall:
         self.child: Invocation | None = None
         """The invocation that serves it, if one does."""
         self.question: str | None = None
-        """The id of the question to a person whether it is allowed, while that is open."""
+        """The id of the question to a person that it waits for, while that is open."""
         self.scope = trio.CancelScope()
         """Of the task that serves it, if one does."""
         self.streams = False
@@ -62,6 +65,11 @@ class OpenCall:
         self._owner = owner
         self._chunks = 0
         self._timer: Timer | None = None
+
+    def tell(self, event: ApprovalUiEvent) -> None:
+        """Take note of a question to a person, and tell whoever began all this."""
+        self.question = event.approval if event.event == REQUEST else None
+        self.caller.tell_first(event)
 
     @property
     def order(self) -> BeginOrder:
@@ -99,9 +107,11 @@ class OpenCall:
         if self.child is not None:
             self.child.resume()
 
-    def congested(self) -> bool:
+    def congested(self) -> Congestion:
         """Whether chunks should not come faster for now."""
-        return self.streams and not self.done and self._dialogue.congested
+        if not self.streams or self.done or not self._dialogue.congested:
+            return Congestion.NONE
+        return Congestion.FULL if self._dialogue.full else Congestion.SLOW
 
     def chunk(self, output: Any) -> None:
         """Send a part of the answer."""

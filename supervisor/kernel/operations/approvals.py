@@ -28,6 +28,10 @@ class ApprovalOps:
                 "default": ALLOW,
                 "description": "allow, deny, or one of the question's options",
             },
+            content={
+                "type": "object",
+                "description": "what the question's form is filled in with",
+            },
         ),
     }
 
@@ -57,7 +61,8 @@ class ApprovalOps:
             unfollow()
 
     def _approve(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
-        decision = self._approvals.decide(args["id"], args.get("answer", ALLOW), asked.principal)
+        answer, content = args.get("answer", ALLOW), args.get("content")
+        decision = self._approvals.decide(args["id"], answer, asked.principal, content)
         return {"id": args["id"], "answer": decision.answer, "allowed": decision.allowed}
 
 

@@ -100,12 +100,20 @@ class DaemonOps:
     async def _reload(self, args: dict[str, Any], asked: Asked) -> Any:
         del asked
         dry_run = args.get("dry_run", False)
-        plan = await (self._reloads.rehearse() if dry_run else self._reloads.reload("a command"))
+        reloads = self._reloads
+        if dry_run:
+            plan = await reloads.rehearse()
+        else:
+            plan = await reloads.reload("a command", again=True)
+        number = reloads.count
+        refused = [] if dry_run else await reloads.wait_decided(plan)
+        document = plan.document()
+        document["quarantined"] += [msgspec.to_builtins(one) for one in refused]
         return {
             "dry_run": dry_run,
-            "reloads": self._reloads.count,
-            **plan.document(),
-            "policy_problem": await self._reloads.policy_problem(),
+            "reloads": number,
+            **document,
+            "policy_problem": await reloads.policy_problem(),
         }
 
     async def _reloaded(self, args: dict[str, Any], asked: Asked) -> Any:

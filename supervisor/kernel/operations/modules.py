@@ -89,9 +89,7 @@ class ModuleOps:
     async def _until_down(self, module: Module, principal: Principal) -> Any:
         await self._until_ended(module)
         # Another client may want it up again meanwhile; then it may never be seen down.
-        await self._fleet.wait_until(
-            lambda: module.state is State.DOWN or module.pool.seats.wanted or None
-        )
+        await self._fleet.wait_until(lambda: module.state is State.DOWN or module.wanted or None)
         return self._status_of(module, principal)
 
     async def _wait(self, args: dict[str, Any], asked: Asked) -> Any:
@@ -160,6 +158,8 @@ class ModuleOps:
     def _settled(self, modules: Iterable[Module], goal: str) -> list[tuple[Module, bool]]:
         settled: list[tuple[Module, bool]] = []
         for module in modules:
+            if module.succession.undecided:
+                continue
             if goal == "down":
                 if module.state is State.DOWN:
                     settled.append((module, True))
@@ -172,7 +172,7 @@ class ModuleOps:
 
 def _never_ends(module: Module) -> Failure:
     said: list[str] = []
-    for one, _ in module.pool.seats.instances():
+    for one, _ in module.instances():
         tracer = tracer_of(one.pid)
         held = "" if tracer is None else f", which {tracer.words} traces"
         said.append(f"{one.id} (pid {one.pid}){held}")
@@ -181,7 +181,7 @@ def _never_ends(module: Module) -> Failure:
 
 
 def _progress(module: Module, number: int, of: int, *, well: bool) -> Log:
-    died = module.pool.last_exit
+    died = module.last_exit
     cause = f": {died.message}" if not well and died is not None else ""
     return Log(
         version="0",

@@ -96,17 +96,20 @@ class Checker:
 
 
 @asynccontextmanager
-async def checker(custody: Custody, starting: trio.CapacityLimiter) -> AsyncIterator[Checker]:
+async def checker(custody: Custody, at_once: int) -> AsyncIterator[Checker]:
     """Have a process that checks within the block; raises `OSError` if none can be started.
 
-    `starting` bounds the threads in which such processes are started: `exec` may wait for a disk.
+    No more than `at_once` are being started: `exec` may wait for a disk.
     """
     theirs, ours = os.pipe2(os.O_CLOEXEC)
     with contextlib.ExitStack() as open_pipes:
         open_pipes.callback(os.close, ours)
         try:
-            popen, process = await trio.to_thread.run_sync(
-                custody.spawn_own, lambda: _start(theirs), limiter=starting
+            popen, process = await custody.blocking.run(
+                "starting a process that checks args",
+                lambda: custody.spawn_own(lambda: _start(theirs)),
+                at_once=at_once,
+                abandon=False,
             )
         finally:
             os.close(theirs)

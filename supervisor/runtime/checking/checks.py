@@ -68,7 +68,6 @@ class Checks:
     def __init__(self, custody: Custody, deadlines: Deadlines) -> None:
         self._custody = custody
         self._deadlines = deadlines
-        self._starting = trio.CapacityLimiter(PROCESSES)
         self._nursery: trio.Nursery | None = None
         # In the order of their turns; a party stands here while something of it waits.
         self._waiting: dict[str, deque[Check]] = {}
@@ -132,7 +131,7 @@ class Checks:
 
     async def _serve(self) -> None:
         try:
-            async with checker(self._custody, self._starting) as one:
+            async with checker(self._custody, PROCESSES) as one:
                 await self._serve_with(one)
         except OSError as error:
             log.error("no process that checks args could be started", words=str(error))  # noqa: TRY400

@@ -15,6 +15,7 @@ spawn, so there is a window: what it forks before the move stays outside. Four t
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import signal
@@ -49,9 +50,10 @@ class Cgroup2Rung:
         self._below = SubreaperRung(adopted)
         self._orphans = adopted
         self.folder = f"{parent}/{PREFIX}{me.pid}.{me.start}.{daemon[:8]}"
+        self._lock = -1
         try:
             remove_stale(parent)
-            os.makedirs(self.folder, exist_ok=True)  # noqa: PTH103
+            self._lock = _make_locked(self.folder)
             _check(parent, self.folder)
             self._counts_memory = _count_memory(self.folder)
         except OSError:
@@ -101,6 +103,9 @@ class Cgroup2Rung:
     def close(self) -> None:
         """Remove the folder, if it is empty."""
         cgroup_folder.remove_tree(self.folder)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
         self._below.close()
 
 
@@ -270,14 +275,33 @@ def _check(parent: str, folder: str) -> None:
         raise OSError(f"the cgroup {parent} takes no processes (cgroup.type: {kind.decode()})")
 
 
+def _make_locked(folder: str) -> int:
+    """Make a folder that `remove_stale` lets be; returns the descriptor that holds its lock."""
+    while True:
+        os.makedirs(folder, exist_ok=True)  # noqa: PTH103
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            # Who has it is removing the folder, which has no processes yet: a matter of moments.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if os.path.exists(folder):  # noqa: PTH110
+                return lock
+            os.close(lock)
+
+
 def remove_stale(parent: str) -> None:
-    """Remove the empty folders of daemons that are no more."""
+    """Remove the empty folders of daemons that are no more.
+
+    A daemon that lives holds the lock of its folder. Its pid would not do: it may be in another PID
+    namespace, and nobody here.
+    """
     for name in os.listdir(parent):  # noqa: PTH208
         if not name.startswith(PREFIX):
             continue
-        pid, start, *_ = [*name.removeprefix(PREFIX).split("."), "", ""]
-        if not (pid.isdigit() and start.isdigit()):
-            continue
-        owner = procfs.stat(int(pid))
-        if owner is None or owner.start != int(start):
-            cgroup_folder.remove_tree(f"{parent}/{name}")
+        folder = f"{parent}/{name}"
+        with contextlib.suppress(OSError):
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                cgroup_folder.remove_tree(folder)
+            finally:
+                os.close(lock)

@@ -136,6 +136,13 @@ class Orphans:
             self._left[process.pid] = reaped
         self.reaped(process)
 
+    def untold(self, thread: int) -> list[Stat]:
+        """Return the children of a thread that spawns of which nobody has told yet."""
+        listed = procfs.children_of_thread(os.getpid(), thread) or ()
+        with self._lock:
+            new = set(listed).difference(self._spawned)
+        return [one for pid in new if (one := procfs.stat(pid)) is not None]
+
     def adopted(self) -> list[Stat]:
         """Return the children that were not spawned here, the dead among them too."""
         me = os.getpid()

@@ -230,7 +230,7 @@ async def test_a_gate_stands_before_the_modules_it_names_and_before_no_hook(
         assert (await ask(daemon, "x").response()).ok
         assert await seen(daemon, "mine") == []
         monkeypatch.setattr(Guards, "guard", None)
-        reload(daemon, actor(tmp_path))
+        await reload(daemon, actor(tmp_path))
         assert (await answered(daemon)).responses[0].ok  # nobody is even looked for
 
 

@@ -101,7 +101,7 @@ async def test_a_gate_that_is_removed_opens_also_in_the_middle(tmp_path: Path) -
     async with daemon_with(tmp_path, actor(tmp_path), gate) as daemon:
         asker = ask(daemon, "m")
         await waits(daemon)
-        reload(daemon, actor(tmp_path))
+        await reload(daemon, actor(tmp_path))
         assert (await asker.response()).ok
         assert (await ask(daemon, "m").response()).ok
 
@@ -112,7 +112,7 @@ async def test_a_gate_that_is_replaced_in_the_middle_gives_one_outcome(tmp_path:
         asker = ask(daemon, "m")
         await waits(daemon)
         other = hook(tmp_path, gate=["tool:pre"])
-        reload(daemon, actor(tmp_path), other)
+        await reload(daemon, actor(tmp_path), other)
         await asker.response()
         assert denied(asker)["hook"] == "h"  # closed: it did not answer
         while not (last := await ask(daemon, "m").response()).ok:

@@ -57,9 +57,11 @@ def begin(daemon: Daemon, tool: str, op: str, parent: Invocation | None = None) 
     return daemon.requests.invoke(ADA, tool, {"op": op, "args": args}, asker, parent=parent), asker
 
 
-def reload(daemon: Daemon, *descriptors: Descriptor) -> None:
+async def reload(daemon: Daemon, *descriptors: Descriptor) -> None:
     current = {name: Running(one.descriptor) for name, one in daemon.fleet.modules.items()}
     daemon.fleet.apply(plan(current, Reading(descriptors)))
+    successions = [one.succession for one in daemon.fleet.modules.values()]
+    await daemon.fleet.wait_until(lambda: not any(one.undecided for one in successions) or None)
 
 
 async def test_a_hook_is_given_the_whole_event_as_the_journal_has_it(tmp_path: Path) -> None:
@@ -239,9 +241,9 @@ async def test_an_event_that_cannot_be_written_to_a_hook_is_passed_over(tmp_path
 async def test_what_a_hook_registers_is_recorded_and_again_when_it_changes(tmp_path: Path) -> None:
     before = hook(tmp_path, observe=["session:*"], gate=["tool:pre"])
     async with daemon_with(tmp_path, before, memory=JournalOptions()) as daemon:
-        reload(daemon, before)
-        reload(daemon, hook(tmp_path, observe=["module:*"]))
-        reload(daemon)
+        await reload(daemon, before)
+        await reload(daemon, hook(tmp_path, observe=["module:*"]))
+        await reload(daemon)
         session = daemon.sessions.new(ADA)
         assert session.id
     told = [one["data"] for one in entries(tmp_path, "hook:register")]
@@ -257,12 +259,12 @@ async def test_a_reloaded_hook_is_told_by_its_new_globs_and_a_removed_one_no_mor
 ) -> None:
     parties = actor(tmp_path), hook(tmp_path, observe=["session:*"])
     async with daemon_with(tmp_path, *parties) as daemon:
-        reload(daemon, parties[0], hook(tmp_path, observe=["module:invoke"]))
+        await reload(daemon, parties[0], hook(tmp_path, observe=["module:invoke"]))
         daemon.sessions.new(ADA)
         await ask(daemon, "m").response()
         await until(daemon, lambda events: events["delivered"] == 1)
         assert [one["event"] for one in await seen(daemon)] == ["module:invoke"]
-        reload(daemon, parties[0])
+        await reload(daemon, parties[0])
         await ask(daemon, "m").response()
         assert (await run_op(daemon, "status", {"module": "m"}, unemitted))["hook"] is None
 

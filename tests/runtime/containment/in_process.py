@@ -10,6 +10,7 @@ from protocol.events import Progress
 from protocol.response import Response
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.lifecycle import State
+from supervisor.runtime.call import Congestion
 from tests.principals import ADA
 from tests.runtime.containment.lifelines import PATIENCE_S
 
@@ -28,8 +29,8 @@ class Asked:
         self._response = response
         self._done.set()
 
-    def congested(self) -> bool:
-        return False
+    def congested(self) -> Congestion:
+        return Congestion.NONE
 
     async def response(self) -> Response:
         with trio.fail_after(PATIENCE_S):

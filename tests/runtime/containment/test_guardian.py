@@ -15,6 +15,7 @@ import pytest
 import trio
 
 from supervisor.runtime import guardianship as guardianship_module
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.brand import Brands
 from supervisor.runtime.containment.guardian import command
@@ -185,7 +186,11 @@ async def test_a_full_pipe_never_blocks_and_nothing_is_lost(
     lifelines: Lifelines, tmp_path: Path
 ) -> None:
     guardianship = Guardianship(
-        author("d"), None, tmp_path / "record", Orphans("d", whole_process=False)
+        author("d"),
+        None,
+        tmp_path / "record",
+        Orphans("d", whole_process=False),
+        BlockingWork(),
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(guardianship.run)
@@ -207,12 +212,14 @@ async def test_a_full_pipe_never_blocks_and_nothing_is_lost(
     end(popen)
 
 
-def test_a_record_that_could_not_be_begun_is_let_go_of_without_a_word(tmp_path: Path) -> None:
+async def test_a_record_that_could_not_be_begun_is_let_go_of_without_a_word(tmp_path: Path) -> None:
     record = tmp_path / "no folder" / "record"
-    guardianship = Guardianship(author("d"), None, record, Orphans("d", whole_process=False))
+    guardianship = Guardianship(
+        author("d"), None, record, Orphans("d", whole_process=False), BlockingWork()
+    )
     guardianship.register(Leader(10_000_000, 1, "a#1"))
     guardianship.close()
-    guardianship.let_go()
+    await guardianship.file.close()
 
 
 async def test_one_that_dies_is_replaced_and_its_successor_knows_everything(
@@ -228,7 +235,11 @@ async def test_one_that_dies_is_replaced_and_its_successor_knows_everything(
 
     monkeypatch.setattr(guardianship_module, "_start", start_and_tell)
     guardianship = Guardianship(
-        author("d"), None, tmp_path / "record", Orphans("d", whole_process=False)
+        author("d"),
+        None,
+        tmp_path / "record",
+        Orphans("d", whole_process=False),
+        BlockingWork(),
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(guardianship.run)

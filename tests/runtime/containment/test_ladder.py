@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -123,12 +124,16 @@ def test_why_the_own_cgroup_is_not_found(
 def test_folders_of_dead_daemons_are_removed_and_those_of_living_ones_are_not(
     tmp_path: Path,
 ) -> None:
-    init = procfs.stat(1)
-    assert init is not None
-    names = {"stdiod.1.77.aaaa": False, f"stdiod.1.{init.start}.bbbb": True, "other": True}
+    names = {"stdiod.1.77.aaaa": False, "stdiod.1.78.bbbb": True, "other": True}
     for name in names:
         (tmp_path / name / "dice#1").mkdir(parents=True)
-    cgroup2.remove_stale(str(tmp_path))
+    # Of a daemon in another PID namespace nobody here has the number: its lock says that it lives.
+    lock = os.open(tmp_path / "stdiod.1.78.bbbb", os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    try:
+        cgroup2.remove_stale(str(tmp_path))
+    finally:
+        os.close(lock)
     assert {path.name for path in tmp_path.iterdir()} == {n for n, kept in names.items() if kept}
 
 

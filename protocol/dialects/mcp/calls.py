@@ -1,0 +1,226 @@
+r"""The requests of the host that are open, each from its line to its answer.
+
+    asked --an answer--> answered
+      |  \--input_required--> the host is asked --> asked again, under another id
+      \--cancelled--> gone: a late answer is told by its id, and dropped
+
+A request has one line that waits for an answer at a time. The token of its progress is always the
+request's own id.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from protocol.connection import (
+    Answered,
+    EventReceived,
+    HostCalled,
+    Notice,
+    Received,
+    Request,
+    Warned,
+)
+from protocol.dialects.mcp.content import Unpacking, failure_of
+from protocol.dialects.mcp.inquiries import Round, read_round
+from protocol.dialects.mcp.rpc import RpcError
+from protocol.dialects.mcp.speaker import Speaker
+from protocol.errors import Failure, Outcome, Reason, Success
+from protocol.events import UiEvent
+from protocol.host_call import UNENCODABLE
+from protocol.json_line import Fault
+from protocol.outgoing import Written
+from protocol.problem import kind
+from protocol.replies import Operation
+
+AGAIN = "~"
+"""Stands between the id of a request and the number of its round, in the ids of further lines."""
+
+
+class OpenCall(msgspec.Struct, gc=False):
+    """A request that waits for its answer."""
+
+    request: Request
+    method: str
+    params: dict[str, Any]
+    rpc_id: str
+    progress: float | None = None
+    rounds: int = 0
+    round: Round | None = None
+    """What the host is asked before the server goes on."""
+
+
+class Calls:
+    """The requests that one process has to answer."""
+
+    def __init__(self, speaker: Speaker) -> None:
+        self._speaker = speaker
+        self._open: dict[str, OpenCall] = {}
+        self._by_rpc_id: dict[str, OpenCall] = {}
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._open
+
+    @property
+    def only(self) -> str | None:
+        """The request that is open, if there is only one."""
+        return next(iter(self._open)) if len(self._open) == 1 else None
+
+    @property
+    def all(self) -> list[str]:
+        """The requests that are open."""
+        return list(self._open)
+
+    @property
+    def waiting(self) -> list[str]:
+        """The ids of the lines that wait for an answer."""
+        return [one.rpc_id for one in self._open.values() if one.round is None]
+
+    def of(self, rpc_id: object) -> OpenCall | None:
+        """Return the request whose line of that id waits for an answer."""
+        call = self._by_rpc_id.get(rpc_id) if isinstance(rpc_id, str) else None
+        return None if call is None or call.round is not None else call
+
+    def ask(self, request: Request, method: str, params: dict[str, Any]) -> None:
+        """Open a request and write it."""
+        # Written before it is noted as open: args that cannot be encoded leave nothing behind.
+        self._speaker.ask(request.request_id, request.request_id, method, params)
+        self.sent(request, method, params)
+
+    def sent(self, request: Request, method: str, params: dict[str, Any]) -> None:
+        """Open a request that was written."""
+        call = OpenCall(request, method, params, request.request_id)
+        self._open[request.request_id] = self._by_rpc_id[call.rpc_id] = call
+
+    def sent_again(self, request_id: str, rpc_id: str) -> None:
+        """Take note that an open request was written once more, under another id."""
+        call = self._open[request_id]
+        call.round = None
+        self._by_rpc_id.pop(call.rpc_id, None)
+        call.rpc_id = rpc_id
+        self._by_rpc_id[rpc_id] = call
+
+    def cancel(self, request_id: str, written: Written) -> None:
+        """Forget a request, and tell the server if it has it."""
+        call = self._open.pop(request_id, None)
+        if call is None:
+            return
+        del self._by_rpc_id[call.rpc_id]
+        if written is Written.ALL and call.round is None:
+            self._speaker.notify("notifications/cancelled", {"requestId": call.rpc_id})
+
+    def sent_cancel(self, rpc_id: object) -> None:
+        """Forget the request that was cancelled."""
+        call = self.of(rpc_id)
+        if call is not None:
+            self._forget(call)
+
+    def take_all(self) -> list[str]:
+        """Return the requests that are open, and forget them."""
+        left = list(self._open)
+        self._open.clear()
+        self._by_rpc_id.clear()
+        return left
+
+    # What the server says.
+
+    def answered(
+        self,
+        call: OpenCall,
+        outcome: dict[str, Any] | RpcError,
+        size_bytes: int,
+        received: list[Received],
+    ) -> None:
+        """Take the answer to a line."""
+        if call.request.operation is Operation.HEALTH:
+            # Whatever it is, an answer shows that it is there.
+            self._close(call, Success({"status": "ok"}), received)
+        elif isinstance(outcome, RpcError):
+            self._close(call, failure_of(outcome), received)
+        else:
+            self._receive_result(call, outcome, size_bytes, received)
+
+    def fail(self, request_id: str, fault: Fault, received: list[Received]) -> None:
+        """Answer a request with the bad line that stands in the place of its answer."""
+        self._forget(self._open[request_id])
+        received.append(Answered(request_id, fault.failure(), fault))
+
+    def receive_progress(self, params: dict[str, Any], received: list[Received]) -> bool:
+        """Take progress; False if it is of no open request."""
+        token, done = params.get("progressToken"), params.get("progress")
+        call = self._open.get(token) if isinstance(token, str) else None
+        if call is None:
+            return False
+        request_id = call.request.request_id
+        if not isinstance(done, int | float) or isinstance(done, bool):
+            words = f'"progress" is {kind(done)}, it must be a number'
+            received.append(Warned(request_id, Notice("bad_progress", words)))
+        elif call.progress is not None and done <= call.progress:
+            words = f"progress went from {call.progress:g} to {done:g}, it must increase"
+            received.append(Warned(request_id, Notice("bad_progress", words)))
+        else:
+            call.progress = done
+            payload = {"done": done, "total": params.get("total"), "message": params.get("message")}
+            event = UiEvent(version="0", request_id=request_id, event="progress", payload=payload)
+            received.append(EventReceived(request_id, event))
+        return True
+
+    def _receive_result(
+        self, call: OpenCall, result: dict[str, Any], size_bytes: int, received: list[Received]
+    ) -> None:
+        sort = result.get("resultType", "complete") if self._speaker.is_modern else "complete"
+        if sort == "complete":
+            unpacking = Unpacking(call.request.request_id)
+            outcome = unpacking.result(call.method, result)
+            received += unpacking.events
+            self._close(call, outcome, received)
+        elif sort == "input_required":
+            call.rounds += 1
+            wanted = read_round(result, call.rounds)
+            if isinstance(wanted, Failure):
+                self._close(call, wanted, received)
+                return
+            call.round = wanted
+            request_id = call.request.request_id
+            received += [HostCalled(request_id, one, size_bytes) for one in wanted.calls.values()]
+            self._go_on(call, wanted, received)
+        else:
+            words = f"the answer is of a resultType that is not known here: {sort!r:.40}"
+            self._close(call, Failure.because(Reason.INVALID_EVENT, words), received)
+
+    # What the host says.
+
+    def answer(self, asked: HostCalled, outcome: Outcome, received: list[Received]) -> None:
+        """Take what the host says to what a request wants to know."""
+        call = self._open.get(asked.request_id or "")
+        if call is None or call.round is None:
+            return
+        failure = call.round.answered(asked.call, outcome)
+        if failure is not None:
+            self._close(call, failure, received)
+        else:
+            self._go_on(call, call.round, received)
+
+    def _go_on(self, call: OpenCall, wanted: Round, received: list[Received]) -> None:
+        """Ask the same again, if all is known that the server wanted to know."""
+        if not wanted.is_over:
+            return
+        request_id = call.request.request_id
+        rpc_id = f"{request_id}{AGAIN}{call.rounds}"
+        try:
+            self._speaker.ask(request_id, rpc_id, call.method, {**call.params, **wanted.params()})
+        except UNENCODABLE as error:
+            words = f"what the server wanted to know cannot be written: {type(error).__name__}"
+            self._close(call, Failure.because(Reason.INVALID_EVENT, words), received)
+        else:
+            self.sent_again(request_id, rpc_id)
+
+    def _close(self, call: OpenCall, outcome: Outcome, received: list[Received]) -> None:
+        self._forget(call)
+        received.append(Answered(call.request.request_id, outcome))
+
+    def _forget(self, call: OpenCall) -> None:
+        del self._open[call.request.request_id]
+        self._by_rpc_id.pop(call.rpc_id, None)

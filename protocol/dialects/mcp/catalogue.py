@@ -1,0 +1,257 @@
+"""What a server offers: its lists page by page within bounds, and the description they make.
+
+A definition is kept as the server wrote it, all fields of it; only the name must make sense. What
+does not fit is left out with a word for the log, and the rest is served. While a list is asked for
+anew, the old one counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from protocol.descriptor import Descriptor
+from protocol.dialects.mcp.greeting import Agreed
+from protocol.frames import encode
+from protocol.nesting import is_deeper
+from protocol.plain_args import plain_acceptance
+from protocol.problem import described, quoted
+
+TOOLS = "tools/list"
+
+PAGES = 100
+"""A server that pages by ones may have so many; one whose cursors never end has too."""
+
+DEFINITIONS = 2_000
+"""Of one list. No model can choose among more, and each daemon holds them for each process."""
+
+LIST_BYTES = 4 << 20
+"""Of one list, as JSON. The largest servers seen have 200 tools in 300 kB."""
+
+DEPTH = 64
+"""How deep a definition may nest: it is encoded again for whoever asks."""
+
+
+class _ListKind(msgspec.Struct, frozen=True):
+    """How a list is asked for and answered; `field` holds the entries, `named_by` their name."""
+
+    capability: str
+    field: str
+    named_by: str
+    told_as: str
+
+
+LISTS = {
+    TOOLS: _ListKind("tools", "tools", "name", "tools"),
+    "prompts/list": _ListKind("prompts", "prompts", "name", "prompts"),
+    "resources/list": _ListKind("resources", "resources", "uri", "resources"),
+    "resources/templates/list": _ListKind(
+        "resources", "resourceTemplates", "uriTemplate", "resource_templates"
+    ),
+}
+
+CHANGED = {
+    "notifications/tools/list_changed": (TOOLS,),
+    "notifications/prompts/list_changed": ("prompts/list",),
+    "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
+}
+
+_TEXT: dict[str, Any] = {"type": "string"}
+_CURSOR = {"type": "object", "properties": {"cursor": _TEXT}, "additionalProperties": False}
+_TEXTS: dict[str, Any] = {"type": "object", "additionalProperties": _TEXT}
+
+
+def _taking(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+class OpOfServer(msgspec.Struct, frozen=True):
+    """An op that is no tool but a request of MCP's own, of the same name."""
+
+    capability: str
+    args: dict[str, Any]
+    """The schema of its args, which are its params."""
+    method: str
+
+
+OPS = {
+    "resources/list": OpOfServer("resources", _CURSOR, "resources/list"),
+    "resources/templates": OpOfServer("resources", _CURSOR, "resources/templates/list"),
+    "resources/read": OpOfServer("resources", _taking(("uri",), uri=_TEXT), "resources/read"),
+    "prompts/list": OpOfServer("prompts", _CURSOR, "prompts/list"),
+    "prompts/get": OpOfServer(
+        "prompts", _taking(("name",), name=_TEXT, arguments=_TEXTS), "prompts/get"
+    ),
+    "completion/complete": OpOfServer(
+        "completions",
+        _taking(
+            ("ref", "argument"),
+            ref={
+                "anyOf": [
+                    _taking(("type", "name"), type={"const": "ref/prompt"}, name=_TEXT),
+                    _taking(("type", "uri"), type={"const": "ref/resource"}, uri=_TEXT),
+                ]
+            },
+            argument=_taking(("name", "value"), name=_TEXT, value=_TEXT),
+            context=_taking((), arguments=_TEXTS),
+        ),
+        "completion/complete",
+    ),
+}
+"""A tool of such a name hides it."""
+
+ACCEPTED = {op: plain_acceptance(one.args) for op, one in OPS.items()}
+
+
+class _Listing:
+    """A list on its way."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, dict[str, Any]] = {}
+        self.size_bytes = 0
+        self.pages = 0
+        self.cursors: set[str] = set()
+
+
+class Catalogue:
+    """The lists of one server."""
+
+    def __init__(self, agreed: Agreed) -> None:
+        self.agreed = agreed
+        self.complaints: list[str] = []
+        """What was left out and why, as clauses; whoever has told them clears it."""
+        self._lists: dict[str, dict[str, dict[str, Any]]] = {}
+        self._coming: dict[str, _Listing] = {}
+
+    @property
+    def offered(self) -> list[str]:
+        """The lists that the server says it has."""
+        return [name for name, one in LISTS.items() if one.capability in self.agreed.capabilities]
+
+    def begin(self, name: str) -> None:
+        """Begin with a list's first page."""
+        self._coming[name] = _Listing()
+
+    def is_coming(self, name: str) -> bool:
+        """Tell whether a list is on its way."""
+        return name in self._coming
+
+    def give_up(self, name: str, why: str) -> None:
+        """Leave a list as it was."""
+        del self._coming[name]
+        self.complaints.append(f"{name}: {why}")
+
+    def add_page(self, name: str, result: dict[str, Any]) -> str | None:
+        """Take a page; returns the cursor of the next one if there is one to ask for."""
+        listing = self._coming[name]
+        listing.pages += 1
+        entries = result.get(LISTS[name].field)
+        problem: str | None = None
+        if isinstance(entries, list):
+            problem = self._add(name, listing, entries)
+        else:
+            problem = f"has no {quoted(LISTS[name].field)}"
+        cursor = result.get("nextCursor")
+        if problem is None and cursor is not None:
+            problem = self._cursor_problem(listing, cursor)
+            if problem is None:
+                return str(cursor)
+        if problem is not None:
+            self.complaints.append(f"{name}: page {listing.pages} {problem}; the list ends there")
+        self._lists[name] = listing.entries
+        del self._coming[name]
+        return None
+
+    def _cursor_problem(self, listing: _Listing, cursor: object) -> str | None:
+        if not isinstance(cursor, str):
+            return f"has the cursor {described(cursor)}, which is no string"
+        if cursor in listing.cursors:
+            return "has a cursor that was there before"
+        if listing.pages >= PAGES:
+            return f"is the last of {PAGES}, which is the most there may be"
+        listing.cursors.add(cursor)
+        return None
+
+    def _add(self, name: str, listing: _Listing, entries: list[Any]) -> str | None:
+        for entry in entries:
+            problem = self._entry_problem(name, listing, entry)
+            if problem is not None:
+                self.complaints.append(f"{name}: an entry is left out: {problem}")
+                continue
+            if len(listing.entries) >= DEFINITIONS:
+                return f"has more entries than {DEFINITIONS}, which is the most there may be"
+            listing.size_bytes += len(encode(entry))
+            if listing.size_bytes > LIST_BYTES:
+                return f"makes it longer than {LIST_BYTES} bytes, which is the most it may be"
+            listing.entries[entry[LISTS[name].named_by]] = entry
+        return None
+
+    def _entry_problem(self, name: str, listing: _Listing, entry: Any) -> str | None:
+        named_by = LISTS[name].named_by
+        if not isinstance(entry, dict):
+            return f"it is {described(entry)}, it must be an object"
+        named = entry.get(named_by)
+        if not isinstance(named, str) or not named:
+            return f"its {quoted(named_by)} is {described(named)}, it must be a string"
+        if named in listing.entries:
+            return f"{quoted(named)} stands there twice"
+        if is_deeper(entry, DEPTH):
+            return f"{quoted(named)} is nested more than {DEPTH} levels deep"
+        if name == TOOLS and not isinstance(entry.get("inputSchema"), dict):
+            shown = described(entry.get("inputSchema"))
+            self.complaints.append(
+                f"{name}: the inputSchema of {quoted(named)} is {shown}, it must be an object"
+            )
+        return None
+
+    @property
+    def has_tools(self) -> bool:
+        """Whether it is known which tools there are, if there are any."""
+        return TOOLS in self._lists or TOOLS not in self.offered
+
+    def op_of_server(self, op: str) -> OpOfServer | None:
+        """Return what an op asks for, unless it is a tool."""
+        found = OPS.get(op)
+        if found is None or found.capability not in self.agreed.capabilities:
+            return None
+        return None if op in self._lists.get(TOOLS, ()) else found
+
+    def description(self, descriptor: Descriptor) -> dict[str, Any]:
+        """Return what `describe` answers, with the definitions as they came."""
+        agreed, tools = self.agreed, self._lists.get(TOOLS, {})
+        inputs = {op: one.args for op in OPS if (one := self.op_of_server(op)) is not None}
+        inputs |= {op: _schema(one.get("inputSchema")) for op, one in tools.items()}
+        version = agreed.server.get("version")
+        described_as: dict[str, Any] = {
+            "name": descriptor.name,
+            "version": version if isinstance(version, str) else None,
+            "kind": str(descriptor.kind),
+            "capabilities": list(descriptor.capabilities),
+            "inputs": inputs,
+            "outputs": {
+                op: one["outputSchema"]
+                for op, one in tools.items()
+                if isinstance(one.get("outputSchema"), dict)
+            },
+            "mcp": {
+                "era": str(agreed.era),
+                "revision": agreed.revision,
+                "server": agreed.server,
+                "capabilities": agreed.capabilities,
+            },
+        }
+        if agreed.instructions is not None:
+            described_as["instructions"] = agreed.instructions
+        for name in self.offered:
+            described_as[LISTS[name].told_as] = list(self._lists.get(name, {}).values())
+        return described_as
+
+
+def _schema(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {"type": "object"}

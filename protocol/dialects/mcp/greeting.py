@@ -1,0 +1,219 @@
+r"""Which era a server is of, and what it agrees to: the one handshake of a process.
+
+    server/discover --supports the newer revision--> modern
+      |  \--supports older ones only, another error, 1 s of silence--> initialize
+      \--the process ends--> a second process, once, with initialize
+
+    initialize --a revision we know--> legacy
+      |  \--an error that names the revisions it supports--> initialize with one of those, once
+      \--anything else--> failed
+
+After a silence both may be answered, since the server may only have been slow: the first answer
+that agrees to something counts. A pinned era is asked for alone. What was agreed is remembered for
+the processes that follow, which then have all of `start_s` to answer; a start that fails forgets
+it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from protocol.connection import Memory, StartAgain, StartFailed, Wait
+from protocol.descriptor import Descriptor, EraPin
+from protocol.dialects.mcp.rpc import RpcError
+from protocol.problem import quoted
+from protocol.version import VERSION
+
+MODERN = "2026-07-28"
+LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
+"""The newest first; between them, nothing that is said here differs."""
+
+DISCOVER = "server/discover"
+INITIALIZE = "initialize"
+
+DISCOVER_S = 1.0
+"""A server of the older era may say nothing to what it does not know. Node and Python need less
+than this to get so far, and whoever needs more has its late answer taken."""
+
+META = "io.modelcontextprotocol/"
+CLIENT = {"name": "stdiod", "version": VERSION}
+
+
+class Era(StrEnum):
+    """Whether each request says all there is to know, or a handshake once."""
+
+    MODERN = "modern"
+    LEGACY = "legacy"
+
+
+class Agreed(msgspec.Struct, frozen=True):
+    """What the handshake came to."""
+
+    era: Era
+    revision: str
+    capabilities: dict[str, Any]
+    server: dict[str, Any]
+    instructions: str | None
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What to ask next; the wait for the answer stands in `Greeting.waits`."""
+
+    method: str
+    params: dict[str, Any]
+
+
+GreetingStep = Question | Agreed | StartFailed | None
+"""None is to wait."""
+
+
+class Greeting:
+    """The handshake with one process."""
+
+    def __init__(
+        self, descriptor: Descriptor, memory: Memory, client_capabilities: dict[str, Any]
+    ) -> None:
+        self.waits: tuple[Wait, ...] = ()
+        self._pin = descriptor.transport.mcp.era
+        self._start_s = descriptor.supervision.timeouts.start_s
+        self._memory = memory
+        self._client = client_capabilities
+        self._remembered = memory.get("era")
+        self._open: set[str] = set()
+        """What was asked and not answered."""
+        self._offered: list[str] = []
+        """The revisions that `initialize` was asked with."""
+
+    def begin(self) -> GreetingStep:
+        """Return the first question."""
+        first_again = self._memory.pop("initialize_next", False)
+        if self._pin is EraPin.LEGACY or (
+            self._pin is EraPin.AUTO and (first_again or self._remembered == Era.LEGACY)
+        ):
+            return self._initialize(LEGACY[0])
+        self._open.add(DISCOVER)
+        seconds = DISCOVER_S if self._is_open_to_both else self._start_s
+        self.waits = (Wait(seconds, f"an answer to {DISCOVER}"),)
+        return Question(DISCOVER, {})
+
+    def answered(self, method: str, outcome: dict[str, Any] | RpcError) -> GreetingStep:
+        """Take the answer to a question."""
+        self._open.discard(method)
+        if method == DISCOVER:
+            return self._discovered(outcome)
+        return self._initialized(outcome)
+
+    def time_passed(self, wait: Wait) -> GreetingStep:
+        """Ask otherwise, or give up."""
+        if not self._offered and self._is_open_to_both:
+            return self._initialize(LEGACY[0])
+        return self._failed("start_deadline", f"gave no {wait.for_what[3:]} in {wait.seconds:g} s")
+
+    def exited(self) -> StartAgain | None:
+        """Return what to do when the process ends before it has agreed to anything."""
+        if DISCOVER not in self._open or not self._is_open_to_both:
+            self._memory.pop("era", None)
+            return None
+        # However late it was: it may have been slow to read what it could not bear.
+        self._memory["initialize_next"] = True
+        return StartAgain(f"ended when it was asked {DISCOVER}")
+
+    @property
+    def _is_open_to_both(self) -> bool:
+        return self._pin is EraPin.AUTO and self._remembered is None
+
+    def _discovered(self, outcome: dict[str, Any] | RpcError) -> GreetingStep:
+        supported = _supported(outcome)
+        if isinstance(outcome, dict) and MODERN in supported:
+            server = _object(_object(outcome, "_meta"), f"{META}serverInfo")
+            return self._agree(
+                Era.MODERN, MODERN, outcome, server or _object(outcome, "serverInfo")
+            )
+        if self._offered:
+            return None  # the answer to the older question is still to come
+        older = next((one for one in LEGACY if one in supported), None)
+        if self._pin is EraPin.MODERN:
+            return self._failed("bad_start", f"does not speak {MODERN}{_of(outcome, supported)}")
+        if supported and older is None:
+            return self._failed(
+                "bad_start", f"speaks no revision known here{_of(outcome, supported)}"
+            )
+        return self._initialize(older or LEGACY[0])
+
+    def _initialized(self, outcome: dict[str, Any] | RpcError) -> GreetingStep:
+        if isinstance(outcome, dict):
+            revision = outcome.get("protocolVersion")
+            if revision in LEGACY:
+                server = _object(outcome, "serverInfo")
+                return self._agree(Era.LEGACY, str(revision), outcome, server)
+            words = f"answered {INITIALIZE} with the revision {revision!r:.40}; known are "
+            return self._failed("bad_start", words + ", ".join(LEGACY))
+        supported = _supported(outcome)
+        other = next((one for one in LEGACY if one in supported and one not in self._offered), None)
+        if other is not None and len(self._offered) == 1:
+            return self._initialize(other)
+        if DISCOVER in self._open:
+            return None  # it was only slow, and of the newer era
+        return self._failed("bad_start", f"refused {INITIALIZE}{_of(outcome, supported)}")
+
+    def _initialize(self, revision: str) -> Question:
+        self._open.add(INITIALIZE)
+        self._offered.append(revision)
+        self.waits = (Wait(self._start_s, f"an answer to {INITIALIZE}"),)
+        capabilities = self._client
+        return Question(
+            INITIALIZE,
+            {"protocolVersion": revision, "capabilities": capabilities, "clientInfo": CLIENT},
+        )
+
+    def _agree(
+        self, era: Era, revision: str, result: dict[str, Any], server: dict[str, Any]
+    ) -> Agreed:
+        self._memory["era"] = era
+        self.waits = ()
+        instructions = result.get("instructions")
+        return Agreed(
+            era,
+            revision,
+            _object(result, "capabilities"),
+            server,
+            instructions if isinstance(instructions, str) else None,
+        )
+
+    def _failed(self, reason: str, words: str) -> StartFailed:
+        self._memory.pop("era", None)
+        self.waits = ()
+        return StartFailed(reason, words)
+
+
+def modern_meta(client_capabilities: dict[str, Any]) -> dict[str, Any]:
+    """Return what each request of the newer era says of who asks."""
+    return {
+        f"{META}protocolVersion": MODERN,
+        f"{META}clientInfo": CLIENT,
+        f"{META}clientCapabilities": client_capabilities,
+    }
+
+
+def _object(holder: dict[str, Any], field: str) -> dict[str, Any]:
+    value = holder.get(field)
+    return value if isinstance(value, dict) else {}
+
+
+def _supported(outcome: dict[str, Any] | RpcError) -> list[str]:
+    """Return the revisions that a server says it supports, in an answer or in an error."""
+    if isinstance(outcome, dict):
+        found = outcome.get("supportedVersions")
+    else:
+        found = outcome.data.get("supported") if isinstance(outcome.data, dict) else None
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+
+
+def _of(outcome: dict[str, Any] | RpcError, supported: list[str]) -> str:
+    said = f": {quoted(outcome.message)}" if isinstance(outcome, RpcError) else ""
+    if not supported:
+        return said
+    return f"{said} (it supports {', '.join(map(quoted, supported[:8]))})"

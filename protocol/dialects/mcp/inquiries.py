@@ -1,0 +1,191 @@
+"""What a server asks of its client: calls to the host, under the capability rules.
+
+A server of the older era sends requests of its own. One of the newer era answers a request with
+what it wants to know first (`input_required`), and is asked the same again, with that.
+
+    roots/list -> roots.list
+    elicitation/create -> user.ask
+    sampling/createMessage -> model.sample
+
+It is told of no capability that its descriptor does not list.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+
+from protocol.descriptor import Descriptor
+from protocol.errors import Failure, Outcome, Reason, Success
+from protocol.frames import DEPTH
+from protocol.host_call import CALL_ID_CHARS, HostCall
+from protocol.nesting import is_deeper
+from protocol.problem import described, quoted
+
+ROOTS, ASK, SAMPLE = "roots.list", "user.ask", "model.sample"
+
+HOST_METHODS = {
+    "roots/list": ROOTS,
+    "elicitation/create": ASK,
+    "sampling/createMessage": SAMPLE,
+}
+
+_CLIENT_CAPABILITIES: dict[str, tuple[str, dict[str, Any]]] = {
+    ROOTS: ("roots", {}),
+    ASK: ("elicitation", {"form": {}}),
+    SAMPLE: ("sampling", {}),
+}
+
+ROUNDS = 16
+"""A request may ask for input so many times; its deadline is one for all of them."""
+
+INQUIRIES = 32
+"""What a request may ask for in one round."""
+
+
+def client_capabilities(descriptor: Descriptor) -> dict[str, Any]:
+    """Return what a server may ask, as MCP puts it."""
+    return dict(
+        told
+        for method, told in _CLIENT_CAPABILITIES.items()
+        if any(
+            fnmatchcase(method, entry) or method.startswith(f"{entry}.")
+            for entry in descriptor.capabilities
+        )
+    )
+
+
+def host_call(call_id: str, method: str, params: dict[str, Any]) -> HostCall | Failure:
+    """Return the call that a server's request means, or what is wrong with that."""
+    if len(call_id) > CALL_ID_CHARS:
+        return _bad(f"its id has more than {CALL_ID_CHARS} characters")
+    wanted = HOST_METHODS.get(method)
+    if wanted is None:
+        return Failure.because(Reason.UNKNOWN_OP, f"there is no method {quoted(method)}")
+    if is_deeper(params, DEPTH):
+        return _bad(f"its params are nested more than {DEPTH} levels deep")
+    match wanted:
+        case "roots.list":
+            return HostCall(call_id, wanted, {})
+        case "user.ask":
+            message, form = params.get("message"), params.get("requestedSchema")
+            if params.get("mode", "form") != "form":
+                return _bad(f"the mode {described(params['mode'])} is none that was offered")
+            if not isinstance(message, str) or not isinstance(form, dict):
+                return _bad('it needs a "message" and a "requestedSchema"')
+            return HostCall(call_id, wanted, {"message": message, "form": form})
+        case _:
+            given = {key: value for key, value in params.items() if key != "_meta"}
+            return HostCall(call_id, wanted, given)
+
+
+def client_result(call: HostCall, outcome: Outcome) -> Outcome:
+    """Return the answer to a call in the form that MCP has; without that it is a failure."""
+    if isinstance(outcome, Failure):
+        return outcome
+    try:
+        found = msgspec.convert(outcome.result, _RESULTS[call.method])
+    except msgspec.ValidationError as error:
+        words = f"what {call.method} was answered has not the form that MCP wants: {error}"
+        return Failure.because(Reason.INVALID_EVENT, words)
+    return Success(msgspec.to_builtins(found))
+
+
+def _bad(words: str) -> Failure:
+    return Failure.because(Reason.INVALID_ARGS, f"the request cannot be served: {words}")
+
+
+class _Root(msgspec.Struct, frozen=True, omit_defaults=True):
+    uri: str
+    name: str | None = None
+
+
+class _Roots(msgspec.Struct, frozen=True):
+    roots: list[_Root]
+
+
+_Entry = str | int | float | bool | list[str]
+
+
+class _Reply(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A form's content may hold nothing but these."""
+
+    action: str
+    content: dict[str, _Entry] | None = None
+
+
+class _Sample(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    role: str
+    content: dict[str, Any] | list[dict[str, Any]]
+    model: str
+    stop_reason: str | None = None
+
+
+_RESULTS: dict[str, Any] = {ROOTS: _Roots, ASK: _Reply, SAMPLE: _Sample}
+
+
+class Round:
+    """What a server wants to know before it goes on with a request."""
+
+    def __init__(self, calls: dict[str, HostCall], state: str | None) -> None:
+        """Take the `calls` by the server's keys."""
+        self.calls = calls
+        self._state = state
+        self._keys = {call.call_id: key for key, call in calls.items()}
+        self._responses: dict[str, Any] = {}
+
+    def answered(self, call: HostCall, outcome: Outcome) -> Failure | None:
+        """Take an answer; returns why the request comes to nothing, if it does."""
+        key = self._keys.pop(call.call_id, None)
+        if key is None:
+            return None
+        result = client_result(call, outcome)
+        if isinstance(result, Failure):
+            return result
+        self._responses[key] = result.result
+        return None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all is known."""
+        return not self._keys
+
+    def params(self) -> dict[str, Any]:
+        """Return what the same request has beside its params, when it is asked again."""
+        given: dict[str, Any] = {}
+        if self._responses:
+            given["inputResponses"] = self._responses
+        if self._state is not None:
+            given["requestState"] = self._state
+        return given
+
+
+def read_round(result: dict[str, Any], number: int) -> Round | Failure:
+    """Read an answer that asks for input; it is the request's `number`th."""
+    if number > ROUNDS:
+        return _bad_round(f"asked for input more than {ROUNDS} times")
+    state, wanted = result.get("requestState"), result.get("inputRequests")
+    if not isinstance(state, str | None) or not isinstance(wanted, dict | None):
+        return _bad_round("asked for input in a form that is not MCP's")
+    if state is None and not wanted:
+        return _bad_round("asked for input and does not say which")
+    if wanted is not None and len(wanted) > INQUIRIES:
+        return _bad_round(f"asked for more than {INQUIRIES} inputs at once")
+    calls: dict[str, HostCall] = {}
+    for index, (key, request) in enumerate((wanted or {}).items()):
+        if not isinstance(request, dict) or not isinstance(request.get("method"), str):
+            return _bad_round(f"asked for the input {quoted(key)}, which is no request")
+        params = request.get("params")
+        call = host_call(
+            f"{number}.{index}", request["method"], params if isinstance(params, dict) else {}
+        )
+        if isinstance(call, Failure):
+            return _bad_round(f"asked for the input {quoted(key)}: {call.message}")
+        calls[key] = call
+    return Round(calls, state)
+
+
+def _bad_round(words: str) -> Failure:
+    return Failure.because(Reason.INVALID_EVENT, f"the server {words}")

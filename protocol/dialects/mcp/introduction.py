@@ -1,0 +1,235 @@
+r"""How a server is got to know: the greeting, then its lists, then what changes.
+
+    greeting --agreed--> its lists, all at once --the last page of the last--> Ready
+       \--failed              \--no list of tools--> StartFailed
+
+A start can do without lists of prompts and resources that do not come. A list that changes is asked
+for anew, once for any number of changes meanwhile. What is asked here are the connection's own
+questions: of each there is one at the most, and no request of the host's is told of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protocol.connection import (
+    Described,
+    Memory,
+    ModuleLog,
+    Ready,
+    Received,
+    StartAgain,
+    StartFailed,
+    Wait,
+)
+from protocol.descriptor import Descriptor
+from protocol.dialects.mcp.catalogue import CHANGED, LISTS, TOOLS, Catalogue
+from protocol.dialects.mcp.greeting import (
+    DISCOVER,
+    INITIALIZE,
+    META,
+    Agreed,
+    Greeting,
+    GreetingStep,
+)
+from protocol.dialects.mcp.rpc import RpcError
+from protocol.dialects.mcp.speaker import Speaker
+from protocol.events import Log
+from protocol.problem import quoted
+
+LISTEN = "subscriptions/listen"
+
+COMPLAINTS = 20
+"""What is said of the lists at a time."""
+
+
+class Introduction:
+    """What is known of one server."""
+
+    def __init__(
+        self, descriptor: Descriptor, speaker: Speaker, memory: Memory, client: dict[str, Any]
+    ) -> None:
+        self.waits: tuple[Wait, ...] = ()
+        self.catalogue: Catalogue | None = None
+        """What it offers, once it has been greeted."""
+        self.is_ready = False
+        self._descriptor = descriptor
+        self._speaker = speaker
+        self._greeting: Greeting | None = Greeting(descriptor, memory, client)
+        self._asked: dict[str, str] = {}
+        """The methods of what was asked and not answered, by id."""
+        self._listening = ""
+        """The id of the question whose notifications tell of changes."""
+        self._outdated: set[str] = set()
+        """Lists that changed while they were on their way."""
+
+    def begin(self, received: list[Received]) -> None:
+        """Greet it."""
+        assert self._greeting is not None  # noqa: S101 - it is begun once
+        self._follow(self._greeting.begin(), received)
+
+    def exited(self) -> StartAgain | None:
+        """Take note that the process has ended; returns what to do if that was too early."""
+        greeting, self._greeting = self._greeting, None
+        self._asked, self.waits = {}, ()
+        return None if greeting is None else greeting.exited()
+
+    def time_passed(self, wait: Wait, received: list[Received]) -> None:
+        """Greet it otherwise, do without the lists that a start can do without, or give up."""
+        if self._greeting is not None:
+            self._follow(self._greeting.time_passed(wait), received)
+        elif self.catalogue is not None and not self.is_ready:
+            if not self.catalogue.has_tools:
+                self._fail(f"did not list its tools in {wait.seconds:g} s", received)
+                return
+            for name in [one for one in LISTS if self.catalogue.is_coming(one)]:
+                self.catalogue.give_up(name, f"no answer in {wait.seconds:g} s")
+            self._listed(received)
+
+    @property
+    def waiting(self) -> list[str]:
+        """The ids of what was asked and will be answered."""
+        return [one for one in self._asked if one != self._listening]
+
+    def takes(self, rpc_id: object) -> bool:
+        """Tell whether an answer of that id is to a question asked here."""
+        return isinstance(rpc_id, str) and rpc_id in self._asked
+
+    def answered(
+        self, rpc_id: str, outcome: dict[str, Any] | RpcError, received: list[Received]
+    ) -> None:
+        """Take the answer to a question."""
+        method = self._asked.pop(rpc_id)
+        if method in (DISCOVER, INITIALIZE):
+            if self._greeting is not None:
+                self._follow(self._greeting.answered(method, outcome), received)
+        elif method == LISTEN:
+            if isinstance(outcome, RpcError):
+                received.append(_warning(f"{LISTEN} was refused: {quoted(outcome.message)}"))
+        elif self.catalogue is not None and self.catalogue.is_coming(method):
+            self._answered_list(self.catalogue, method, outcome, received)
+
+    def changed(self, method: str, params: dict[str, Any]) -> bool:
+        """Ask anew for what a notification says has changed; False if it is none that counts."""
+        if self.catalogue is None:
+            return False
+        if self._speaker.is_modern:
+            meta = params.get("_meta")
+            named = meta.get(f"{META}subscriptionId") if isinstance(meta, dict) else None
+            if not self._listening or named != self._listening:
+                return False
+        names = {one for one in CHANGED[method] if one in self.catalogue.offered}
+        if self.is_ready:
+            self._list(self.catalogue, sorted(names))
+        else:
+            self._outdated |= names  # a server that goes on changing is to get ready at last
+        return True
+
+    def sent(self, rpc_id: str, method: str) -> None:
+        """Take note that something was asked under that id."""
+        self._asked = {known: one for known, one in self._asked.items() if one != method}
+        self._asked[rpc_id] = method
+        if method == LISTEN:
+            self._listening = rpc_id
+
+    def _ask(self, method: str, params: dict[str, Any]) -> None:
+        self.sent(self._speaker.ask_own(method, params), method)
+
+    def _follow(self, step: GreetingStep, received: list[Received]) -> None:
+        assert self._greeting is not None  # noqa: S101 - whose step it is
+        self.waits = self._greeting.waits
+        if isinstance(step, Agreed):
+            self._greeting = None
+            self._agreed(step, received)
+        elif isinstance(step, StartFailed):
+            self._greeting = None
+            received.append(step)
+        elif step is not None:
+            self._ask(step.method, step.params)
+
+    def _agreed(self, agreed: Agreed, received: list[Received]) -> None:
+        self._asked = {}
+        self._speaker.agreed = agreed
+        catalogue = self.catalogue = Catalogue(agreed)
+        if not self._speaker.is_modern:
+            self._speaker.notify("notifications/initialized", {})
+        seconds = self._descriptor.supervision.timeouts.describe_s
+        self.waits = (Wait(seconds, "its lists of tools, prompts and resources"),)
+        self._list(catalogue, catalogue.offered)
+        self._listed(received)
+
+    def _list(self, catalogue: Catalogue, names: list[str]) -> None:
+        for name in names:
+            if catalogue.is_coming(name):
+                self._outdated.add(name)
+            else:
+                catalogue.begin(name)
+                self._ask(name, {})
+
+    def _answered_list(
+        self,
+        catalogue: Catalogue,
+        name: str,
+        outcome: dict[str, Any] | RpcError,
+        received: list[Received],
+    ) -> None:
+        if isinstance(outcome, RpcError):
+            words = f"answered {name} with the error {outcome.code}: {quoted(outcome.message)}"
+            catalogue.give_up(name, f"the server {words}")
+            if name == TOOLS and not self.is_ready:
+                self._fail(words, received)
+                return
+        else:
+            cursor = catalogue.add_page(name, outcome)
+            if cursor is not None:
+                self._ask(name, {"cursor": cursor})
+                return
+        if name in self._outdated and self.is_ready:
+            self._list_anew(catalogue)
+        self._listed(received)
+
+    def _listed(self, received: list[Received]) -> None:
+        """Say what it is, if no list is on its way any more."""
+        catalogue = self.catalogue
+        assert catalogue is not None  # noqa: S101 - it has been asked for its lists
+        complaints, catalogue.complaints = catalogue.complaints, []
+        if len(complaints) > COMPLAINTS:
+            rest = f"and {len(complaints) - COMPLAINTS} more of the like"
+            complaints = [*complaints[:COMPLAINTS], rest]
+        received += map(_warning, complaints)
+        if any(catalogue.is_coming(name) for name in LISTS):
+            return
+        description = catalogue.description(self._descriptor)
+        if self.is_ready:
+            received.append(Described(description))
+            return
+        self.is_ready = True
+        self.waits = ()
+        how = DISCOVER if self._speaker.is_modern else INITIALIZE
+        received.append(Ready(description, f"answered {how} ({catalogue.agreed.revision})"))
+        self._listen(catalogue)
+        self._list_anew(catalogue)
+
+    def _list_anew(self, catalogue: Catalogue) -> None:
+        """Ask again for the lists that changed while they were on their way."""
+        outdated, self._outdated = self._outdated, set()
+        self._list(catalogue, sorted(outdated))
+
+    def _listen(self, catalogue: Catalogue) -> None:
+        """Have a server of the newer era tell what changes; one of the older does so unasked."""
+        capabilities = catalogue.agreed.capabilities
+        wanted = {
+            f"{one}ListChanged": True
+            for one in ("tools", "prompts", "resources")
+            if isinstance(capabilities.get(one), dict) and capabilities[one].get("listChanged")
+        }
+        if wanted and self._speaker.is_modern:
+            self._ask(LISTEN, {"notifications": wanted})
+
+    def _fail(self, words: str, received: list[Received]) -> None:
+        self.catalogue, self.waits, self._asked = None, (), {}
+        received.append(StartFailed("bad_describe", words))
+
+
+def _warning(words: str) -> ModuleLog:
+    return ModuleLog(Log(version="0", level="warn", message=words))

@@ -1,0 +1,85 @@
+"""What an MCP server may ask its client for: its folders, and a person's answer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from supervisor.kernel.hooks.approvals import Decision, Question
+from supervisor.kernel.host_calls.method import Host, check_params, invalid
+from supervisor.kernel.host_calls.open_call import OpenCall
+from supervisor.kernel.refusal import RefusedError
+from supervisor.policy.capabilities import ROOTS, USER_ASK
+from supervisor.policy.form import form_problem
+
+
+class RootsList:
+    """`roots.list`: the folders that the descriptor gives it, as `file:` URIs."""
+
+    names = (ROOTS,)
+    params: Mapping[str, type] = MappingProxyType({})
+    required: tuple[str, ...] = ()
+
+    def capability(self, params: Mapping[str, Any]) -> str:
+        """Return `roots.list`."""
+        check_params(self, params)
+        return ROOTS
+
+    def begin(self, call: OpenCall, host: Host) -> None:
+        """Answer with them."""
+        del host
+        descriptor = call.caller.module.descriptor
+        # No link is followed: that would ask the disk, and the server does so itself.
+        paths = [
+            Path(os.path.normpath(Path(descriptor.folder, one)))
+            for one in descriptor.transport.mcp.roots
+        ]
+        call.answer({"roots": [{"uri": one.as_uri(), "name": one.name} for one in paths]})
+
+
+class UserAsk:
+    """`user.ask`: a question to a person, which may come with a form to fill in."""
+
+    names = (USER_ASK,)
+    params: Mapping[str, type] = MappingProxyType({"message": str, "form": dict})
+    required = ("message",)
+
+    def capability(self, params: Mapping[str, Any]) -> str:
+        """Return `user.ask`."""
+        check_params(self, params)
+        problem = form_problem(params["form"]) if "form" in params else None
+        if problem is not None:
+            raise RefusedError(invalid(problem))
+        return USER_ASK
+
+    def begin(self, call: OpenCall, host: Host) -> None:
+        """Put the question; the answer may take as long as the request has."""
+        host.nursery.start_soon(self._ask, call, host)
+
+    async def _ask(self, call: OpenCall, host: Host) -> None:
+        with call.scope:
+            origin = call.caller.origin
+            question = Question(
+                prompt=call.params["message"],
+                asked_by=f"module {origin.module}",
+                module=origin.module,
+                op=origin.op,
+                request_id=origin.request_id,
+                session_id=origin.session_id,
+                span_id=origin.span_id,
+                owner=origin.owner,
+                by=origin.by,
+                form=call.params.get("form"),
+            )
+            call.answer(_answer(await host.approvals.ask(question, call.tell)))
+
+
+def _answer(decision: Decision) -> dict[str, Any]:
+    if decision.by != "client":
+        return {"action": "cancel"}
+    if not decision.allowed:
+        return {"action": "decline"}
+    return {"action": "accept", "content": decision.content or {}}

@@ -1,0 +1,93 @@
+"""Have what may block done in threads: each kind within a bound of its own, all of it named.
+
+A file system that does not answer (a dead mount, a stalled disk) keeps every thread that looks at
+it, for as long as it likes. So no two kinds of work wait for each other's threads, and where
+modules differ, their names are part of the kind: what is stuck for one is stuck for nobody else.
+What has been at work for a while is shown by `status`.
+
+    await blocking.run("reading the descriptors", read)          waits only for another such reading
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+from weakref import WeakValueDictionary
+
+import msgspec
+import trio
+
+STUCK_S = 2.0
+"""Work that takes longer is shown; most takes less than a millisecond."""
+
+T = TypeVar("T")
+
+
+class Stuck(msgspec.Struct, frozen=True):
+    """Work that has taken long, and is not over."""
+
+    doing: str
+    for_s: float
+    waiting: int
+    """How much more of its kind waits for it."""
+
+
+class BlockingWork:
+    """The work in threads of one daemon."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        # A kind that nobody works at or waits for has no limiter.
+        self._limiters: WeakValueDictionary[str, trio.CapacityLimiter] = WeakValueDictionary()
+        self._at_work: dict[object, tuple[str, float]] = {}
+
+    async def run(
+        self,
+        doing: str,
+        function: Callable[[], T],
+        *,
+        at_once: int = 1,
+        abandon: bool = True,
+    ) -> T:
+        """Return what `function` returns, in a thread; `doing` says what it does, and is its kind.
+
+        There are at most `at_once` threads of a kind. If it is cancelled, nobody waits for the
+        thread any more, unless `abandon` is false; but it keeps its place until it is done.
+        """
+        limiter = self._limiters.get(doing)
+        if limiter is None:
+            limiter = self._limiters[doing] = trio.CapacityLimiter(at_once)
+
+        def work() -> T:
+            with self.naming(doing):
+                return function()
+
+        return await trio.to_thread.run_sync(work, abandon_on_cancel=abandon, limiter=limiter)
+
+    @contextlib.contextmanager
+    def naming(self, doing: str) -> Iterator[None]:
+        """Show the block as stuck, should it take long; for a thread of whatever kind."""
+        key = object()
+        self._at_work[key] = doing, self._clock()
+        try:
+            yield
+        finally:
+            del self._at_work[key]
+
+    def stuck(self) -> list[Stuck]:
+        """Return what has taken long, the longest first."""
+        now = self._clock()
+        # A copy first, in one step: threads add and remove meanwhile.
+        found = list(self._at_work.values())
+        found.sort(key=lambda one: one[1])
+        return [
+            Stuck(doing, round(now - since, 1), self._waiting(doing))
+            for doing, since in found
+            if now - since > STUCK_S
+        ]
+
+    def _waiting(self, doing: str) -> int:
+        limiter = self._limiters.get(doing)
+        return 0 if limiter is None else limiter.statistics().tasks_waiting

@@ -1,0 +1,115 @@
+"""MCP servers in a daemon: real processes of both eras, what they are called, what they ask."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from protocol.descriptor import Lifecycle, McpTransport
+from protocol.events import UiEvent
+from protocol.host_events import RegisteredAsset
+from supervisor.kernel.daemon import Daemon
+from tests.factories import PYTHON, descriptor
+from tests.kernel.conftest import ask, daemon_with, run_op
+from tests.kernel.test_grants import nothing
+from tests.kernel.test_host_calls import allowing
+from tests.kernel.test_policy_prompts import question
+
+SERVER = str(Path(__file__).with_name("mcp_server.py"))
+ERAS = ["modern", "legacy", "ends", "silent"]
+
+
+def served(folder: Path, *flags: str, **fields: Any) -> Any:
+    made = descriptor(
+        folder,
+        [*PYTHON, SERVER, *flags],
+        name="server",
+        capabilities=["roots.list", "user.ask"],
+        **fields,
+    )
+    transport = replace(
+        made.transport,
+        protocol="mcp",
+        lifecycle=Lifecycle.PERSISTENT,
+        mcp=McpTransport(roots=(".",)),
+    )
+    return replace(made, transport=transport)
+
+
+def content_of(image: RegisteredAsset) -> bytes:
+    return Path(image.path).read_bytes()
+
+
+async def status(daemon: Daemon) -> Any:
+    return await run_op(daemon, "status", {"module": "server"}, nothing)
+
+
+@pytest.mark.parametrize("kind", ERAS)
+async def test_a_server_is_called_in_its_era_whatever_it_does_on_discover(
+    kind: str, tmp_path: Path
+) -> None:
+    async with daemon_with(tmp_path, served(tmp_path, kind)) as daemon:
+        shown = await status(daemon)
+        modern = kind == "modern"
+        assert shown["mcp"] == {
+            "era": "modern" if modern else "legacy",
+            "revision": "2026-07-28" if modern else "2025-06-18",
+        }
+        assert (shown["restarts"], shown["last_exit"]) == (0, None)
+        assert shown["ops"]["names"] == ["draw", "ask", "grow", "die"]
+        asker = ask(daemon, "server", "draw", args={"n": 2})
+        document = await asker.document()
+        assert document["result"] == {
+            "content": [{"type": "image", "mimeType": "image/png", "assetId": "image-1"}]
+        }
+        progress, image = asker.events
+        assert isinstance(progress, UiEvent)
+        assert progress.payload == {"done": 1, "total": None, "message": None}
+        assert isinstance(image, RegisteredAsset)
+        assert content_of(image) == b"png"
+        wrong = await ask(daemon, "server", "draw", args={"n": "x"}).document()
+        assert wrong["error"]["details"]["reason"] == "invalid_args"
+        wrong = await ask(daemon, "server", "drew", args={}).document()
+        assert wrong["error"]["code"] == "unsupported_op"
+
+
+@pytest.mark.parametrize("kind", ["modern", "legacy"])
+async def test_a_person_answers_what_a_server_asks(kind: str, tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, served(tmp_path, kind), operator=allowing(tmp_path)) as daemon:
+        asker = ask(daemon, "server", "ask")
+        asked = await question(daemon)
+        assert (asked["prompt"], asked["op"]) == ("Who?", "ask")
+        args = {"id": asked["id"], "content": {"name": "Ada"}}
+        await run_op(daemon, "approve", args, nothing)
+        said = json.loads((await asker.document())["result"]["content"][0]["text"])
+        assert said["person"] == {"action": "accept", "content": {"name": "Ada"}}
+        assert said["roots"] == {"roots": [{"uri": tmp_path.as_uri(), "name": tmp_path.name}]}
+
+
+@pytest.mark.parametrize("kind", ["modern", "legacy"])
+async def test_a_list_that_changes_is_a_changed_description(kind: str, tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, served(tmp_path, kind)) as daemon:
+        assert (await ask(daemon, "server", "grow").document())["ok"]
+        module = daemon.fleet.modules["server"]
+
+        def grown() -> bool | None:
+            current = module.descriptions.current
+            return None if current is None else "grown" in current["inputs"] or None
+
+        while not grown():
+            assert (await ask(daemon, "server", "draw", args={"n": 1}).document())["ok"]
+        assert (await ask(daemon, "server", "grown").document())["ok"]
+
+
+async def test_a_server_that_dies_in_a_call_has_its_cause_told_and_serves_the_next(
+    tmp_path: Path,
+) -> None:
+    async with daemon_with(tmp_path, served(tmp_path, "modern")) as daemon:
+        error = (await ask(daemon, "server", "die").document())["error"]
+        assert (error["code"], error["details"]["signal"]) == ("unreachable", 9)
+        assert error["details"]["stderr_tail"] == ["I die"]
+        assert (await ask(daemon, "server", "draw", args={"n": 1}).document())["ok"]

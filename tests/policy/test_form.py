@@ -1,0 +1,106 @@
+"""A form that a person fills in: what is one, and what an answer comes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from supervisor.policy.form import FIELDS, FORM_BYTES, filled, form_problem
+
+
+def form(*required: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": fields, "required": list(required)}
+
+
+TEXT = {"type": "string"}
+COLOURS = ["red", "green"]
+TITLED = [{"const": one, "title": one.upper()} for one in COLOURS]
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({}, '"properties"'),
+        ({"type": "array", "properties": {}}, '"type" "object"'),
+        (form(a={"type": "object"}), "one of the types"),
+        (form(a={"type": ["string"]}), "one of the types"),
+        (form(a=True), "one of the types"),
+        (form(a={"$ref": "http://far.example"}), "one of the types"),
+        (form(a={"type": "array"}), "has none"),
+        (form(a={"type": "array", "items": {"type": "object"}}), "has none"),
+        (form("b", a=TEXT), '"required"'),
+        ({**form(a=TEXT), "required": "a"}, '"required"'),
+        (form(**{f"f{n}": TEXT for n in range(FIELDS + 1)}), "fields at the most"),
+        (form(a={**TEXT, "title": "x" * FORM_BYTES}), "bytes at the most"),
+    ],
+    ids=lambda one: str(one)[:40],
+)
+def test_what_is_no_form_is_named(document: Any, words: str) -> None:
+    assert words in str(form_problem(document))
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "read"),
+    [
+        (TEXT, "x", "x"),
+        ({**TEXT, "format": "email"}, "a@b.c", "a@b.c"),
+        ({**TEXT, "format": "uri"}, "https://x.y", "https://x.y"),
+        ({**TEXT, "format": "date"}, "2026-11-22", "2026-11-22"),
+        ({**TEXT, "format": "date-time"}, "2026-11-22T17:10:00Z", "2026-11-22T17:10:00Z"),
+        ({**TEXT, "format": "unheard"}, "x", "x"),
+        ({**TEXT, "enum": COLOURS}, "red", "red"),
+        ({**TEXT, "oneOf": TITLED}, "green", "green"),
+        ({"type": "integer", "minimum": 1, "maximum": 9}, "7", 7),
+        ({"type": "integer"}, 7.0, 7),
+        ({"type": "number"}, "7.5", 7.5),
+        ({"type": "boolean"}, "Yes", True),
+        ({"type": "boolean"}, False, False),
+        ({"type": "array", "items": {"enum": COLOURS}}, "red, green", COLOURS),
+        ({"type": "array", "items": {"anyOf": TITLED}}, ["red"], ["red"]),
+    ],
+    ids=str,
+)
+def test_what_is_typed_is_read_as_what_its_field_wants(field: Any, given: Any, read: Any) -> None:
+    wanted = form("a", a=field)
+    assert form_problem(wanted) is None
+    found = filled(wanted, {"a": given})
+    assert found == {"a": read}
+    assert type(found["a"]) is type(read)
+
+
+@pytest.mark.parametrize(
+    ("field", "given", "words"),
+    [
+        (TEXT, 3, "a text"),
+        ({**TEXT, "minLength": 2}, "x", "at least 2"),
+        ({**TEXT, "maxLength": 2}, "xyz", "at most 2"),
+        ({**TEXT, "format": "email"}, "a.b", "an address"),
+        ({**TEXT, "format": "uri"}, "x.y", "a URI"),
+        ({**TEXT, "format": "date"}, "22.11.2026", "a date"),
+        ({**TEXT, "format": "date-time"}, "now", "a time"),
+        ({**TEXT, "enum": COLOURS}, "blue", '"red", "green"'),
+        ({**TEXT, "enum": COLOURS}, [], '"red", "green"'),
+        ({"type": "integer"}, "7.5", "a whole number"),
+        ({"type": "integer"}, True, "a whole number"),
+        ({"type": "number"}, "nan", "a number"),
+        ({"type": "number"}, "1e999", "a number"),
+        ({"type": "number", "minimum": 3}, "2", "at least 3"),
+        ({"type": "number", "maximum": 3}, "4", "at most 3"),
+        ({"type": "boolean"}, "maybe", "yes or no"),
+        ({"type": "boolean"}, 1, "yes or no"),
+        ({"type": "array", "items": {"enum": COLOURS}}, "blue", "some of"),
+        ({"type": "array", "items": {"enum": COLOURS}, "minItems": 1}, "", "at least 1"),
+        ({"type": "array", "items": {"enum": COLOURS}, "maxItems": 1}, "red,green", "at most 1"),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_named_with_what_would(field: Any, given: Any, words: str) -> None:
+    assert words in str(filled(form(a=field), {"a": given}))
+
+
+def test_a_default_stands_in_for_what_is_left_out_if_it_fits() -> None:
+    wanted = form("a", a={**TEXT, "default": "x"}, b=TEXT, c={"type": "integer", "default": "?"})
+    assert filled(wanted, {}) == {"a": "x"}
+    assert filled(form("a", a=TEXT), {}) == 'the form wants "a" too'
+    assert "did you mean 'colour'?" in str(filled(form(colour=TEXT), {"color": "red"}))

@@ -1,0 +1,143 @@
+"""The other end of a connection of the dialect `mcp`, as a script of a test wants it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from protocol.connection import Answered, HostCalled, Received, Request, Wait
+from protocol.descriptor import EraPin, McpTransport, StdoutPolicy
+from protocol.dialects.mcp.connection import McpConnection
+from protocol.dialects.mcp.greeting import MODERN
+from protocol.errors import Failure, Outcome, Success
+from protocol.replies import Operation
+from tests.protocol.wire import connected, descriptor, line
+
+TOOL = {"name": "echo", "inputSchema": {"type": "object"}}
+ALL = {"tools": {"listChanged": True}, "prompts": {}, "resources": {}, "completions": {}}
+
+
+class Served:
+    """A connection, and what it has written and told."""
+
+    def __init__(
+        self,
+        *,
+        pin: EraPin = EraPin.AUTO,
+        capabilities: tuple[str, ...] = (),
+        stdout: StdoutPolicy = StdoutPolicy.TOLERANT,
+        line_bytes: int = 1 << 20,
+        memory: dict[str, Any] | None = None,
+    ) -> None:
+        made = descriptor(line_bytes=line_bytes)
+        transport = replace(made.transport, mcp=McpTransport(era=pin), stdout=stdout)
+        made = replace(made, transport=transport, capabilities=capabilities)
+        connection = connected("mcp", made, memory)
+        assert isinstance(connection, McpConnection)
+        self.connection = connection
+        self.events: list[Received] = []
+        self.written: list[dict[str, Any]] = []
+        """Every line, in order."""
+        self._seen = 0
+
+    # What happens to it.
+
+    def start(self) -> dict[str, Any]:
+        """Begin; returns what it wrote."""
+        self.take(self.connection.start())
+        return self.last()
+
+    def take(self, events: Any) -> list[Received]:
+        self.events += events
+        for one in self.connection.outgoing.take().splitlines():
+            self.written.append(json.loads(one))
+        return list(events)
+
+    def hear(self, *messages: Mapping[str, Any] | bytes) -> list[Received]:
+        """Let it read lines; a mapping is a message without its `jsonrpc`."""
+        data = b"".join(
+            one if isinstance(one, bytes) else line({"jsonrpc": "2.0", **one}) for one in messages
+        )
+        return self.take(self.connection.receive_data(data))
+
+    def ask(self, request_id: str = "r1", op: str = "echo", /, **args: Any) -> dict[str, Any]:
+        self.take(self.connection.ask(Request(request_id, Operation.INVOKE, op, args)))
+        return self.last()
+
+    def says(self, asked: HostCalled, outcome: Outcome) -> list[Received]:
+        return self.take(self.connection.answer(asked, outcome))
+
+    def wait_over(self) -> list[Received]:
+        (wait,) = self.connection.waits
+        assert isinstance(wait, Wait)
+        return self.take(self.connection.time_passed(wait))
+
+    # What is known of it.
+
+    def last(self) -> dict[str, Any]:
+        return self.written[-1]
+
+    def unread(self) -> list[dict[str, Any]]:
+        """Return what it has written since this was asked last."""
+        new, self._seen = self.written[self._seen :], len(self.written)
+        return new
+
+    def outcome(self, name: str = "r1") -> Outcome:
+        (found,) = [
+            one.outcome
+            for one in self.events
+            if isinstance(one, Answered) and one.request_id == name
+        ]
+        return found
+
+    def result(self, name: str = "r1") -> Any:
+        outcome = self.outcome(name)
+        assert isinstance(outcome, Success), outcome
+        return outcome.result
+
+    def failure(self, name: str = "r1") -> Failure:
+        outcome = self.outcome(name)
+        assert isinstance(outcome, Failure), outcome
+        return outcome
+
+    # What a usual server says.
+
+    def answer_lists(self, **lists: Any) -> None:
+        """Answer every list that it has asked for and not got."""
+        for one in self.unread():
+            name = str(one.get("method"))
+            if name.endswith("/list"):
+                field = "resourceTemplates" if "templates" in name else name.partition("/")[0]
+                self.hear({"id": one["id"], "result": {field: lists.get(field, [])}})
+
+
+def discovered(capabilities: Mapping[str, Any] = ALL, *versions: str) -> dict[str, Any]:
+    return {"supportedVersions": list(versions or [MODERN]), "capabilities": dict(capabilities)}
+
+
+def initialized(
+    capabilities: Mapping[str, Any] = ALL, version: str = "2025-11-25"
+) -> dict[str, Any]:
+    server = {"name": "made-up", "version": "1.2"}
+    return {"protocolVersion": version, "capabilities": dict(capabilities), "serverInfo": server}
+
+
+def modern(tools: Any = (TOOL,), offers: Mapping[str, Any] = ALL, **fields: Any) -> Served:
+    """Return a server of the newer era that is ready."""
+    served = Served(**fields)
+    served.hear({"id": served.start()["id"], "result": discovered(offers)})
+    served.answer_lists(tools=list(tools))
+    served.unread()
+    return served
+
+
+def legacy(tools: Any = (TOOL,), offers: Mapping[str, Any] = ALL, **fields: Any) -> Served:
+    """Return a server of the older era that is ready."""
+    served = Served(pin=EraPin.LEGACY, **fields)
+    served.hear({"id": served.start()["id"], "result": initialized(offers)})
+    served.answer_lists(tools=list(tools))
+    served.unread()
+    return served

@@ -1,0 +1,76 @@
+"""Work in threads: what is stuck keeps its own kind, and is named."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import trio
+import trio.testing
+
+from supervisor.runtime.blocking import STUCK_S, BlockingWork, Stuck
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def answers() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@pytest.mark.fault(36)
+async def test_what_is_stuck_keeps_its_own_kind_and_nobody_else(answers: threading.Event) -> None:
+    blocking = BlockingWork()
+    most = trio.to_thread.current_default_thread_limiter().total_tokens
+    async with trio.open_nursery() as nursery:
+        for number in range(int(most) + 1):
+            nursery.start_soon(blocking.run, f"reading {number}", answers.wait)
+        assert await blocking.run("spawning", lambda: 7) == 7
+        answers.set()
+
+
+@pytest.mark.fault(36)
+async def test_what_takes_long_is_named_with_who_waits_for_it(answers: threading.Event) -> None:
+    clock = Clock()
+    blocking = BlockingWork(clock)
+    begun = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def hang() -> None:
+        token.run_sync_soon(begun.set)
+        answers.wait()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(blocking.run, "reading a", hang)
+        await begun.wait()
+        nursery.start_soon(blocking.run, "reading a", answers.wait)
+        await trio.testing.wait_all_tasks_blocked()
+        assert blocking.stuck() == []
+        clock.now = STUCK_S + 1
+        assert blocking.stuck() == [Stuck("reading a", STUCK_S + 1, waiting=1)]
+        answers.set()
+    assert blocking.stuck() == []
+
+
+async def test_who_gives_up_leaves_the_thread_in_its_place(answers: threading.Event) -> None:
+    blocking, other = BlockingWork(), trio.Event()
+    with trio.move_on_after(0):
+        await blocking.run("reading a", answers.wait)
+
+    async def next_one() -> None:
+        await blocking.run("reading a", lambda: None)
+        other.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(next_one)
+        await trio.testing.wait_all_tasks_blocked()
+        answers.set()
+        await other.wait()
