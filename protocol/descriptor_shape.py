@@ -1,8 +1,7 @@
 """The shape of a descriptor: every field of docs/descriptor.md with the rule for its value.
 
-`schemas/stdiod-descriptor.v1.json` states the same rules for other programs, and a test holds the
-two to the same verdict. The rules between fields are in `protocol.descriptor_checks`, the defaults
-in `protocol.descriptor`.
+`schemas/stdiod-descriptor.v1.json` is made from these by `scripts/descriptor_schema.py`. The rules
+between fields are in `protocol.descriptor_checks`, the defaults in `protocol.descriptor`.
 """
 
 from __future__ import annotations
@@ -40,8 +39,8 @@ from protocol.shape import (
     text,
 )
 
-_NUL = r"\x00"
-_NOT_IN_NAMES = re.compile(r"[/\x00-\x1f\x7f-\x9f]")
+NUL = r"\u0000"
+_NOT_IN_NAMES = re.compile(r"[/\u0000-\u001f\u007f-\u009f]")
 _NOT_NAMES = frozenset({".", ".."}) | RESERVED_NAMES
 
 
@@ -56,16 +55,22 @@ _NAME = Scalar(
     + ", ".join(quoted(name) for name in sorted(_NOT_NAMES)),
     (str,),
     _is_name,
+    {
+        "type": "string",
+        "minLength": 1,
+        "maxLength": NAME_LIMIT,
+        "not": {"anyOf": [{"pattern": _NOT_IN_NAMES.pattern}, {"enum": sorted(_NOT_NAMES)}]},
+    },
 )
 _ANY_TEXT = text("a string", empty=True)
-_VARIABLE = text("the name of an environment variable, without '=' and NUL", forbidden="=" + _NUL)
+_VARIABLE = text("the name of an environment variable, without '=' and NUL", forbidden="=" + NUL)
 
 MCP = Fields(
     {
         "era": Choice(tuple(EraPin)),
         "roots": Array(
             'an array of folders such as ["."]',
-            text("the path of a folder, such as '.', without NUL", forbidden=_NUL),
+            text("the path of a folder, such as '.', without NUL", forbidden=NUL),
         ),
     },
     closed=True,
@@ -76,7 +81,7 @@ TRANSPORT = Fields(
         "type": Choice(("stdio", "http")),
         "command": Array(
             'an array of strings such as ["python3","dice.py"]',
-            text("a string without NUL", forbidden=_NUL, empty=True),
+            text("a string without NUL", forbidden=NUL, empty=True),
             least=1,
         ),
         "url": _ANY_TEXT,
@@ -85,11 +90,11 @@ TRANSPORT = Fields(
         "input": Choice(tuple(InputForm)),
         "stdout": Choice(tuple(StdoutPolicy)),
         "mcp": MCP,
-        "cwd": text("the path of a folder, such as '.', without NUL", forbidden=_NUL),
+        "cwd": text("the path of a folder, such as '.', without NUL", forbidden=NUL),
         "env": Map(
             'an object of strings such as {"LOG_LEVEL":"debug"}',
             _VARIABLE,
-            text("a string without NUL", forbidden=_NUL, empty=True),
+            text("a string without NUL", forbidden=NUL, empty=True),
         ),
         "pass_env": Array('an array of names such as ["OPENAI_API_KEY"]', _VARIABLE),
     },
@@ -99,9 +104,15 @@ TRANSPORT = Fields(
 BACKOFF = Fields(
     {
         "initial_s": seconds("0.5"),
-        "factor": number("a number of at least 1, such as 2", lambda value: value >= 1),
+        "factor": number(
+            "a number of at least 1, such as 2", lambda value: value >= 1, {"minimum": 1}
+        ),
         "max_s": seconds("60"),
-        "jitter": number("a number from 0 to 1, such as 0.25", lambda value: 0 <= value <= 1),
+        "jitter": number(
+            "a number from 0 to 1, such as 0.25",
+            lambda value: 0 <= value <= 1,
+            {"minimum": 0, "maximum": 1},
+        ),
     },
     closed=True,
 )
@@ -209,7 +220,11 @@ HOOK = Fields(
 _OPS = Map(
     'an object of ops and JSON Schemas such as {"roll":{"type":"object"}}',
     _ANY_TEXT,
-    Scalar("a JSON Schema", (str, bool, int, float, list, dict, type(None))),  # checked elsewhere
+    Scalar(
+        "a JSON Schema",
+        (str, bool, int, float, list, dict, type(None)),  # checked elsewhere
+        schema={"$ref": "https://json-schema.org/draft/2020-12/schema"},
+    ),
 )
 
 DESCRIPTOR = Fields(

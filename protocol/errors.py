@@ -157,11 +157,29 @@ CODE_OF: dict[Reason, Code] = {
 }
 
 
-class Success(msgspec.Struct, frozen=True):
-    """A request that ended well: any JSON value, and the summary the module gave, if any."""
+class Success(msgspec.Struct, frozen=True, eq=False):
+    """A request that ended well: any JSON value, and the summary the module gave, if any.
 
-    result: Any = None
+    A value that nobody looks at is never built: `said` may be the module's own bytes
+    (`msgspec.Raw`), which are passed on as they are. `result` is for who looks.
+    """
+
+    said: Any = None
     summary: str | None = None
+
+    @property
+    def result(self) -> Any:
+        """The value itself; built each time, if it was not before."""
+        said = self.said
+        return msgspec.json.decode(said) if isinstance(said, msgspec.Raw) else said
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether both say the same, in whatever form."""
+        if not isinstance(other, Success):
+            return NotImplemented
+        return bool(self.result == other.result and self.summary == other.summary)
+
+    __hash__ = None  # type: ignore[assignment] # a value may be a list
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ import msgspec
 
 from protocol.descriptor import Gate
 from protocol.problem import Problem, kind, nearest, step
-from protocol.shape import Array, Choice, Fields, Map, Scalar, number, text
+from protocol.shape import Array, Choice, Fields, Map, Scalar, seconds, text
 
 UNKNOWN_LOOKED_AT = 16
 """How many unknown fields are compared with the known ones: each takes a fraction of a ms."""
@@ -114,9 +114,7 @@ RESULT = Fields(
         "approval_options": _Options(
             'an array of strings such as ["allow","deny"], or null', _OPTION, least=1
         ),
-        "approval_timeout": number(
-            "a number of seconds greater than 0, such as 300", lambda value: value > 0
-        ),
+        "approval_timeout": seconds("300"),
         "approval_default": Choice(tuple(ApprovalDefault)),
         "suppress_output": _FLAG,
         "user_message": _TEXT,

@@ -128,7 +128,7 @@ UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowErro
 def _line(request_id: str | None, call_id: str, outcome: Outcome, chunk: Chunk | None) -> bytes:
     payload: dict[str, Any] = {"call_id": call_id, "output": {}, "is_error": False}
     if isinstance(outcome, Success):
-        payload["output"] = outcome.result
+        payload["output"] = outcome.said
     else:
         payload |= {"is_error": True, "error": pi_error(outcome)}
     if chunk is not None:

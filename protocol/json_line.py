@@ -41,6 +41,24 @@ def is_utf8(line: bytes) -> bool:
     return True
 
 
+def passes_unread(value: bytes) -> bool:
+    r"""Tell whether a value of a line in UTF-8 that msgspec only skipped can be passed on as it is.
+
+    Skipping, it does not look whether a number is one that a double holds; and a `\r`, white space
+    in JSON, ends a line to some readers. A no may be wrong: whoever gets it builds the value. So
+    text such as `3e500` is as good as a number here, and this is a search instead of a parse.
+    """
+    if value.find(b"\r") >= 0:
+        return False
+    digits = value.translate(_DIGITS, b"+")
+    return digits.find(b"0e000") < 0 and digits.find(_MANY_DIGITS) < 0
+
+
+_DIGITS = bytes.maketrans(b"123456789E", b"000000000e")
+_MANY_DIGITS = b"0" * 200
+"""With no more digits, and an exponent of two, a number stays below 1e300."""
+
+
 def excerpt(line: bytes) -> str:
     """Return the beginning of a line as text that can be printed anywhere."""
     text = line[:EXCERPT_BYTES].decode(errors="replace")
@@ -97,8 +115,10 @@ def read_object(line: bytes) -> dict[str, Any] | Fault:
     except RecursionError:
         return Fault(Reason.MALFORMED_JSON, "the line's JSON is nested too deeply", excerpt(line))
     except msgspec.ValidationError as error:
-        # The only validation without a type is a number no double can hold.
-        return Fault(Reason.MALFORMED_JSON, f"the line is not JSON: {error}", excerpt(line))
+        # The only validation without a type is a number no double can hold, or an integer of more
+        # digits than Python converts (4300).
+        words = f"the line holds a number that is too large to be kept exactly: {error}"
+        return Fault(Reason.MALFORMED_JSON, words, excerpt(line))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         words = str(error).removeprefix("JSON is malformed: ")
         return Fault(Reason.MALFORMED_JSON, f"the line is not JSON: {words}", excerpt(line))

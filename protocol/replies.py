@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from enum import StrEnum
-from typing import Any, assert_never
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -46,6 +46,7 @@ class _OrNull:
 
     def __init__(self, rule: Rule) -> None:
         self.want = f"{rule.want}, or null"
+        self.schema: dict[str, Any] = {"anyOf": [rule.schema, {"type": "null"}]}
         self._rule = rule
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
@@ -103,11 +104,17 @@ class _InvokeReply(msgspec.Struct, frozen=True):
     summary: str | None = None
 
 
+_NULL = msgspec.Raw(b"null")
+
+
 class _PlainReply(msgspec.Struct, frozen=True):
-    """The line a module answers an invoke with; parsed straight from its bytes."""
+    """The line a module answers an invoke with; parsed straight from its bytes.
+
+    The result is only skipped: it has to pass `json_line.passes_unread`.
+    """
 
     ok: bool
-    result: Any = None
+    result: msgspec.Raw = _NULL
     error: _ErrorBody | None = None
     summary: str | None = None
     request_id: str | None = msgspec.field(default=None, name="requestId")
@@ -152,24 +159,17 @@ def read_reply(operation: Operation, document: dict[str, Any], shown: str) -> Ou
 
 def read_result(operation: Operation, result: Any, shown: str) -> Outcome | Fault:
     """Read the object that answers `health` or `describe`; an invoke's result may be anything."""
-    match operation:
-        case Operation.INVOKE:
-            return Success(result)
-        case Operation.HEALTH:
-            rule, reader = _HEALTH, _health
-        case Operation.DESCRIBE:
-            rule, reader = _DESCRIPTION, Success
-        case _:
-            assert_never(operation)
-    found: list[Problem] = []
+    if operation is Operation.INVOKE:
+        return Success(result)
     if not isinstance(result, dict):
         return _malformed(operation, f"it is {kind(result)}", shown)
-    rule(result, "", found)
+    found: list[Problem] = []
+    (_HEALTH if operation is Operation.HEALTH else _DESCRIPTION)(result, "", found)
     if found:
         return _malformed(operation, _words(found), shown)
     if operation is Operation.DESCRIBE and result and not _TELLING & result.keys():
         return _malformed(operation, f"there is none of {_listed(_TELLING)} in it", shown)
-    return reader(result)
+    return _health(result) if operation is Operation.HEALTH else Success(result)
 
 
 def completed(operation: Operation, outcome: Outcome, descriptor: Descriptor) -> Outcome:

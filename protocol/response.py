@@ -32,12 +32,15 @@ class Response(msgspec.Struct, frozen=True):
         """Whether the request succeeded."""
         return isinstance(self.outcome, Success)
 
-    def document(self) -> dict[str, Any]:
-        """Return it as docs/protocol.md shows it; an absent summary or session is left out."""
+    def document(self, *, built: bool = True) -> dict[str, Any]:
+        """Return it as docs/protocol.md shows it; an absent summary or session is left out.
+
+        For who only encodes it, the result need not be `built`.
+        """
         outcome = self.outcome
         content: dict[str, Any]
         if isinstance(outcome, Success):
-            content = {"ok": True, "result": outcome.result}
+            content = {"ok": True, "result": outcome.result if built else outcome.said}
         else:
             error = {"code": outcome.code, "message": outcome.message, "details": outcome.details}
             content = {"ok": False, "error": error}

@@ -14,12 +14,24 @@ from protocol.problem import Problem, described, did_you_mean, kind, quoted, ste
 
 MAX_INTEGER = 2**53 - 1  # the largest that every JSON reader keeps exact
 
+_JSON = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    list: "array",
+    dict: "object",
+    type(None): "null",
+}
+
 
 class Rule(Protocol):
     """What a value must be."""
 
     want: str
     """Complete the sentence "must be ..."."""
+    schema: dict[str, Any]
+    """The same rule as JSON Schema, for other programs."""
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
         """Add to `found` what is wrong with the value, `at` being its JSON pointer."""
@@ -29,11 +41,17 @@ class Scalar:
     """A string, number, boolean or null of certain JSON types for which `holds` is true."""
 
     def __init__(
-        self, want: str, types: tuple[type, ...], holds: Callable[[Any], bool] = lambda _: True
+        self,
+        want: str,
+        types: tuple[type, ...],
+        holds: Callable[[Any], bool] = lambda _: True,
+        schema: dict[str, Any] | None = None,
     ) -> None:
+        """Without a `schema` it is that of the types alone."""
         self.want = want
         self._types = types
         self.holds = holds
+        self.schema = {"type": [_JSON[one] for one in types]} if schema is None else schema
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
         """Check the type first, so that `holds` sees only values of those types."""
@@ -49,6 +67,7 @@ class Choice:
     def __init__(self, words: tuple[str, ...]) -> None:
         self._words = words
         self.want = "one of " + ", ".join(quoted(word) for word in words)
+        self.schema = {"enum": list(words)}
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
         """Name the nearest word when the value is another one."""
@@ -66,6 +85,8 @@ class NumberOrWord:
         self.want = want
         self._most = most
         self._words = words
+        number = {"type": "integer", "minimum": 0, "maximum": most}
+        self.schema = {"anyOf": [number, {"enum": list(words)}]}
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
         """Name the nearest word when the value is another one."""
@@ -86,6 +107,7 @@ class Array:
         self.want = want
         self._element = element
         self._least = least
+        self.schema = {"type": "array", "items": element.schema, "minItems": least}
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
         """Check the length and each element."""
@@ -105,6 +127,11 @@ class Map:
         self.want = want
         self._key = key
         self._member = member
+        self.schema = {
+            "type": "object",
+            "propertyNames": key.schema,
+            "additionalProperties": member.schema,
+        }
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
         """Check each key and each member, both under the member's pointer."""
@@ -130,6 +157,12 @@ class Fields:
         self.fields = fields
         self._required = required
         self._closed = closed
+        self.schema = {
+            "type": "object",
+            "required": list(required),
+            "additionalProperties": not closed,
+            "properties": {name: rule.schema for name, rule in fields.items()},
+        }
 
     def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
         """Check each known field, and name the ones that are missing or do not belong."""
@@ -155,21 +188,29 @@ class Fields:
 
 def text(want: str, *, forbidden: str | None = None, empty: bool = False) -> Scalar:
     """Make the rule for a string without the characters of the set `forbidden`."""
+    schema: dict[str, Any] = {"type": "string", "minLength": 0 if empty else 1}
     if forbidden is None:
-        return Scalar(want, (str,), lambda value: empty or value != "")
+        return Scalar(want, (str,), lambda value: empty or value != "", schema)
+    schema["not"] = {"pattern": f"[{forbidden}]"}
     search = re.compile(f"[{forbidden}]").search
-    return Scalar(want, (str,), lambda value: (empty or value != "") and search(value) is None)
+    return Scalar(
+        want, (str,), lambda value: (empty or value != "") and search(value) is None, schema
+    )
 
 
-def number(want: str, holds: Callable[[float], bool], *, or_null: bool = False) -> Scalar:
-    """Make the rule for a number, or for a number or null."""
+def number(
+    want: str, holds: Callable[[float], bool], schema: dict[str, Any], *, or_null: bool = False
+) -> Scalar:
+    """Make the rule for a number, or for a number or null; `schema` says what `holds` does."""
+    type_ = schema.get("type", "number")
     if or_null:
         return Scalar(
             f"{want}, or null",
             (int, float, type(None)),
             lambda value: value is None or holds(value),
+            {**schema, "type": [type_, "null"]},
         )
-    return Scalar(want, (int, float), holds)
+    return Scalar(want, (int, float), holds, {**schema, "type": type_})
 
 
 def integer(least: int, such_as: str, *, or_null: bool = False) -> Scalar:
@@ -178,10 +219,12 @@ def integer(least: int, such_as: str, *, or_null: bool = False) -> Scalar:
     def holds(value: float) -> bool:
         return value == int(value) and least <= value <= MAX_INTEGER
 
-    return number(f"an integer of at least {least}, such as {such_as}", holds, or_null=or_null)
+    want = f"an integer of at least {least}, such as {such_as}"
+    schema = {"type": "integer", "minimum": least, "maximum": MAX_INTEGER}
+    return number(want, holds, schema, or_null=or_null)
 
 
 def seconds(such_as: str, *, or_null: bool = False) -> Scalar:
     """Make the rule for a duration in seconds."""
     want = f"a number of seconds greater than 0, such as {such_as}"
-    return number(want, lambda value: value > 0, or_null=or_null)
+    return number(want, lambda value: value > 0, {"exclusiveMinimum": 0}, or_null=or_null)

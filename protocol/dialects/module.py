@@ -77,6 +77,7 @@ from protocol.json_line import (
     excerpt,
     is_utf8,
     overlong_fault,
+    passes_unread,
     read_object,
     without_lone_surrogates,
 )
@@ -111,6 +112,16 @@ class _Open(msgspec.Struct, gc=False):
     operation: Operation
     last_error: ErrorEvent | None = None
     assets: AssetRules | None = None
+
+
+class _Envelope(msgspec.Struct):
+    """What tells whose answer a line is; what else it holds is not read."""
+
+    request_id: str | None = msgspec.field(default=None, name="requestId")
+    type: str | None = None
+
+
+_ENVELOPE = msgspec.json.Decoder(_Envelope).decode
 
 
 class ModuleConnection:
@@ -347,6 +358,7 @@ class ModuleConnection:
             or outcome is None
             or request.operation is not _INVOKE
             or not is_utf8(line)
+            or not passes_unread(bytes(reply.result))
         ):
             self._receive_slowly(line, received)
             return
@@ -371,7 +383,7 @@ class ModuleConnection:
             self._receive_mended(mended, received)
         else:
             owned = is_meant_as_answer(line)
-            named = named_in(line) if owned else None
+            named = self._answered_by(line)
             request = self._find(named)
             if owned and request is not None:
                 document = unreadable_answer(line, document, request.operation)
@@ -384,6 +396,18 @@ class ModuleConnection:
         if isinstance(first, EventReceived | Answered):
             notice = Notice(*LONE_SURROGATES, excerpt(line))
             received.insert(before, Warned(first.request_id, notice))
+
+    def _answered_by(self, line: bytes) -> str | None:
+        """Return which open request is answered by a line that holds what can't be read.
+
+        Nothing else will answer it, so it is not to wait for its deadline.
+        """
+        try:
+            envelope = _ENVELOPE(line)
+        except _DECODE_ERRORS:
+            return named_in(line)
+        answers = envelope.type in (None, "done") and envelope.request_id in self._open
+        return envelope.request_id if answers and is_utf8(line) else None
 
     def _receive_document(
         self, line: bytes, document: dict[str, Any], received: list[Received]

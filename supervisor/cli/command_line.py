@@ -53,6 +53,7 @@ VERBS = {
     "approve": Verb("Modules", "approve", "Answer one of them: allow, deny, or an option."),
     "ui": Verb("Modules", "ui", "Watch the ui_events of all invocations."),
     "validate": Verb("Descriptors", "validate", "Check descriptor files, and say what is wrong."),
+    "import": Verb("Descriptors", "import_servers", "Make descriptors of an mcpServers file."),
     "doctor": Verb("Daemon", "doctor", "Explain what is wrong with the set-up, and what to do."),
 }
 
@@ -79,7 +80,9 @@ class Verbs(click.Group):
             return None
         module = import_module(f"supervisor.cli.verbs.{VERBS[cmd_name].module}")
         collector.begin()
-        command: click.Command = getattr(module, cmd_name)
+        # A function can have the name of any verb but that.
+        function = "import_servers" if cmd_name == "import" else cmd_name
+        command: click.Command = getattr(module, function)
         return command
 
     def resolve_command(

@@ -79,7 +79,7 @@ def event_line(event: Event, request_id: str | None) -> bytes:
 def done_line(request_id: str | None, response: Response) -> bytes:
     """Encode the `done` event that ends a request."""
     try:
-        document = response.document()
+        document = response.document(built=False)
         named = {} if request_id is None else {"requestId": request_id}
         return encode_line({"version": "0", "type": "done", **named, **document})
     except UNENCODABLE as error:

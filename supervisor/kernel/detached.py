@@ -81,7 +81,7 @@ class Detached:
         self.handle = None
         if self.is_open:
             self.response = response
-            self._kept(self, _size(response.document()))
+            self._kept(self, _size(response.document(built=False)))
 
     def congested(self) -> Congestion:
         """Whether so much is kept that no more should come."""

@@ -46,7 +46,7 @@ from supervisor.kernel.wait_graph import Parents
 from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call, Congestion
-from supervisor.runtime.deadlines import Timer
+from supervisor.runtime.deadlines import Queue, Timer
 from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.host import Host
 from supervisor.runtime.module import Module
@@ -134,7 +134,7 @@ class Invocation(Relative["Invocation"]):
         self._errors = 0
         self._now = setting.now
         self._accepted_at = setting.now()
-        self._deadline: Timer | None = None
+        self._deadline: Queue | None = None
         self._silence: Timer | None = None
         self._timeout_s = 0.0
         recorder = setting.effects.recorder
@@ -202,8 +202,7 @@ class Invocation(Relative["Invocation"]):
         if self._session is not None:
             self._effects.sessions.began(self._session, self.request_id, self)
         self._timeout_s = timeout_s
-        due_at = self._accepted_at + timeout_s
-        self._deadline = self._host.deadlines.at(due_at, self._expired)
+        self._deadline = self._host.deadlines.bound(self, timeout_s, self._accepted_at)
         if silence_s is not None:
             self._call.heard_at = self._accepted_at
             self._watch_silence(silence_s, silence_s)
@@ -364,7 +363,7 @@ class Invocation(Relative["Invocation"]):
     def _respond(self, outcome: Outcome) -> None:
         # Not before: also an answer that waits for assets is wanted by the deadline.
         if self._deadline is not None:
-            self._deadline.cancel()
+            self._deadline.pop(self, None)
         if self.parent is not None:
             self.parent.let_go(self)
         request, effects = self._call.request, self._effects
@@ -386,8 +385,26 @@ class Invocation(Relative["Invocation"]):
             () if self._guard is None else tuple(self._guard.injected),
         )
         parent = self.parent
-        if self._recorded:
-            self._record(response)
+        if self._recorded and (
+            parent is not None
+            or self._errors
+            or not record_end(
+                effects.recorder,
+                response,
+                (IN_FLIGHT, self.span_id),
+                ts=self._host.wall_clock(),
+                by=self.principal.by,
+            )
+        ):
+            record_response(
+                effects.recorder,
+                response,
+                self.span_id,
+                parent=None if parent is None else parent.span_id,
+                by=self.principal.by,
+                was_in_flight=True,
+                errors=self._errors,
+            )
         if parent is not None or not self._recorded:
             effects.lineage.end(request.request_id)
         if self._session is not None:
@@ -405,22 +422,6 @@ class Invocation(Relative["Invocation"]):
             ts=self._begun_at,
             parent=None if parent is None else parent.span_id,
             by=self.principal.by,
-        )
-
-    def _record(self, response: Response) -> None:
-        recorder, parent, by = self._effects.recorder, self.parent, self.principal.by
-        key, ts = (IN_FLIGHT, self.span_id), self._host.wall_clock()
-        plain = parent is None and not self._errors
-        if plain and record_end(recorder, response, key, ts=ts, by=by):
-            return
-        record_response(
-            recorder,
-            response,
-            self.span_id,
-            parent=None if parent is None else parent.span_id,
-            by=by,
-            was_in_flight=True,
-            errors=self._errors,
         )
 
     def _finish(self, response: Response) -> None:
@@ -444,7 +445,8 @@ class Invocation(Relative["Invocation"]):
             resume=self._call.resume,
         )
 
-    def _expired(self) -> None:
+    def expired(self) -> None:
+        """End it: it has had its time."""
         words = f"{self.what} gave no answer in {self._timeout_s:g} s"
         words = with_questions(words, self.questions)
         self.cancel(Stopped(Reason.DEADLINE, words))

@@ -146,13 +146,14 @@ class Journal:
     def span_began(self, key: DocumentKey, document: Unended) -> None:
         """Store a document of something that began, until its end is recorded."""
         self._unended[key] = document
-        self._writer.stir()
+        if self._writer.asleep:
+            self._writer.wake()
 
     def span_ended(self, key: DocumentKey, ended: Ended) -> bool:
         """Record the end of an invocation in place of its document, if nobody overhears."""
         if self._listener is not None:
             return False
-        if self._unreported or not self._writer.end(ended, key):
+        if self._unreported or not self._writer.add(ended, key):
             self._drop()
         self._unended.pop(key, None)
         return True

@@ -50,6 +50,7 @@ from supervisor.kernel.request_checks import (
     Doubt,
     doubt_about,
     module_refusal,
+    op_refusal,
     request_refusal,
     scope_refusal,
     unknown_module,
@@ -253,16 +254,13 @@ class Requests:
         content: dict[str, Any],
         client: Client,
     ) -> Handle | None:
-        op: object = operation
+        asked: object = operation
         args: Any = content
-        if op == Operation.INVOKE:
-            op, args = content.get("op"), content.get("args", {})
+        if asked == Operation.INVOKE:
+            asked, args = content.get("op"), content.get("args", {})
         request = OwnRequest(party, client)
-        if not isinstance(op, str) or not op:
-            words = 'an invoke of the daemon names no op; "input" needs {"op":"...","args":{...}}'
-            request.finish(Failure.because(Reason.MISSING_OP, words))
-            return None
-        refusal = self._own_refusal(party.principal, op)
+        op = str(asked)
+        refusal = op_refusal("the daemon", asked) or self._own_refusal(party.principal, op)
         if refusal is not None:
             request.finish(refusal)
         elif operation == Operation.HEALTH:

@@ -1,6 +1,8 @@
-"""One queue for all deadlines, served by one task.
+"""All deadlines, served by one task.
 
-A cancel scope per request costs as much as the rest of a small request; a heap entry does not.
+A cancel scope per request costs as much as the rest of a small request. Most requests have a bound
+of the same length, so the one that came first is due first: they stand in a queue for that length,
+which is a dictionary, since nearly all leave before it is their turn. All else is in a heap.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import heapq
 import itertools
 import math
 from collections.abc import Callable
+from typing import Protocol
 
 import trio
 
@@ -16,6 +19,21 @@ from supervisor.runtime.serving import SERVING
 
 COMPACT_FROM = 64
 """Below this many entries, cancelled ones are not worth sweeping out."""
+
+
+MOST_LENGTHS = 64
+"""With more queues than this, empty ones are dropped: clients choose lengths, too."""
+
+
+class Bounded(Protocol):
+    """What is to end within a time of its own, such as a request."""
+
+    def expired(self) -> None:
+        """Take note that it has not; must neither block nor raise."""
+
+
+Queue = dict[Bounded, float]
+"""When each is due, the first one first; who has ended takes himself out."""
 
 
 class Timer:
@@ -46,7 +64,21 @@ class Deadlines:
         self._heap: list[tuple[float, int, Timer]] = []
         self._order = itertools.count()
         self._cancelled = 0
+        self._queues: dict[float, Queue] = {}
+        self._wakes_at = math.inf
         self._earlier = trio.Event()
+
+    def bound(self, one: Bounded, length_s: float, now: float) -> Queue:
+        """Have `one` told when `length_s` have passed since `now`, unless it has left the queue."""
+        queue = self._queues.get(length_s)
+        if queue is None:
+            if len(self._queues) >= MOST_LENGTHS:
+                self._queues = {length: kept for length, kept in self._queues.items() if kept}
+            queue = self._queues[length_s] = {}
+        queue[one] = due_at = now + length_s
+        if due_at < self._wakes_at:
+            self._earlier.set()
+        return queue
 
     def after(self, delay_s: float, action: Callable[[], None]) -> Timer:
         """Have `action` called `delay_s` seconds from now (monotonic)."""
@@ -57,7 +89,7 @@ class Deadlines:
         timer = Timer(self, action)
         entry = (time, next(self._order), timer)
         heapq.heappush(self._heap, entry)
-        if self._heap[0] is entry:
+        if time < self._wakes_at:
             self._earlier.set()
         return timer
 
@@ -65,7 +97,8 @@ class Deadlines:
         """Serve the queue until cancelled."""
         while True:
             self._earlier = trio.Event()
-            with trio.move_on_at(self._next_at()):
+            self._wakes_at = self._next_at()
+            with trio.move_on_at(self._wakes_at):
                 await self._earlier.wait()
             now = trio.current_time()
             SERVING.begin("the daemon", "timers")
@@ -76,6 +109,10 @@ class Deadlines:
                     self._cancelled -= 1
                 else:
                     action()
+            for queue in tuple(self._queues.values()):
+                while queue and queue[one := next(iter(queue))] <= now:
+                    del queue[one]
+                    one.expired()
             SERVING.end()
 
     def _next_at(self) -> float:
@@ -83,7 +120,8 @@ class Deadlines:
         while self._heap and self._heap[0][2].action is None:
             heapq.heappop(self._heap)
             self._cancelled -= 1
-        return self._heap[0][0] if self._heap else math.inf
+        firsts = [next(iter(queue.values())) for queue in self._queues.values() if queue]
+        return min([*firsts, self._heap[0][0] if self._heap else math.inf])
 
     def _sweep(self) -> None:
         self._heap = [entry for entry in self._heap if entry[2].action is not None]

@@ -18,8 +18,7 @@ from supervisor.policy.verdict import Exit, Stopped
 from supervisor.runtime.call import Awaited, Call
 from supervisor.runtime.incarnation import StopStep
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
-from supervisor.runtime.process import check_program
-from supervisor.runtime.program import SpawnError
+from supervisor.runtime.preflight import obstacle
 from supervisor.runtime.run import Run
 from supervisor.runtime.warm_processes import WarmProcesses
 
@@ -122,13 +121,12 @@ class PerInvocationLife:
 
     async def _check(self) -> Outcome:
         host = self._setting.host
-        try:
-            # In a thread: a folder on a slow disk is not to hold up the neighbours.
-            descriptor = self._setting.descriptor
-            look = partial(check_program, descriptor, host.environment, self.id)
-            await host.custody.blocking.run(f"finding the program of {descriptor.name}", look)
-        except SpawnError as error:
-            return Failure.because(Reason.SPAWN_FAILED, f"could not be started: {error}")
+        # In a thread: a folder on a slow disk is not to hold up the neighbours.
+        descriptor = self._setting.descriptor
+        look = partial(obstacle, descriptor, host.environment)
+        found = await host.custody.blocking.run(f"finding the program of {descriptor.name}", look)
+        if found is not None:
+            return Failure.because(Reason.SPAWN_FAILED, f"could not be started: {found.words}")
         return Success({"status": "ok"})
 
     async def _ask_process(self, operation: Operation, timeout_s: float) -> Outcome:

@@ -15,8 +15,10 @@ What a call that the host gives up (deadline, cancel) leaves behind:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, assert_never
 
+import msgspec
 import trio
 
 from protocol.connection import (
@@ -52,10 +54,14 @@ from supervisor.runtime.flow_control import FlowControl
 from supervisor.runtime.incarnation import Incarnation, StopStep
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
 from supervisor.runtime.module_log import NOTED
+from supervisor.runtime.preflight import obstacle
 from supervisor.runtime.probing import Probing
 from supervisor.runtime.program import SpawnError
 from supervisor.runtime.spawning import begin_dialogue, incarnate
 from supervisor.runtime.start_attempt import StartAttempt
+
+LOOK_S = 1.0
+"""How long the end of a start waits to hear what its program is like."""
 
 
 class PersistentLife:
@@ -81,6 +87,7 @@ class PersistentLife:
         self._closed = False
         """Whether it takes no more calls: set with `_ending`, and looked at for each call."""
         self._drained = trio.Event()
+        self._was_ready = False
         self._abrupt = False
         self._hurried = False
         bound_s = self._timeouts.start_s + self._timeouts.describe_s
@@ -100,7 +107,20 @@ class PersistentLife:
                 ended = await self._run()
         finally:
             self._close()  # cancelled, it takes no more calls either
-        return ended
+        if self._was_ready or ended.reason == "spawn_failed":
+            return ended
+        return msgspec.structs.replace(ended, obstacle=await self._obstacle())
+
+    async def _obstacle(self) -> str | None:
+        host, descriptor = self._setting.host, self._setting.descriptor
+        if host.shutting_down:
+            return None
+        look = partial(obstacle, descriptor, host.environment)
+        with trio.move_on_after(LOOK_S):
+            doing = f"looking at the program of {descriptor.name}"
+            found = await host.custody.blocking.run(doing, look)
+            return None if found is None else found.words
+        return None
 
     async def _run(self) -> Ended:
         setting = self._setting
@@ -418,6 +438,7 @@ class PersistentLife:
             self._start.fail(Ended("bad_describe", misfit))
             return
         self._start.end()
+        self._was_ready = True
         assert self._nursery is not None  # noqa: S101 - there is a process, and so a nursery
         self._nursery.start_soon(self._probing.resolve_doubts)
         self._probing.begin()

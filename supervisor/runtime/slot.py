@@ -262,7 +262,12 @@ class Slot:
     def _gone(self, ended: Ended) -> None:
         self._life = None
         if self._replaced_for is not None:
-            ended = msgspec.structs.replace(self._replaced_for, exit=ended.exit)
+            ended = msgspec.structs.replace(
+                self._replaced_for, exit=ended.exit, obstacle=ended.obstacle
+            )
+        if ended.obstacle is not None:
+            words = f"cannot be run as it is ({ended.obstacle}): it {ended.message}"
+            ended = msgspec.structs.replace(ended, message=words)
         deliberate = self.state is State.STOPPING and self._replaced_for is None
         if deliberate:
             ended = msgspec.structs.replace(ended, reason="stopped")

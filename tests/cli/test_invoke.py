@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.cli import results
 from tests.cli.conftest import Run, Serve
 from tests.cli.fake_daemon import Frame, log, not_ok, ok
 
@@ -71,6 +72,22 @@ def test_with_json_each_event_is_a_line_and_the_response_is_the_last(
     assert event["type"] == "log"
     assert response == {"ok": True, "result": {"total": 7}, **RESPONSE}
     assert ended.stderr == ""
+
+
+STEERING = "\x7f\x9b31m\u202e\u2066\u200f\u061c\u2028"
+
+
+@pytest.mark.fault(33)
+@pytest.mark.parametrize("terminal", [True, False])
+def test_on_a_terminal_json_holds_nothing_that_steers_it(
+    run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    monkeypatch.setattr(results, "is_terminal", lambda _: terminal)
+    serve(lambda frame: [log(STEERING), ok({"said": STEERING}, **RESPONSE)])
+    printed = run("invoke", "dice", "roll", "--json").output
+    assert any(char in printed for char in STEERING[:2]) is not terminal
+    event, response = map(json.loads, printed.splitlines() if terminal else printed.split("\n")[:2])
+    assert (event["message"], response["result"]) == (STEERING, {"said": STEERING})
 
 
 def test_with_json_a_failure_is_a_response_too(run: Run, serve: Serve) -> None:

@@ -16,6 +16,7 @@ from protocol.descriptor_loading import DescriptorError, parse_descriptor
 from protocol.dialects import DIALECTS
 from protocol.problem import Problem
 from protocol.shape import Fields
+from scripts import descriptor_schema
 from tests.docs.markdown import Block, blocks, code, rows
 from tests.schemas.local_registry import validator
 
@@ -106,6 +107,20 @@ def test_the_defaults_by_protocol_are_those_of_the_dialects() -> None:
                     break
             else:
                 pytest.fail(f"{path} does not say the default of {name}")
+
+
+def test_the_json_schema_is_made_of_the_rules_the_defaults_and_this_page() -> None:
+    committed = descriptor_schema.SCHEMA.read_text(encoding="utf-8")
+    assert committed == descriptor_schema.written(), "run -m scripts.descriptor_schema"
+
+
+def test_every_field_has_a_description_in_the_json_schema() -> None:
+    whole = descriptor_schema.schema()
+    for path, _, _ in shaped():
+        found: Any = whole
+        for name in path.split("."):
+            found = found["properties"][name]
+        assert found["description"], path
 
 
 def test_an_http_module_is_refused() -> None:

@@ -124,6 +124,16 @@ ROWS = (
         "modules start, an operator is served; the soft limit is raised, modules get theirs back",
     ),
     Row(
+        32,
+        "a descriptor is edited to name a program that can't be run, or fails",
+        "the one that runs goes on until its successor is ready; a dry run says it before",
+    ),
+    Row(
+        33,
+        "terminal escapes, C1 and bidi characters in what a module prints",
+        "a terminal sees them escaped, with --json too",
+    ),
+    Row(
         34,
         "signals blocked and ignored, umask 777, descriptors 0 to 2 closed at the daemon's start",
         "it and its modules are as any other",

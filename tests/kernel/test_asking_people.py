@@ -104,7 +104,7 @@ async def test_a_question_dies_with_its_request_and_names_itself(tmp_path: Path)
         submitted = daemon.requests.invoke(ADA, "a", {"op": "calls", "args": calls}, asker)
         assert submitted is not None
         id_ = (await question(daemon))["id"]
-        submitted._expired()
+        submitted.expired()
         assert f"`stdiod approve {id_}`" in (await asker.document())["error"]["message"]
         while daemon.approvals.waiting(ADA):
             await trio.lowlevel.checkpoint()

@@ -437,7 +437,7 @@ class Story:
 
     def _expire(self) -> None:
         if isinstance(self.handle, Invocation):
-            self.handle._expired()  # its deadline
+            self.handle.expired()  # its deadline
 
     def _fill(self) -> None:
         client = self.clients[-1]

@@ -272,7 +272,7 @@ async def test_who_writes_is_woken_only_when_he_sleeps(
     async with journal(tmp_path) as kept:
         note(kept)
         with trio.fail_after(WAIT_S):
-            while kept._writer._asleep:
+            while kept._writer.asleep:
                 await trio.lowlevel.checkpoint()
         wakes: list[None] = []
         notify = kept._writer._changed.notify

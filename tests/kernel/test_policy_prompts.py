@@ -76,7 +76,7 @@ async def test_a_deadline_that_a_question_outlasts_names_it(tmp_path: Path) -> N
         submitted = daemon.requests.invoke(ADA, "a", {"op": "calls", "args": calls}, asker)
         assert submitted is not None
         id_ = (await question(daemon))["id"]
-        submitted._expired()
+        submitted.expired()
         said = (await asker.document())["error"]
         assert said["details"]["reason"] == "deadline"
         assert f"`stdiod approve {id_}`" in said["message"]

@@ -4,20 +4,52 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 from msgspec.structs import replace
 
 from protocol.connection import Answered, HostCalled, Received, Request, Wait
 from protocol.descriptor import EraPin, McpTransport, StdoutPolicy
 from protocol.dialects.mcp.connection import McpConnection
-from protocol.dialects.mcp.greeting import MODERN
+from protocol.dialects.mcp.greeting import LEGACY, MODERN, Era
 from protocol.errors import Failure, Outcome, Success
 from protocol.replies import Operation
 from tests.protocol.wire import connected, descriptor, line
 
 TOOL = {"name": "echo", "inputSchema": {"type": "object"}}
 ALL = {"tools": {"listChanged": True}, "prompts": {}, "resources": {}, "completions": {}}
+
+
+SCHEMAS = {
+    revision: json.loads((Path(__file__).parent / f"mcp_schemas/{revision}.json").read_text())
+    for revision in (MODERN, LEGACY[0])
+}
+
+
+@cache
+def _validator(revision: str, message: str) -> jsonschema.Draft202012Validator:
+    schema = SCHEMAS[revision]
+    return jsonschema.Draft202012Validator(
+        {**schema["messages"][message], "$defs": schema["$defs"]}
+    )
+
+
+def check(line: dict[str, Any], revision: str, asked: str | None) -> None:
+    """Hold a line to the schema of a revision; `asked` is the method that it answers."""
+    if "method" in line:
+        # Nothing of the connection's may be written that no schema has.
+        _validator(revision, line["method"]).validate(line)
+        return
+    assert line.keys() in ({"jsonrpc", "id", "result"}, {"jsonrpc", "id", "error"})
+    assert line["jsonrpc"] == "2.0"
+    if "error" in line:
+        assert type(line["error"]["code"]) is int
+        assert type(line["error"]["message"]) is str
+        return
+    _validator(revision, f"result of {asked}").validate(line["result"])
 
 
 class Served:
@@ -42,6 +74,8 @@ class Served:
         self.written: list[dict[str, Any]] = []
         """Every line, in order."""
         self._seen = 0
+        self._asked: dict[str, Any] = {}
+        """The methods that the server has asked, by id."""
 
     # What happens to it.
 
@@ -53,11 +87,20 @@ class Served:
     def take(self, events: Any) -> list[Received]:
         self.events += events
         for one in self.connection.outgoing.take().splitlines():
-            self.written.append(json.loads(one))
+            written = json.loads(one)
+            agreed = self.connection._speaker.agreed
+            revision = MODERN if agreed is None or agreed.era is Era.MODERN else LEGACY[0]
+            if written.get("method") == "initialize" or "method" not in written:
+                revision = LEGACY[0]
+            check(written, revision, self._asked.get(repr(written.get("id"))))
+            self.written.append(written)
         return list(events)
 
     def hear(self, *messages: Mapping[str, Any] | bytes) -> list[Received]:
         """Let it read lines; a mapping is a message without its `jsonrpc`."""
+        for message in messages:
+            if isinstance(message, Mapping) and "method" in message:
+                self._asked[repr(message.get("id"))] = message["method"]
         data = b"".join(
             one if isinstance(one, bytes) else line({"jsonrpc": "2.0", **one}) for one in messages
         )

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-import schemas
 from protocol.descriptor import (
     Descriptor,
     Drop,
@@ -64,24 +63,6 @@ def test_the_defaults_are_those_of_the_documented_example() -> None:
     assert complete.transport == Transport(
         **{key: getattr(complete.transport, key) for key in written}
     )
-
-
-def test_the_defaults_in_the_schema_are_those_of_the_documented_example() -> None:
-    def defaults(schema: Any) -> Any:
-        if "default" in schema:
-            return schema["default"]
-        return {key: defaults(member) for key, member in schema["properties"].items()}
-
-    described = schemas.load("stdiod-descriptor.v1")["properties"]["supervision"]
-    assert defaults(described) == changed("/depends_on", [], COMPLETE["supervision"])
-
-
-def test_the_defaults_of_a_hook_are_those_of_the_schema() -> None:
-    hook = parsed(changed("/hook", {"observe": ["*"]}, GATE)).hook
-    assert hook == Hook(observe=("*",))
-    described = schemas.load("stdiod-descriptor.v1")["properties"]["hook"]["properties"]
-    defaults = {name: schema["default"] for name, schema in described.items()}
-    assert json.loads(msgspec.json.encode(Hook())) == defaults
 
 
 def test_everything_written_about_a_hook_is_kept() -> None:

@@ -428,7 +428,12 @@ FORM = {"message": "who?", "requestedSchema": {"type": "object", "properties": {
         (
             ("sampling/createMessage", {"messages": [], "maxTokens": 1, "_meta": {}}),
             ("model.sample", {"messages": [], "maxTokens": 1}),
-            {"role": "assistant", "content": {"type": "text"}, "model": "m", "stopReason": "x"},
+            {
+                "role": "assistant",
+                "content": {"type": "text", "text": "x"},
+                "model": "m",
+                "stopReason": "x",
+            },
         ),
     ],
 )
@@ -453,6 +458,7 @@ def test_what_it_asks_is_a_call_to_the_host(
         ("roots/list", Success({}), -32603),
         ("roots/list", Success({"roots": [{"uri": 3}]}), -32603),
         ("elicitation/create", Success({"action": "accept", "content": {"a": {}}}), -32603),
+        ("elicitation/create", Success({"action": "yes"}), -32603),
         ("elicitation/create", Failure.because(Reason.CAPABILITY, "no"), -32603),
         ("sampling/createMessage", Failure.because(Reason.UNKNOWN_OP, "no"), -32601),
     ],

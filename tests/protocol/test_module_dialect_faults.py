@@ -352,3 +352,28 @@ def test_an_end_after_a_newline_says_nothing() -> None:
     connection = strict("r1")
     feed(connection, line(ok=True))
     assert not connection.receive_eof()
+
+
+HUGE = b"9" * 5000
+
+
+@pytest.mark.fault(13)
+@pytest.mark.parametrize("answer", [b'"type":"done","version":"0","ok":true,', b'"ok":true,'])
+def test_an_answer_with_a_number_that_cannot_be_kept_fails_its_request_at_once(
+    answer: bytes,
+) -> None:
+    connection = asked(invoke("a"), invoke("b"), stdout="tolerant")
+    received = feed(connection, b'{"requestId":"a",' + answer + b'"result":' + HUGE + b"}\n")
+    assert reasons(received) == {"a": Reason.MALFORMED_JSON}
+    (failure,) = answers(received).values()
+    assert "too large to be kept exactly" in str(failure)
+    answered = feed(connection, line(requestId="b", ok=True, result=1))
+    assert answers(answered)["b"] == Success(1)
+
+
+@pytest.mark.fault(13)
+def test_an_event_with_such_a_number_is_no_answer() -> None:
+    connection = asked(invoke("a"), stdout="tolerant")
+    event = b'{"requestId":"a","version":"0","type":"log","level":"info","message":"m",'
+    received = feed(connection, event + b'"fields":{"n":' + HUGE + b"}}\n")
+    assert not reasons(received)

@@ -5,7 +5,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.runtime.deadlines import COMPACT_FROM, Deadlines
+from supervisor.runtime.deadlines import COMPACT_FROM, MOST_LENGTHS, Deadlines
 
 Clock = trio.testing.MockClock
 
@@ -162,3 +162,48 @@ class Steps(trio.abc.Instrument):
     def of(self, function: object) -> int:
         name = getattr(function, "__qualname__", "")
         return sum(one.endswith(name) for one in self._names)
+
+
+class Called:
+    """Something with a bound, which notes when it was told of it."""
+
+    def __init__(self, number: int, called: list[int]) -> None:
+        self._number = number
+        self._called = called
+
+    def expired(self) -> None:
+        self._called.append(self._number)
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), max_size=300))
+def test_each_that_does_not_leave_is_told_once_when_its_bound_is_due(
+    plan: list[tuple[int, bool]],
+) -> None:
+    called: list[int] = []
+
+    async def play() -> None:
+        deadlines = Deadlines()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(deadlines.run)
+            for number, (length_s, leaves) in enumerate(plan):
+                one = Called(number, called)
+                queue = deadlines.bound(one, length_s, trio.current_time())
+                if leaves:
+                    del queue[one]
+            for second in range(10):
+                due = sum(1 for length_s, leaves in plan if length_s <= second and not leaves)
+                await pass_time(clock, 0 if second == 0 else 1)
+                assert len(called) == due
+            nursery.cancel_scope.cancel()
+
+    clock = Clock()
+    trio.run(play, clock=clock)
+    assert sorted(called) == [n for n, (_, leaves) in enumerate(plan) if not leaves]
+
+
+async def test_lengths_that_nobody_has_any_more_are_forgotten() -> None:
+    deadlines = Deadlines()
+    for number in range(10 * MOST_LENGTHS):
+        one = Called(number, [])
+        del deadlines.bound(one, float(number), 0.0)[one]
+        assert len(deadlines._queues) <= MOST_LENGTHS

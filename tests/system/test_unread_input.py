@@ -82,6 +82,8 @@ def test_a_cancel_of_a_half_written_request_replaces_that_instance_and_serves_th
     assert client.invoke("deaf", fault="done+hang").ok
     half_written = client.send_invoke("deaf", big="x" * MEGABYTE)
     waiting = client.send_invoke("deaf", word="next")
+    # An answer to what came later: the first bytes have gone to the pipe, and it has filled it.
+    assert client.op("status", module="deaf").result["in_flight"] == 1
     client.cancel(half_written)
     assert client.answer(half_written).verdict == "cancelled/client"
     first.wait_gone()

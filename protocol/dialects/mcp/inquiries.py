@@ -13,7 +13,7 @@ It is told of no capability that its descriptor does not list.
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -112,13 +112,19 @@ _Entry = str | int | float | bool | list[str]
 class _Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     """A form's content may hold nothing but these."""
 
-    action: str
+    action: Literal["accept", "decline", "cancel"]
     content: dict[str, _Entry] | None = None
 
 
+class _Text(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+    text: str
+
+
 class _Sample(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    role: str
-    content: dict[str, Any] | list[dict[str, Any]]
+    """Text is all that a model is had say here."""
+
+    role: Literal["assistant", "user"]
+    content: _Text | list[_Text]
     model: str
     stop_reason: str | None = None
 

@@ -139,7 +139,7 @@ class Guard:
         if isinstance(outcome, Success):
             links, result = self._standing.post, outcome.result
             failure, result = await self._asking.ask(Gate.POST, links, result, given)
-            return failure or msgspec.structs.replace(outcome, result=result)
+            return failure or msgspec.structs.replace(outcome, said=result)
         links, error = self._standing.error, error_document(outcome)
         failure, changed = await self._asking.ask(Gate.ERROR, links, error, given)
         if failure is not None or changed is error:

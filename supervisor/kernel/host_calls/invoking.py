@@ -109,7 +109,7 @@ class _Asker:
                 failure = msgspec.structs.replace(failure, details=details)
             self._call.refuse(failure)
         else:
-            self._call.answer(response.document())
+            self._call.answer(response.document(built=False))
 
     def congested(self) -> Congestion:
         """Whether the module that called does not read what it gets."""

@@ -118,13 +118,13 @@ class Writer:
     def __init__(
         self, options: WriterOptions, listener: Listener, unended: dict[DocumentKey, Unended]
     ) -> None:
-        """`unended` is the caller's, who calls `stir` when something was added to it."""
+        """`unended` is the caller's, who calls `wake` if something is added while it sleeps."""
         self._options = options
         self._listener = listener
         self._unended = unended
         self._pending = Batch()
         self._entries: deque[tuple[Entry | Ended, DocumentKey | None, int]] = deque()
-        self._asleep = False
+        self.asleep = False
         self._added_bytes = 0
         """Of all entries that ever came; counted by the event loop alone."""
         self._written_bytes = 0
@@ -151,27 +151,21 @@ class Writer:
         """Open the file, and begin to write."""
         self._thread.start()
 
-    def add(self, entry: Entry, in_place_of: DocumentKey | None = None) -> bool:
+    def add(self, entry: Entry | Ended, in_place_of: DocumentKey | None = None) -> bool:
         """Queue an entry, the end of `in_place_of` if that was `unended`; False without room."""
-        return self._queue(entry, in_place_of, len(entry.body) + ENTRY_BYTES)
-
-    def end(self, ended: Ended, key: DocumentKey) -> bool:
-        """Queue the end of an invocation, which makes an entry; False without room."""
-        return self._queue(ended, key, ENDED_BYTES)
-
-    def _queue(self, entry: Entry | Ended, in_place_of: DocumentKey | None, size: int) -> bool:
+        size = ENDED_BYTES if isinstance(entry, Ended) else ENTRY_BYTES + len(entry.body)
         if self._added_bytes - self._written_bytes + size > QUEUE_BYTES:
             return False
         self._added_bytes += size
         self._entries.append((entry, in_place_of, size))
-        self.stir()
+        if self.asleep:
+            self.wake()
         return True
 
-    def stir(self) -> None:
-        """Have the thread look, if it sleeps."""
-        if self._asleep:
-            with self._changed:
-                self._changed.notify()
+    def wake(self) -> None:
+        """Have the thread look; whoever adds to `unended` does this if it sleeps."""
+        with self._changed:
+            self._changed.notify()
 
     def keep(self, key: DocumentKey, revision: int, body: Content | None) -> None:
         """Queue the newest form of a document, in place of the one that waits."""
@@ -248,9 +242,9 @@ class Writer:
 
     def _sleep(self) -> bool:
         # Set before the look: whatever comes after that look wakes this up.
-        self._asleep = True
+        self.asleep = True
         due = self._changed.wait_for(self._is_due, TEND_S)
-        self._asleep = False
+        self.asleep = False
         return due
 
     def _take(self) -> None:

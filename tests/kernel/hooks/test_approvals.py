@@ -119,7 +119,7 @@ async def test_a_question_dies_with_its_request(tmp_path: Path, event: str) -> N
             await trio.lowlevel.checkpoint()
         invocation, asker = begin(daemon, "m", "echo")
         await waiting(daemon)
-        invocation._expired()
+        invocation.expired()
         error = (await asker.document())["error"]
         assert error["details"]["reason"] == "deadline"
         (asked,) = asker.events
@@ -167,7 +167,7 @@ async def test_who_runs_out_of_time_is_told_of_a_question_about_what_it_caused(
             daemon.requests.invoke(ADA, "x", {"op": "echo"}, inner, parent=first)
         found = await waiting(daemon, 2)
         assert first is not None
-        first._expired()
+        first.expired()
         message = (await asker.document())["error"]["message"]
         assert any(f"and {one['id']} ended with it, as did 1 more" in message for one in found)
 
@@ -178,7 +178,7 @@ async def test_who_runs_out_of_time_otherwise_is_told_of_no_question(tmp_path: P
         await approve(daemon)
         while not daemon.fleet.modules["m"].in_flight:
             await trio.lowlevel.checkpoint()
-        invocation._expired()
+        invocation.expired()
         assert "approve" not in (await asker.document())["error"]["message"]
 
 

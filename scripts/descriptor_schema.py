@@ -1,0 +1,153 @@
+"""Write schemas/stdiod-descriptor.v1.json from what the code and the reference page say.
+
+The rules are those of `protocol.descriptor_shape`, the defaults those of `protocol.descriptor`, and
+each description is the field's row in docs/descriptor.md. A test compares the file with them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+
+from protocol.descriptor import WHENCE, Descriptor
+from protocol.descriptor_shape import DESCRIPTOR, NUL
+from protocol.dialects import DIALECTS
+from protocol.shape import text
+
+ROOT = Path(__file__).parents[1]
+SCHEMA = ROOT / "schemas/stdiod-descriptor.v1.json"
+PAGE = ROOT / "docs/descriptor.md"
+
+_ROW = re.compile(r"^\| `([a-z_.]+)` \| [^|]* \| (.*) \|$", re.MULTILINE)
+_SHORT_ARRAY = re.compile(r"\[\n\s+([^][{}]*?)\n\s+\]")
+_LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
+_BY_DIALECT = {"transport.lifecycle", "transport.stdout"}
+"""Their defaults in the code are those of one dialect."""
+
+
+def _when(field: str, value: str) -> dict[str, Any]:
+    return {"properties": {field: {"const": value}}, "required": [field]}
+
+
+def _lifecycles() -> Iterator[dict[str, Any]]:
+    for name, dialect in DIALECTS.items():
+        only = {"lifecycle": {"enum": [str(one) for one in dialect.lifecycles]}}
+        yield {"if": _when("protocol", name), "then": {"properties": only}}
+
+
+BETWEEN_FIELDS: dict[str, Any] = {
+    "properties": {
+        "transport": {
+            "allOf": [
+                {
+                    "if": _when("type", "stdio"),
+                    "then": {"required": ["command"]},
+                    "else": {"required": ["url"]},
+                },
+                {
+                    "if": _when("input", "flat"),
+                    "then": _when("protocol", "narratoria"),
+                },
+                *_lifecycles(),
+            ],
+            "properties": {"command": {"prefixItems": [text("", forbidden=NUL).schema]}},
+        },
+        "hook": {
+            "anyOf": [
+                {"required": [one], "properties": {one: {"minItems": 1}}}
+                for one in ("observe", "gate")
+            ]
+        },
+    },
+    "dependentSchemas": {
+        "hook": {
+            "properties": {"kind": {"const": "hook"}, "inputs": {"required": ["on_event"]}},
+        }
+    },
+    "if": {
+        "properties": {
+            "supervision": {"properties": {"warm": {"minimum": 1}}, "required": ["warm"]}
+        },
+        "required": ["supervision"],
+    },
+    "then": {
+        "properties": {
+            "transport": {
+                "anyOf": [
+                    _when("protocol", "narratoria"),
+                    _when("lifecycle", "per-invocation"),
+                ]
+            }
+        }
+    },
+}
+"""The rules of `protocol.descriptor_checks` that JSON Schema has words for."""
+
+
+def schema() -> dict[str, Any]:
+    """Return the whole document."""
+    whole: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "https://stdiod.dev/schemas/stdiod-descriptor.v1",
+        "title": "stdiod module descriptor v1",
+        "description": "Module Descriptor v1 plus optional fields. Unknown fields are ignored at "
+        "the top level and in transport, and refused in hook and supervision.",
+    }
+    whole |= msgspec.json.decode(msgspec.json.encode(DESCRIPTOR.schema))  # a copy without enums
+    for path, default in _defaults(Descriptor):
+        home, _, name = path.rpartition(".")
+        required = _at(whole, home)["required"] if home else ()
+        if path not in _BY_DIALECT and name not in required:
+            _at(whole, path)["default"] = msgspec.to_builtins(default)
+    for path, meaning in _ROW.findall(PAGE.read_text(encoding="utf-8")):
+        _at(whole, path)["description"] = _LINK.sub(r"\1", meaning).replace("`", "")
+    _merge(whole, BETWEEN_FIELDS)
+    return whole
+
+
+def _defaults(kind: type[msgspec.Struct], at: str = "") -> Iterator[tuple[str, Any]]:
+    for field in msgspec.structs.fields(kind):
+        members = [
+            one
+            for one in (field.type, *get_args(field.type))
+            if isinstance(one, type) and issubclass(one, msgspec.Struct)
+        ]
+        if members:
+            yield from _defaults(members[0], f"{at}{field.name}.")
+        elif at or field.name not in WHENCE:
+            default = field.default
+            if field.default_factory is not msgspec.NODEFAULT:
+                default = field.default_factory()
+            # What may be left out and has no value then has no default that could be written.
+            if default is not msgspec.NODEFAULT and (at or default is not None):
+                yield f"{at}{field.name}", default
+
+
+def _at(whole: dict[str, Any], path: str) -> dict[str, Any]:
+    for name in path.split("."):
+        whole = whole["properties"][name]
+    return whole
+
+
+def _merge(into: dict[str, Any], more: dict[str, Any]) -> None:
+    for key, value in more.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = value
+
+
+def written() -> str:
+    """Return the file as it should be."""
+    laid_out = json.dumps(schema(), indent=2, ensure_ascii=False)
+    # Words and numbers need no line each.
+    return _SHORT_ARRAY.sub(lambda found: f"[{' '.join(found[1].split())}]", laid_out) + "\n"
+
+
+if __name__ == "__main__":
+    SCHEMA.write_text(written(), encoding="utf-8")
