@@ -382,8 +382,7 @@ class ModuleConnection:
         elif (mended := without_lone_surrogates(line)) is not None:
             self._receive_mended(mended, received)
         else:
-            owned = is_meant_as_answer(line)
-            named = self._answered_by(line)
+            named, owned = self._answered_by(line)
             request = self._find(named)
             if owned and request is not None:
                 document = unreadable_answer(line, document, request.operation)
@@ -397,17 +396,17 @@ class ModuleConnection:
             notice = Notice(*LONE_SURROGATES, excerpt(line))
             received.insert(before, Warned(first.request_id, notice))
 
-    def _answered_by(self, line: bytes) -> str | None:
-        """Return which open request is answered by a line that holds what can't be read.
+    def _answered_by(self, line: bytes) -> tuple[str | None, bool]:
+        """Return which request a line names that cannot be read, and whether it is an answer.
 
-        Nothing else will answer it, so it is not to wait for its deadline.
+        Nothing else will answer that request, so it is not to wait for its deadline.
         """
         try:
             envelope = _ENVELOPE(line)
         except _DECODE_ERRORS:
-            return named_in(line)
-        answers = envelope.type in (None, "done") and envelope.request_id in self._open
-        return envelope.request_id if answers and is_utf8(line) else None
+            return named_in(line), is_meant_as_answer(line)
+        answers = envelope.type in (None, "done")
+        return envelope.request_id if answers and is_utf8(line) else None, answers
 
     def _receive_document(
         self, line: bytes, document: dict[str, Any], received: list[Received]
