@@ -220,9 +220,9 @@ def _connect(path: Path) -> socket.socket:
 
 
 def _why_not(path: Path, error: OSError) -> str:
-    import shlex
+    from supervisor.cli.options import socket_option
 
-    start = f"`stdiod --socket {shlex.quote(str(path))} up DIR` starts one"
+    start = f"`stdiod {socket_option(path)}up DIR` starts one"
     if isinstance(error, FileNotFoundError):
         from supervisor.cli import missing_socket
 

@@ -60,6 +60,13 @@ from supervisor.runtime.program import SpawnError
 from supervisor.runtime.spawning import begin_dialogue, incarnate
 from supervisor.runtime.start_attempt import StartAttempt
 
+START_DEADLINE = str(Reason.START_DEADLINE)
+
+LATE = (
+    "; it answered only after that, when its stdin was closed: it does not flush its stdout after "
+    "each line, or reads to the end of its input before it answers, or takes longer to begin"
+)
+
 LOOK_S = 1.0
 """How long the end of a start waits to hear what its program is like."""
 
@@ -88,6 +95,8 @@ class PersistentLife:
         """Whether it takes no more calls: set with `_ending`, and looked at for each call."""
         self._drained = trio.Event()
         self._was_ready = False
+        self._was_mute = False
+        """Whether it had printed nothing when its time to start was over."""
         self._abrupt = False
         self._hurried = False
         bound_s = self._timeouts.start_s + self._timeouts.describe_s
@@ -149,8 +158,12 @@ class PersistentLife:
                 self._fail_all(setting.host.stopping(self.id, self.evidence()), probes=True)
             else:
                 self._settle_all(exit_)
-        if self._start.failure is not None:
-            return Ended(self._start.failure.reason, self._start.failure.message, exit_)
+        failure = self._start.failure
+        if failure is not None:
+            words = failure.message
+            if self._was_mute and self._dialogue.has_heard:
+                words += LATE
+            return Ended(failure.reason, words, exit_)
         return Ended(str(exit_.reason), exit_.words, exit_)
 
     def is_alive(self) -> bool:
@@ -472,8 +485,16 @@ class PersistentLife:
         self._fail_all(self._ended_for())
         if self._hurried:  # before there was a process to kill
             incarnation.stop(StopStep.KILL)
+        elif self._abrupt and not self._is_too_late():
+            incarnation.stop(StopStep.TERMINATE)
         else:
-            incarnation.stop(StopStep.TERMINATE if self._abrupt else StopStep.END_OF_INPUT)
+            self._was_mute = self._abrupt and not self._dialogue.has_heard
+            incarnation.stop(StopStep.END_OF_INPUT)
+
+    def _is_too_late(self) -> bool:
+        # What a program holds in its buffer shows when it comes to the end of its input.
+        failure = self._start.failure
+        return failure is not None and failure.reason == START_DEADLINE
 
     def _check_drained(self) -> None:
         if not self._calls and self._closed:

@@ -17,6 +17,7 @@ import trio
 
 from protocol.connection import HostCalled
 from protocol.errors import Failure, Reason
+from protocol.problem import quoted
 from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.grants.grants import CAPABILITY_CHARS, Grant
 from supervisor.kernel.host_calls.method import Host, Method
@@ -24,7 +25,7 @@ from supervisor.kernel.host_calls.methods import method_named
 from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.parties import Caller
 from supervisor.kernel.refusal import RefusedError
-from supervisor.policy.capabilities import LOG, Decision, Verdict, covers
+from supervisor.policy.capabilities import LOG, Decision, Source, Verdict, covers
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.dialogue import Dialogue
 
@@ -179,7 +180,11 @@ def _answered(call: OpenCall) -> Iterator[None]:
 
 def _denied(grant: Grant) -> Failure:
     capability = grant.decision.capability[:CAPABILITY_CHARS]
-    words = f"{grant.decision.module} may not {capability}: {grant.words}"
+    rule, why = grant.decision.rule, grant.words
+    if rule.source is Source.MODE and rule.file is None:
+        allow = f"`allow = [{quoted(capability)}]`"
+        why = f"no policy grants it: put {allow} in a file and start with `--policy FILE`"
+    words = f"{grant.decision.module} may not {capability}: {why}"
     return Failure.because(Reason.CAPABILITY, words, capability=capability, rule=grant.words)
 
 
