@@ -122,6 +122,7 @@ def test_a_protocol_fault_fails_its_request_and_a_strict_process_lives_on(
     ("fault", "reason"),
     [
         ("banner", "malformed_json"),
+        ("bad_utf8", "invalid_utf8"),
         ("number", "not_object"),
         ("surrogate", "lone_surrogate"),
     ],
@@ -143,7 +144,6 @@ def test_what_is_no_protocol_is_quarantined_of_a_tolerant_process(
     [
         ("steady", "unknown_type", "unknown_type"),
         ("nameless", "unknown_type", "unknown_type"),
-        ("nameless", "bad_utf8", "invalid_utf8"),
         ("nameless", "wrong_type", "invalid_event"),
     ],
 )
