@@ -48,6 +48,7 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call, Congestion
 from supervisor.runtime.deadlines import Queue, Timer
 from supervisor.runtime.dialogue import Dialogue
+from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.host import Host
 from supervisor.runtime.module import Module
 from supervisor.runtime.program import module_folder
@@ -64,6 +65,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     calls: Callable[[Invocation], Calls]
     """Makes what serves the calls of one invocation."""
     parents: Parents
+    account: Account
+    """For what is held of invocations that nobody in particular asked for."""
     now: Callable[[], float]
     """Trio's clock itself: `trio.current_time` asks for it anew, in thrice the time."""
     recorded: bool = True
@@ -93,6 +96,7 @@ class Invocation(Relative["Invocation"]):
         "_session",
         "_silence",
         "_timeout_s",
+        "account",
         "client",
         "ended",
         "principal",
@@ -109,6 +113,7 @@ class Invocation(Relative["Invocation"]):
         *,
         principal: Principal,
         parent: Invocation | None = None,
+        account: Account | None = None,
     ) -> None:
         """Accept a request; `session` is the one that it names.
 
@@ -134,6 +139,10 @@ class Invocation(Relative["Invocation"]):
         self._errors = 0
         self._now = setting.now
         self._accepted_at = setting.now()
+        if account is None:
+            account = setting.account if parent is None else parent.account
+        self.account: Account = account
+        """For whom it holds bytes."""
         self._deadline: Queue | None = None
         self._silence: Timer | None = None
         self._timeout_s = 0.0
@@ -287,7 +296,7 @@ class Invocation(Relative["Invocation"]):
 
     def resume(self) -> None:
         """Tell the module's side that the client may have room again."""
-        self._call.resume()
+        self._module.resume(self._call)
 
     # What its guard decides.
 
@@ -440,6 +449,7 @@ class Invocation(Relative["Invocation"]):
             self._effects.assets,
             self.origin,
             module_folder(self._module.descriptor),
+            self.account,
             pass_on=self._pass_on,
             warn=self._call.warn,
             resume=self._call.resume,
