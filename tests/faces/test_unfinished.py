@@ -7,6 +7,7 @@ import pytest
 from supervisor.faces.conversation import Conversation
 from supervisor.faces.unfinished import UnfinishedLines
 from supervisor.kernel.parties import Party
+from supervisor.runtime.turns import Turn
 from tests.faces.conftest import connected, request
 from tests.faces.test_conversation import error
 from tests.factories import actor
@@ -60,6 +61,7 @@ async def test_who_loses_a_line_is_told_and_is_served_after_it(tmp_path: Path) -
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
         lines = UnfinishedLines(1000)
         greedy, modest = (Conversation(daemon, Party(ADA), unfinished=lines) for _ in range(2))
+        greedy._turn = modest._turn = Turn(lambda: 0.0)  # nobody serves what a turn leaves
         greedy.receive_data(b'{"requestId":"' + b"x" * 900)
         modest.receive_data(b'{"requestId":"b","tool":"supervisor",' + b" " * 200)
         answer = await greedy.outbox.take()
