@@ -34,6 +34,7 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call, Congestion
 from supervisor.runtime.deadlines import Queue, Timer
 from supervisor.runtime.dialogue import Dialogue
+from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.host import Host
 from supervisor.runtime.module import Module
 from supervisor.runtime.program import module_folder
@@ -50,6 +51,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     calls: Callable[[Invocation], Calls]
     """Makes what serves the calls of one invocation."""
     parents: Parents
+    account: Account
+    """For what is held of invocations that nobody in particular asked for."""
     now: Callable[[], float]
     """Trio's clock itself: `trio.current_time` asks for it anew, in thrice the time."""
     recorded: bool = True
@@ -78,6 +81,7 @@ class Invocation(Relative["Invocation"]):
         "_session",
         "_silence",
         "_timeout_s",
+        "account",
         "client",
         "ended",
         "principal",
@@ -94,6 +98,7 @@ class Invocation(Relative["Invocation"]):
         *,
         principal: Principal,
         parent: Invocation | None = None,
+        account: Account | None = None,
     ) -> None:
         """Accept a request; `session` is the one that it names.
 
@@ -118,6 +123,10 @@ class Invocation(Relative["Invocation"]):
         self._entered = False
         self._now = setting.now
         self._accepted_at = setting.now()
+        if account is None:
+            account = setting.account if parent is None else parent.account
+        self.account: Account = account
+        """For whom it holds bytes."""
         self._deadline: Queue | None = None
         self._silence: Timer | None = None
         self._timeout_s = 0.0
@@ -271,7 +280,7 @@ class Invocation(Relative["Invocation"]):
 
     def resume(self) -> None:
         """Tell the module's side that the client may have room again."""
-        self._call.resume()
+        self._module.resume(self._call)
 
     # What its guard decides.
 
@@ -418,6 +427,7 @@ class Invocation(Relative["Invocation"]):
             self._effects.assets,
             self.origin,
             module_folder(self._module.descriptor),
+            self.account,
             pass_on=self._pass_on,
             warn=self._call.warn,
             resume=self._call.resume,
