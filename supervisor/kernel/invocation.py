@@ -13,13 +13,27 @@ import msgspec
 
 from protocol.connection import HostCalled, Notice, Request
 from protocol.errors import Failure, Outcome, Reason
-from protocol.events import Asset, AssetBytes, CallEvent, Progress, StatePatch, UiEvent
+from protocol.events import (
+    Asset,
+    AssetBytes,
+    CallEvent,
+    ErrorEvent,
+    Progress,
+    StatePatch,
+    UiEvent,
+)
 from protocol.response import Response
 from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.begin_order import BeginOrder, Held
 from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.effects import Effects
-from supervisor.kernel.invoke_record import in_flight, record_end, record_response
+from supervisor.kernel.invoke_record import (
+    ERRORS_RECORDED,
+    in_flight,
+    record_end,
+    record_error,
+    record_response,
+)
 from supervisor.kernel.origin import Origin
 from supervisor.kernel.parties import Calls, Client
 from supervisor.kernel.relative import Relative
@@ -70,6 +84,7 @@ class Invocation(Relative["Invocation"]):
         "_deadline",
         "_effects",
         "_entered",
+        "_errors",
         "_guard",
         "_held",
         "_host",
@@ -121,6 +136,7 @@ class Invocation(Relative["Invocation"]):
         self._guard: Guard | None = None
         self._held: Held | None = None
         self._entered = False
+        self._errors = 0
         self._now = setting.now
         self._accepted_at = setting.now()
         if account is None:
@@ -312,7 +328,7 @@ class Invocation(Relative["Invocation"]):
         # Streams pass here; `isinstance` is slow to say no.
         if type(event) is UiEvent and self._effects.ui.is_plain(event):
             self.client.event(event, line)
-        elif type(event) is UiEvent or type(event) is StatePatch:
+        elif type(event) is UiEvent or type(event) is StatePatch or type(event) is ErrorEvent:
             self._pass_on(event, line)
         elif type(event) is Asset or type(event) is AssetBytes:
             self._intake = self._begin_intake()
@@ -345,6 +361,10 @@ class Invocation(Relative["Invocation"]):
 
     def _pass_on(self, event: Progress, line: bytes | None) -> None:
         """Have an event take effect, then pass it on; its line only if it is still the same."""
+        if type(event) is ErrorEvent and self._recorded:
+            self._errors += 1
+            if self._errors <= ERRORS_RECORDED:
+                record_error(self._effects.recorder, event, self.origin)
         told = take_effect(event, self._session, self._effects, self.origin, self._call.warn)
         if told is not None:
             self.client.event(told, line if told is event else None)
@@ -376,6 +396,7 @@ class Invocation(Relative["Invocation"]):
         parent = self.parent
         if self._recorded and (
             parent is not None
+            or self._errors
             or not record_end(
                 effects.recorder,
                 response,
@@ -391,6 +412,7 @@ class Invocation(Relative["Invocation"]):
                 parent=None if parent is None else parent.span_id,
                 by=self.principal.by,
                 was_in_flight=True,
+                errors=self._errors,
             )
         if parent is not None or not self._recorded:
             effects.lineage.end(request.request_id)

@@ -291,11 +291,16 @@ class Module:
         if call.settled:
             return
         waited = self._queue.drop(call)
-        evidence = {} if call.server is None else call.server.evidence()
+        evidence: dict[str, Any] = {}
+        if call.server is not None:
+            stopped, evidence = call.server.refined(stopped), call.server.evidence()
         message = stopped.message
         if waited and stopped.reason is Reason.DEADLINE:
             message += "; it was still waiting for its turn"
             evidence = self._state_evidence()
+        elif call.instead is not None and stopped.reason in (Reason.DEADLINE, Reason.SILENCE):
+            message += f"; {call.instead.in_place_of_answer}"
+            evidence = {**evidence, **call.instead.evidence}
         call.settle(Failure.because(stopped.reason, message, **evidence))
         if call.server is not None:
             call.server.give_up(call, stopped)

@@ -92,6 +92,9 @@ class Served:
     def give_up(self, call: Call, stopped: Stopped) -> None:
         raise AssertionError
 
+    def refined(self, stopped: Stopped) -> Stopped:
+        return stopped
+
     def evidence(self) -> dict[str, Any]:
         return {}
 

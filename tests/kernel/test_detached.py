@@ -208,7 +208,7 @@ async def test_what_nobody_takes_up_is_cancelled_at_the_bound(
         assert entry["error"] == {
             "code": "cancelled",
             "message": "its client left it, and none took it up within 60 s",
-            "details": {"reason": "disconnect"},
+            "details": {"origin": "host", "reason": "disconnect"},
         }
         assert world.requests.take_up(handle_id, ADA, client) is None
     assert client.reason == "unknown_request"
