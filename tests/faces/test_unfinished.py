@@ -12,6 +12,7 @@ from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime import held_bytes
 from supervisor.runtime.held_bytes import Account, HeldBytes
+from supervisor.runtime.turns import Turn
 from tests.faces.conftest import connected, request
 from tests.faces.test_conversation import error
 from tests.factories import actor
@@ -85,6 +86,7 @@ async def test_who_loses_a_line_is_told_and_is_served_after_it(
     bound(1000)
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
         greedy, modest = (Conversation(daemon, Party(ADA)) for _ in range(2))
+        greedy._turn = modest._turn = Turn(lambda: 0.0)  # nobody serves what a turn leaves
         greedy.receive_data(b'{"requestId":"' + b"x" * 900)
         modest.receive_data(b'{"requestId":"b","tool":"supervisor",' + b" " * 200)
         answer = await greedy.outbox.take()
