@@ -126,7 +126,7 @@ def module_status(
         "queued": module.queued,
         "descriptor": descriptor.source,
         "misfits": module.descriptions.misfits(),
-        "quarantined": why_bad(descriptor, quarantined),
+        "quarantined": why_bad(descriptor, quarantined) or _refused(module),
         "instances": [_instance(one, state) for one, state in module.instances()],
         "last_exit": None if last_exit is None else msgspec.to_builtins(last_exit),
         "counters": {
@@ -143,6 +143,11 @@ def _agreed(module: Module) -> dict[str, Any] | None:
     if current is None or module.descriptor.transport.protocol != "mcp":
         return None
     return {one: current["mcp"][one] for one in ("era", "revision")}
+
+
+def _refused(module: Module) -> str | None:
+    refused = module.succession.refused
+    return None if refused is None else refused.reason
 
 
 def _instance(one: Instance, state: State) -> dict[str, Any]:

@@ -143,8 +143,8 @@ class Fleet:
         return (*self._quarantined, *more)
 
     def quarantine_reasons(self) -> dict[str, str]:
-        """Return why a file is quarantined, by its path."""
-        return {one.descriptor: one.reason for one in self.quarantined}
+        """Return why a file is quarantined for what it says, by its path."""
+        return {one.descriptor: one.reason for one in self._quarantined}
 
     def eager(self) -> list[Module]:
         """Return the modules that start with the daemon."""
