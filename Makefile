@@ -44,6 +44,12 @@ test: $(READY) ## run the tests; PYTEST_ARGS is passed on
 	$(call heading,tests)
 	$(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
+.PHONY: test-mcp
+test-mcp: $(READY) ## host six MCP servers of others; installs them into .mcp-servers
+	$(call heading,MCP servers)
+	@$(BIN)/python -m scripts.mcp_servers
+	STDIOD_TEST_MCP=1 $(BIN)/python -m pytest -n 0 -rs tests/mcp $(PYTEST_ARGS)
+
 .PHONY: check
 check: format-check lint types imports test package-test ## all that has to hold before a commit
 
@@ -105,5 +111,5 @@ soak: $(READY) ## kill, stop, flood and reload at random for MINUTES, and count 
 
 .PHONY: clean
 clean: ## remove all that was made here, .venv too
-	rm -rf .venv .venv-* build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* .mcp-servers build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

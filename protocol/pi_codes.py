@@ -67,8 +67,14 @@ def pi_error(failure: Failure) -> dict[str, Any]:
         "code": str(pi_code(failure.code)),
         "message": failure.message,
         "details": {"code": failure.code, **details},
-        "retryable": failure.details.get("reason") in tuple(_RETRYABLE),
+        "retryable": _is_retryable(failure.details),
     }
+
+
+def _is_retryable(details: dict[str, Any]) -> bool:
+    reason = details.get("reason")
+    safe = reason == Reason.STOPPING and details.get("retry_safe") is True
+    return safe or reason in tuple(_RETRYABLE)
 
 
 def failure_of(code: str, message: str, details: dict[str, Any] | None = None) -> Failure:

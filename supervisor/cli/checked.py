@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from supervisor.runtime.directory import (
     read_descriptor,
     shown,
 )
+from supervisor.runtime.preflight import obstacle
 from supervisor.runtime.sources import scan
 
 
@@ -69,6 +71,9 @@ def _check_file(path: Path) -> CheckedDescriptor:
         checked.problems = list(error.problems)
         return checked
     checked.name = descriptor.name
+    found = obstacle(descriptor, os.environ)
+    if found is not None:
+        checked.problems = [Problem("/transport/command", f"{found.words}; {found.hint}")]
     document = read_document(path.read_bytes())
     if isinstance(document, dict):
         checked.warnings = near_misses(document)

@@ -7,8 +7,10 @@ Closing the connection cancels what is still open, so Ctrl-C needs no more than 
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 import struct
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,6 +22,7 @@ import msgspec
 
 from protocol.frames import encode_line
 from protocol.framing import LineSplitter, Overlong
+from protocol.version import VERSION
 from supervisor.cli.exit_status import NoDaemonError
 
 SUPERVISOR = "supervisor"
@@ -83,6 +86,7 @@ class Client:
         """Connect; raises `NoDaemonError`."""
         self.path = path
         self._socket = _connect(path)
+        tell_other_version(path)
         self._splitter = LineSplitter(LINE_BYTES)
         self._lines: deque[bytes] = deque()
         self._number = 0
@@ -219,10 +223,27 @@ def _connect(path: Path) -> socket.socket:
     return connection
 
 
-def _why_not(path: Path, error: OSError) -> str:
-    import shlex
+@functools.cache  # once, however often it connects
+def tell_other_version(path: Path) -> None:
+    """Say that the daemon is of another version; what both know works all the same."""
+    try:
+        with open(f"{path}.lock", encoding="utf-8") as lock:  # noqa: PTH123 - each command does it
+            _, version, *_ = lock.read(100).split()
+    except (OSError, ValueError):
+        return  # a lock of somebody else's, or none: a forwarded socket, say
+    if version != VERSION:
+        from supervisor.cli.terminal import one_line
 
-    start = f"`stdiod --socket {shlex.quote(str(path))} up DIR` starts one"
+        sys.stderr.write(
+            f"stdiod: this is {VERSION}, the daemon is {one_line(version)}; what only one of them"
+            " knows will not work: `stdiod down` and `stdiod up` start this version\n"
+        )
+
+
+def _why_not(path: Path, error: OSError) -> str:
+    from supervisor.cli.options import socket_option
+
+    start = f"`stdiod {socket_option(path)}up DIR` starts one"
     if isinstance(error, FileNotFoundError):
         from supervisor.cli import missing_socket
 

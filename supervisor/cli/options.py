@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -79,13 +80,25 @@ class Text(click.ParamType[str]):
 TEXT = Text()
 
 
+SOCKET_PASSED = "stdiod.socket_passed"
+"""The key of what a context knows of `--socket`: whether somebody passed it."""
+
+
 def _chosen_socket(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path:
     """Take the verb's --socket, the one before the verb, the configuration's, or the default."""
     del param
     before_verb = ctx.find_root().params.get("socket")
     config = configured.said(ctx)
+    ctx.meta[SOCKET_PASSED] = bool(value or before_verb)
     chosen = value or before_verb or (config and config.socket)
     return absolute_socket(chosen or default_socket())
+
+
+def socket_option(socket: Path) -> str:
+    """Return `--socket PATH ` for a hint, or nothing where nobody passed it either."""
+    ctx = click.get_current_context(silent=True)
+    passed = ctx is None or ctx.meta.get(SOCKET_PASSED, True)
+    return f"--socket {shlex.quote(str(socket))} " if passed else ""
 
 
 def with_socket(function: F) -> F:

@@ -37,7 +37,7 @@ def _lines(plan: dict[str, Any]) -> Iterator[str]:
     for one in plan["moved"]:
         path, before = one_line(one["descriptor"]), one_line(one["from"])
         yield f"> {one_line(one['name'])}  {dim(f'{before} is now {path}')}"
-    for one in plan["quarantined"]:
+    for one in [*plan["quarantined"], *plan.get("unrunnable", ())]:
         mark = click.style("!", fg="red")
         yield f"{mark} {one_line(one['descriptor'])}: {one_line(one['reason'])}"
     yield from _policy(plan.get("policy_problem"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any, NoReturn
 
 import click
@@ -10,12 +11,23 @@ import msgspec
 
 from supervisor.cli.client import Answer
 from supervisor.cli.exit_status import NO
+from supervisor.cli.terminal import STEERING, is_terminal
 
 ONE_LINE_CHARS = 80
 """Shorter JSON is not worth several lines."""
 
 # What JSON lets stand in a string and a terminal might act on.
-_UNSAFE = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_UNSAFE = re.compile(f"[{STEERING}]")
+
+
+def echo_json(line: bytes) -> None:
+    """Print a line of JSON: for a program as it is, on a terminal with nothing that steers it."""
+    click.echo(_escaped(line.decode()) if is_terminal(sys.stdout) else line)
+
+
+def _escaped(text: str) -> str:
+    # The escape is JSON's own, so what is printed can still be parsed.
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def print_json(value: Any) -> None:
@@ -27,7 +39,7 @@ def print_json(value: Any) -> None:
         line = msgspec.json.encode(value)
     except UnicodeEncodeError:
         line = msgspec.json.encode(_without_surrogates(value))
-    click.echo(line)
+    echo_json(line)
 
 
 def print_document(value: Any) -> None:
@@ -38,7 +50,7 @@ def print_document(value: Any) -> None:
         line = orjson.dumps(value)
     except TypeError:
         line = orjson.dumps(_without_surrogates(value))
-    click.echo(line)
+    echo_json(line)
 
 
 def _without_surrogates(value: Any) -> Any:
@@ -60,8 +72,7 @@ def print_laid_out(value: Any) -> None:
     text = msgspec.json.format(compact, indent=0)
     if len(text) > ONE_LINE_CHARS:
         text = msgspec.json.format(compact, indent=2)
-    # The escape is JSON's own, so what is printed can still be parsed.
-    click.echo(_UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text.decode()))
+    click.echo(_escaped(text.decode()))
 
 
 def compact(value: Any) -> str:

@@ -40,6 +40,9 @@ _SHORTEST_NAME = 8
 _NONE = "-"
 _NEARLY_ALL = 0.75
 STUCK_NOTED = 5
+CAUSE_CHARS = 300
+"""What a note says at the most of an end, the last line of stderr included."""
+
 OPS_NOTED = 5
 """Of a module that has not run yet, the ops that are remembered."""
 
@@ -128,7 +131,9 @@ def _remembered(ops: dict[str, Any] | None) -> str:
 def _cause(died: dict[str, Any]) -> str:
     if died.get("limit"):
         return f"ended: {one_line(limit_text(died['limit']))}"
-    return one_line(died["message"])
+    said = died.get("stderr_tail")
+    words = f"{died['message']}: {said[-1]}" if said else died["message"]
+    return cut(one_line(words), CAUSE_CHARS)
 
 
 def _summary(status: dict[str, Any]) -> str:

@@ -16,7 +16,10 @@ import click
 # Control characters other than tab and newline, and those that reorder what stands around them:
 # a module's text is not to move the cursor, or to look like something else. And surrogates: the
 # bytes of a path that are not UTF-8 (PEP 383).
-_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+STEERING = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+"""DEL, C1, line separators, and what changes the direction of text."""
+
+_UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f{STEERING}\ud800-\udfff]")
 
 _CLEAR_LINE = "\r\x1b[K"
 

@@ -1,7 +1,8 @@
 """The control socket: a Unix socket of mode 0600, one daemon per path (docs/protocol.md).
 
-A lock file beside the socket says who owns the path. It is held for the daemon's life and freed by
-the kernel whatever the daemon dies of, so a socket file without a lock is stale and is replaced.
+A lock file beside the socket says who owns the path, by pid and version, a line each. It is held
+for the daemon's life and freed by the kernel whatever the daemon dies of, so a socket file without
+a lock is stale and is replaced.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ import trio
 
 from protocol.errors import Failure, Reason
 from protocol.response import Response
+from protocol.version import VERSION
 from supervisor.faces.admission import Admission
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
 from supervisor.faces.exchange import done_line
 from supervisor.faces.local_user import named_user, peer_uid
-from supervisor.faces.unfinished import UnfinishedLines
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
 
@@ -129,7 +130,6 @@ async def _accept(
     admission: Admission,
     clients: trio.Nursery,
 ) -> None:
-    unfinished = UnfinishedLines()
     while True:
         try:
             client, _ = await listener.accept()
@@ -139,14 +139,13 @@ async def _accept(
             log.warning("cannot accept a client", words=os.strerror(error.errno))
             await trio.sleep(OUT_OF_DESCRIPTORS_PAUSE_S)
         else:
-            clients.start_soon(_serve_client, daemon, client, admission, unfinished)
+            clients.start_soon(_serve_client, daemon, client, admission)
 
 
 async def _serve_client(
     daemon: Daemon,
     client: trio.socket.SocketType,
     admission: Admission,
-    unfinished: UnfinishedLines,
 ) -> None:
     descriptor, uid = client.fileno(), peer_uid(client)
     blocking = daemon.facts.custody.blocking
@@ -162,7 +161,7 @@ async def _serve_client(
             try:
                 with place.scope:
                     party = Party(await named_user(uid, "socket", blocking))
-                    conversation = Conversation(daemon, party, unfinished)
+                    conversation = Conversation(daemon, party)
                     place.idle = conversation.is_idle
                     try:
                         await carry(conversation, descriptor, descriptor)
@@ -207,9 +206,10 @@ def _lock(path: Path, owned: contextlib.ExitStack) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise SocketTakenError(path, os.pread(descriptor, 32, 0).decode().strip()) from None
+        pid, *_ = os.pread(descriptor, 32, 0).decode(errors="replace").split() or [""]
+        raise SocketTakenError(path, pid) from None
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    os.pwrite(descriptor, f"{os.getpid()}\n{VERSION}\n".encode(), 0)
 
 
 def _bind_private(listener: socket.socket, path: Path) -> None:

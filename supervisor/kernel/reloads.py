@@ -21,9 +21,10 @@ from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.policy_file import PolicyError, PolicyFile
-from supervisor.policy.reload_plan import Plan, Running, plan
+from supervisor.policy.reload_plan import Plan, Running, plan, runnable
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.host import Host
+from supervisor.runtime.preflight import Obstacle, obstacle
 from supervisor.runtime.source import Source
 from supervisor.runtime.sources import Sources
 from supervisor.runtime.succession import Succession
@@ -192,9 +193,33 @@ class Reloads:
         # If it is cancelled, the next one waits until it is done.
         blocking = self._host.custody.blocking
         found = await blocking.run("reading the descriptors and their programs", read_and_compare)
+        obstacles = await self._obstacles(found)
+        hopeless = {name for name, one in self._fleet.modules.items() if one.succession.hopeless}
+        words = {name: one.words for name, one in obstacles.items()}
+        found = runnable(found, words, current, hopeless)
+        for one in obstacles.values():
+            if one.path is not None:  # once it is there, it is looked at again
+                self.sources.interests.add_path(one.path, content=True)
         self.on_reading()
         self._refuse_at_the_end()
         return found
+
+    async def _obstacles(self, found: Plan) -> Mapping[str, Obstacle]:
+        """Return what is in the way of new and changed modules, as far as it shows in time."""
+        obstacles: dict[str, Obstacle] = {}
+        descriptors = [*found.added, *(one.descriptor for one in found.changed)]
+
+        def look() -> None:
+            for descriptor in descriptors:
+                seen = obstacle(descriptor, self._host.environment)
+                if seen is not None:
+                    obstacles[descriptor.name] = seen
+
+        if descriptors:
+            with trio.move_on_after(LOOK_S):
+                blocking = self._host.custody.blocking
+                await blocking.run("looking whether programs can be run", look)
+        return dict(obstacles)
 
     def _refuse_at_the_end(self) -> None:
         if self._host.shutting_down:
@@ -209,6 +234,9 @@ def _shown(found: Plan) -> dict[str, Any]:
         "modules_changed": [one.descriptor.name for one in found.changed][:SHOWN],
     }
 
+
+LOOK_S = 2.0
+"""How long a reload waits to hear what programs are like: one may be on a dead mount."""
 
 SHOWN = 20
 """How many names a log line holds."""

@@ -23,6 +23,9 @@ from supervisor.runtime.checking.checks import Check, Checks, Verdict
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.module import Module
 
+OP_CHARS = 256
+"""The longest `op`: it stands in each event, journal entry and message about a request."""
+
 MAX_TIMEOUT_S = 7 * 24 * 3600.0
 """A longer one is no timeout; the bound also keeps arithmetic on times finite."""
 
@@ -158,15 +161,26 @@ def _quarantined(tool: str, quarantined: Sequence[Quarantined]) -> Quarantined |
     return next((one for one in quarantined if one.descriptor.endswith(files)), None)
 
 
+def op_refusal(asked: str, op: object) -> Failure | None:
+    """Say why there can be no such op, or None."""
+    if not isinstance(op, str) or not op:
+        words = f'invoke of {asked} names no op; "input" needs {{"op":"...","args":{{...}}}}'
+        return Failure.because(Reason.MISSING_OP, words)
+    if len(op) > OP_CHARS:
+        words = f'"op" has {len(op)} characters, and may have {OP_CHARS}: {named(op, 40)}'
+        return Failure.because(Reason.MALFORMED_REQUEST, words)
+    return None
+
+
 def request_refusal(tool: str, module: Module, content: Mapping[str, Any]) -> Failure | None:
     """Say why a request cannot be accepted, or None; `content` is the frame's `input`.
 
     Its args are those of `doubt_about`.
     """
     op = content.get("op")
-    if not isinstance(op, str) or not op:
-        words = f'invoke of {tool} names no op; "input" needs {{"op":"...","args":{{...}}}}'
-        return Failure.because(Reason.MISSING_OP, words)
+    refusal = op_refusal(tool, op)
+    if refusal is not None or not isinstance(op, str):
+        return refusal
     args = content.get("args", {})
     if not isinstance(args, dict):
         words = f'"args" of {tool}.{op:.80} must be a JSON object'

@@ -7,7 +7,7 @@ differs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ import msgspec
 from protocol.descriptor import Descriptor
 from supervisor.policy.dependencies import in_order
 from supervisor.policy.effective import Change, changes
-from supervisor.policy.findings import Quarantined, Reading, usable
+from supervisor.policy.findings import Quarantined, Reading, kept, usable
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -67,6 +67,8 @@ class Plan(msgspec.Struct, frozen=True):
     moved: tuple[tuple[str, Descriptor], ...] = ()
     """Those of the unchanged whose file has another path now, with the path it had."""
     quarantined: tuple[Quarantined, ...] = ()
+    unrunnable: tuple[Quarantined, ...] = ()
+    """Those that are used, though their programs could not be run now, and why."""
     programs: Mapping[str, Mapping[str, str]] = {}
     """The digests to remember for the next plan."""
 
@@ -91,6 +93,7 @@ class Plan(msgspec.Struct, frozen=True):
             "moved": [{**_named(one), "from": before} for before, one in self.moved],
             "unchanged": [one.name for one in self.unchanged],
             "quarantined": [msgspec.to_builtins(one) for one in self.quarantined],
+            "unrunnable": [msgspec.to_builtins(one) for one in self.unrunnable],
         }
 
 
@@ -128,6 +131,45 @@ def plan(current: Mapping[str, Running], reading: Reading) -> Plan:
             name: {**(current[name].programs if name in current else {}), **programs}
             for name, programs in found.programs.items()
             if name in wanted
+        },
+    )
+
+
+def runnable(
+    found: Plan,
+    obstacles: Mapping[str, str],
+    current: Mapping[str, Running],
+    hopeless: Container[str],
+) -> Plan:
+    """Refuse the changes that would put a program that can't be run in the place of another.
+
+    `obstacles` has what is in the way, by the names of the modules; those that are `hopeless` have
+    nothing to lose.
+    """
+    refused = {
+        one.descriptor.name: one
+        for one in found.changed
+        if one.descriptor.name in obstacles and one.descriptor.name not in hopeless
+    }
+    used = [*found.added, *(one.descriptor for one in found.changed)]
+    return msgspec.structs.replace(
+        found,
+        changed=tuple(one for one in found.changed if one.descriptor.name not in refused),
+        quarantined=(
+            *found.quarantined,
+            *(
+                Quarantined(one.descriptor.source, kept(obstacles[name]))
+                for name, one in refused.items()
+            ),
+        ),
+        unrunnable=tuple(
+            Quarantined(one.source, obstacles[one.name])
+            for one in used
+            if one.name in obstacles and one.name not in refused
+        ),
+        programs={
+            name: current[name].programs if name in refused else digests
+            for name, digests in found.programs.items()
         },
     )
 

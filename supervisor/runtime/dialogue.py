@@ -93,6 +93,8 @@ class Dialogue:
         self._more: list[Received] = []
         """Events that wait until those before them have been received."""
         self._eof = False
+        self.has_heard = False
+        """Whether it has printed anything."""
         self._waits: tuple[Wait, ...] = ()
         self._timers: list[tuple[Wait, Timer]] = []
         self._streams: set[Stream] = set()
@@ -169,6 +171,7 @@ class Dialogue:
     def receive_data(self, data: bytes) -> bool:
         """Take what was read; returns whether that led to something that was written."""
         # `_follow` would do; but here passes all that a module says.
+        self.has_heard = True
         events = self._connection.receive_data(data)
         if events:
             self._receive(events)

@@ -33,6 +33,8 @@ class Ended(msgspec.Struct, frozen=True):
     reason: str
     message: str
     exit: Exit | None = None
+    obstacle: str | None = None
+    """What keeps its program from running, as far as that shows without running it."""
 
     @property
     def abnormal(self) -> bool:

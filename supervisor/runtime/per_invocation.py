@@ -13,13 +13,12 @@ import trio
 from protocol.connection import Request
 from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Outcome, Reason, Success
-from protocol.replies import Operation
+from protocol.replies import Operation, completed
 from supervisor.policy.verdict import Exit, Stopped
 from supervisor.runtime.call import Awaited, Call
 from supervisor.runtime.incarnation import StopStep
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
-from supervisor.runtime.process import check_program
-from supervisor.runtime.program import SpawnError
+from supervisor.runtime.preflight import obstacle
 from supervisor.runtime.run import Run
 from supervisor.runtime.warm_processes import WarmProcesses
 
@@ -113,16 +112,7 @@ class PerInvocationLife:
             return await self._ask_process(operation, timeout_s)
         if operation is Operation.HEALTH:
             return await self._check()
-        return Success(
-            {
-                "name": descriptor.name,
-                "version": descriptor.version,
-                "kind": str(descriptor.kind),
-                "capabilities": list(descriptor.capabilities),
-                "inputs": descriptor.inputs or {},
-                "outputs": descriptor.outputs or {},
-            }
-        )
+        return completed(operation, Success({}), descriptor)
 
     def instances(self) -> list[Instance]:
         """Return the processes that run now, those that wait for a request last."""
@@ -131,13 +121,12 @@ class PerInvocationLife:
 
     async def _check(self) -> Outcome:
         host = self._setting.host
-        try:
-            # In a thread: a folder on a slow disk is not to hold up the neighbours.
-            descriptor = self._setting.descriptor
-            look = partial(check_program, descriptor, host.environment, self.id)
-            await host.custody.blocking.run(f"finding the program of {descriptor.name}", look)
-        except SpawnError as error:
-            return Failure.because(Reason.SPAWN_FAILED, f"could not be started: {error}")
+        # In a thread: a folder on a slow disk is not to hold up the neighbours.
+        descriptor = self._setting.descriptor
+        look = partial(obstacle, descriptor, host.environment)
+        found = await host.custody.blocking.run(f"finding the program of {descriptor.name}", look)
+        if found is not None:
+            return Failure.because(Reason.SPAWN_FAILED, f"could not be started: {found.words}")
         return Success({"status": "ok"})
 
     async def _ask_process(self, operation: Operation, timeout_s: float) -> Outcome:

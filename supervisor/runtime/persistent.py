@@ -15,8 +15,10 @@ What a call that the host gives up (deadline, cancel) leaves behind:
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, assert_never
 
+import msgspec
 import trio
 
 from protocol.connection import (
@@ -43,6 +45,7 @@ from protocol.connection import (
     Warned,
 )
 from protocol.errors import Failure, Outcome, Reason
+from protocol.events import CallEvent
 from protocol.outgoing import Written
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit, Stopped, on_death
@@ -50,10 +53,22 @@ from supervisor.runtime.call import Call
 from supervisor.runtime.flow_control import FlowControl
 from supervisor.runtime.incarnation import Incarnation, StopStep
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
+from supervisor.runtime.module_log import NOTED
+from supervisor.runtime.preflight import obstacle
 from supervisor.runtime.probing import Probing
 from supervisor.runtime.program import SpawnError
 from supervisor.runtime.spawning import begin_dialogue, incarnate
 from supervisor.runtime.start_attempt import StartAttempt
+
+START_DEADLINE = str(Reason.START_DEADLINE)
+
+LATE = (
+    "; it answered only after that, when its stdin was closed: it does not flush its stdout after "
+    "each line, or reads to the end of its input before it answers, or takes longer to begin"
+)
+
+LOOK_S = 1.0
+"""How long the end of a start waits to hear what its program is like."""
 
 
 class PersistentLife:
@@ -79,6 +94,9 @@ class PersistentLife:
         self._closed = False
         """Whether it takes no more calls: set with `_ending`, and looked at for each call."""
         self._drained = trio.Event()
+        self._was_ready = False
+        self._was_mute = False
+        """Whether it had printed nothing when its time to start was over."""
         self._abrupt = False
         self._hurried = False
         bound_s = self._timeouts.start_s + self._timeouts.describe_s
@@ -98,7 +116,20 @@ class PersistentLife:
                 ended = await self._run()
         finally:
             self._close()  # cancelled, it takes no more calls either
-        return ended
+        if self._was_ready or ended.reason == "spawn_failed":
+            return ended
+        return msgspec.structs.replace(ended, obstacle=await self._obstacle())
+
+    async def _obstacle(self) -> str | None:
+        host, descriptor = self._setting.host, self._setting.descriptor
+        if host.shutting_down:
+            return None
+        look = partial(obstacle, descriptor, host.environment)
+        with trio.move_on_after(LOOK_S):
+            doing = f"looking at the program of {descriptor.name}"
+            found = await host.custody.blocking.run(doing, look)
+            return None if found is None else found.words
+        return None
 
     async def _run(self) -> Ended:
         setting = self._setting
@@ -127,8 +158,12 @@ class PersistentLife:
                 self._fail_all(setting.host.stopping(self.id, self.evidence()), probes=True)
             else:
                 self._settle_all(exit_)
-        if self._start.failure is not None:
-            return Ended(self._start.failure.reason, self._start.failure.message, exit_)
+        failure = self._start.failure
+        if failure is not None:
+            words = failure.message
+            if self._was_mute and self._dialogue.has_heard:
+                words += LATE
+            return Ended(failure.reason, words, exit_)
         return Ended(str(exit_.reason), exit_.words, exit_)
 
     def is_alive(self) -> bool:
@@ -194,6 +229,7 @@ class PersistentLife:
         heard_at = self._now()
         freed = False
         talked: list[Call] = []
+        noted: list[CallEvent] = []
         last: Call | None = None
         calls = self._calls
         for item in events:
@@ -205,10 +241,14 @@ class PersistentLife:
                         talked.append(call)
                         call.heard_at = heard_at
                     call.listener.event(item.event, call, item.line)
+                    if type(item.event) in NOTED:
+                        noted.append(item.event)
             elif type(item) is Answered:  # `isinstance` of a msgspec type is slow to say no
                 freed = self._answered(item) or freed
             else:
                 self._receive_other(item)
+        if noted:
+            self._setting.log.events(self.id, noted)
         if talked or self._talked:
             self._talked = [call for call in talked if not call.settled]
             self._flow.heard(self._talked)
@@ -224,7 +264,9 @@ class PersistentLife:
             case Asked():
                 self._probing.overhear(item.request)
             case Unanswered():
-                pass  # its call is settled with the exit, which says why
+                # Its call is settled with the exit, which says why.
+                if item.error is not None and item.request_id in self._calls:
+                    self._calls[item.request_id].error = item.error
             case EventReceived() | Answered():
                 raise AssertionError
             case _:
@@ -232,7 +274,12 @@ class PersistentLife:
 
     def _of_process(self, item: OfProcess) -> None:
         match item:
-            case Quarantined() | Stray() | ModuleLog():
+            case Stray():
+                self._setting.keep(self.id, item)
+                if item.named is not None and len(self._calls) == 1:
+                    (call,) = self._calls.values()
+                    call.instead = item
+            case Quarantined() | ModuleLog():
                 self._setting.keep(self.id, item)
             case Ready():
                 self._ready(item)
@@ -297,6 +344,10 @@ class PersistentLife:
         self.nudge()
         self._check_drained()
         self._owner.capacity_freed(self)
+
+    def refined(self, stopped: Stopped) -> Stopped:
+        """Return it as it is: without an answer there is no more to say."""
+        return stopped
 
     def _tell_flow(self, request_id: str, operation: Flow) -> None:
         self._dialogue.flow(request_id, operation)
@@ -400,6 +451,7 @@ class PersistentLife:
             self._start.fail(Ended("bad_describe", misfit))
             return
         self._start.end()
+        self._was_ready = True
         assert self._nursery is not None  # noqa: S101 - there is a process, and so a nursery
         self._nursery.start_soon(self._probing.resolve_doubts)
         self._probing.begin()
@@ -433,8 +485,16 @@ class PersistentLife:
         self._fail_all(self._ended_for())
         if self._hurried:  # before there was a process to kill
             incarnation.stop(StopStep.KILL)
+        elif self._abrupt and not self._is_too_late():
+            incarnation.stop(StopStep.TERMINATE)
         else:
-            incarnation.stop(StopStep.TERMINATE if self._abrupt else StopStep.END_OF_INPUT)
+            self._was_mute = self._abrupt and not self._dialogue.has_heard
+            incarnation.stop(StopStep.END_OF_INPUT)
+
+    def _is_too_late(self) -> bool:
+        # What a program holds in its buffer shows when it comes to the end of its input.
+        failure = self._start.failure
+        return failure is not None and failure.reason == START_DEADLINE
 
     def _check_drained(self) -> None:
         if not self._calls and self._closed:
@@ -445,7 +505,7 @@ class PersistentLife:
         self._calls.clear()
         for call in left:
             what = f"{self._setting.descriptor.name}.{call.request.op or call.request.operation}"
-            call.settle(on_death(exit_, call.fault, what))
+            call.settle(on_death(exit_, call.fault, what, call.error))
 
     def _fail_all(self, failure: Failure, *, probes: bool = False) -> None:
         left = list(self._calls.values())

@@ -246,12 +246,6 @@ async def _spawn_in_thread(wanted: Wanted, blank: Blank | None) -> Process:
     raise AssertionError  # the last pause is None, so the loop returned or raised
 
 
-def check_program(descriptor: Descriptor, host: Mapping[str, str], instance: str) -> None:
-    """Raise `SpawnError` if a module's command could not be run; runs nothing."""
-    working_folder(descriptor)
-    find_program(descriptor, _environment(descriptor, host, instance))
-
-
 def _environment(descriptor: Descriptor, host: Mapping[str, str], instance: str) -> dict[str, str]:
     try:
         return module_environment(descriptor.transport, host, instance)

@@ -127,8 +127,11 @@ def explain(error: OSError, program: str) -> str:
             return _plain(error)
 
 
-def explain_interpreter(path: Path) -> str | None:
-    """Say what is wrong with the `#!` line of a program, or None if nothing is, or it has none."""
+def explain_interpreter(path: Path, search: str | None = None) -> str | None:
+    """Say what is wrong with the `#!` line of a program, or None if nothing is, or it has none.
+
+    `search` is the PATH of whoever runs it, in which `env` looks.
+    """
     try:
         with path.open("rb") as file:
             first = file.readline(SHEBANG_BYTES)
@@ -143,7 +146,36 @@ def explain_interpreter(path: Path) -> str | None:
     if not interpreter:
         return f"the #! line of {path} names no interpreter"
     reason = refusal(Path(interpreter))
-    return None if reason is None else f"the #! line of {path} names {interpreter}: {reason}"
+    if reason is not None:
+        return f"the #! line of {path} names {interpreter}: {reason}"
+    if Path(interpreter).name != "env" or search is None:
+        return None
+    # The kernel hands over all that follows as one word.
+    rest = first[2:].strip().decode(errors="replace").partition(interpreter)[2].strip()
+    wrong = env_problem([rest] if rest else [], search)
+    return None if wrong is None else f"the #! line of {path} runs env, and {wrong}"
+
+
+_QUOTING = frozenset("/$\"'\\")
+_ENV_OPTIONS_WITH_VALUE = frozenset({"-u", "-C", "--unset", "--chdir"})
+
+
+def env_problem(words: list[str], search: str | None) -> str | None:
+    """Say, as a clause, why `env` with these words would find no program; None if it may."""
+    if words and words[0].startswith("-S"):
+        words = [*filter(None, [words[0].removeprefix("-S")]), *words[1:]]
+        words = [*words[0].split(), *words[1:]] if words else []
+    while words and (words[0].startswith("-") or "=" in words[0].partition("/")[0]):
+        if words[0].startswith("-S") or words[0].startswith("--split-string"):
+            return None
+        words = words[2:] if words[0] in _ENV_OPTIONS_WITH_VALUE else words[1:]
+    # With quotes and `$` in it, only env knows what it means.
+    if not words or not _QUOTING.isdisjoint(words[0]) or shutil.which(words[0], path=search):
+        return None
+    name, _, options = words[0].partition(" ")
+    if options and shutil.which(name, path=search):
+        return f"it is given {words[0]!r:.100} as one word: write `env -S {words[0]:.100}`"
+    return f"there is no program {words[0]!r:.100} in its PATH"
 
 
 def _plain(error: OSError) -> str:

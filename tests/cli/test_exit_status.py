@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from protocol.version import VERSION
+from supervisor.cli import client
 from tests.cli.conftest import Run, Serve
 from tests.cli.fake_daemon import not_ok, ok, status
 
@@ -178,3 +180,15 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(
         os.close(writing)
     assert ended.returncode == 141
     assert ended.stderr == b""
+
+
+@pytest.mark.parametrize(("version", "told"), [("9.9.9", 1), (VERSION, 0), ("", 0)])
+def test_a_daemon_of_another_version_is_named_once_and_asked_all_the_same(
+    run: Run, serve: Serve, socket_path: Path, version: str, told: int
+) -> None:
+    client.tell_other_version.cache_clear()
+    socket_path.with_name("s.lock").write_text(f"4711\n{version}\n")
+    serve(lambda frame: [ok({"status": "ok"})])
+    both = [run("health", "dice") for _ in range(2)]
+    assert [one.exit_code for one in both] == [0, 0]
+    assert "".join(one.stderr for one in both).count("the daemon is 9.9.9") == told

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.cli import results
 from tests.cli.conftest import Run, Serve
 from tests.cli.fake_daemon import Frame, log, not_ok, ok
 
@@ -73,6 +74,22 @@ def test_with_json_each_event_is_a_line_and_the_response_is_the_last(
     assert ended.stderr == ""
 
 
+STEERING = "\x7f\x9b31m\u202e\u2066\u200f\u061c\u2028"
+
+
+@pytest.mark.fault(33)
+@pytest.mark.parametrize("terminal", [True, False])
+def test_on_a_terminal_json_holds_nothing_that_steers_it(
+    run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    monkeypatch.setattr(results, "is_terminal", lambda _: terminal)
+    serve(lambda frame: [log(STEERING), ok({"said": STEERING}, **RESPONSE)])
+    printed = run("invoke", "dice", "roll", "--json").output
+    assert any(char in printed for char in STEERING[:2]) is not terminal
+    event, response = map(json.loads, printed.splitlines() if terminal else printed.split("\n")[:2])
+    assert (event["message"], response["result"]) == (STEERING, {"said": STEERING})
+
+
 def test_with_json_a_failure_is_a_response_too(run: Run, serve: Serve) -> None:
     serve(lambda frame: [not_ok("timeout", "too late", of=RESPONSE, reason="deadline")])
     ended = run("invoke", "dice", "roll", "--json")
@@ -120,9 +137,9 @@ def test_a_failure_is_told_as_what_happened_the_evidence_and_what_to_do(
 
 
 def test_an_error_the_module_made_up_is_told_as_its_own(run: Run, serve: Serve) -> None:
-    serve(lambda frame: [not_ok("no_dice", "the dice are lost", of=RESPONSE)])
+    serve(lambda frame: [not_ok("no_dice", "the dice are lost", of=RESPONSE, origin="module")])
     stderr = run("invoke", "dice", "roll").stderr
-    assert "the module reported it (no_dice)" in stderr
+    assert "reported by dice (no_dice)" in stderr
 
 
 def test_warnings_are_shown_with_the_line_they_are_about(run: Run, serve: Serve) -> None:

@@ -48,7 +48,7 @@ def test_a_daemon_whose_socket_was_deleted_is_named_with_what_to_do(
     assert ended.stderr == (
         f"stdiod: the socket {socket_path} is missing, but its daemon (pid {os.getpid()}) lives: "
         f"`kill {os.getpid()}` ends it and its modules in order, "
-        f"then `stdiod --socket {socket_path} up DIR` starts another one\n"
+        "then `stdiod up DIR` starts another one\n"
     )
 
 

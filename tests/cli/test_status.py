@@ -64,7 +64,7 @@ def test_the_page_has_the_daemon_then_a_row_per_module_then_what_is_quarantined(
         "dice ready tool module/persistent 4711 1m05s 9.0 MiB 0 0/0"
     )
     assert lines[5].split()[:4] == ["kv", "backoff", "tool", "module/persistent"]
-    assert lines[5].endswith("was killed by SIGKILL; next try in 4.0s")
+    assert lines[5].endswith("was killed by SIGKILL: out of cheese; next try in 4.0s")
     assert lines[7:] == ["Quarantined descriptors", "  /modules/bad.json", "    /kind: is missing"]
 
 
@@ -149,7 +149,7 @@ def test_a_name_that_is_too_long_for_the_terminal_is_cut(name: str, width: int) 
 
 def test_a_terminal_too_narrow_for_the_notes_has_them_below_their_rows() -> None:
     lines = plain(status_text(FLEET, 60))
-    assert lines[6] == "    was killed by SIGKILL; next try in 4.0s"
+    assert lines[6] == "    was killed by SIGKILL: out of cheese; next try in 4.0s"
 
 
 def test_a_fleet_without_modules_says_where_it_looked() -> None:

@@ -24,6 +24,14 @@ def test_good_descriptors_are_counted(run: Run, tmp_path: Path) -> None:
     assert ended.stdout == "2 descriptors are valid\n"
 
 
+def test_a_program_that_is_missing_is_a_problem(run: Run, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.json", "a", transport={"type": "stdio", "command": ["./nothing"]})
+    ended = run("validate", str(path))
+    assert ended.exit_code == 1
+    missing = tmp_path / "nothing"
+    assert ended.stdout.startswith(f"{path}: /transport/command: {missing} is not there; correct")
+
+
 def test_every_problem_of_every_file_is_a_line_with_file_and_pointer(
     run: Run, tmp_path: Path
 ) -> None:

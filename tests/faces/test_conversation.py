@@ -176,6 +176,7 @@ async def test_the_daemons_own_ops_come_in_two_forms(tmp_path: Path, form: dict[
     [
         (request("a", "supervisor", "fly"), "unknown_op"),
         (request("a", "supervisor", "invoke"), "missing_op"),
+        (request("a", "supervisor", "invoke", op="x" * 257), "malformed_request"),
         (request("a", "supervisor", "invoke", op="status", args=5), "invalid_args"),
         (request("a", "supervisor", "stop"), "invalid_args"),
         (request("a", "supervisor", "stop", module="nobody"), "unknown_module"),

@@ -119,9 +119,24 @@ ROWS = (
         "nobody but who sent them waits; what cannot be looked at in time is refused in words",
     ),
     Row(
+        30,
+        "a client that reads no answer, and one whose requests wait with large args",
+        "bounded in bytes, per client and in all; each request has its answer",
+    ),
+    Row(
         31,
         "a thousand idle clients at a limit of as many files; a soft limit below what modules take",
         "modules start, an operator is served; the soft limit is raised, modules get theirs back",
+    ),
+    Row(
+        32,
+        "a descriptor is edited to name a program that can't be run, or fails",
+        "the one that runs goes on until its successor is ready; a dry run says it before",
+    ),
+    Row(
+        33,
+        "terminal escapes, C1 and bidi characters in what a module prints",
+        "a terminal sees them escaped, with --json too",
     ),
     Row(
         34,

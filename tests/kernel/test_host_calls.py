@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from protocol.descriptor import Descriptor
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
-from tests.factories import PYTHON, descriptor
+from tests.factories import GENEROUS_S, PYTHON, descriptor
 from tests.kernel.conftest import ask, daemon_with
 from tests.kernel.test_lineage import Noting
 from tests.principals import ADA
@@ -399,3 +401,24 @@ async def test_who_waits_for_the_host_is_not_silent(tmp_path: Path) -> None:
         calls = [payload("invoke", module="b", op="hang")]
         document = await ask(daemon, "a", "calls", args={"calls": calls}, timeout_s=5).document()
         assert document["error"]["details"]["reason"] == "deadline"
+
+
+async def test_who_calls_while_the_daemon_ends_is_told_whether_to_try_again(tmp_path: Path) -> None:
+    patient = {"timeouts": {"stop_s": GENEROUS_S, "exit_s": 0.1}}
+    hasty = {"concurrency": 1, "timeouts": {"stop_s": 0.1, "exit_s": 0.1}}
+    a = caller(tmp_path, "a", supervision=patient)
+    b = caller(tmp_path, "b", supervision=hasty)
+    async with daemon_with(tmp_path, a, b, operator=allowing(tmp_path)) as daemon:
+        calls = [payload("invoke", call, module="b", op="hang") for call in ("served", "queued")]
+        asker = ask(daemon, "a", "calls", args={"calls": calls})
+        called = daemon.fleet.modules["b"]
+        while not (called.in_flight and called.queued):
+            await trio.testing.wait_all_tasks_blocked(0.001)
+        await daemon.stop_fleet()
+        document = await asker.document()
+    told = {one["call_id"]: one["error"] for one in document["result"]["results"]}
+    for call, safe in (("served", False), ("queued", True)):
+        details = told[call]["details"]
+        assert (details["code"], details["reason"]) == ("unreachable", "stopping"), told[call]
+        assert details["retry_safe"] is told[call]["retryable"] is safe
+        assert ("trying again is safe" in told[call]["message"]) is safe

@@ -40,6 +40,7 @@ INPUTS = {
         ("m", {}, "missing_op", "names no op"),
         ("m", {"op": ""}, "missing_op", "names no op"),
         ("m", {"op": 5}, "missing_op", "names no op"),
+        ("m", {"op": "x" * 257}, "malformed_request", "has 257 characters, and may have 256"),
         ("m", {"op": "echo", "args": []}, "invalid_args", "must be a JSON object"),
         ("m", {"op": "echo", "args": None}, "invalid_args", "must be a JSON object"),
         ("m", {"op": "echo", "session_id": 5}, "malformed_request", "session_id"),

@@ -288,7 +288,7 @@ async def test_an_owner_who_is_cancelled_before_he_has_come_is_gone_too(tmp_path
         lender.scope.cancel()
         source.go_on()
         await lender.gone.wait()
-        await daemon.reloads.wait_for(2)
+        await daemon.reloads.wait_for(1)
         await serving(daemon, "a")
         assert (instances(daemon), cause(daemon)) == (["a#1"], f"{EDITOR} is gone")
 

@@ -33,10 +33,10 @@ GARBAGE = b"Traceback (most recent call last):\n"
 TOLERABLE = {
     Reason.MALFORMED_JSON: GARBAGE,
     Reason.NOT_OBJECT: b"[1]\n",
-    Reason.INVALID_UTF8: b'{"ok":true,"result":"\xff"}\n',
-    Reason.INVALID_EVENT: line(version="0", type="log", level="loud", message="m"),
+    Reason.INVALID_UTF8: b"caf\xe9\n",
 }
 INTOLERABLE = {
+    Reason.INVALID_EVENT: line(version="0", type="log", level="loud", message="m"),
     Reason.BAD_VERSION: line(version="1", type="log", level="info", message="m"),
     Reason.UNKNOWN_TYPE: line(version="0", type="progress"),
     Reason.LINE_TOO_LONG: b'{"ok":true,"result":"' + b"x" * 2048 + b'"}\n',
@@ -83,7 +83,7 @@ def test_a_strict_modules_bad_line_fails_the_one_request_it_can_mean(
 
 def test_an_error_the_module_reports_itself_is_no_fault() -> None:
     (item,) = feed(strict("r1"), line(ok=False, error={"code": "E", "message": "m"}))
-    assert item == Answered("r1", Failure("E", "m"), None)
+    assert item == Answered("r1", Failure.reported("E", "m"), None)
 
 
 @pytest.mark.parametrize(("reason", "bad"), TOLERABLE.items())
@@ -352,3 +352,28 @@ def test_an_end_after_a_newline_says_nothing() -> None:
     connection = strict("r1")
     feed(connection, line(ok=True))
     assert not connection.receive_eof()
+
+
+HUGE = b"9" * 5000
+
+
+@pytest.mark.fault(13)
+@pytest.mark.parametrize("answer", [b'"type":"done","version":"0","ok":true,', b'"ok":true,'])
+def test_an_answer_with_a_number_that_cannot_be_kept_fails_its_request_at_once(
+    answer: bytes,
+) -> None:
+    connection = asked(invoke("a"), invoke("b"), stdout="tolerant")
+    received = feed(connection, b'{"requestId":"a",' + answer + b'"result":' + HUGE + b"}\n")
+    assert reasons(received) == {"a": Reason.MALFORMED_JSON}
+    (failure,) = answers(received).values()
+    assert "too large to be kept exactly" in str(failure)
+    answered = feed(connection, line(requestId="b", ok=True, result=1))
+    assert answers(answered)["b"] == Success(1)
+
+
+@pytest.mark.fault(13)
+def test_an_event_with_such_a_number_is_no_answer() -> None:
+    connection = asked(invoke("a"), stdout="tolerant")
+    event = b'{"requestId":"a","version":"0","type":"log","level":"info","message":"m",'
+    received = feed(connection, event + b'"fields":{"n":' + HUGE + b"}}\n")
+    assert not reasons(received)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,37 @@ async def test_one_that_never_gets_well_ends_at_its_start_deadline(
     running(actor(tmp_path, "never-ready", supervision={**QUIET, "timeouts": {"start_s": 0.2}}))
     died = await ended(running)
     assert died.reason == "start_deadline"
-    assert died.signal == signal.SIGTERM
+    assert died.exit_code == 0  # the end of its input is enough
     assert children() == []
     refusal = await submit(running.module, "echo").failure()
     assert (refusal.code, refusal.details["reason"]) == ("timeout", "start_deadline")
     assert refusal.details["stopped_by_host"] is True
+
+
+@pytest.mark.parametrize(
+    "lines", ["sys.stdin", "sys.stdin.readlines()"], ids=["no flush", "reads it all first"]
+)
+async def test_an_answer_that_comes_only_with_the_end_of_input_names_the_missing_flush(
+    running: Running, tmp_path: Path, lines: str
+) -> None:
+    code = f'import sys\nfor line in {lines}: print(\'{{"status": "ok"}}\')'
+    quick = {**QUIET, "timeouts": {"start_s": 0.5, "exit_s": 60}}
+    running(descriptor(tmp_path, [sys.executable, "-IS", "-c", code], supervision=quick))
+    died = await ended(running)
+    assert died.reason == "start_deadline"
+    assert "it does not flush its stdout after each line" in died.message
+
+
+async def test_a_program_that_cannot_run_is_why_its_start_failed(
+    running: Running, tmp_path: Path
+) -> None:
+    path = tmp_path / "tool"
+    path.write_text("#!/usr/bin/env nosuchthing\n")
+    path.chmod(0o755)
+    running(descriptor(tmp_path, ["./tool"], supervision=QUIET))
+    died = await ended(running)
+    assert "runs env, and there is no program 'nosuchthing'" in died.message
+    assert died.message.endswith("): it exited with code 127")
 
 
 async def test_one_that_stays_starting_is_told_what_it_said(

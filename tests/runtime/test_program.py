@@ -10,7 +10,8 @@ import pytest
 from protocol.descriptor import Descriptor
 from supervisor.runtime import process
 from supervisor.runtime.custody import Custody
-from supervisor.runtime.process import Process, check_program, spawn
+from supervisor.runtime.preflight import obstacle
+from supervisor.runtime.process import Process, spawn
 from supervisor.runtime.program import SpawnError, explain, find_program
 from tests.factories import children, descriptor, open_files, opened_since, program
 
@@ -167,5 +168,5 @@ def test_a_relative_folder_in_the_path_gives_an_absolute_program(
 
 def test_a_check_runs_nothing(tmp_path: Path) -> None:
     program(tmp_path / "run", "#!/bin/sh\ntouch ran\n")
-    check_program(descriptor(tmp_path, ["./run"]), os.environ, "m")
+    assert obstacle(descriptor(tmp_path, ["./run"]), os.environ) is None
     assert not (tmp_path / "ran").exists()

@@ -181,6 +181,71 @@ def test_a_per_invocation_module_is_reloaded_too(start_daemon: StartDaemon) -> N
     assert daemon.status("a")["description"] == "new"
 
 
+def with_command(*command: str) -> str:
+    transport = {**A["transport"], "command": list(command)}
+    return text({**A, "transport": transport})
+
+
+@pytest.mark.fault(32)
+def test_a_change_to_a_program_that_is_missing_leaves_the_module_running_until_it_is_there(
+    start_daemon: StartDaemon,
+) -> None:
+    daemon = start_daemon(A)
+    before = pids(daemon)
+    program = daemon.modules / "program"
+    with reload_of(daemon):
+        (daemon.modules / "a.json").write_text(with_command("./program"))
+    assert pids(daemon) == before
+    for plan in (daemon.op("reload", dry_run=True), daemon.op("reload")):
+        (refused,) = plan["quarantined"]
+        assert f"{program} is not there. The last good version stays in use." in refused["reason"]
+        assert plan["changed"] == []
+    write(daemon.modules, descriptor("b", ["./nothing"]))
+    (one,) = daemon.op("reload", dry_run=True)["unrunnable"]
+    assert "nothing is not there" in one["reason"]
+    (daemon.modules / "b.json").unlink()
+    with reload_of(daemon):
+        program.symlink_to("/usr/bin/env")
+        through_it = with_command("./program", *A["transport"]["command"])
+        (daemon.modules / "a.json").write_text(through_it)
+    assert pids(daemon)["a"] != before["a"]
+    assert quarantined(daemon) == {}
+
+
+@pytest.mark.fault(32)
+def test_a_successor_that_fails_is_refused_with_its_last_words(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(A)
+    before = pids(daemon)
+    (daemon.modules / "a.json").write_text(with_command("sh", "-c", "echo no cheese >&2; exit 3"))
+    (refused,) = daemon.op("reload")["quarantined"]
+    assert "exited with code 3; its last line on stderr: no cheese" in refused["reason"]
+    assert pids(daemon) == before
+    assert daemon.status("a")["quarantined"] == refused["reason"]
+    assert daemon.invoke("a").ok
+
+
+@pytest.mark.fault(32)
+def test_fifty_edits_under_load_lose_nothing_and_leave_nothing(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(A)
+    path = daemon.modules / "a.json"
+    bad = ['{"name": "a", ', with_command("./missing"), with_command("sh", "-c", "exit 1")]
+    with daemon.connect() as client:
+        asked: list[str] = []
+        for number in range(50):
+            replace(path, [text(A, description=f"edit {number}"), *bad][number % 4])
+            asked += [client.send("supervisor", "invoke", {"op": "reload"})]
+            asked += [client.send_invoke("a") for _ in range(4)]
+        replace(path, text(A, description="the last one"))
+        asked += [client.send("supervisor", "invoke", {"op": "reload"})]
+        for one in asked:
+            assert client.answer(one).ok
+    assert daemon.status("a")["description"] == "the last one"
+    assert quarantined(daemon) == {}
+    while len(daemon.status("a")["instances"]) > 1:
+        pass  # the last of the former ones is still going
+    assert len(daemon.processes()) == 1
+
+
 MANY = 10_000
 
 

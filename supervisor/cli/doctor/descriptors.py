@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -11,19 +10,12 @@ from supervisor.cli.doctor.finding import Finding, bad, ok, warn
 from supervisor.cli.terminal import shell_word
 from supervisor.policy.findings import Found
 from supervisor.runtime.directory import MissingDirectoryError
-from supervisor.runtime.environment import UnsetVariableError, module_environment
-from supervisor.runtime.program import (
-    SpawnError,
-    explain_interpreter,
-    find_program,
-    module_folder,
-    working_folder,
-)
+from supervisor.runtime.environment import module_environment
+from supervisor.runtime.preflight import obstacle
+from supervisor.runtime.program import find_program
 from supervisor.runtime.sources import scan
 
 AREA = "descriptor"
-
-_INTERPRETERS = re.compile(r"(python|perl|ruby|node|bash|sh|dash|lua)[\d.]*")
 
 
 def found_in(directories: Sequence[Path]) -> tuple[Found, list[Finding]]:
@@ -77,33 +69,8 @@ def _examine(descriptor: Descriptor, environment: Mapping[str, str]) -> list[Fin
         for variable in transport.pass_env
         if variable not in environment
     ]
-    try:
-        given = module_environment(transport, environment, name)
-    except UnsetVariableError as error:
-        hint = "set it where the daemon is started"
-        return [*findings, bad(AREA, str(error), hint, subject=name)]
-    try:
-        working_folder(descriptor)
-        program = find_program(descriptor, given)
-    except SpawnError as error:
-        hint = f"correct transport.command or transport.cwd in {descriptor.source}"
-        return [*findings, bad(AREA, str(error), hint, subject=name)]
-    wrong = explain_interpreter(Path(program))
-    if wrong is not None:
-        hint = "install the interpreter, or correct the #! line"
-        return [*findings, bad(AREA, wrong, hint, subject=name)]
-    script = _missing_script(descriptor, program)
-    if script is not None:
-        words = f"{Path(program).name} is told to run {script}, which is not there"
-        hint = f"correct transport.command in {descriptor.source}"
-        return [*findings, bad(AREA, words, hint, subject=name)]
+    found = obstacle(descriptor, environment)
+    if found is not None:
+        return [*findings, bad(AREA, found.words, found.hint, subject=name)]
+    program = find_program(descriptor, module_environment(transport, environment, name))
     return findings or [ok(AREA, f"runs {program}", subject=name)]
-
-
-def _missing_script(descriptor: Descriptor, program: str) -> str | None:
-    """Return the script an interpreter would not find: `python3 dice.py` without dice.py."""
-    words = descriptor.transport.command[1:]
-    if not words or words[0].startswith("-") or not _INTERPRETERS.fullmatch(Path(program).name):
-        return None
-    script = Path(module_folder(descriptor), words[0])
-    return None if script.exists() else str(script)

@@ -16,7 +16,7 @@ from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError
 from supervisor.cli.failure_text import failure_text
 from supervisor.cli.options import SECONDS, TEXT, with_json, with_socket
 from supervisor.cli.quantities import duration
-from supervisor.cli.results import print_json, print_laid_out
+from supervisor.cli.results import echo_json, print_json, print_laid_out
 from supervisor.cli.terminal import dim, one_line
 
 if TYPE_CHECKING:
@@ -112,13 +112,13 @@ class Shown:
     def event(self, event: dict[str, Any], line: bytes) -> None:
         """Show an event as it comes."""
         if self._as_json:
-            click.echo(line)
+            echo_json(line)
         else:
             self._printer.show(event)
 
     def log(self, line: LogLine) -> None:
         """Show a line of the module's log; what the host noted is told by the answer."""
-        if line.stream != "host":
+        if line.stream not in ("host", "event"):
             self._printer.line(log_line(line.stream, line.text))
 
     def response(self, response: dict[str, Any]) -> None:

@@ -32,5 +32,6 @@ def reload(*, dry_run: bool, as_json: bool, socket: Path) -> None:
         from supervisor.cli.plan_text import plan_text
 
         click.echo(plan_text(answer.result))
-    if answer.result["quarantined"] or answer.result.get("policy_problem"):
+    unusable = answer.result["quarantined"] or answer.result.get("unrunnable")
+    if unusable or answer.result.get("policy_problem"):
         raise click.exceptions.Exit(NO)

@@ -10,7 +10,7 @@ import click
 from supervisor.cli.client import SUPERVISOR, Client
 from supervisor.cli.event_text import event_line
 from supervisor.cli.options import TEXT, with_json, with_socket
-from supervisor.cli.results import end_with_failure
+from supervisor.cli.results import echo_json, end_with_failure
 from supervisor.cli.terminal import dim, one_line
 
 
@@ -40,7 +40,7 @@ def ui(
         if event.get("type") != "ui_event":  # a word from the daemon itself
             click.echo(f"stdiod: {one_line(str(event.get('message')))}", err=True)
         elif as_json:
-            click.echo(line)
+            echo_json(line)
         else:
             click.echo(f"{dim(_origin(event))} {event_line(event)}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from supervisor.cli import background
 from supervisor.cli.client import Client, NoAnswerError
 from supervisor.cli.daemon_options import absolute, with_daemon_options
 from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError, NoError
-from supervisor.cli.options import SECONDS, with_json, with_socket
+from supervisor.cli.options import SECONDS, socket_option, with_json, with_socket
 from supervisor.cli.quantities import count, duration
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.status_table import note
@@ -82,7 +81,7 @@ def _refuse_second(socket: Path) -> None:
 
 
 def _way_out(socket: Path) -> str:
-    return f"`stdiod --socket {shlex.quote(str(socket))} down` ends it"
+    return f"`stdiod {socket_option(socket)}down` ends it"
 
 
 def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, Any]:

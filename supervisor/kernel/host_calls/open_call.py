@@ -130,16 +130,17 @@ class OpenCall:
             return
         self._close(Success(output))
 
-    def refuse(self, failure: Failure) -> None:
-        """End it with an error."""
+    def refuse(self, failure: Failure, *, begun: bool = False) -> None:
+        """End it with an error; `begun` tells that another module may have been handed it."""
         if not self.done:
-            self._close(failure)
+            self._close(_for_the_module(failure, begun=begun))
 
     def end(self, stopped: Stopped) -> None:
         """End it, and what serves it, for a reason of the host's own."""
         if self.done:
             return
-        self.refuse(Failure.because(stopped.reason, stopped.message))
+        begun = self.child is not None
+        self.refuse(Failure.because(stopped.reason, stopped.message), begun=begun)
         self.scope.cancel()
         if self.child is not None:
             self.child.cancel(stopped)
@@ -164,3 +165,19 @@ class OpenCall:
     @property
     def _what(self) -> str:
         return f"{self.call_id[:80]!r} ({self.asked.call.method[:80]})"
+
+
+def _for_the_module(failure: Failure, *, begun: bool) -> Failure:
+    """Say that the daemon is stopping in words for who has not asked for that.
+
+    What was `begun`, or has the `instance` that served it in its evidence, may have taken effect.
+    """
+    if failure.details.get("reason") != Reason.SHUTDOWN:
+        return failure
+    evidence = {
+        name: value for name, value in failure.details.items() if name not in ("reason", "origin")
+    }
+    begun = begun or "instance" in evidence
+    advice = "it may have taken effect" if begun else "it was not begun; trying again is safe"
+    words = f"{failure.message}: {advice}"
+    return Failure.because(Reason.STOPPING, words, **evidence, retry_safe=not begun)

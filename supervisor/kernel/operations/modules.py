@@ -182,7 +182,7 @@ def _never_ends(module: Module) -> Failure:
 
 def _progress(module: Module, number: int, of: int, *, well: bool) -> Log:
     died = module.last_exit
-    cause = f": {died.message}" if not well and died is not None else ""
+    cause = f": {died.words}" if not well and died is not None else ""
     return Log(
         version="0",
         level="info" if well else "warn",

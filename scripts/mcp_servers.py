@@ -1,0 +1,79 @@
+"""Install the six MCP servers that the tests host, in exact versions, into `.mcp-servers`.
+
+Run by `make test-mcp`. What is there in these versions already is left alone. Without npm the three
+from npm are left out, and their tests are skipped.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parents[1] / ".mcp-servers"
+PYTHON = FOLDER / "python"
+NODE = FOLDER / "node"
+
+PACKAGES = {
+    PYTHON: (
+        "mcp==2.3.0",
+        "mcp-server-time==2026.10.19",
+        "mcp-server-git==2026.10.19",
+        "mcp-server-fetch==2026.10.24",
+    ),
+    NODE: (
+        "@modelcontextprotocol/server-everything@2026.8.31",
+        "@modelcontextprotocol/server-filesystem@2026.8.31",
+        "@modelcontextprotocol/server-memory@2026.8.31",
+    ),
+}
+
+WITHIN_S = 600.0
+
+
+def say(words: str) -> None:
+    """Show how far it is."""
+    sys.stderr.write(f"{words}\n")
+    sys.stderr.flush()
+
+
+def install(folder: Path) -> str | None:
+    """Install what belongs in a folder, unless it is there; returns why that was not possible."""
+    packages = PACKAGES[folder]
+    stamp = folder / "installed"
+    if stamp.is_file() and stamp.read_text(encoding="utf-8").split() == list(packages):
+        return None
+    if folder == NODE and shutil.which("npm") is None:
+        return "npm is missing"
+    say(f"installing {', '.join(packages)}")
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder == PYTHON:
+        venv.create(folder, with_pip=True)
+        pip = [str(folder / "bin/python"), "-m", "pip", "--disable-pip-version-check"]
+        command = [*pip, "install", "--quiet", *packages]
+    else:
+        folder.mkdir(parents=True)
+        npm = ["npm", "install", "--no-fund", "--no-audit", "--loglevel", "error"]
+        command = [*npm, "--save-exact", "--prefix", str(folder), *packages]
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, check=False, timeout=WITHIN_S)
+    except subprocess.TimeoutExpired:
+        return f"it took longer than {WITHIN_S:g} s"
+    if done.returncode:
+        return f"{command[0]} ended with {done.returncode}"
+    stamp.write_text("\n".join(packages), encoding="utf-8")
+    return None
+
+
+def main() -> None:
+    """Install both kinds, and say what is missing."""
+    for folder in PACKAGES:
+        why = install(folder)
+        if why is not None:
+            say(f"the servers in {folder.name} are left out: {why}")
+
+
+if __name__ == "__main__":
+    main()

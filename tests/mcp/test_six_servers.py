@@ -1,0 +1,213 @@
+"""Six MCP servers that nobody here wrote, in one daemon; `make test-mcp` installs and runs them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from msgspec.structs import replace
+
+from protocol.descriptor import Descriptor, McpTransport
+from protocol.events import UiEvent
+from scripts.mcp_servers import NODE, PACKAGES, PYTHON
+from supervisor.kernel.daemon import Daemon
+from supervisor.policy.lifecycle import State
+from tests.factories import children, descriptor
+from tests.kernel.conftest import ask, daemon_with, run_op
+from tests.kernel.test_grants import nothing
+from tests.kernel.test_host_calls import allowing
+from tests.kernel.test_policy_prompts import question
+
+pytestmark = pytest.mark.skipif(
+    "STDIOD_TEST_MCP" not in os.environ, reason="foreign servers run in `make test-mcp` only"
+)
+
+NEWER = {"time": "mcp-server-time", "git": "mcp-server-git", "fetch": "mcp-server-fetch"}
+OLDER = ("everything", "filesystem", "memory")
+PATIENT = {"start_s": 60, "describe_s": 60, "invoke_s": 60, "health_s": 10}
+BOUND_S = 120
+"""For all that a test waits for; a server that is slow to start must not fail it."""
+
+
+def server(folder: Path, name: str, **supervision: Any) -> Descriptor:
+    where = PYTHON if name in NEWER else NODE
+    if not (where / "installed").is_file():
+        pytest.skip(
+            f"{name} is not installed: {PACKAGES[where][-1]} needs {where.name}'s own tools"
+        )
+    arguments = {"git": ["--repository", str(folder / "repo")], "filesystem": [str(folder)]}
+    if name in NEWER:
+        command = [str(PYTHON / "bin" / NEWER[name])]
+    else:
+        package = f"node_modules/@modelcontextprotocol/server-{name}/dist/index.js"
+        command = ["node", str(NODE / package)]
+    made = descriptor(
+        folder,
+        [*command, *arguments.get(name, [])],
+        name=name,
+        capabilities=["user.ask"] if name == "everything" else [],
+        supervision={"timeouts": PATIENT, **supervision},
+    )
+    env = {"MEMORY_FILE_PATH": str(folder / "memory.json")}
+    transport = replace(made.transport, protocol="mcp", env=env, mcp=McpTransport())
+    return replace(made, transport=transport)
+
+
+@asynccontextmanager
+async def served(folder: Path, *descriptors: Descriptor) -> AsyncIterator[Daemon]:
+    with trio.fail_after(BOUND_S):
+        async with daemon_with(folder, *descriptors, operator=allowing(folder)) as daemon:
+            yield daemon
+    assert children() == []
+
+
+async def result(daemon: Daemon, name: str, op: str, **args: Any) -> Any:
+    document = await ask(daemon, name, op, args=args).document()
+    assert document["ok"], document
+    return document["result"]
+
+
+def text(answer: Any) -> str:
+    return "\n".join(one.get("text", "") for one in answer["content"])
+
+
+def make_repository(folder: Path) -> None:
+    subprocess.run(["git", "init", "--quiet", str(folder / "repo")], check=True)
+
+
+async def test_all_six_are_called_in_one_daemon(tmp_path: Path) -> None:
+    make_repository(tmp_path)
+    names = [*NEWER, *OLDER]
+    async with served(tmp_path, *(server(tmp_path, name) for name in names)) as daemon:
+        for name in names:
+            shown = await run_op(daemon, "status", {"module": name}, nothing)
+            assert shown["mcp"]["era"] == ("modern" if name in NEWER else "legacy"), name
+            assert shown["restarts"] == 0
+        assert (await result(daemon, "time", "get_current_time", timezone="UTC"))[
+            "timezone"
+        ] == "UTC"
+        repository = str(tmp_path / "repo")
+        assert "No commits yet" in text(
+            await result(daemon, "git", "git_status", repo_path=repository)
+        )
+        closed = await ask(daemon, "fetch", "fetch", args={"url": "http://127.0.0.1:9/"}).document()
+        assert closed["error"]["details"]["reason"] == "reported"
+        assert text(await result(daemon, "everything", "echo", message="hi")) == "Echo: hi"
+        assert str(tmp_path) in str(await result(daemon, "filesystem", "list_allowed_directories"))
+        assert await result(daemon, "memory", "read_graph") == {"entities": [], "relations": []}
+
+
+EVERYTHING: dict[str, dict[str, Any]] = {
+    "echo": {"message": "x"},
+    "get-annotated-message": {"messageType": "error", "includeImage": True},
+    "get-env": {},
+    "get-resource-links": {"count": 3},
+    "get-resource-reference": {"resourceType": "Blob", "resourceId": 1},
+    "get-structured-content": {"location": "Chicago"},
+    "get-sum": {"a": 1, "b": 2},
+    "get-tiny-image": {},
+    "gzip-file-as-resource": {
+        "name": "x.gz",
+        "data": "data:text/plain,x",
+        "outputType": "resource",
+    },
+    "toggle-simulated-logging": {},
+    "toggle-subscriber-updates": {},
+    "trigger-long-running-operation": {"duration": 0.2, "steps": 2},
+    "simulate-research-query": {"topic": "x"},
+}
+TASKS_ONLY = {"simulate-research-query"}
+"""It wants a task, which no client of this version offers."""
+
+
+async def test_every_tool_of_everything_is_called(tmp_path: Path) -> None:
+    async with served(tmp_path, server(tmp_path, "everything")) as daemon:
+        shown = await run_op(daemon, "status", {"module": "everything"}, nothing)
+        tools = {one for one in shown["ops"]["names"] if "/" not in one}
+        assert tools == EVERYTHING.keys() | {"trigger-elicitation-request"}
+        for op, args in EVERYTHING.items():
+            asker = ask(daemon, "everything", op, args=args)
+            document = await asker.document()
+            assert document["ok"] or op in TASKS_ONLY, document
+            if op == "trigger-long-running-operation":
+                done = [one.payload for one in asker.events if isinstance(one, UiEvent)]
+                assert [one["done"] for one in done if isinstance(one, dict)] == [1, 2]
+        asker = ask(daemon, "everything", "trigger-elicitation-request")
+        asked = await question(daemon)
+        content = {"name": "Ada", "integer": "7"}
+        await run_op(daemon, "approve", {"id": asked["id"], "content": content}, nothing)
+        said = text((await asker.document())["result"])
+        assert "Ada" in said
+        assert '"integer": 7' in said
+
+
+async def test_every_tool_of_filesystem_is_called(tmp_path: Path) -> None:
+    path, other, folder = (str(tmp_path / one) for one in ("a.txt", "b.txt", "sub"))
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("write_file", {"path": path, "content": "one\n"}),
+        ("read_file", {"path": path}),
+        ("read_text_file", {"path": path, "head": 1}),
+        ("read_media_file", {"path": path}),
+        ("read_multiple_files", {"paths": [path]}),
+        ("edit_file", {"path": path, "edits": [{"oldText": "one", "newText": "two"}]}),
+        ("create_directory", {"path": folder}),
+        ("list_directory", {"path": str(tmp_path)}),
+        ("list_directory_with_sizes", {"path": str(tmp_path)}),
+        ("directory_tree", {"path": folder}),
+        ("move_file", {"source": path, "destination": other}),
+        ("search_files", {"path": str(tmp_path), "pattern": "*.txt"}),
+        ("get_file_info", {"path": other}),
+        ("list_allowed_directories", {}),
+    ]
+    async with served(tmp_path, server(tmp_path, "filesystem")) as daemon:
+        shown = await run_op(daemon, "status", {"module": "filesystem"}, nothing)
+        assert {op for op, _ in calls} == set(shown["ops"]["names"])
+        for op, args in calls:
+            await result(daemon, "filesystem", op, **args)
+        assert await trio.Path(other).read_text() == "two\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "op", "args"),
+    [
+        ("everything", "trigger-long-running-operation", {"duration": 600, "steps": 1000}),
+        ("everything", "trigger-elicitation-request", {}),
+    ],
+)
+async def test_a_kill_in_a_call_is_told_with_its_cause_and_the_next_call_goes_well(
+    name: str, op: str, args: dict[str, Any], tmp_path: Path
+) -> None:
+    async with served(tmp_path, server(tmp_path, name)) as daemon:
+        asker = ask(daemon, name, op, args=args)
+        await asker.heard(1)
+        shown = await run_op(daemon, "status", {"module": name}, nothing)
+        os.kill(shown["instances"][0]["pid"], signal.SIGKILL)
+        error = (await asker.document())["error"]
+        assert (error["code"], error["details"]["reason"]) == ("unreachable", "signaled")
+        assert error["details"]["stderr_tail"]
+        assert text(await result(daemon, name, "echo", message="again")) == "Echo: again"
+
+
+async def test_a_server_that_is_stopped_is_noticed_and_replaced(tmp_path: Path) -> None:
+    health = {"interval_s": 0.2, "failures": 2}
+    made = server(tmp_path, "time", health=health, timeouts={**PATIENT, "health_s": 0.5})
+    async with served(tmp_path, made) as daemon:
+        shown = await run_op(daemon, "status", {"module": "time"}, nothing)
+        first = shown["instances"][0]["pid"]
+        os.kill(first, signal.SIGSTOP)
+        module = daemon.fleet.modules["time"]
+        await daemon.fleet.wait_until(
+            lambda: (module.pool.restarts > 0 and module.pool.state is State.READY) or None
+        )
+        shown = await run_op(daemon, "status", {"module": "time"}, nothing)
+        assert shown["instances"][0]["pid"] != first
+        assert (await result(daemon, "time", "get_current_time", timezone="UTC"))[
+            "timezone"
+        ] == "UTC"
