@@ -44,18 +44,23 @@ from typing import Any, Protocol
 
 import msgspec
 
-from protocol.errors import Outcome, Reason
+from protocol.errors import Failure, Outcome, Reason
 from protocol.events import CallEvent, Log
 from protocol.host_call import Chunk, HostCall
 from protocol.json_line import Fault
 from protocol.outgoing import Outgoing, Written
+from protocol.problem import printable
 from protocol.replies import Operation
 
-# docs/protocol.md: what a tolerant module may print among its events. A line of another
-# version, of an unknown type, too long or cut off is a fault under either policy.
+# docs/protocol.md: what a tolerant module may print where nobody takes it for an answer. A line of
+# another version, of an unknown type, too long or cut off is a fault under either policy.
 TOLERABLE = frozenset(
     {Reason.MALFORMED_JSON, Reason.NOT_OBJECT, Reason.INVALID_UTF8, Reason.INVALID_EVENT}
 )
+
+
+ID_CHARS = 80
+"""Of an id that a module made up, in words."""
 
 
 class LocalError(Exception):
@@ -90,6 +95,18 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     def of(cls, fault: Fault) -> Notice:
         """Quarantine a faulty line."""
         return cls(str(fault.reason), fault.message, fault.excerpt)
+
+    @property
+    def in_place_of_answer(self) -> str:
+        """Say as a clause what was printed where an answer was waited for; empty if nothing was."""
+        if self.line_excerpt is None or self.reason not in TOLERABLE:
+            return ""
+        return f"the last line it printed is no answer: {self.line_excerpt}"
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        """Return the line, for `details`."""
+        return {"line_excerpt": self.line_excerpt}
 
 
 class Wait(msgspec.Struct, frozen=True, gc=False):
@@ -132,9 +149,13 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unanswered(msgspec.Struct, frozen=True):
-    """The process has ended without a last word on an open request."""
+    """The process has ended without a last word on an open request.
+
+    `error` is what the module told of last, if it did.
+    """
 
     request_id: str
+    error: Failure | None = None
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -226,9 +247,28 @@ class Quarantined(msgspec.Struct, frozen=True):
 
 
 class Stray(msgspec.Struct, frozen=True):
-    """A line for a request that is not open: answered before, given up, or never made."""
+    """A line for a request that is not open: answered before, given up, or never made.
+
+    `named` is the id that it names, unless that is of a request that was given up.
+    """
 
     excerpt: str
+    named: str | None = None
+
+    @property
+    def in_place_of_answer(self) -> str:
+        """As `Notice` has it."""
+        if self.named is None:
+            return ""
+        return (
+            f"a line came for request '{printable(self.named, ID_CHARS)}', which is not open: does "
+            "it repeat the requestId of each request?"
+        )
+
+    @property
+    def evidence(self) -> dict[str, Any]:
+        """Return the line and its id, for `details`."""
+        return {"line_excerpt": self.excerpt, "stray_id": self.named}
 
 
 class ModuleLog(msgspec.Struct, frozen=True):

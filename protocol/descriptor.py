@@ -142,6 +142,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     invoke_s: float = 30.0
     silence_s: float | None = None
     exit_s: float = 2.0
+    linger_s: float = 10.0
     stop_s: float = 5.0
 
 

@@ -125,6 +125,7 @@ TIMEOUTS = Fields(
         "invoke_s": seconds("30"),
         "silence_s": seconds("15", or_null=True),
         "exit_s": seconds("2"),
+        "linger_s": seconds("10"),
         "stop_s": seconds("5"),
     },
     closed=True,
@@ -242,5 +243,5 @@ DESCRIPTOR = Fields(
         "hook": HOOK,
         "supervision": SUPERVISION,
     },
-    required=("name", "kind", "transport", "capabilities"),
+    required=("name", "kind", "transport"),
 )

@@ -4,6 +4,10 @@
 may report any other code and it passes through untouched. `Reason` says which of the host's own
 findings led to the code. Each reason belongs to one code: `CODE_OF` is that table, and the only
 place that knows it.
+
+`details` keeps apart what the host knows and what it was told: `origin` says whose error it is, and
+all else there is the host's own, but for what stands under `reported`. Those are the words of a
+module, which may be another host's, whole and once.
 """
 
 from __future__ import annotations
@@ -25,6 +29,13 @@ class Code(StrEnum):
     INTERNAL = "internal"
     UNSUPPORTED_OP = "unsupported_op"
     CANCELLED = "cancelled"
+
+
+class Origin(StrEnum):
+    """Whose an error is: `details.origin`."""
+
+    HOST = "host"
+    MODULE = "module"
 
 
 class Reason(StrEnum):
@@ -186,9 +197,31 @@ class Failure(msgspec.Struct, frozen=True):
         `evidence` is what docs/operating.md lists (`instance`, `pid`, `exit_code`, `signal`,
         `uptime_s`, `stderr_tail`, `line_excerpt`, `retry_in_s`); what is None is left out.
         """
-        details: dict[str, Any] = {"reason": str(reason)}
+        details: dict[str, Any] = {"origin": _HOST, "reason": str(reason)}
         details.update((key, value) for key, value in evidence.items() if value is not None)
         return cls(CODE_OF[reason], message, details)
 
+    @classmethod
+    def reported(
+        cls,
+        code: str,
+        message: str,
+        details: dict[str, Any] | None = None,
+        summary: str | None = None,
+        **known: Any,
+    ) -> Failure:
+        """Build the failure that a module reports; `known` is what the host itself adds."""
+        said = {"reported": details} if details else {}
+        return cls(code, message, {"origin": _MODULE, **known, **said}, summary)
+
+    @property
+    def as_reported(self) -> dict[str, Any]:
+        """What the module said in it, as Error Schema v1."""
+        said = {"code": self.code, "message": self.message}
+        details = self.details.get("reported")
+        return {**said, "details": details} if details else said
+
+
+_HOST, _MODULE = str(Origin.HOST), str(Origin.MODULE)
 
 Outcome = Success | Failure

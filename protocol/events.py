@@ -8,7 +8,7 @@ fields that Spec 001 does not name, which `extended_event` takes. Only when that
 
 from __future__ import annotations
 
-from typing import Any, Literal, final
+from typing import Any, Final, Literal, final
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -127,6 +127,16 @@ BY_TYPE: dict[str, type[Event]] = {
 }
 TYPES = tuple(BY_TYPE)
 
+OPTIONAL: Final = {
+    name: frozenset(
+        field.encode_name
+        for field in msgspec.structs.fields(event)
+        if field.default is UNSET and field.type is not Any
+    )
+    for name, event in BY_TYPE.items()
+}
+"""What may be left out of each; `null` is another way to do so, which costs a second look."""
+
 _DECODER = msgspec.json.Decoder(Event)
 
 decode_event = _DECODER.decode
@@ -164,7 +174,8 @@ def read_event(line: bytes, document: dict[str, Any]) -> Event | Fault:
     ours = document
     if isinstance(name, str):
         names = (*BY_TYPE[name].__struct_encode_fields__, "type")
-        ours = {field: document[field] for field in names if field in document}
+        absent = {field for field in OPTIONAL[name] if document.get(field) is None}
+        ours = {field: document[field] for field in names if field in document.keys() - absent}
     try:
         event: Event = msgspec.convert(ours, Event)
     except msgspec.ValidationError as error:

@@ -8,7 +8,8 @@ names two types, and no reader is to find another one here than the host did. Le
 - names that the host itself writes (`HOST_FIELDS`): nobody is to take a module's word for it;
 - another spelling of a name the event has, such as `REQUESTID`: there are parsers that do not tell
   upper case from lower, and to them it would be another request's id;
-- values that no reader need accept, such as `1e999`.
+- values that no reader need accept, such as `1e999`;
+- `null` in the place of what may be left out: it says the same, and not every reader knows that.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from typing import Final
 
 import msgspec
 
-from protocol.events import BY_TYPE, Event, decode_event
+from protocol.events import BY_TYPE, OPTIONAL, Event, decode_event
 from protocol.host_events import HOST_FIELDS
 
 _SPLIT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NAME = msgspec.json.Decoder(str).decode
 _ANY = msgspec.json.Decoder().decode
+
+_NULL = msgspec.Raw(b"null")
 
 _NAMES: Final = {
     type_: frozenset(event.__struct_encode_fields__) for type_, event in BY_TYPE.items()
@@ -44,6 +47,9 @@ def decode_extended(line: bytes) -> tuple[Event, bytes]:
     names = _NAMES.get(type_)
     if names is None:
         raise msgspec.ValidationError(f"{type_!r:.40} is no event type")
+    for name in OPTIONAL[type_] & fields.keys():
+        if fields[name] == _NULL:
+            del fields[name]
     ours = {name: value for name, value in fields.items() if name in names or name == "type"}
     event: Event = decode_event(msgspec.json.encode(ours))
     taken = _TAKEN[type_]

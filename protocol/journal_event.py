@@ -59,6 +59,7 @@ OURS: dict[str, tuple[str, ...]] = {
     "daemon:stop": ("data.cause",),
     "daemon:command": ("data.op", "by"),
     "module:state": ("module", "data.from", "data.to", "data.cause"),
+    "module:error": ("module", "error"),
     "module:description": ("module", "data.instance", "data.changes"),
     "mount:quarantine": ("data.path", "error"),
     "session:patch": ("session_id", "data.revision", "data.patch"),

@@ -7,6 +7,7 @@ does not check for UTF-8, so the line's bytes are checked as a whole (`is_utf8`)
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -66,6 +67,28 @@ def excerpt(line: bytes) -> str:
     else:
         shown = "".join(char if char.isprintable() else "\ufffd" for char in text)
     return shown + "…" if len(line) > EXCERPT_BYTES else shown
+
+
+LONE_SURROGATES = (
+    "lone_surrogate",
+    "half of a character (an unpaired surrogate such as \\ud800) was read as \\ufffd",
+)
+"""The reason and the words of the warning for a line that was read without them."""
+
+_ESCAPE = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"  # a pair
+    rb"|(\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
+    rb"|\\.",
+    re.DOTALL,
+)
+
+
+def without_lone_surrogates(line: bytes) -> bytes | None:
+    r"""Return the line with `\ufffd` for each escape of half a character; None if it has none."""
+    if line.find(b"\\ud") < 0 and line.find(b"\\uD") < 0:
+        return None
+    mended = _ESCAPE.sub(lambda found: b"\\ufffd" if found[1] else found[0], line)
+    return None if mended == line else mended
 
 
 def overlong_fault(line: Overlong) -> Fault:

@@ -6,16 +6,19 @@ do not have the form the operation asks for.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Collection
 from enum import StrEnum
-from typing import Any, assert_never
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
 
+from protocol.descriptor import Descriptor
 from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import Done, ErrorEvent
 from protocol.json_line import Fault
+from protocol.problem import Problem, kind
+from protocol.shape import Array, Fields, Rule, Scalar, text
 
 
 class Operation(StrEnum):
@@ -26,14 +29,8 @@ class Operation(StrEnum):
     INVOKE = "invoke"
 
 
-class HealthReply(msgspec.Struct, frozen=True):
-    """`health`: well when `status` is `"ok"`."""
-
-    status: str
-
-
 class DescribeReply(msgspec.Struct, frozen=True):
-    """`describe`: who the module is and which ops it has."""
+    """`describe`, completed: who the module is and which ops it has."""
 
     name: str
     version: str | None
@@ -42,6 +39,56 @@ class DescribeReply(msgspec.Struct, frozen=True):
     inputs: Any
     outputs: Any
     features: list[str] = msgspec.field(default_factory=list)
+
+
+class _OrNull:
+    """What another rule says, or null: the same as leaving it out."""
+
+    def __init__(self, rule: Rule) -> None:
+        self.want = f"{rule.want}, or null"
+        self.schema: dict[str, Any] = {"anyOf": [rule.schema, {"type": "null"}]}
+        self._rule = rule
+
+    def __call__(self, value: Any, at: str, found: list[Problem]) -> None:
+        """Check what is not null."""
+        if value is not None:
+            self._rule(value, at, found)
+
+
+_TEXT = text("a string", empty=True)
+_ANY = Scalar("any JSON value", (str, bool, int, float, list, dict, type(None)))
+_WORDS = _OrNull(Array('an array of strings such as ["fs.read"]', _TEXT))
+_HEALTH = Fields({"status": text('a string such as "ok"', empty=True)}, required=("status",))
+_DESCRIPTION = Fields(
+    {
+        "name": _OrNull(_TEXT),
+        "version": _OrNull(_TEXT),
+        "kind": _OrNull(_TEXT),
+        "capabilities": _WORDS,
+        "inputs": _ANY,
+        "outputs": _ANY,
+        "features": _WORDS,
+    }
+)
+_TELLING = frozenset(_DESCRIPTION.fields) - {"version", "kind"}
+"""A line with none of these describes nothing; a program's log may well have the other two."""
+
+_ERROR = Fields(
+    {
+        "code": text('a string such as "not_found"', empty=True),
+        "message": text("a string", empty=True),
+        "details": _OrNull(Fields({})),
+    },
+    required=("code", "message"),
+)
+_ANSWER = Fields(
+    {
+        "ok": Scalar("true or false", (bool,)),
+        "error": _OrNull(_ERROR),
+        "summary": _OrNull(_TEXT),
+    },
+    required=("ok",),
+)
 
 
 class _ErrorBody(msgspec.Struct, frozen=True):
@@ -83,7 +130,9 @@ def invoke_outcome(reply: _PlainReply | _InvokeReply) -> Outcome | None:
         return Success(reply.result, reply.summary)
     if reply.error is None:
         return None
-    return Failure(reply.error.code, reply.error.message, reply.error.details or {})
+    return Failure.reported(
+        reply.error.code, reply.error.message, reply.error.details, reply.summary
+    )
 
 
 def read_reply(operation: Operation, document: dict[str, Any], shown: str) -> Outcome | Fault:
@@ -93,11 +142,11 @@ def read_reply(operation: Operation, document: dict[str, Any], shown: str) -> Ou
     `result` is then looked at in place of the object.
     """
     if operation is Operation.INVOKE or isinstance(document.get("ok"), bool):
-        try:
-            reply = msgspec.convert(document, _InvokeReply)
-        except msgspec.ValidationError as error:
-            return _malformed(operation, str(error), shown)
-        outcome = invoke_outcome(reply)
+        found: list[Problem] = []
+        _ANSWER(document, "", found)
+        if found:
+            return _malformed(operation, _words(found), shown)
+        outcome = invoke_outcome(msgspec.convert(document, _InvokeReply))
         if outcome is None:
             return _malformed(operation, '"ok" is false and "error" is missing', shown)
         if operation is Operation.INVOKE or isinstance(outcome, Failure):
@@ -110,19 +159,40 @@ def read_reply(operation: Operation, document: dict[str, Any], shown: str) -> Ou
 
 def read_result(operation: Operation, result: Any, shown: str) -> Outcome | Fault:
     """Read the object that answers `health` or `describe`; an invoke's result may be anything."""
-    match operation:
-        case Operation.INVOKE:
-            return Success(result)
-        case Operation.HEALTH:
-            reader: Callable[[Any], Outcome] = _health
-        case Operation.DESCRIBE:
-            reader = _describe
-        case _:
-            assert_never(operation)
-    try:
-        return reader(result)
-    except msgspec.ValidationError as error:
-        return _malformed(operation, str(error), shown)
+    if operation is Operation.INVOKE:
+        return Success(result)
+    if not isinstance(result, dict):
+        return _malformed(operation, f"it is {kind(result)}", shown)
+    found: list[Problem] = []
+    (_HEALTH if operation is Operation.HEALTH else _DESCRIPTION)(result, "", found)
+    if found:
+        return _malformed(operation, _words(found), shown)
+    if operation is Operation.DESCRIBE and result and not _TELLING & result.keys():
+        return _malformed(operation, f"there is none of {_listed(_TELLING)} in it", shown)
+    return _health(result) if operation is Operation.HEALTH else Success(result)
+
+
+def completed(operation: Operation, outcome: Outcome, descriptor: Descriptor) -> Outcome:
+    """Take from the descriptor what the answer to a probe leaves out, or leaves to it.
+
+    A module that does not know `health` or `describe` is well, and what its descriptor says.
+    """
+    if isinstance(outcome, Failure):
+        if outcome.code != Code.UNSUPPORTED_OP or operation is Operation.INVOKE:
+            return outcome
+        outcome = Success({"status": "ok"} if operation is Operation.HEALTH else {})
+    if operation is not Operation.DESCRIBE:
+        return outcome
+    stated = {
+        "name": descriptor.name,
+        "version": descriptor.version,
+        "kind": str(descriptor.kind),
+        "capabilities": list(descriptor.capabilities),
+        "inputs": descriptor.inputs or {},
+        "outputs": descriptor.outputs or {},
+    }
+    said = {key: value for key, value in outcome.result.items() if value is not None}
+    return Success({**stated, **said}, outcome.summary)
 
 
 def read_done(
@@ -146,42 +216,52 @@ def read_done(
         except msgspec.ValidationError:
             pass  # Spec 001 section 3: an additional field of another shape is ignored.
         else:
-            return Failure(body.code, body.message, body.details or {}, summary)
+            return Failure.reported(body.code, body.message, body.details, summary)
     if last_error is not None:
-        details = {} if last_error.details is UNSET else last_error.details
-        return Failure(last_error.error_code, last_error.error_message, details, summary)
-    return Failure(
-        Code.INTERNAL,
-        summary or "the module reported a failure and gave no error event",
-        {"reason": str(Reason.REPORTED)},
-        summary,
-    )
+        return read_error(last_error, summary)
+    words = summary or "the module reported a failure and gave no error event"
+    return Failure.reported(Code.INTERNAL, words, summary=summary, reason=str(Reason.REPORTED))
+
+
+def read_error(event: ErrorEvent, summary: str | None = None) -> Failure:
+    """Return the failure that an `error` event reports."""
+    details = None if event.details is UNSET else event.details
+    return Failure.reported(event.error_code, event.error_message, details, summary)
 
 
 def _health(result: Any) -> Outcome:
-    reply = msgspec.convert(result, HealthReply)
-    if reply.status == "ok":
+    status = result["status"]
+    if status == "ok":
         return Success(result)
     return Failure.because(
-        Reason.NOT_READY, f'the module says its health is "{reply.status:.80}"', health=result
+        Reason.NOT_READY, f'the module says its health is "{status:.80}"', health=result
     )
-
-
-def _describe(result: Any) -> Outcome:
-    msgspec.convert(result, DescribeReply)
-    return Success(result)
 
 
 def _malformed(operation: Operation, words: str, shown: str) -> Fault:
     return Fault(
         Reason.INVALID_EVENT,
-        f"bad reply to {operation}: {words}; expected {_EXPECTED[operation]}",
+        f"bad reply to {operation}: {words}; expected {EXPECTED[operation]}",
         shown,
     )
 
 
-_EXPECTED = {
-    Operation.HEALTH: '{"status":"ok"}',
-    Operation.DESCRIBE: "an object with name, version, kind, capabilities, inputs and outputs",
-    Operation.INVOKE: '{"ok":true,"result":...} or {"ok":false,"error":{"code","message"}}',
+def _words(found: list[Problem]) -> str:
+    """Say the first of the problems; a place is named as a program would write it."""
+    first = min(found)
+    return f'"{".".join(first.pointer.split("/")[1:])}" {first.message}'
+
+
+def _listed(names: Collection[str]) -> str:
+    *most, last = sorted(names)
+    return f"{', '.join(most)} and {last}"
+
+
+_FAILED = '{"ok":false,"error":{"code":"...","message":"..."}}'
+_DECLINED = '{"ok":false,"error":{"code":"unsupported_op","message":"..."}}'
+EXPECTED = {
+    Operation.HEALTH: f'{{"status":"ok"}}, or {_DECLINED}',
+    Operation.DESCRIBE: f'{{"inputs":{{...}}}} with all that is to be known, or {_DECLINED}',
+    Operation.INVOKE: f'{{"ok":true,"result":...}} or {_FAILED}',
 }
+"""The right forms of an answer, for whoever gave another one."""

@@ -8,17 +8,17 @@ How a line finds its request, in this order:
    in order, whatever it was sent); of a module that does echo ids such a line is nobody's;
 4. none is open: a `log` is the module's own, anything else is a stray.
 
-A line that cannot be accepted fails the request it names, or can only mean; a tolerant module's is
-quarantined instead unless it names one, or might stand for one of several answers. When the module
-echoes no ids, nobody can tell whether such a line stood in an answer's place or before it. So
-before the next request goes out a `describe` does, and until its answer every line without an id
-is a stray: the stream is in step again without a restart. A `health` would not do: its `status` is
-a common field of results, and the late answer of the failed request would be taken for the mark.
+A line that cannot be accepted is looked at in the same way. It fails the request it names. While
+one request is open, and the module was not seen to echo ids, it is that one's answer and fails it
+if it is meant as one (`is_meant_as_answer`): as it stands there, no other answer may come. Any
+other line is noise, which a tolerant module may print: it is set aside. A line that might stand for
+one of several answers fails all of them. When the module echoes no ids, nobody can tell whether a
+line that failed a request stood in its answer's place or before it; `module_step` finds out.
 """
 
 from __future__ import annotations
 
-from enum import Enum, auto
+from collections import deque
 from typing import Any
 
 import msgspec
@@ -52,7 +52,9 @@ from protocol.connection import (
 )
 from protocol.descriptor import Descriptor, Lifecycle, StdoutPolicy
 from protocol.dialects.host_call_lines import Refused, received_call, unannounced
+from protocol.dialects.line_owner import is_meant_as_answer, named_in, unreadable_answer
 from protocol.dialects.module_start import Handshake, Step
+from protocol.dialects.module_step import SYNC, ModuleStep
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import (
     Asset,
@@ -70,20 +72,23 @@ from protocol.frames import RequestFrame, decode_request, encode_line
 from protocol.framing import LineSplitter
 from protocol.host_call import FEATURE, Chunk, encode_result
 from protocol.json_line import (
+    LONE_SURROGATES,
     Fault,
     excerpt,
     is_utf8,
     overlong_fault,
     passes_unread,
     read_object,
+    without_lone_surrogates,
 )
 from protocol.outgoing import Outgoing, Written
 from protocol.replies import (
-    DescribeReply,
     Operation,
+    completed,
     decode_invoke_reply,
     invoke_outcome,
     read_done,
+    read_error,
     read_reply,
 )
 from protocol.weight import LONG_BYTES, collector_paused
@@ -96,16 +101,8 @@ _DESCRIBE = Operation.DESCRIBE
 
 _FLOW = frozenset(Flow)
 
-SYNC = ".sync"
-"""Ends the id of a `describe` that marks where the stream is in step again."""
-
-
-class _Step(Enum):
-    """Whether lines without an id can be paired with requests."""
-
-    KEPT = auto()
-    LOST = auto()
-    SYNCING = auto()
+GIVEN_UP_KEPT = 16
+"""Of so many requests that were given up last, late lines are known for what they are."""
 
 
 class _Open(msgspec.Struct, gc=False):
@@ -136,6 +133,7 @@ class ModuleConnection:
         del memory
         transport = descriptor.transport
         self._tool = descriptor.name
+        self._descriptor = descriptor
         self._strict = transport.stdout is StdoutPolicy.STRICT
         self.closes_stdin = transport.lifecycle is Lifecycle.PER_INVOCATION
         self.outgoing = Outgoing()
@@ -146,8 +144,8 @@ class ModuleConnection:
         self._omits_ids = False
         self._streaming = False
         """Whether the last line was an event."""
-        self._step = _Step.KEPT
-        self._sync_id = ""
+        self._step = ModuleStep(descriptor.name)
+        self._given_up: deque[str] = deque(maxlen=GIVEN_UP_KEPT)
         self._features: frozenset[str] = frozenset()
         self._description: dict[str, Any] | None = None
         """What it said last that it is."""
@@ -180,10 +178,9 @@ class ModuleConnection:
                 content["session_id"] = request.session_id
         # Encoded before it is noted as open: args that cannot be encoded leave nothing behind.
         line = encode_line(RequestFrame(request.request_id, self._tool, request.operation, content))
-        if self._step is _Step.LOST:
-            self._step = _Step.SYNCING
-            self._sync_id = f"{request.request_id}{SYNC}"
-            sync = RequestFrame(self._sync_id, self._tool, Operation.DESCRIBE)
+        if self._step.lost:
+            self._step.begin_mark(f"{request.request_id}{SYNC}")
+            sync = RequestFrame(self._step.mark, self._tool, Operation.DESCRIBE)
             self.outgoing.add(encode_line(sync))
         self._open[request.request_id] = _Open(request.request_id, request.operation)
         self.outgoing.add(line, request.request_id)
@@ -193,6 +190,7 @@ class ModuleConnection:
         """Forget a request; its late lines are strays if the module puts ids on all of them."""
         if self._open.pop(request_id, None) is None or written is not Written.ALL:
             return NOTHING
+        self._given_up.append(request_id)
         if "cancel" in self._features:
             self.outgoing.add(encode_line({"requestId": request_id, "operation": "cancel"}))
         if self._echoes_ids and not self._omits_ids:
@@ -224,8 +222,8 @@ class ModuleConnection:
         if frame.tool is None and operation in _FLOW:
             return NOTHING
         if operation == Operation.DESCRIBE and request_id.endswith(SYNC):
-            if self._step is _Step.LOST:
-                self._step, self._sync_id = _Step.SYNCING, request_id
+            if self._step.lost:
+                self._step.begin_mark(request_id)
             return NOTHING
         if request_id in self._open:
             return NOTHING
@@ -253,7 +251,7 @@ class ModuleConnection:
         streaming = self._streaming
         for line in self._splitter.feed(data):
             if not isinstance(line, bytes):
-                self._reject(overlong_fault(line), None, received)
+                self._reject(overlong_fault(line), None, received, owned=True)
             # After an event mostly comes another one: the look costs a fifth of what an event does.
             elif not streaming and line.find(b'"type"') < 0:  # in half the time of `in`
                 self._receive_reply_line(line, received)
@@ -289,7 +287,7 @@ class ModuleConnection:
             return NOTHING
         received: list[Received] = []
         if not isinstance(line, bytes):
-            self._reject(overlong_fault(line), None, received)
+            self._reject(overlong_fault(line), None, received, owned=True)
         elif isinstance(document := read_object(line), Fault):
             words = "the output ends in the middle of a line"
             fault = Fault(Reason.TRUNCATED_LINE, words, excerpt(line))
@@ -305,7 +303,12 @@ class ModuleConnection:
     def process_exited(self, code: int | None) -> Events:
         """Leave all requests unanswered that are still open."""
         del code
-        unanswered = [Unanswered(request_id) for request_id in self._open]
+        unanswered = [
+            Unanswered(
+                one.request_id, None if one.last_error is None else read_error(one.last_error)
+            )
+            for one in self._open.values()
+        ]
         self._open.clear()
         self._handshake, self.waits = None, ()
         return unanswered
@@ -318,12 +321,13 @@ class ModuleConnection:
 
     def _shake(self, received: list[Received], handshake: Handshake) -> list[Received]:
         """Look among what was received for the answers that the start waits for."""
-        handshake.heard = handshake.heard or bool(received)
         led_to: list[Received] = []
         for item in received:
             led_to.append(item)
             asked = self._handshake is not None and handshake.request.request_id
-            if isinstance(item, Answered) and item.request_id == asked:
+            if not isinstance(item, Answered):
+                handshake.heard(item)
+            elif item.request_id == asked:
                 led_to += self._take_step(handshake.answered(item))
         return led_to
 
@@ -373,22 +377,36 @@ class ModuleConnection:
 
     def _receive_slowly(self, line: bytes, received: list[Received]) -> None:
         document = read_object(line)
-        if isinstance(document, Fault):
-            self._reject(document, self._answered_by(line), received)
-        else:
+        if not isinstance(document, Fault):
             self._receive_document(line, document, received)
+        elif (mended := without_lone_surrogates(line)) is not None:
+            self._receive_mended(mended, received)
+        else:
+            named, owned = self._answered_by(line)
+            request = self._find(named)
+            if owned and request is not None:
+                document = unreadable_answer(line, document, request.operation)
+            self._reject(document, named, received, owned=owned)
 
-    def _answered_by(self, line: bytes) -> str | None:
-        """Return which open request is answered by a line that holds what can't be read.
+    def _receive_mended(self, line: bytes, received: list[Received]) -> None:
+        before = len(received)
+        self._receive_extended(line, received)
+        first = received[before] if len(received) > before else None
+        if isinstance(first, EventReceived | Answered):
+            notice = Notice(*LONE_SURROGATES, excerpt(line))
+            received.insert(before, Warned(first.request_id, notice))
 
-        Nothing else will answer it, so it is not to wait for its deadline.
+    def _answered_by(self, line: bytes) -> tuple[str | None, bool]:
+        """Return which request a line names that cannot be read, and whether it is an answer.
+
+        Nothing else will answer that request, so it is not to wait for its deadline.
         """
         try:
             envelope = _ENVELOPE(line)
         except _DECODE_ERRORS:
-            return None
-        answers = envelope.type in (None, "done") and envelope.request_id in self._open
-        return envelope.request_id if answers and is_utf8(line) else None
+            return named_in(line), is_meant_as_answer(line)
+        answers = envelope.type in (None, "done")
+        return envelope.request_id if answers and is_utf8(line) else None, answers
 
     def _receive_document(
         self, line: bytes, document: dict[str, Any], received: list[Received]
@@ -403,19 +421,21 @@ class ModuleConnection:
                         self._receive_host_call(line, document, received)
                         return
                     event = unannounced(line, reads_results=not self.closes_stdin)
-                self._reject(event, named, received)
+                self._reject(event, named, received, owned=True)
             else:
                 self._receive_event(event, line, None, received)
             return
-        if self._syncs(named, document.get("result", document)):
+        shown = excerpt(line)
+        if self._step.mark and self._step.passes(named, read_reply(_DESCRIBE, document, shown)):
             return
         request = self._find(named)
         if request is None:
-            received.append(Stray(excerpt(line)))
+            received.append(self._stray(shown, named))
             return
-        outcome = read_reply(request.operation, document, excerpt(line))
+        outcome = read_reply(request.operation, document, shown)
         if isinstance(outcome, Fault):
-            self._reject(outcome, named, received)
+            owned = is_meant_as_answer(document, request.operation)
+            self._reject(outcome, named, received, owned=owned)
         else:
             self._answer(request, named, outcome, received)
 
@@ -448,14 +468,18 @@ class ModuleConnection:
     ) -> None:
         """Take an event; `told` is what of its line is passed on."""
         named = None if event.request_id is UNSET else event.request_id
-        if isinstance(event, Done) and self._syncs(named, event.result):
+        if (
+            self._step.mark
+            and isinstance(event, Done)
+            and self._step.passes(named, read_done(_DESCRIBE, event, None, ""))
+        ):
             return
         request = self._find(named)
         if request is None:
             if isinstance(event, Log) and named is None:
                 received.append(ModuleLog(event))
             else:
-                received.append(Stray(excerpt(line)))
+                received.append(self._stray(excerpt(line), named))
             return
         if named is None and not isinstance(event, Log):
             self._omits_ids = True
@@ -463,7 +487,7 @@ class ModuleConnection:
             case Done():
                 outcome = read_done(request.operation, event, request.last_error, excerpt(line))
                 if isinstance(outcome, Fault):
-                    self._reject(outcome, request.request_id, received)
+                    self._reject(outcome, request.request_id, received, owned=True)
                 else:
                     self._answer(request, named, outcome, received)
                 return
@@ -485,8 +509,12 @@ class ModuleConnection:
         if named is not None:
             self._echoes_ids = True
         del self._open[request.request_id]
-        if request.operation is _DESCRIBE and isinstance(outcome, Success):
-            self._learn(outcome.result, received)
+        if request.operation is not _INVOKE:
+            if request.operation is _DESCRIBE:
+                self._step.described(outcome)
+            outcome = completed(request.operation, outcome, self._descriptor)
+            if request.operation is _DESCRIBE and isinstance(outcome, Success):
+                self._learn(outcome.result, received)
         received.append(Answered(request.request_id, outcome))
 
     def _learn(self, description: dict[str, Any], received: list[Received]) -> None:
@@ -501,36 +529,33 @@ class ModuleConnection:
     def _find(self, named: str | None) -> _Open | None:
         if named is not None:
             return self._open.get(named)
-        if self._step is _Step.SYNCING or not self._open:
+        if self._step.mark or not self._open:
             return None
         if len(self._open) > 1 and self._echoes_ids:
             return None
         return next(iter(self._open.values()))
 
-    def _syncs(self, named: str | None, answer: Any) -> bool:
-        """Tell whether this answers the `describe` that marks where the stream is in step."""
-        if self._step is not _Step.SYNCING or named not in (None, self._sync_id):
-            return False
-        try:
-            reply = msgspec.convert(answer, DescribeReply)
-        except msgspec.ValidationError:
-            return False
-        if reply.name != self._tool:
-            return False
-        self._step = _Step.KEPT
-        return True
+    def _stray(self, shown: str, named: str | None) -> Stray:
+        return Stray(shown, None if named in self._given_up else named)
 
-    def _reject(self, fault: Fault, named: str | None, received: list[Received]) -> None:
+    def _reject(
+        self, fault: Fault, named: str | None, received: list[Received], *, owned: bool
+    ) -> None:
         if named is not None:
             if self._open.pop(named, None) is None:
-                received.append(Stray(fault.excerpt))
+                received.append(self._stray(fault.excerpt, named))
             else:
                 received.append(Answered(named, fault.failure(), fault))
             return
         oldest = self._find(None)
         if oldest is None:
             received.append(Quarantined(fault))
-        elif fault.reason in TOLERABLE and not self._strict and len(self._open) == 1:
+        elif (
+            fault.reason in TOLERABLE
+            and not self._strict
+            and len(self._open) == 1
+            and not (owned and not self._echoes_ids)
+        ):
             received.append(Warned(oldest.request_id, Notice.of(fault)))
         else:
             # Of several requests answered in order, each later answer might now be paired with
@@ -538,4 +563,4 @@ class ModuleConnection:
             received += [Answered(request_id, fault.failure(), fault) for request_id in self._open]
             self._open.clear()
             if not self._echoes_ids:
-                self._step = _Step.LOST
+                self._step.lose()

@@ -10,9 +10,19 @@ What is asked is a request like any other, and told as one (`Asked`).
 
 from __future__ import annotations
 
-from protocol.connection import Answered, NewId, Ready, Request, StartFailed, Wait
+from protocol.connection import (
+    Answered,
+    NewId,
+    Ready,
+    Received,
+    Request,
+    StartFailed,
+    Stray,
+    Wait,
+    Warned,
+)
 from protocol.descriptor import Timeouts
-from protocol.errors import Code, Failure
+from protocol.errors import Failure
 from protocol.replies import Operation
 
 FIRST_RETRY_S = 0.02
@@ -31,8 +41,8 @@ class Handshake:
         self.waits: tuple[Wait, ...] = ()
         self.request = Request("", Operation.HEALTH)
         """What was asked last."""
-        self.heard = False
-        """Whether the module has printed anything that means something, or is wrong."""
+        self.instead = ""
+        """What the module printed in place of an answer, as a clause; empty if nothing."""
         self._timeouts = timeouts
         self._new_id = new_id
         self._well_by = Wait(timeouts.start_s, "an answer to health")
@@ -46,8 +56,19 @@ class Handshake:
         self.request = Request(self._new_id(), Operation.HEALTH)
         return self.request
 
+    def heard(self, item: Received) -> None:
+        """Take note of what was printed beside answers."""
+        match item:
+            case Warned(notice=notice):
+                self.instead = notice.in_place_of_answer or self.instead
+            case Stray():
+                self.instead = item.in_place_of_answer or self.instead
+            case _:
+                self.instead = self.instead or "what it printed was no answer"
+
     def answered(self, answered: Answered) -> Step:
         """Take the answer to what was asked last."""
+        self.instead = ""
         outcome = answered.outcome
         if self.request.operation is Operation.DESCRIBE:
             if isinstance(outcome, Failure):
@@ -55,10 +76,11 @@ class Handshake:
             self.waits = ()
             return Ready(outcome.result, "answered health and describe")
         if not isinstance(outcome, Failure):
+            self._said = None
             self.waits = (Wait(self._timeouts.describe_s, "an answer to describe"),)
             self.request = Request(self._new_id(), Operation.DESCRIBE)
             return self.request
-        if outcome.code == Code.INTERNAL:
+        if answered.fault is not None:
             # A line that is no answer; asking again would bring the same.
             return self._failed("bad_health", f"answered health wrongly: {outcome.message}")
         self._said = outcome
@@ -74,7 +96,10 @@ class Handshake:
         if wait is self._well_by:
             words = f"was not healthy within {wait.seconds:g} s{self._why(unfinished_line)}"
             return self._failed("start_deadline", words)
-        words = f"did not describe itself: it gave no answer to describe in {wait.seconds:g} s"
+        words = (
+            f"did not describe itself: it gave no answer to describe in {wait.seconds:g} s"
+            f"{self._why(unfinished_line)}"
+        )
         return self._failed("bad_describe", words)
 
     def _failed(self, reason: str, words: str) -> StartFailed:
@@ -86,6 +111,6 @@ class Handshake:
             return f"; it said: {self._said.message}"
         if unfinished_line is not None:
             return f"; it printed a line without a newline at its end: {unfinished_line}"
-        if self.heard:
-            return "; what it printed was no answer to health"
+        if self.instead:
+            return f"; {self.instead}"
         return "; it printed nothing (does it flush its stdout?)"

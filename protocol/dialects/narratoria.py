@@ -43,7 +43,15 @@ from protocol.extended_event import decode_either
 from protocol.frames import RequestFrame, encode_line
 from protocol.framing import LineSplitter, Overlong
 from protocol.host_call import Chunk
-from protocol.json_line import Fault, excerpt, is_utf8, overlong_fault, read_object
+from protocol.json_line import (
+    LONE_SURROGATES,
+    Fault,
+    excerpt,
+    is_utf8,
+    overlong_fault,
+    read_object,
+    without_lone_surrogates,
+)
 from protocol.outgoing import Outgoing, Written
 from protocol.replies import Operation, read_done
 from protocol.weight import LONG_BYTES, collector_paused
@@ -195,6 +203,11 @@ class NarratoriaConnection:
             self._receive_event(event, line, told, received)
         else:
             document = read_object(line)
+            if isinstance(document, Fault) and (mended := without_lone_surrogates(line)):
+                notice = Notice(*LONE_SURROGATES, excerpt(line))
+                received.append(Warned(self._request_id, notice))
+                self._receive_line(mended, received)
+                return
             read = document if isinstance(document, Fault) else read_event(line, document)
             if isinstance(read, Fault):
                 self._reject(read, received)
@@ -229,7 +242,8 @@ class NarratoriaConnection:
         if self._state is _State.FINISHED:
             received.append(Stray(fault.excerpt))
         elif self._state is _State.OPEN:
-            if fault.reason in TOLERABLE and not self._strict:
+            # An object that is wrong was meant as an event: it ends the processing in any case.
+            if fault.reason in TOLERABLE - {Reason.INVALID_EVENT} and not self._strict:
                 received.append(Warned(self._request_id, Notice.of(fault)))
             else:
                 self._state = _State.BROKEN

@@ -33,6 +33,7 @@ def response(module: str, op: str, **fields: Any) -> Json:
 def failure(module: str, op: str, code: str, message: str, **details: Any) -> Json:
     """Expect a response that says why not, with the evidence."""
     known = {
+        "origin": "host",
         "instance": Like(rf"{module}#\d+"),
         "pid": SOME_INT,
         "uptime_s": SOME_NUMBER,

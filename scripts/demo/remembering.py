@@ -35,7 +35,7 @@ def remember(stage: Stage) -> None:
         given = ("session", "patch", "walk", '{"torchRoom":null}', "--if-revision", "1")
         stage.show(*given)
         (refused,) = stage.ask(*given, status=1)
-        details = {"reason": "revision_conflict", "revision": 2, "expected": 1}
+        details = {"origin": "host", "reason": "revision_conflict", "revision": 2, "expected": 1}
         stage.expect("the second is refused", details, refused["error"]["details"])
     with stage.step("a fork goes its own way"):
         stage.show("session", "fork", "walk", "--id", "night")

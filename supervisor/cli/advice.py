@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from protocol.errors import Code, Reason
+from protocol.errors import Origin, Reason
 
 
 class Advice(NamedTuple):
@@ -40,7 +40,7 @@ ADVICE: dict[Reason, Advice] = {
     ),
     Reason.EXIT_DEADLINE: Advice(
         "it said `done` and went on running",
-        "It has to exit after `done`; supervision.timeouts.exit_s says how soon.",
+        "It has to exit after `done`; supervision.timeouts.linger_s says how soon.",
     ),
     Reason.START_DEADLINE: Advice(
         "it did not get ready in time",
@@ -143,7 +143,7 @@ ADVICE: dict[Reason, Advice] = {
         "it printed a line that is longer, or holds more values, than it may",
         "Hand large results over as an asset; supervision.limits.line_bytes allows longer lines.",
     ),
-    Reason.REPORTED: Advice("the module said so", command=_LOGS),
+    Reason.REPORTED: Advice("the module said so"),
     Reason.STORAGE: Advice(
         "the daemon cannot keep what it should",
         "Make room on the disk of its data directory; nothing has to be restarted.",
@@ -158,16 +158,6 @@ ADVICE: dict[Reason, Advice] = {
     ),
 }
 
-REPORTED_CODES: dict[str, Advice] = {
-    Code.UNSUPPORTED_OP: Advice("the module says it cannot do that", command=_OPS),
-    Code.BAD_REQUEST: Advice("the module does not like the request", command=_OPS),
-    Code.FORBIDDEN: Advice("the module refused", command=_LOGS),
-}
-"""For errors that a module reported itself, by their code."""
-
-REPORTED = Advice("the module reported it", command=_LOGS)
-
-
 PROBE = Advice(
     "it did not answer in time",
     "A module that is busy or hung answers no probe; supervision.timeouts.health_s and describe_s "
@@ -175,6 +165,15 @@ PROBE = Advice(
     _LOGS,
 )
 """A deadline that passed where no op was invoked: `health`, `describe`."""
+
+OTHER_ID = Advice("the answer was for another request")
+"""A deadline that passed after a line with the id of no open request: more time is no help."""
+
+NO_ANSWER = Advice(
+    "what it printed is no answer",
+    "The answer to a request is one line of JSON; whatever else is to be read belongs on stderr.",
+)
+"""A deadline that passed after a line that is not the protocol."""
 
 _OF_LIMITS = {
     "processes": Advice(
@@ -187,16 +186,24 @@ _OF_LIMITS = {
 }
 
 
-def advice(code: str, reason: object, *, op: str = "", limit: Any = None) -> Advice:
-    """Look up a failure; what has no reason of the host's was reported by the module.
+def advice(details: dict[str, Any], *, module: str, op: str = "") -> Advice:
+    """Look up a failure by its details; there is advice for what the host itself has found.
 
-    `op` is empty for a probe; `limit` is the evidence of a limit that was passed.
+    `op` is empty for a probe.
     """
+    if details.get("origin") == Origin.MODULE:
+        return Advice(f"reported by {module}")
+    limit, reason = details.get("limit"), details.get("reason")
     if isinstance(limit, dict) and limit.get("limit") in _OF_LIMITS:
         return _OF_LIMITS[limit["limit"]]
+    if reason in (Reason.DEADLINE, Reason.SILENCE):
+        if "stray_id" in details:
+            return OTHER_ID
+        if "line_excerpt" in details:
+            return NO_ANSWER
     if reason == Reason.DEADLINE and not op:
         return PROBE
     try:
         return ADVICE[Reason(str(reason))]
     except ValueError:
-        return REPORTED_CODES.get(code, REPORTED)
+        return Advice("the daemon gives no reason that is known here")

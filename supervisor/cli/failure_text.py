@@ -40,6 +40,9 @@ _TOLD = frozenset(
         "stopped_by_host",
         "traced_by",
         "unfinished_line",
+        "origin",
+        "reported",
+        "stray_id",
     }
 )
 """The details that have a line of their own, or stand in the message."""
@@ -57,7 +60,7 @@ def failure_text(
     if not with_daemon:
         details = {key: value for key, value in details.items() if key not in _OF_A_DAEMON}
     code = str(error.get("code"))
-    told = advice(code, details.get("reason"), op=op, limit=details.get("limit"))
+    told = advice(details, module=one_line(module), op=op)
     title = one_line(f"{module}.{op} failed" if op else module)
     lines = [
         f"{click.style(title, fg='red', bold=True)}: {one_line(str(error.get('message')))}",
@@ -99,6 +102,8 @@ def _evidence(details: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "line", one_line(str(details["line_excerpt"]))
     yield from _stderr(details.get("stderr_tail"))
     yield from _found(details)
+    if details.get("reported"):
+        yield "reported", _shown(details["reported"])
     others = {key: value for key, value in details.items() if key not in _TOLD}
     for key, value in others.items():
         yield one_line(key), _shown(value)

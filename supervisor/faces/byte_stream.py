@@ -73,9 +73,7 @@ async def carry(conversation: Conversation, reading: int, writing: int) -> None:
 
 def disconnect(conversation: Conversation) -> None:
     """Cancel what a client that is gone had open."""
-    conversation.outbox.close()
-    conversation.forget_unfinished()
-    conversation.cancel_all(Stopped(Reason.DISCONNECT, "the client closed its connection"))
+    conversation.close(Stopped(Reason.DISCONNECT, "the client closed its connection"))
 
 
 def _is_pollable(descriptor: int) -> bool:

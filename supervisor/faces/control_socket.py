@@ -28,7 +28,6 @@ from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
 from supervisor.faces.exchange import done_line
 from supervisor.faces.local_user import named_user, peer_uid
-from supervisor.faces.unfinished import UnfinishedLines
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
 
@@ -131,7 +130,6 @@ async def _accept(
     admission: Admission,
     clients: trio.Nursery,
 ) -> None:
-    unfinished = UnfinishedLines()
     while True:
         try:
             client, _ = await listener.accept()
@@ -141,14 +139,13 @@ async def _accept(
             log.warning("cannot accept a client", words=os.strerror(error.errno))
             await trio.sleep(OUT_OF_DESCRIPTORS_PAUSE_S)
         else:
-            clients.start_soon(_serve_client, daemon, client, admission, unfinished)
+            clients.start_soon(_serve_client, daemon, client, admission)
 
 
 async def _serve_client(
     daemon: Daemon,
     client: trio.socket.SocketType,
     admission: Admission,
-    unfinished: UnfinishedLines,
 ) -> None:
     descriptor, uid = client.fileno(), peer_uid(client)
     blocking = daemon.facts.custody.blocking
@@ -164,7 +161,7 @@ async def _serve_client(
             try:
                 with place.scope:
                     party = Party(await named_user(uid, "socket", blocking))
-                    conversation = Conversation(daemon, party, unfinished)
+                    conversation = Conversation(daemon, party)
                     place.idle = conversation.is_idle
                     try:
                         await carry(conversation, descriptor, descriptor)

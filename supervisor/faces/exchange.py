@@ -14,6 +14,7 @@ from protocol.response import Response
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.parties import Handle
 from supervisor.runtime.call import OVERRUN_BYTES, Congestion
+from supervisor.runtime.held_bytes import FREE_BYTES
 
 UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowError)
 """What `encode_line` may raise over a value it was given."""
@@ -22,12 +23,26 @@ UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowErro
 class Exchange:
     """The client of one request (kernel.parties.Client)."""
 
-    __slots__ = ("_ended", "_outbox", "_readdresser", "_unread_bytes", "handle", "request_id")
+    __slots__ = (
+        "_ended",
+        "_outbox",
+        "_readdresser",
+        "_unread_bytes",
+        "handle",
+        "request_id",
+        "size_bytes",
+    )
 
     def __init__(
-        self, request_id: str | None, outbox: Outbox, ended: Callable[[Exchange], None]
+        self,
+        request_id: str | None,
+        outbox: Outbox,
+        ended: Callable[[Exchange], None],
     ) -> None:
+        """Tell `ended` when it has its answer."""
         self.request_id = request_id
+        self.size_bytes = 0
+        """What its request is counted as."""
         self.handle: Handle | None = None
         """The request, while it is open."""
         self._outbox = outbox
@@ -52,7 +67,12 @@ class Exchange:
     def finished(self, response: Response) -> None:
         """Write the response as a `done` with its fields."""
         self.handle = None  # they hold each other, and only the garbage collector would see it
-        self._outbox.put(done_line(self.request_id, response))
+        line = done_line(self.request_id, response)
+        outbox = self._outbox
+        large = outbox.congested or len(line) > FREE_BYTES
+        if large and not outbox.account.takes_answer(len(line)):
+            line = done_line(self.request_id, _unread(len(line), outbox.waiting_bytes, response))
+        outbox.put(line)
         self._ended(self)
 
     def congested(self) -> Congestion:
@@ -63,6 +83,15 @@ class Exchange:
         # It may have read some of it meanwhile, and what it did not may be of other requests.
         unread = min(self._unread_bytes, self._outbox.waiting_bytes)
         return Congestion.FULL if unread > OVERRUN_BYTES else Congestion.SLOW
+
+
+def _unread(size: int, waiting: int, response: Response) -> Response:
+    words = (
+        f"an answer of {size} bytes was dropped: {waiting} bytes wait for this client to read them,"
+        " and there is no room for more"
+    )
+    failure = Failure.because(Reason.SLOW_READER, words, succeeded=response.ok)
+    return msgspec.structs.replace(response, outcome=failure, notices=(), injected=())
 
 
 def event_line(event: Event, request_id: str | None) -> bytes:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import trio
 
 from protocol.framing import Line, Overlong
+from supervisor.runtime.held_bytes import LINES, Account
 
 HELD_BYTES = 1 << 18
 
@@ -21,8 +22,10 @@ LINE_COST_BYTES = 128
 class Inbox:
     """Lines that wait, put by the task that reads, and taken by the one that serves them."""
 
-    def __init__(self) -> None:
+    def __init__(self, account: Account) -> None:
+        """Hold what waits for `account`."""
         self.held_bytes = 0
+        self._account = account
         self._lines: deque[Line] = deque()
         self._some = trio.lowlevel.ParkingLot()
         self._room = trio.lowlevel.ParkingLot()
@@ -35,14 +38,14 @@ class Inbox:
     def put(self, lines: Sequence[Line]) -> None:
         """Let lines wait."""
         self._lines.extend(lines)
-        self.held_bytes += sum(map(_cost_bytes, lines))
         if lines:
+            self._hold(sum(map(_cost_bytes, lines)))
             self._some.unpark_all()
 
     def take(self) -> Line:
         """Return the line that has waited longest; there must be one."""
         line = self._lines.popleft()
-        self.held_bytes -= _cost_bytes(line)
+        self._hold(-_cost_bytes(line))
         if self.held_bytes <= HELD_BYTES:
             self._room.unpark_all()
         return line
@@ -56,6 +59,10 @@ class Inbox:
         """Return once less waits than the bound."""
         while self.held_bytes > HELD_BYTES:
             await self._room.park()
+
+    def _hold(self, more: int) -> None:
+        self.held_bytes += more
+        self._account.add(LINES, more)
 
 
 def _cost_bytes(line: Line) -> int:

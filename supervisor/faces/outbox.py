@@ -13,22 +13,28 @@ from collections.abc import Callable
 
 import trio
 
+from supervisor.runtime.held_bytes import ANSWERS, Account
 from supervisor.runtime.serving import SERVING
 
 HIGH_BYTES = 1 << 20
 LOW_BYTES = 1 << 18
 """Congestion begins above the one and ends below the other: the gap keeps it from flapping."""
 
+COUNTED_BYTES = 1 << 16
+"""What waits is told to the client's account in such steps: a stream of events passes here."""
+
 
 class Outbox:
     """Lines for one client, taken by the task that writes to it."""
 
-    def __init__(self, resume: Callable[[], None]) -> None:
-        """Call `resume` when congestion ends."""
+    def __init__(self, resume: Callable[[], None], account: Account) -> None:
+        """Call `resume` when congestion ends; what waits is held for `account`."""
         self.congested = False
         self.waiting_bytes = 0
         """How much has not been written yet."""
+        self.account = account
         self._resume = resume
+        self._count_at = COUNTED_BYTES
         self._lines: list[bytes] = []
         self._some = trio.Event()
         self._waiting_for_room = trio.lowlevel.ParkingLot()
@@ -48,8 +54,8 @@ class Outbox:
             return
         self._lines.append(line)
         self.waiting_bytes += len(line)
-        if self.waiting_bytes > HIGH_BYTES:
-            self.congested = True
+        if self.waiting_bytes >= self._count_at:
+            self._count()
         if self._to_flush:
             return
         if self._write is not None and not self._is_taken and SERVING.afterwards(self._flush):
@@ -71,6 +77,7 @@ class Outbox:
     def written(self, size: int) -> None:
         """Take note that this many bytes have left."""
         self.waiting_bytes -= size
+        self._count()
         if self.congested and self.waiting_bytes < LOW_BYTES:
             self._relieve()
         elif self.waiting_bytes == 0:
@@ -91,8 +98,18 @@ class Outbox:
         self._closed = True
         self._lines.clear()
         self.waiting_bytes = 0
+        self._count()
         self._some.set()
         self._relieve()
+
+    def _count(self) -> None:
+        waiting = self.waiting_bytes
+        if waiting > HIGH_BYTES:
+            self.congested = True
+        self._count_at = waiting + COUNTED_BYTES
+        if waiting <= HIGH_BYTES < self._count_at:
+            self._count_at = HIGH_BYTES + 1
+        self.account.hold(ANSWERS, waiting)
 
     def _flush(self) -> None:
         self._to_flush = False

@@ -241,6 +241,7 @@ async def running(
                 data_dir=shown(data_dir),
                 directories=[shown(directory) for directory in directories],
                 log_files=log_files,
+                ledger=host.ledger,
                 journal=journal,
                 stalls=stalls or Stalls(run_delay=lambda: 0.0),
             )

@@ -10,7 +10,7 @@ client that does not read. An id is good for one client.
 from __future__ import annotations
 
 import secrets
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -24,15 +24,13 @@ from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import OVERRUN_BYTES, Congestion
 from supervisor.runtime.deadlines import Deadlines, Timer
+from supervisor.runtime.held_bytes import ANSWERS, Account, HeldBytes
 
 DETACHED_S = 60.0
 """How long a request goes on without a client, and its answer is kept."""
 
 KEPT_BYTES = 1 << 20
 """What is kept of the events of one before it is paused; a chunk of a pipe may come on top."""
-
-ALL_KEPT_BYTES = 64 << 20
-"""What all detached requests may keep; beyond it, whoever has the most loses the oldest one."""
 
 REQUEST_COST_BYTES = 4096
 """What one costs beside that, so that their number has a bound too."""
@@ -93,10 +91,11 @@ class Detached:
 class DetachedRequests:
     """The detached requests of one daemon, the oldest first."""
 
-    def __init__(self, deadlines: Deadlines) -> None:
+    def __init__(self, deadlines: Deadlines, ledger: HeldBytes) -> None:
         self._deadlines = deadlines
+        self._ledger = ledger
         self._all: dict[str, Detached] = {}
-        self._bytes: Counter[tuple[str, str]] = Counter()
+        self._accounts: dict[tuple[str, str], Account] = {}
 
     def detach(self, handle: Handle) -> str | None:
         """Take the client of an open request away; returns the id to take it up by.
@@ -145,10 +144,14 @@ class DetachedRequests:
 
     def _kept(self, one: Detached, size: int) -> None:
         one.size_bytes += size
-        self._bytes[one.whose] += size
-        while self._bytes.total() > ALL_KEPT_BYTES:
-            ((most, _),) = self._bytes.most_common(1)
-            oldest = next(one for one in self._all.values() if one.whose == most)
+        account = self._accounts.get(one.whose)
+        if account is None:
+            whose = f"detached requests of {one.principal.name}"
+            account = Account(self._ledger, whose, one.principal.by)
+            self._accounts[one.whose] = account
+        account.add(ANSWERS, size)
+        while account.total and (account.is_full or not account.fits(0)):
+            oldest = next(other for other in self._all.values() if other.whose == one.whose)
             self._forget(oldest)
             # Later: its module may be in the middle of saying what there is no room for.
             self._deadlines.after(0, partial(oldest.cancel, _NO_ROOM))
@@ -160,9 +163,10 @@ class DetachedRequests:
     def _forget(self, one: Detached) -> None:
         del self._all[one.id]
         one.is_open = False
-        self._bytes[one.whose] -= one.size_bytes
-        if not self._bytes[one.whose]:
-            del self._bytes[one.whose]
+        account = self._accounts[one.whose]
+        account.add(ANSWERS, -one.size_bytes)
+        if not account.total:
+            del self._accounts[one.whose]
         if one.timer is not None:
             one.timer.cancel()
 
@@ -172,7 +176,7 @@ _TOO_LATE = Stopped(
 )
 _NO_ROOM = Stopped(
     Reason.DISCONNECT,
-    f"its client left it, and more than {ALL_KEPT_BYTES} bytes were kept of such requests",
+    "its client left it, and there was no more room for what its user's such requests said",
 )
 
 

@@ -13,13 +13,27 @@ import msgspec
 
 from protocol.connection import HostCalled, Notice, Request
 from protocol.errors import Failure, Outcome, Reason
-from protocol.events import Asset, AssetBytes, CallEvent, Progress, StatePatch, UiEvent
+from protocol.events import (
+    Asset,
+    AssetBytes,
+    CallEvent,
+    ErrorEvent,
+    Progress,
+    StatePatch,
+    UiEvent,
+)
 from protocol.response import Response
 from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.begin_order import BeginOrder, Held
 from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.effects import Effects
-from supervisor.kernel.invoke_record import in_flight, record_end, record_response
+from supervisor.kernel.invoke_record import (
+    ERRORS_RECORDED,
+    in_flight,
+    record_end,
+    record_error,
+    record_response,
+)
 from supervisor.kernel.origin import Origin
 from supervisor.kernel.parties import Calls, Client
 from supervisor.kernel.relative import Relative
@@ -34,6 +48,7 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Call, Congestion
 from supervisor.runtime.deadlines import Queue, Timer
 from supervisor.runtime.dialogue import Dialogue
+from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.host import Host
 from supervisor.runtime.module import Module
 from supervisor.runtime.program import module_folder
@@ -50,6 +65,8 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     calls: Callable[[Invocation], Calls]
     """Makes what serves the calls of one invocation."""
     parents: Parents
+    account: Account
+    """For what is held of invocations that nobody in particular asked for."""
     now: Callable[[], float]
     """Trio's clock itself: `trio.current_time` asks for it anew, in thrice the time."""
     recorded: bool = True
@@ -67,6 +84,7 @@ class Invocation(Relative["Invocation"]):
         "_deadline",
         "_effects",
         "_entered",
+        "_errors",
         "_guard",
         "_held",
         "_host",
@@ -78,6 +96,7 @@ class Invocation(Relative["Invocation"]):
         "_session",
         "_silence",
         "_timeout_s",
+        "account",
         "client",
         "ended",
         "principal",
@@ -94,6 +113,7 @@ class Invocation(Relative["Invocation"]):
         *,
         principal: Principal,
         parent: Invocation | None = None,
+        account: Account | None = None,
     ) -> None:
         """Accept a request; `session` is the one that it names.
 
@@ -116,8 +136,13 @@ class Invocation(Relative["Invocation"]):
         self._guard: Guard | None = None
         self._held: Held | None = None
         self._entered = False
+        self._errors = 0
         self._now = setting.now
         self._accepted_at = setting.now()
+        if account is None:
+            account = setting.account if parent is None else parent.account
+        self.account: Account = account
+        """For whom it holds bytes."""
         self._deadline: Queue | None = None
         self._silence: Timer | None = None
         self._timeout_s = 0.0
@@ -271,7 +296,7 @@ class Invocation(Relative["Invocation"]):
 
     def resume(self) -> None:
         """Tell the module's side that the client may have room again."""
-        self._call.resume()
+        self._module.resume(self._call)
 
     # What its guard decides.
 
@@ -303,7 +328,7 @@ class Invocation(Relative["Invocation"]):
         # Streams pass here; `isinstance` is slow to say no.
         if type(event) is UiEvent and self._effects.ui.is_plain(event):
             self.client.event(event, line)
-        elif type(event) is UiEvent or type(event) is StatePatch:
+        elif type(event) is UiEvent or type(event) is StatePatch or type(event) is ErrorEvent:
             self._pass_on(event, line)
         elif type(event) is Asset or type(event) is AssetBytes:
             self._intake = self._begin_intake()
@@ -336,6 +361,10 @@ class Invocation(Relative["Invocation"]):
 
     def _pass_on(self, event: Progress, line: bytes | None) -> None:
         """Have an event take effect, then pass it on; its line only if it is still the same."""
+        if type(event) is ErrorEvent and self._recorded:
+            self._errors += 1
+            if self._errors <= ERRORS_RECORDED:
+                record_error(self._effects.recorder, event, self.origin)
         told = take_effect(event, self._session, self._effects, self.origin, self._call.warn)
         if told is not None:
             self.client.event(told, line if told is event else None)
@@ -367,6 +396,7 @@ class Invocation(Relative["Invocation"]):
         parent = self.parent
         if self._recorded and (
             parent is not None
+            or self._errors
             or not record_end(
                 effects.recorder,
                 response,
@@ -382,6 +412,7 @@ class Invocation(Relative["Invocation"]):
                 parent=None if parent is None else parent.span_id,
                 by=self.principal.by,
                 was_in_flight=True,
+                errors=self._errors,
             )
         if parent is not None or not self._recorded:
             effects.lineage.end(request.request_id)
@@ -418,6 +449,7 @@ class Invocation(Relative["Invocation"]):
             self._effects.assets,
             self.origin,
             module_folder(self._module.descriptor),
+            self.account,
             pass_on=self._pass_on,
             warn=self._call.warn,
             resume=self._call.resume,

@@ -13,7 +13,10 @@ import structlog
 
 from protocol.connection import Request
 from protocol.errors import Failure
+from protocol.events import ErrorEvent
+from protocol.replies import read_error
 from protocol.response import Response
+from supervisor.kernel.origin import Origin
 from supervisor.kernel.recorder import DocumentKey, Ended, Recorder
 from supervisor.kernel.store.settings import IN_FLIGHT, InFlight
 
@@ -23,6 +26,9 @@ NAME_CHARS = 200
 MESSAGE_CHARS = 2000
 DETAILS_BYTES = 8192
 """Of an error; evidence fits, the 20 lines of a `stderr_tail` included, unless they are long."""
+
+ERRORS_RECORDED = 16
+"""Of the `error` events of one request; the entry of its end says how many there were."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -77,10 +83,12 @@ def record_response(
     parent: str | None,
     by: msgspec.Raw,
     was_in_flight: bool,
+    errors: int = 0,
 ) -> None:
     """Record how an invocation ended, one too that was never accepted.
 
-    At any moment the disk says that, or that it is in flight.
+    At any moment the disk says that, or that it is in flight. `errors` is how many `error` events
+    came before.
     """
     _log(response)
     outcome = response.outcome
@@ -92,6 +100,8 @@ def record_response(
         data["parent_span_id"] = parent
     if response.notices:
         data["warnings"] = len(response.notices)
+    if errors:
+        data["errors"] = errors
     recorder.record(
         "module:invoke",
         module=response.module[:NAME_CHARS],
@@ -104,6 +114,21 @@ def record_response(
         span_id=span_id,
         by=by,
         in_place_of=(IN_FLIGHT, span_id) if was_in_flight else None,
+    )
+
+
+def record_error(recorder: Recorder, event: ErrorEvent, origin: Origin) -> None:
+    """Record an `error` event as what it is: a module's word (Spec 001 4.5)."""
+    session_id = origin.session_id
+    recorder.record(
+        "module:error",
+        module=origin.module[:NAME_CHARS],
+        data={"op": origin.op[:NAME_CHARS]},
+        error=bounded_error(read_error(event)),
+        session_id=None if session_id is None else session_id[:NAME_CHARS],
+        request_id=origin.request_id,
+        span_id=origin.span_id,
+        by=origin.by,
     )
 
 
@@ -141,6 +166,7 @@ def _log(response: Response) -> None:
         request=response.request_id,
         instance=failure.details.get("instance"),
         code=failure.code,
+        origin=failure.details.get("origin"),
         reason=failure.details.get("reason"),
         words=failure.message,
         duration_ms=response.duration_ms,

@@ -201,6 +201,7 @@ class Journal:
             "id": self.told.journal,
             "events": self.told.events,
             "bytes": self.told.used_bytes,
+            "waiting_bytes": self._writer.waiting_bytes,
             "last_seq": self.told.last_seq,
             "dropped": self.dropped,
             "problem": self.problem,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from protocol.errors import Origin
+
 _SHOWN = ("path", "from", "to", "cause", "plan", "parent", "key", "uri", "bytes", "capability")
 _MORE = ("count", "revision", "version", "pid", "event", "as", "prompt", "answer", "by")
 
@@ -24,13 +26,13 @@ def entry_text(document: dict[str, Any]) -> str:
     else:
         words += [f"{key}={data[key]}" for key in (*_SHOWN, *_MORE) if _is_short(data.get(key))]
     if (error := document.get("error")) is not None:
-        reason = (error.get("details") or {}).get("reason")
-        code = error.get("code")
-        words.append(
-            f"{code}/{reason}: {error.get('message')}"
-            if reason
-            else f"{code}: {error.get('message')}"
-        )
+        details = error.get("details") or {}
+        code, reason = error.get("code"), details.get("reason")
+        if details.get("origin") == Origin.MODULE:
+            code = f"reported {code}"
+        elif reason:
+            code = f"{code}/{reason}"
+        words.append(f"{code}: {error.get('message')}")
     if (session_id := document.get("session_id")) is not None:
         words.append(f"session={session_id}")
     return " ".join(map(str, words))

@@ -15,6 +15,7 @@ from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Congestion
 from supervisor.runtime.dialogue import Dialogue
+from supervisor.runtime.held_bytes import Account, HeldBytes
 from supervisor.runtime.module import Module
 
 if TYPE_CHECKING:
@@ -34,13 +35,15 @@ class Party:
     The daemon has a name beside its own where it is the module of another one.
     """
 
-    __slots__ = ("label", "names", "order", "principal")
+    __slots__ = ("account", "label", "names", "order", "principal")
 
     def __init__(self, principal: Principal, name: str = DAEMON) -> None:
         self.principal = principal
         self.names = frozenset({DAEMON, name})
         self.label = f"client {next(_NUMBERS)}"
         """What it is called in `status`, and has its turn as."""
+        self.account = Account(HeldBytes(), self.label)
+        """What is held for it; of the daemon's ledger, where it is a client's."""
         self.order: BeginOrder | None = None
         """In which its requests begin; made by who begins them."""
 

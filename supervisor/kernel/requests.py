@@ -11,7 +11,6 @@ a principal may not see is answered as one that is not there.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -59,6 +58,7 @@ from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.wait_graph import Parents
 from supervisor.policy.principals import Principal, Scope
 from supervisor.runtime.fleet import Fleet
+from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.host import Host
 from supervisor.runtime.module import Module
 
@@ -82,7 +82,12 @@ class Requests:
     """The daemon's own ops; they work on what needs this, and so come later."""
 
     def __init__(
-        self, host: Host, fleet: Fleet, effects: Effects, deciding: Deciding, nursery: trio.Nursery
+        self,
+        host: Host,
+        fleet: Fleet,
+        effects: Effects,
+        deciding: Deciding,
+        nursery: trio.Nursery,
     ) -> None:
         """Serve what can be asked of `fleet`.
 
@@ -99,7 +104,7 @@ class Requests:
         self._gates = deciding.gates
         self._nursery = nursery
         self._parents = Parents()
-        self._detached = DetachedRequests(host.deadlines)
+        self._detached = DetachedRequests(host.deadlines, host.ledger)
         self.detach = self._detached.detach
         self.take_up = self._detached.take_up
         calls = HostOfCalls(
@@ -110,7 +115,6 @@ class Requests:
             checks=host.checks,
             deadlines=host.deadlines,
             nursery=nursery,
-            open_bytes=Counter(),
         )
         host.calls = CallsOfModules(calls)
         self._setting = Setting(
@@ -118,6 +122,7 @@ class Requests:
             effects=effects,
             calls=partial(Docket, host=calls),
             parents=self._parents,
+            account=Account(host.ledger, "the daemon"),
             now=trio.lowlevel.current_clock().current_time,
         )
         self._unrecorded = msgspec.structs.replace(self._setting, recorded=False)
@@ -142,7 +147,9 @@ class Requests:
             )
         elif operation == _INVOKE:
             order = self._order(party)
-            return self.invoke(party.principal, tool, content, client, order=order)
+            return self.invoke(
+                party.principal, tool, content, client, order=order, account=party.account
+            )
         elif operation in (Operation.HEALTH, Operation.DESCRIBE):
             return self._ask(party, tool, Operation(operation), client)
         else:
@@ -161,6 +168,7 @@ class Requests:
         behind: frozenset[str] = NOBODY,
         recorded: bool = True,
         order: BeginOrder | None = None,
+        account: Account | None = None,
     ) -> Invocation | None:
         """Accept an invocation, or answer at once why not; `content` is the frame's `input`.
 
@@ -169,7 +177,8 @@ class Requests:
         made, and with whose end it ends. Without one, `behind` are the hooks that it is made for;
         who names some takes them back in the end (`lineage`). Unless it is `recorded`, the journal
         says nothing of it: it gives an event to a hook that observes, and else a hook for
-        `module:*` would be told of itself. It begins in the order of those with the same `order`.
+        `module:*` would be told of itself. It begins in the order of those with the same `order`,
+        and what is held for it counts for `account`, or for that of its parent.
         None is returned if there is nothing left to cancel.
         """
         op = content.get("op")
@@ -217,7 +226,14 @@ class Requests:
         timeouts = module.descriptor.supervision.timeouts
         setting = self._setting if recorded else self._unrecorded
         invocation = Invocation(
-            request, module, client, session, setting, principal=principal, parent=parent
+            request,
+            module,
+            client,
+            session,
+            setting,
+            principal=principal,
+            parent=parent,
+            account=account,
         )
         invocation.begin(content.get("timeout_s") or timeouts.invoke_s, timeouts.silence_s)
         self._let_in(invocation, order)
@@ -277,7 +293,9 @@ class Requests:
         elif op == "invoke":
             # An invocation through the daemon itself: how a daemon serves inside another one.
             order = self._order(party)
-            return self.invoke(party.principal, args["module"], args, client, order=order)
+            return self.invoke(
+                party.principal, args["module"], args, client, order=order, account=party.account
+            )
         else:
             self._begin_in_order(request, op, args)
         return None if request.ended else request

@@ -13,6 +13,7 @@ from supervisor.policy.latency import Histogram, Reading, quantile_us
 from supervisor.policy.lifecycle import HAS_PROCESS, State
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.custody import Custody
+from supervisor.runtime.held_bytes import HeldBytes
 from supervisor.runtime.life import Instance
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.module import Module
@@ -58,6 +59,7 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     stalls: Stalls
     watch: WatchState = msgspec.field(default_factory=WatchState)
     connections: Connections = msgspec.field(default_factory=Connections)
+    ledger: HeldBytes = msgspec.field(default_factory=HeldBytes)
 
 
 def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
@@ -83,6 +85,7 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
             "used": facts.custody.file_limit.used,
             "limit": facts.custody.file_limit.number,
         },
+        "held_bytes": facts.ledger.status(),
         "connections": msgspec.to_builtins(facts.connections),
         "dropped_log_bytes": facts.log_files.dropped_bytes,
         "log_error": facts.log_files.last_error,

@@ -227,7 +227,7 @@ class _Process:
             case HostCalled():
                 self._step(f"{item.request_id or 'no request'}: host call {item.call.method}")
             case Unanswered():
-                self._unanswered(item.request_id)
+                self._unanswered(item)
             case _:
                 self._of_process(item)
 
@@ -250,10 +250,12 @@ class _Process:
             case _:
                 assert_never(item)
 
-    def _unanswered(self, request_id: str) -> None:
+    def _unanswered(self, item: Unanswered) -> None:
+        request_id = item.request_id
         if not self._per_invocation:
             fault = self._faults.get(request_id)
-            self._settle(request_id, on_death(self._exit, fault, self.what(request_id)))
+            outcome = on_death(self._exit, fault, self.what(request_id), item.error)
+            self._settle(request_id, outcome)
 
     def _answered(self, item: Answered) -> None:
         outcome = item.outcome if item.fault is None else item.fault.failure()

@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from protocol.errors import Code, Failure, Outcome, Reason
+from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.json_line import Fault
 
 
@@ -150,6 +150,26 @@ class Said(msgspec.Struct, frozen=True):
 
     answer: Outcome | None = None
     fault: Fault | None = None
+    error: Failure | None = None
+    """What its last `error` event reports."""
+
+    @property
+    def reported(self) -> dict[str, Any] | None:
+        """The error that it told of, by its answer or before, for `details.reported`."""
+        error = self.answer if isinstance(self.answer, Failure) else self.error
+        return None if error is None else error.as_reported
+
+    @property
+    def carried(self) -> dict[str, Any] | None:
+        """What its answer carried, for `details.reported`; without one, the error before it."""
+        match self.answer:
+            case Success(result=result, summary=summary):
+                told = {"ok": True, "result": result}
+                return told if summary is None else {**told, "summary": summary}
+            case Failure() as failure:
+                return {"ok": False, "error": failure.as_reported}
+            case _:
+                return self.reported
 
 
 class Stopped(msgspec.Struct, frozen=True):
@@ -161,33 +181,38 @@ class Stopped(msgspec.Struct, frozen=True):
 
 def on_invocation(said: Said, end: Exit, stopped: Stopped | None, what: str) -> Outcome:
     """Judge a per-invocation process; `what` names the request (`chart.draw`)."""
+    evidence = {**end.evidence(), "reported": said.reported}
     if stopped is not None:
-        return Failure.because(stopped.reason, stopped.message, **end.evidence())
+        return Failure.because(stopped.reason, stopped.message, **evidence)
     if end.breach is not None and end.breach.is_memory:
-        return Failure.because(end.reason, f"{what}: its process {end.words}", **end.evidence())
+        return Failure.because(end.reason, f"{what}: its process {end.words}", **evidence)
     if said.fault is not None and not (said.fault.reason is Reason.TRUNCATED_LINE and end.abnormal):
-        return said.fault.failure(**end.evidence())
+        return said.fault.failure(**evidence)
     if end.abnormal:
-        failure = Failure.because(end.reason, f"{what}: its process {end.words}", **end.evidence())
+        failure = Failure.because(end.reason, f"{what}: its process {end.words}", **evidence)
         # Spec 001 5.3: a protocol-level failure, where a persistent instance is `unreachable`.
         return msgspec.structs.replace(failure, code=Code.INTERNAL)
     if said.answer is None:
         return Failure.because(
             Reason.MISSING_DONE,
             f"{what}: its process exited with code 0 and no `done` event",
-            **end.evidence(),
+            **evidence,
         )
     return said.answer
 
 
-def on_death(end: Exit, fault: Fault | None, what: str) -> Failure:
-    """Judge a request that was in flight on a persistent instance when it ended."""
+def on_death(end: Exit, fault: Fault | None, what: str, error: Failure | None = None) -> Failure:
+    """Judge a request that was in flight on a persistent instance when it ended.
+
+    `error` is what the module told of last.
+    """
+    evidence = {**end.evidence(), "reported": None if error is None else error.as_reported}
     if fault is not None and not end.abnormal and end.breach is None:
-        return fault.failure(**end.evidence())
+        return fault.failure(**evidence)
     return Failure.because(
         end.reason,
         f"{what}: {end.instance or 'its process'} {end.words} before it answered",
-        **end.evidence(),
+        **evidence,
     )
 
 

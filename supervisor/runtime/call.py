@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
 
-from protocol.connection import HostCalled, Notice, Request
-from protocol.errors import Outcome
+from protocol.connection import HostCalled, Notice, Request, Stray
+from protocol.errors import Failure, Outcome
 from protocol.events import CallEvent
 from protocol.json_line import Fault
 from supervisor.policy.verdict import Stopped
@@ -60,6 +60,9 @@ class Server(Protocol):
     def give_up(self, call: Call, stopped: Stopped) -> None:
         """See to what is left of a call that was settled for a reason of the host's own."""
 
+    def refined(self, stopped: Stopped) -> Stopped:
+        """Say more exactly why a call of its is ended by the host, if it can."""
+
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""
 
@@ -72,8 +75,10 @@ class Call:
 
     __slots__ = (
         "dropped_notices",
+        "error",
         "fault",
         "heard_at",
+        "instead",
         "listener",
         "notices",
         "request",
@@ -87,8 +92,12 @@ class Call:
         self.server: Server | None = None
         self.settled = False
         self.fault: Fault | None = None
+        self.error: Failure | None = None
+        """What its module told of last before its process ended."""
         self.notices: list[Notice] = []
         self.dropped_notices = 0
+        self.instead: Notice | Stray | None = None
+        """What came last that is no answer and may have been meant as one."""
         self.heard_at = 0.0
         """When its module last said something, or got it (monotonic).
 
@@ -97,6 +106,8 @@ class Call:
 
     def warn(self, notice: Notice) -> None:
         """Add a warning to what the response will carry."""
+        if notice.in_place_of_answer:
+            self.instead = notice
         if len(self.notices) < NOTICES_KEPT:
             self.notices.append(notice)
         else:

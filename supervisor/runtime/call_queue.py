@@ -1,4 +1,8 @@
-"""The calls of one module that wait for their turn, oldest first."""
+"""The calls of one module that wait for their turn, oldest first.
+
+One whose client does not read what it has already stands aside when its turn comes, until the
+client does: its answer would have to be held, too.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +17,39 @@ class CallQueue(dict[str, tuple[Call, float]]):
     A dictionary itself: whether it is empty is asked once for every call there is.
     """
 
-    __slots__ = ()
+    __slots__ = ("aside",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.aside: dict[str, Call] = {}
+        """Those whose clients do not read."""
 
     def add(self, call: Call) -> None:
         """Let it wait behind all others."""
         self[call.request.request_id] = (call, trio.current_time())
 
-    def take(self) -> Call:
-        """Take out the one that has waited longest; there must be one."""
-        call, _ = self.pop(next(iter(self)))
-        return call
+    def take(self) -> Call | None:
+        """Take out the one that has waited longest, but for those whose clients do not read."""
+        while self:
+            call, _ = self.pop(next(iter(self)))
+            if not call.listener.congested():
+                return call
+            self.aside[call.request.request_id] = call
+        return None
+
+    def recall(self, call: Call) -> bool:
+        """Take this one out if it stands aside, and return whether it did."""
+        return self.aside.pop(call.request.request_id, None) is not None
 
     def drop(self, call: Call) -> bool:
         """Take this one out; False if it does not wait."""
-        return self.pop(call.request.request_id, None) is not None
+        return self.pop(call.request.request_id, None) is not None or self.recall(call)
 
     def take_all(self) -> list[Call]:
         """Take out all of them."""
-        waiting = [call for call, _ in self.values()]
+        waiting = [*(call for call, _ in self.values()), *self.aside.values()]
         self.clear()
+        self.aside.clear()
         return waiting
 
     @property

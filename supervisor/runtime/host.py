@@ -12,6 +12,7 @@ from protocol.errors import Failure, Reason
 from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.deadlines import Deadlines
+from supervisor.runtime.held_bytes import HeldBytes
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.memory import Sampler
 from supervisor.runtime.module_calls import ModuleCalls, Unserved
@@ -42,6 +43,7 @@ class Host:
         self.environment = dict(environment)
         self.log_files = log_files
         self.deadlines = Deadlines()
+        self.ledger = HeldBytes()
         self.starts = Starts(self.deadlines)
         self.wall_clock = wall_clock
         self.draw = draw

@@ -22,6 +22,7 @@ from supervisor.runtime.call import Call
 from supervisor.runtime.call_queue import CallQueue
 from supervisor.runtime.description import Descriptions
 from supervisor.runtime.dialogue import Dialogue
+from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.host import Host
 from supervisor.runtime.last_exit import LastExit
 from supervisor.runtime.life import Counters, Instance, Setting
@@ -66,6 +67,8 @@ class Module:
         """From acceptance to response, of those in `counters.invocations`."""
         self.log = ModuleLog(descriptor.name, host.log_files, host.wall_clock)
         self.taps = Taps()
+        self.account = Account(host.ledger, f"module {descriptor.name}")
+        """Of its calls to the host."""
         self.missing: tuple[str, ...] = ()
         """Those of `depends_on` that do not serve at the moment."""
         self._host = host
@@ -267,6 +270,13 @@ class Module:
             self.start("a request came")
         self.pool.press()
 
+    def resume(self, call: Call) -> None:
+        """Have a call go on: its client may have room again."""
+        if call.server is not None:
+            call.resume()
+        elif self._queue.recall(call):
+            self.submit(call)
+
     def refuse_waiting(self, failure: Failure) -> None:
         """Answer those that wait: it will not be ready soon."""
         for call in self._queue.take_all():
@@ -281,11 +291,16 @@ class Module:
         if call.settled:
             return
         waited = self._queue.drop(call)
-        evidence = {} if call.server is None else call.server.evidence()
+        evidence: dict[str, Any] = {}
+        if call.server is not None:
+            stopped, evidence = call.server.refined(stopped), call.server.evidence()
         message = stopped.message
         if waited and stopped.reason is Reason.DEADLINE:
             message += "; it was still waiting for its turn"
             evidence = self._state_evidence()
+        elif call.instead is not None and stopped.reason in (Reason.DEADLINE, Reason.SILENCE):
+            message += f"; {call.instead.in_place_of_answer}"
+            evidence = {**evidence, **call.instead.evidence}
         call.settle(Failure.because(stopped.reason, message, **evidence))
         if call.server is not None:
             call.server.give_up(call, stopped)
@@ -308,7 +323,7 @@ class Module:
     @property
     def queued(self) -> int:
         """How many calls wait."""
-        return len(self._queue)
+        return len(self._queue) + len(self._queue.aside)
 
     # What the pool tells.
 

@@ -1,4 +1,4 @@
-"""What a module says beside its answers: stderr and log events, kept in a ring and in a file.
+"""What a module says beside its answers: stderr, `log` and `error`, kept in a ring and in a file.
 
 stderr is always drained, never parsed as protocol. A module that floods it costs a
 bounded ring and a bounded rate of disk writes; how much was left out is counted and written down.
@@ -15,7 +15,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 import trio
 
+from protocol.events import CallEvent, ErrorEvent, Log
 from supervisor.runtime.log_files import LogFiles
+from supervisor.runtime.log_text import error_text, log_text
 
 LINE_BYTES = 8192
 """A longer line of stderr is cut into pieces of this size."""
@@ -32,9 +34,15 @@ BURST_BYTES = 4 << 20
 """How fast a module may fill its log file; above it, lines are counted and left out."""
 
 
+NOTED = (Log, ErrorEvent)
+"""The events of a request that are written to the log, too (Spec 001 4.1, 4.5)."""
+
+LEAST_BYTES = 64
+"""No line is shorter, with what stands before its text."""
+
 # What follows the name of the log's own module, which may hold spaces and `#` itself. A line of the
 # host's that is about no instance has no generation.
-_HEAD = re.compile(r"(#\d+)? (stderr|log|host) ")
+_HEAD = re.compile(r"(#\d+)? (stderr|log|event|host) ")
 _EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
 
 
@@ -90,6 +98,26 @@ class ModuleLog:
         """Keep a `log` event that belonged to no request (docs/protocol.md)."""
         self._write(instance, "log", [text])
 
+    def events(self, instance: str, events: Sequence[CallEvent]) -> None:
+        """Keep what a module said in the course of requests, of `NOTED`, that arrived together.
+
+        Of a million nobody makes a text that could not be written anyway.
+        """
+        kept = events
+        if not self._followers:
+            self._refill()
+            kept = events[: int(self._allowance) // LEAST_BYTES]
+            self._leave_out(len(events) - len(kept))
+        self._write(
+            instance,
+            "event",
+            [
+                (error_text(one) if isinstance(one, ErrorEvent) else log_text(one))[:LINE_BYTES]
+                for one in kept
+                if isinstance(one, NOTED)
+            ],
+        )
+
     def host_line(self, instance: str | None, text: str) -> None:
         """Note something the daemon found out about an instance, or else about the module."""
         self._write(instance or self.module, "host", [text])
@@ -126,8 +154,7 @@ class ModuleLog:
         for text in texts:
             line = head + text.encode(errors="replace") + b"\n"
             if self._allowance < len(line):
-                self._unreported += 1
-                self.left_out_lines += 1
+                self._leave_out(1)
                 continue
             self._allowance -= len(line)
             if self._unreported:
@@ -137,6 +164,10 @@ class ModuleLog:
             written.append(line)
         if written:
             self._files.append(self.module, b"".join(written))
+
+    def _leave_out(self, count: int) -> None:
+        self._unreported += count
+        self.left_out_lines += count
 
     def _refill(self) -> None:
         now = trio.current_time()

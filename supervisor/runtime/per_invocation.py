@@ -13,7 +13,7 @@ import trio
 from protocol.connection import Request
 from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Outcome, Reason, Success
-from protocol.replies import Operation
+from protocol.replies import Operation, completed
 from supervisor.policy.verdict import Exit, Stopped
 from supervisor.runtime.call import Awaited, Call
 from supervisor.runtime.incarnation import StopStep
@@ -112,16 +112,7 @@ class PerInvocationLife:
             return await self._ask_process(operation, timeout_s)
         if operation is Operation.HEALTH:
             return await self._check()
-        return Success(
-            {
-                "name": descriptor.name,
-                "version": descriptor.version,
-                "kind": str(descriptor.kind),
-                "capabilities": list(descriptor.capabilities),
-                "inputs": descriptor.inputs or {},
-                "outputs": descriptor.outputs or {},
-            }
-        )
+        return completed(operation, Success({}), descriptor)
 
     def instances(self) -> list[Instance]:
         """Return the processes that run now, those that wait for a request last."""

@@ -45,6 +45,7 @@ from protocol.connection import (
     Warned,
 )
 from protocol.errors import Failure, Outcome, Reason
+from protocol.events import CallEvent
 from protocol.outgoing import Written
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit, Stopped, on_death
@@ -52,6 +53,7 @@ from supervisor.runtime.call import Call
 from supervisor.runtime.flow_control import FlowControl
 from supervisor.runtime.incarnation import Incarnation, StopStep
 from supervisor.runtime.life import Ended, Instance, Owner, Setting
+from supervisor.runtime.module_log import NOTED
 from supervisor.runtime.preflight import obstacle
 from supervisor.runtime.probing import Probing
 from supervisor.runtime.program import SpawnError
@@ -227,6 +229,7 @@ class PersistentLife:
         heard_at = self._now()
         freed = False
         talked: list[Call] = []
+        noted: list[CallEvent] = []
         last: Call | None = None
         calls = self._calls
         for item in events:
@@ -238,10 +241,14 @@ class PersistentLife:
                         talked.append(call)
                         call.heard_at = heard_at
                     call.listener.event(item.event, call, item.line)
+                    if type(item.event) in NOTED:
+                        noted.append(item.event)
             elif type(item) is Answered:  # `isinstance` of a msgspec type is slow to say no
                 freed = self._answered(item) or freed
             else:
                 self._receive_other(item)
+        if noted:
+            self._setting.log.events(self.id, noted)
         if talked or self._talked:
             self._talked = [call for call in talked if not call.settled]
             self._flow.heard(self._talked)
@@ -257,7 +264,9 @@ class PersistentLife:
             case Asked():
                 self._probing.overhear(item.request)
             case Unanswered():
-                pass  # its call is settled with the exit, which says why
+                # Its call is settled with the exit, which says why.
+                if item.error is not None and item.request_id in self._calls:
+                    self._calls[item.request_id].error = item.error
             case EventReceived() | Answered():
                 raise AssertionError
             case _:
@@ -265,7 +274,12 @@ class PersistentLife:
 
     def _of_process(self, item: OfProcess) -> None:
         match item:
-            case Quarantined() | Stray() | ModuleLog():
+            case Stray():
+                self._setting.keep(self.id, item)
+                if item.named is not None and len(self._calls) == 1:
+                    (call,) = self._calls.values()
+                    call.instead = item
+            case Quarantined() | ModuleLog():
                 self._setting.keep(self.id, item)
             case Ready():
                 self._ready(item)
@@ -330,6 +344,10 @@ class PersistentLife:
         self.nudge()
         self._check_drained()
         self._owner.capacity_freed(self)
+
+    def refined(self, stopped: Stopped) -> Stopped:
+        """Return it as it is: without an answer there is no more to say."""
+        return stopped
 
     def _tell_flow(self, request_id: str, operation: Flow) -> None:
         self._dialogue.flow(request_id, operation)
@@ -487,7 +505,7 @@ class PersistentLife:
         self._calls.clear()
         for call in left:
             what = f"{self._setting.descriptor.name}.{call.request.op or call.request.operation}"
-            call.settle(on_death(exit_, call.fault, what))
+            call.settle(on_death(exit_, call.fault, what, call.error))
 
     def _fail_all(self, failure: Failure, *, probes: bool = False) -> None:
         left = list(self._calls.values())

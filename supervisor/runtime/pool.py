@@ -149,13 +149,17 @@ class Pool:
         if self._only is not None:
             life = self._only.slot.life
             while self.queue and life is not None and life.can_take():
-                life.take(self.queue.take())
+                call = self.queue.take()
+                if call is not None:
+                    life.take(call)
             return
         while self.queue:
             seat = self.seats.least_loaded()
             if seat is None:
                 break
-            seat.take(self.queue.take())
+            call = self.queue.take()
+            if call is not None:
+                seat.take(call)
 
     def press(self) -> None:
         """Take note that calls wait: more processes may be needed."""

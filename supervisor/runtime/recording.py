@@ -21,6 +21,7 @@ from protocol.transcriber import Gap, Heard, Piece, Transcriber, outcome_documen
 from protocol.transcript import Entry, Happened, Header, Source, descriptor_document
 from protocol.version import VERSION
 from supervisor.runtime.call import Call
+from supervisor.runtime.held_bytes import TRANSCRIPTS, Account
 
 WAITING_BYTES = 8 << 20
 """How much may wait to be written; a pipe holds 64 KiB, so it takes a slow writer to fill it."""
@@ -46,10 +47,14 @@ def header_of(descriptor: Descriptor, recorded: str) -> Header:
 class Recording:
     """What was heard of a module and not written yet; a `Tap`."""
 
-    def __init__(self, wake: Callable[[], None]) -> None:
-        """Call `wake`, in the event loop, whenever there is something to write."""
+    def __init__(self, wake: Callable[[], None], account: Account | None = None) -> None:
+        """Call `wake`, in the event loop, whenever there is something to write.
+
+        With an `account`, what waits is held for it, and everything is done in the event loop.
+        """
         self.started_at = trio.current_time()
         self._wake = wake
+        self._account = account
         self._lock = threading.Lock()
         self._heard: list[tuple[Heard, int]] = []
         self._waiting = 0
@@ -125,7 +130,7 @@ class Recording:
         for one, size in heard:
             yield from self._transcriber.take(one)
             with self._lock:
-                self._waiting -= size
+                self._hold(-size)
 
     def end(self, at_s: float, why: str) -> list[Entry]:
         """Return the last entries; nothing may be taken after them."""
@@ -133,12 +138,25 @@ class Recording:
 
     def _put(self, heard: Piece | Entry, size: int) -> None:
         with self._lock:
-            if self._waiting + size <= WAITING_BYTES:
+            if self._waiting + size <= WAITING_BYTES and self._fits(size):
                 self._heard += [*self._take_gaps(), (heard, size)]
-                self._waiting += size
+                self._hold(size)
             else:
                 self._drop(heard, size)
         self._wake()
+
+    def drop(self) -> None:
+        """Forget what was not taken; nothing is taken or heard after it."""
+        self._heard = []
+        self._hold(-self._waiting)
+
+    def _fits(self, size: int) -> bool:
+        return self._account is None or self._account.fits(size)
+
+    def _hold(self, more: int) -> None:
+        self._waiting += more
+        if self._account is not None:
+            self._account.add(TRANSCRIPTS, more)
 
     def _take_gaps(self) -> list[tuple[Heard, int]]:
         gaps: list[tuple[Heard, int]] = [(gap, 0) for gap in self._gaps.values()]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 import trio
+from msgspec.structs import replace
 
 from protocol.connection import (
     Alive,
@@ -24,6 +25,7 @@ from protocol.connection import (
     OutOfStep,
     Quarantined,
     Ready,
+    Received,
     StartAgain,
     StartFailed,
     Stray,
@@ -32,12 +34,15 @@ from protocol.connection import (
     Warned,
 )
 from protocol.errors import Failure, Outcome, Reason
+from protocol.events import CallEvent, ErrorEvent
 from protocol.json_line import Fault
+from protocol.replies import read_error
 from supervisor.policy.verdict import Exit, Said, Stopped, on_invocation
 from supervisor.runtime.call import Call
 from supervisor.runtime.deadlines import Timer
 from supervisor.runtime.incarnation import Incarnation, StopStep
 from supervisor.runtime.life import HELD, Ended, Instance, Setting
+from supervisor.runtime.module_log import NOTED
 from supervisor.runtime.opening import Opening
 from supervisor.runtime.program import SpawnError
 from supervisor.runtime.spawning import begin_dialogue, incarnate
@@ -55,8 +60,7 @@ class Run:
         self._warm = warm
         self._timeouts = setting.descriptor.supervision.timeouts
         self._what = f"{setting.descriptor.name}.{call.request.op or call.request.operation}"
-        self._answer: Outcome | None = None
-        self._fault: Fault | None = None
+        self._said = Said()
         self._incarnation: Incarnation | None = None
         self._stopped: Stopped | None = None
         self._stop_at: StopStep | None = None
@@ -103,9 +107,9 @@ class Run:
             self._name(setting.next_instance())
         dialogue = begin_dialogue(setting, self.id, self)
         dialogue.ask(self.call.request)
-        if self._answer is not None:  # it takes no process to say so
+        if self._said.answer is not None:  # it takes no process to say so
             dialogue.end()
-            self.call.settle(self._answer)
+            self.call.settle(self._said.answer)
             return None
         self._opening = dialogue.opening()
         try:
@@ -126,8 +130,7 @@ class Run:
         self._setting.taps.overhear(instance, self.call)
 
     def _judge(self, exit_: Exit) -> Exit:
-        said = Said(self._answer, self._fault)
-        self.call.settle(on_invocation(said, exit_, self._stopped, self._what))
+        self.call.settle(on_invocation(self._said, exit_, self._stopped, self._what))
         return exit_
 
     def stop(self, rung: StopStep) -> None:
@@ -153,28 +156,45 @@ class Run:
         """Take what was read; all of it is this call's."""
         call = self.call
         call.heard_at = trio.current_time()
+        noted: list[CallEvent] = []
         for item in events:
             match item:
                 case EventReceived():
+                    if type(item.event) in NOTED:
+                        noted.append(item.event)
                     if not call.settled:
                         call.listener.event(item.event, call, item.line)
-                case Answered():
-                    self._answer = item.outcome
-                    self._expect_exit()
-                    if item.fault is not None:
-                        self._violated(item.fault)
-                case Warned():
-                    call.warn(item.notice)
-                case Violated():
-                    self._violated(item.fault)
-                case HostCalled():
-                    # Nobody serves the calls of a process that can be told nothing after its
-                    # request.
-                    self._setting.counters.late_lines += 1
-                case Asked() | Unanswered():
-                    pass  # it serves this call and no other, and its exit says how
                 case _:
-                    self._of_process(item)
+                    self._receive_other(item)
+        if noted:
+            self._note(noted)
+
+    def _receive_other(self, item: Received) -> None:
+        match item:
+            case Answered():
+                self._said = replace(self._said, answer=item.outcome)
+                self._expect_exit(self._timeouts.linger_s)
+                if item.fault is not None:
+                    self._violated(item.fault)
+            case Warned():
+                self.call.warn(item.notice)
+            case Violated():
+                self._violated(item.fault)
+            case HostCalled():
+                # Nobody serves the calls of a process that can be told nothing after its request.
+                self._setting.counters.late_lines += 1
+            case Asked() | Unanswered():
+                pass  # it serves this call and no other, and its exit says how
+            case EventReceived():
+                raise AssertionError
+            case _:
+                self._of_process(item)
+
+    def _note(self, events: list[CallEvent]) -> None:
+        self._setting.log.events(self.id, events)
+        last = next((one for one in reversed(events) if isinstance(one, ErrorEvent)), None)
+        if last is not None:
+            self._said = replace(self._said, error=read_error(last))
 
     def _of_process(self, item: OfProcess) -> None:
         match item:
@@ -200,7 +220,7 @@ class Run:
 
     def stdout_closed(self) -> None:
         """Its exit is what is left to wait for."""
-        self._expect_exit()
+        self._expect_exit(self._timeouts.exit_s)
 
     def stdin_broken(self) -> None:
         """Do nothing: a tool need not read its input (Spec 001 section 6)."""
@@ -210,6 +230,15 @@ class Run:
         self._judge(end)
 
     # What becomes of the call (call.Server).
+
+    def refined(self, stopped: Stopped) -> Stopped:
+        """Say of a deadline that the answer was there, if it was."""
+        if self._said.answer is None or stopped.reason not in (Reason.DEADLINE, Reason.SILENCE):
+            return stopped
+        return self._lingered("answered, and still ran at the deadline")
+
+    def _lingered(self, words: str) -> Stopped:
+        return Stopped(Reason.EXIT_DEADLINE, f"{self._what}: its process {words}")
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
         """Stop the process of a call that the host has settled itself."""
@@ -222,7 +251,7 @@ class Run:
         """Return what is known about the process, for `details`."""
         incarnation = self._incarnation
         if incarnation is not None:
-            return incarnation.evidence()
+            return {**incarnation.evidence(), "reported": self._said.carried}
         known = self.id != self._setting.descriptor.name  # which of the warm ones it will be
         return {"instance": self.id} if known else {}
 
@@ -232,10 +261,10 @@ class Run:
             self._incarnation.nudge()
 
     def _violated(self, fault: Fault) -> None:
-        self._fault = fault
+        self._said = replace(self._said, fault=fault)
         # A line that the end of the output cut off: the process is ending as it is.
         if fault.reason is not Reason.TRUNCATED_LINE:
-            self._expect_exit()
+            self._expect_exit(self._timeouts.exit_s)
             self.stop(StopStep.TERMINATE)
 
     def _warn_of(self, item: Stray | Quarantined | ModuleLog) -> None:
@@ -248,22 +277,21 @@ class Run:
             case ModuleLog():
                 pass
 
-    def _expect_exit(self) -> None:
+    def _expect_exit(self, within_s: float) -> None:
         if self._exit_timer is None:
             deadlines = self._setting.host.deadlines
-            self._exit_timer = deadlines.after(self._timeouts.exit_s, self._exit_overdue)
+            self._exit_timer = deadlines.after(within_s, self._exit_overdue)
 
     def _exit_overdue(self) -> None:
-        if self._fault is not None:
-            outcome: Outcome = self._fault.failure(**self.evidence())
-        elif self._answer is None:
+        if self._said.fault is not None:
+            outcome: Outcome = self._said.fault.failure(**self.evidence())
+        elif self._said.answer is None:
             words = f"{self._what}: its process closed its stdout without `done` and kept running"
             outcome = Failure.because(Reason.MISSING_DONE, words, **self.evidence())
         else:
-            words = (
-                f"{self._what}: its process still ran {self._timeouts.exit_s:g} s after its answer"
-            )
-            outcome = Failure.because(Reason.EXIT_DEADLINE, words, **self.evidence())
+            words = f"still ran {self._timeouts.linger_s:g} s after its answer"
+            stopped = self._lingered(words)
+            outcome = Failure.because(stopped.reason, stopped.message, **self.evidence())
         self.call.settle(outcome)
         self.stop(StopStep.TERMINATE)
         self.nudge()

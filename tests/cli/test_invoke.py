@@ -137,9 +137,9 @@ def test_a_failure_is_told_as_what_happened_the_evidence_and_what_to_do(
 
 
 def test_an_error_the_module_made_up_is_told_as_its_own(run: Run, serve: Serve) -> None:
-    serve(lambda frame: [not_ok("no_dice", "the dice are lost", of=RESPONSE)])
+    serve(lambda frame: [not_ok("no_dice", "the dice are lost", of=RESPONSE, origin="module")])
     stderr = run("invoke", "dice", "roll").stderr
-    assert "the module reported it (no_dice)" in stderr
+    assert "reported by dice (no_dice)" in stderr
 
 
 def test_warnings_are_shown_with_the_line_they_are_about(run: Run, serve: Serve) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import click
 import pytest
 
+from protocol.errors import Failure, Reason
 from supervisor.cli.failure_text import failure_text
 from supervisor.cli.quantities import duration, size
+from supervisor.cli.results import print_json
 from tests.cli.conftest import Run, Serve
 from tests.cli.fake_daemon import log, module, not_ok, ok
 
@@ -203,3 +205,47 @@ def test_a_signal_that_the_daemon_sent_is_said_to_be_its_own() -> None:
     del details["stopped_by_host"]
     page = click.unstyle(failure_text(error, module="dice", op="roll"))
     assert "process   killed by SIGTERM (signal 15)" in page
+
+
+CLAIMS = {
+    "reason": "memory_limit",
+    "instance": "dice#1",
+    "pid": 1,
+    "limit": {"limit": "memory_bytes", "allowed": 1, "used": 2},
+    "stderr_tail": ["\x1b[2J\x9b31m\u202egnp"],
+}
+
+
+def test_what_a_module_claims_is_shown_as_its_word_and_leads_to_no_advice() -> None:
+    failure = Failure.reported("oom", "no memory\x1b[31m", CLAIMS)
+    error = {"code": failure.code, "message": failure.message, "details": failure.details}
+    page = click.unstyle(failure_text(error, module="dice", op="roll"))
+    lines = page.splitlines()
+    assert lines[:2] == [
+        "dice.roll failed: no memory\\x1b[31m",
+        "  why       reported by dice (oom)",
+    ]
+    (reported,) = lines[2:]
+    assert reported.startswith('  reported  {"reason":"memory_limit","instance":"dice#1","pid":1')
+    assert page.replace("\n", "").isprintable()
+
+
+def test_what_a_module_told_before_its_bad_end_stands_beside_the_hosts_evidence() -> None:
+    told = {"code": "disk_full", "message": "no room"}
+    failure = Failure.because(Reason.EXITED, "dice#1 exited", exit_code=3, reported=told)
+    error = {"code": failure.code, "message": failure.message, "details": failure.details}
+    page = click.unstyle(failure_text(error, module="dice", op="roll"))
+    assert "  why       its process exited (unreachable, exited)\n" in page
+    assert '  reported  {"code":"disk_full","message":"no room"}\n' in page
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_json_for_a_terminal_has_what_could_steer_it_as_escapes(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.setattr("supervisor.cli.results.is_terminal", lambda _: terminal)
+    print_json(CLAIMS)
+    printed = capsysbinary.readouterr().out
+    assert json.loads(printed) == CLAIMS
+    assert ("\u202e".encode() in printed) is not terminal
+    assert ("\x9b".encode() in printed) is not terminal

@@ -80,4 +80,6 @@ def test_an_error_of_the_modules_own_passes_through_untouched() -> None:
     connection.ask(Request("r1", Operation.INVOKE, "roll"))
     error = {"code": "dice.lost", "message": "under the sofa", "details": {"last_seen": [1, {}]}}
     outcome = answers(feed(connection, line(ok=False, error=error)))["r1"]
-    assert outcome == Failure("dice.lost", "under the sofa", {"last_seen": [1, {}]})
+    assert isinstance(outcome, Failure)
+    assert outcome == Failure.reported("dice.lost", "under the sofa", {"last_seen": [1, {}]})
+    assert outcome.as_reported == error

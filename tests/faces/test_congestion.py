@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import pytest
 import trio
 import trio.testing
 
+from protocol.errors import Success
 from supervisor.faces.inbox import HELD_BYTES
 from supervisor.faces.outbox import HIGH_BYTES
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.operations import op
+from supervisor.runtime import held_bytes
 from tests.faces.conftest import congested, connected, noisy_calls, request
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
@@ -116,3 +119,67 @@ async def test_answers_that_are_not_read_are_not_made_for_ever(
         assert made < 10
         lines = await client.rest()
         assert [int(line["requestId"]) for line in lines] == list(range(count))
+
+
+async def test_a_client_that_asks_too_much_at_a_time_waits_and_another_one_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_bytes, "PARTY_BYTES", 8000)
+    async with (
+        daemon_with(tmp_path, actor(tmp_path)) as daemon,
+        connected(daemon) as greedy,
+        connected(daemon) as modest,
+    ):
+        hang = request("a", "m", op="hang", args={"pad": "x" * 8000})
+        await greedy.send(hang, request("b", "supervisor", "health"))
+        await modest.send(request("c", "supervisor", "health"))
+        assert (await modest.done())["ok"]
+        (shown,) = daemon.facts.ledger.status()["parties"]
+        assert (shown["args"] > 8000, shown["lines"] > 0) == (True, True)
+        await greedy.send(cancel("a"))
+        assert [(await greedy.done())["requestId"] for _ in range(2)] == ["a", "b"]
+        assert daemon.facts.ledger.total == 0
+
+
+async def test_a_request_that_finds_no_room_is_refused_and_a_small_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_bytes, "FREE_BYTES", 10_000)
+    monkeypatch.setattr(held_bytes, "ALL_BYTES", 60_000)
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, AsyncExitStack() as clients:
+        hoarders = [await clients.enter_async_context(connected(daemon)) for _ in range(2)]
+        for one in hoarders:
+            await one.send(request("a", "m", op="hang", args={"pad": "x" * 18_000}))
+        late = await clients.enter_async_context(connected(daemon))
+        large = request("large", "supervisor", "health", pad="x" * 30_000)
+        await late.send(large, request("small", "supervisor", "health"))
+        refused, served = await late.done(), await late.done()
+        assert refused["error"]["details"]["reason"] == "queue_full"
+        assert (served["requestId"], served["ok"]) == ("small", True)
+        for one in hoarders:
+            await one.send(cancel("a"))
+            await one.done()
+        await late.send(large)
+        assert "queue_full" not in str(await late.done())
+
+
+async def test_an_answer_that_finds_no_room_is_told_as_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_bytes, "PARTY_BYTES", HIGH_BYTES * 2)
+    async with (
+        daemon_with(tmp_path, actor(tmp_path, supervision={"concurrency": 4})) as daemon,
+        connected(daemon, buffer_bytes=4096) as client,
+    ):
+        module = daemon.fleet.modules["m"]
+        await client.send(*(request(name, "m", op="hang") for name in "ab"))
+        while module.in_flight < 2:
+            await trio.testing.wait_all_tasks_blocked()
+        life: Any = module.slot.life
+        for call in list(life._calls.values()):
+            life._calls.pop(call.request.request_id)
+            call.settle(Success("x" * HIGH_BYTES * 2))
+        first, second = await client.done(), await client.done()
+        assert (first["ok"], second["ok"]) == (True, False)
+        assert second["error"]["details"] == {"reason": "slow_reader", "succeeded": True}
+        assert second["module"] == "m"

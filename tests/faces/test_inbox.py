@@ -5,10 +5,11 @@ import trio.testing
 
 from protocol.framing import Line, Overlong
 from supervisor.faces.inbox import HELD_BYTES, LINE_COST_BYTES, Inbox
+from supervisor.runtime.held_bytes import Account, HeldBytes
 
 
 async def test_lines_are_taken_in_the_order_they_came() -> None:
-    inbox = Inbox()
+    inbox = Inbox(Account(HeldBytes(), "a client"))
     lines: list[Line] = [b"1", Overlong(10, b"2"), b"3"]
     for line in lines:
         inbox.put([line])
@@ -18,7 +19,7 @@ async def test_lines_are_taken_in_the_order_they_came() -> None:
 
 
 async def test_the_reader_waits_while_too_much_is_held(nursery: trio.Nursery) -> None:
-    inbox, room = Inbox(), trio.Event()
+    inbox, room = Inbox(Account(HeldBytes(), "a client")), trio.Event()
 
     async def wait() -> None:
         await inbox.wait_room()
@@ -37,7 +38,7 @@ async def test_the_reader_waits_while_too_much_is_held(nursery: trio.Nursery) ->
 
 
 async def test_many_short_lines_have_a_bound_too() -> None:
-    inbox = Inbox()
+    inbox = Inbox(Account(HeldBytes(), "a client"))
     for _ in range(1 + HELD_BYTES // LINE_COST_BYTES):
         inbox.put([b""])
     assert inbox.held_bytes > HELD_BYTES

@@ -7,6 +7,7 @@ from protocol.events import Log
 from supervisor.faces.exchange import Exchange
 from supervisor.faces.outbox import HIGH_BYTES, LOW_BYTES, Outbox
 from supervisor.runtime.call import OVERRUN_BYTES, Congestion
+from supervisor.runtime.held_bytes import Account, HeldBytes
 
 
 class Resumed:
@@ -17,19 +18,23 @@ class Resumed:
         self.times += 1
 
 
+def account() -> Account:
+    return Account(HeldBytes(), "a client")
+
+
 def congested(outbox: Outbox) -> bool:
     return outbox.congested
 
 
 async def test_lines_leave_together_and_in_order() -> None:
-    outbox = Outbox(Resumed())
+    outbox = Outbox(Resumed(), account())
     for line in (b"1\n", b"2\n", b"3\n"):
         outbox.put(line)
     assert await outbox.take() == b"1\n2\n3\n"
 
 
 async def test_taking_waits_for_a_line(nursery: trio.Nursery) -> None:
-    outbox, taken = Outbox(Resumed()), list[bytes]()
+    outbox, taken = Outbox(Resumed(), account()), list[bytes]()
 
     async def take() -> None:
         taken.append(await outbox.take())
@@ -44,7 +49,7 @@ async def test_taking_waits_for_a_line(nursery: trio.Nursery) -> None:
 
 async def test_congestion_begins_above_the_one_mark_and_ends_below_the_other() -> None:
     resumed = Resumed()
-    outbox = Outbox(resumed)
+    outbox = Outbox(resumed, account())
     outbox.put(b"x" * HIGH_BYTES)
     assert not congested(outbox)
     outbox.put(b"x")
@@ -59,7 +64,7 @@ async def test_congestion_begins_above_the_one_mark_and_ends_below_the_other() -
 
 
 async def test_what_one_request_has_waiting_counts_and_not_what_has_been_read() -> None:
-    outbox = Outbox(Resumed())
+    outbox = Outbox(Resumed(), account())
     one, other = (Exchange(name, outbox, lambda _: None) for name in ("one", "other"))
     event = Log(version="0", level="info", message="x" * (OVERRUN_BYTES // 4))
     for _ in range(5):
@@ -72,7 +77,7 @@ async def test_what_one_request_has_waiting_counts_and_not_what_has_been_read() 
 
 
 async def test_all_who_wait_for_room_are_let_in_together(nursery: trio.Nursery) -> None:
-    outbox, let_in = Outbox(Resumed()), list[int]()
+    outbox, let_in = Outbox(Resumed(), account()), list[int]()
 
     async def wait(number: int) -> None:
         await outbox.wait_room()
@@ -91,7 +96,7 @@ async def test_all_who_wait_for_room_are_let_in_together(nursery: trio.Nursery) 
 
 
 async def test_empty_means_written_and_not_taken(nursery: trio.Nursery) -> None:
-    outbox, empty = Outbox(Resumed()), trio.Event()
+    outbox, empty = Outbox(Resumed(), account()), trio.Event()
 
     async def wait() -> None:
         await outbox.wait_empty()
@@ -108,7 +113,7 @@ async def test_empty_means_written_and_not_taken(nursery: trio.Nursery) -> None:
 
 
 async def test_closing_drops_what_waits_and_frees_all_who_wait() -> None:
-    outbox = Outbox(Resumed())
+    outbox = Outbox(Resumed(), account())
     outbox.put(b"x" * (HIGH_BYTES + 1))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(outbox.wait_room)

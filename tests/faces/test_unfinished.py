@@ -1,71 +1,98 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from protocol.errors import Reason
 from supervisor.faces.conversation import Conversation
-from supervisor.faces.unfinished import UnfinishedLines
 from supervisor.kernel.parties import Party
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime import held_bytes
+from supervisor.runtime.held_bytes import Account, HeldBytes
+from supervisor.runtime.turns import Turn
 from tests.faces.conftest import connected, request
 from tests.faces.test_conversation import error
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
 from tests.principals import ADA
 
+GONE = Stopped(Reason.DISCONNECT, "it is gone")
 
-class Line:
-    def __init__(self) -> None:
+
+class Writer:
+    """A party that writes a line without an end."""
+
+    def __init__(self, ledger: HeldBytes) -> None:
+        self.account = Account(ledger, "a client")
         self.dropped = 0
 
-    def drop_unfinished(self) -> None:
+    def has_written(self, size: int) -> None:
+        self.account.hold_unfinished(size, self._drop)
+
+    def _drop(self) -> None:
         self.dropped += 1
 
 
-def test_the_longest_is_dropped_and_no_more_than_it_takes() -> None:
-    lines = UnfinishedLines(100)
-    short, long, longest = Line(), Line(), Line()
-    lines.hold(longest, 50)
-    lines.hold(long, 40)
-    lines.hold(short, 10)
-    assert lines.held_bytes == 100
-    lines.hold(short, 11)
+@pytest.fixture
+def bound(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    return partial(monkeypatch.setattr, held_bytes, "UNFINISHED_BYTES")
+
+
+def test_the_longest_is_dropped_and_no_more_than_it_takes(bound: Callable[[int], None]) -> None:
+    bound(100)
+    ledger = HeldBytes()
+    short, long, longest = Writer(ledger), Writer(ledger), Writer(ledger)
+    longest.has_written(50)
+    long.has_written(40)
+    short.has_written(10)
+    assert ledger.total == 100
+    short.has_written(11)
     assert [one.dropped for one in (short, long, longest)] == [0, 0, 1]
-    assert lines.held_bytes == 51
+    assert ledger.total == 51
 
 
-def test_what_is_held_is_what_was_said_last() -> None:
-    lines = UnfinishedLines(100)
-    one = Line()
+def test_what_is_held_is_what_was_said_last(bound: Callable[[int], None]) -> None:
+    bound(100)
+    ledger = HeldBytes()
+    one = Writer(ledger)
     for size in (10, 90, 20, 0, 100):
-        lines.hold(one, size)
-        assert lines.held_bytes == size
+        one.has_written(size)
+        assert ledger.total == size
     assert one.dropped == 0
 
 
-async def test_clients_that_end_no_line_hold_no_more_than_the_bound(tmp_path: Path) -> None:
+async def test_clients_that_end_no_line_hold_no_more_than_the_bound(
+    tmp_path: Path, bound: Callable[[int], None]
+) -> None:
+    bound(1 << 20)
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
-        lines = UnfinishedLines(1 << 20)
-        clients = [Conversation(daemon, Party(ADA), unfinished=lines) for _ in range(8)]
+        ledger = daemon.facts.ledger
+        clients = [Conversation(daemon, Party(ADA)) for _ in range(8)]
         for _ in range(16):
             for client in clients:
                 client.receive_data(b"[" * 65536)
-                assert lines.held_bytes <= 1 << 20
+                assert ledger.unfinished <= 1 << 20
         for client in clients:
-            client.forget_unfinished()
-        assert lines.held_bytes == 0
+            client.close(GONE)
+        assert ledger.total == 0
 
 
-async def test_who_loses_a_line_is_told_and_is_served_after_it(tmp_path: Path) -> None:
+async def test_who_loses_a_line_is_told_and_is_served_after_it(
+    tmp_path: Path, bound: Callable[[int], None]
+) -> None:
+    bound(1000)
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
-        lines = UnfinishedLines(1000)
-        greedy, modest = (Conversation(daemon, Party(ADA), unfinished=lines) for _ in range(2))
+        greedy, modest = (Conversation(daemon, Party(ADA)) for _ in range(2))
+        greedy._turn = modest._turn = Turn(lambda: 0.0)  # nobody serves what a turn leaves
         greedy.receive_data(b'{"requestId":"' + b"x" * 900)
         modest.receive_data(b'{"requestId":"b","tool":"supervisor",' + b" " * 200)
         answer = await greedy.outbox.take()
         assert b"this was the longest; send it again" in answer
         assert b'{\\"requestId\\":\\"xxx' in answer
-        assert lines.held_bytes < 1000
+        assert daemon.facts.ledger.unfinished < 1000
         greedy.receive_data(
             b'still it"}\n{"requestId":"a","tool":"supervisor","operation":"health"}\n'
         )
@@ -76,11 +103,11 @@ async def test_who_loses_a_line_is_told_and_is_served_after_it(tmp_path: Path) -
 
 async def test_who_leaves_holds_nothing(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
-        lines = UnfinishedLines(1000)
-        client = Conversation(daemon, Party(ADA), unfinished=lines)
+        client = Conversation(daemon, Party(ADA))
         client.receive_data(b"x" * 900)
+        assert daemon.facts.ledger.total == 900
         client.receive_eof()
-        assert lines.held_bytes == 0
+        assert daemon.facts.ledger.unfinished == 0
 
 
 @pytest.mark.fault(29)

@@ -119,6 +119,11 @@ ROWS = (
         "nobody but who sent them waits; what cannot be looked at in time is refused in words",
     ),
     Row(
+        30,
+        "a client that reads no answer, and one whose requests wait with large args",
+        "bounded in bytes, per client and in all; each request has its answer",
+    ),
+    Row(
         31,
         "a thousand idle clients at a limit of as many files; a soft limit below what modules take",
         "modules start, an operator is served; the soft limit is raised, modules get theirs back",

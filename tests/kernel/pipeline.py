@@ -31,6 +31,7 @@ from supervisor.runtime.call import Call
 from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.custody import Custody
 from supervisor.runtime.deadlines import Deadlines
+from supervisor.runtime.held_bytes import HeldBytes
 from tests.factories import descriptor
 from tests.runtime.fakes import undescribed
 
@@ -62,14 +63,17 @@ class FakeModule:
     def give_up(self, call: Call, stopped: Stopped) -> None:
         call.settle(Failure.because(stopped.reason, stopped.message))
 
+    def resume(self, call: Call) -> None:
+        call.resume()
+
     # What the test has it do, with the call of an op.
 
     def say(self, op: str, number: int, size: int = 0) -> None:
         call = self.calls[op]
         call.listener.event(said(number, size), call, None)
 
-    def answer(self, op: str) -> None:
-        self.calls[op].settle(Success(op))
+    def answer(self, op: str, result: str | None = None) -> None:
+        self.calls[op].settle(Success(op if result is None else result))
 
     def is_paused(self, op: str) -> bool:
         return bool(self.calls[op].listener.congested())
@@ -87,6 +91,9 @@ class Served:
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
         raise AssertionError
+
+    def refined(self, stopped: Stopped) -> Stopped:
+        return stopped
 
     def evidence(self) -> dict[str, Any]:
         return {}
@@ -136,6 +143,7 @@ class Host:
 
     def __init__(self) -> None:
         self.deadlines = Deadlines()
+        self.ledger = HeldBytes()
         self.checks = Checks(Custody.bare(), self.deadlines)
         self._number = 0
 

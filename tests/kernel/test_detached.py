@@ -23,6 +23,7 @@ from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Handle, Party
 from supervisor.policy.principals import Principal, Scope
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime import held_bytes
 from supervisor.runtime.call import Congestion
 from tests.kernel.pipeline import World, pipeline
 from tests.principals import ADA
@@ -207,7 +208,7 @@ async def test_what_nobody_takes_up_is_cancelled_at_the_bound(
         assert entry["error"] == {
             "code": "cancelled",
             "message": "its client left it, and none took it up within 60 s",
-            "details": {"reason": "disconnect"},
+            "details": {"origin": "host", "reason": "disconnect"},
         }
         assert world.requests.take_up(handle_id, ADA, client) is None
     assert client.reason == "unknown_request"
@@ -282,7 +283,7 @@ async def test_to_a_client_that_does_not_keep_up_it_stays_paused(tmp_path: Path)
 async def test_whoever_keeps_most_loses_its_oldest_where_there_is_no_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(detached, "ALL_KEPT_BYTES", 10 * detached.REQUEST_COST_BYTES)
+    monkeypatch.setattr(held_bytes, "PARTY_BYTES", 9 * detached.REQUEST_COST_BYTES)
     async with pipeline(tmp_path) as world:
         modest = invoked(world, Listener(), "modest", BOB)
         detach(world, modest)
@@ -298,11 +299,11 @@ async def test_whoever_keeps_most_loses_its_oldest_where_there_is_no_room(
 
 
 async def test_a_large_answer_counts_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(detached, "ALL_KEPT_BYTES", 100_000)
+    monkeypatch.setattr(held_bytes, "PARTY_BYTES", 100_000)
     client = Listener()
     async with pipeline(tmp_path) as world:
-        handle_id = detach(world, invoked(world, Listener(), "x" * 50_000))
-        world.module.answer("x" * 50_000)  # its op and its result
+        handle_id = detach(world, invoked(world, Listener()))
+        world.module.answer("one", "x" * 100_000)
         assert world.requests.take_up(handle_id, ADA, client) is None
     assert client.reason == "unknown_request"
 
@@ -482,7 +483,7 @@ async def tell(folder: Path, steps: list[tuple[str, str]], own: set[str], clock:
         for story in stories.values():
             story.check()
         assert not world.requests._detached._all
-        assert not world.requests._detached._bytes
+        assert not world.requests._detached._accounts
 
 
 @settings(max_examples=150)

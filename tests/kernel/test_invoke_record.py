@@ -1,23 +1,29 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from protocol.connection import Request
 from protocol.errors import Failure, Reason, Success
+from protocol.events import ErrorEvent
 from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.kernel.invoke_record import (
     DETAILS_BYTES,
+    ERRORS_RECORDED,
     MESSAGE_CHARS,
     NAME_CHARS,
     bounded_error,
     in_flight,
     record_response,
 )
+from supervisor.kernel.parties import Party
 from supervisor.kernel.recorder import Content, Forgetful
 from supervisor.kernel.store.settings import InFlight
+from tests.kernel.conftest import Asker
+from tests.kernel.pipeline import pipeline
 from tests.principals import ADA
 
 
@@ -68,7 +74,7 @@ def test_an_error_is_kept_whole_if_it_is_short() -> None:
     assert bounded_error(failure) == {
         "code": "unreachable",
         "message": "it exited",
-        "details": {"reason": "exited", "exit_code": 3, "stderr_tail": ["words"]},
+        "details": {"origin": "host", "reason": "exited", "exit_code": 3, "stderr_tail": ["words"]},
     }
 
 
@@ -85,3 +91,27 @@ def test_details_that_are_long_deep_or_no_text_are_left_out(much: Any) -> None:
     error = bounded_error(failure)
     assert error["details"] == {"reason": "exited", "pid": 5, "cut": True}
     assert (len(error["code"]), len(error["message"])) == (NAME_CHARS, MESSAGE_CHARS)
+
+
+async def test_the_first_errors_of_a_request_are_in_the_journal_and_all_are_counted(
+    tmp_path: Path,
+) -> None:
+    count = ERRORS_RECORDED + 4
+    wrong = ErrorEvent(version="0", error_code="oom", error_message="no", details={"pid": 1})
+    async with pipeline(tmp_path) as world:
+        world.requests.begin(Party(ADA), "m", "invoke", {"op": "one"}, Asker())
+        call = world.module.calls["one"]
+        for _ in range(count):
+            call.listener.event(wrong, call, None)
+        world.module.answer("one")
+    *errors, end = [one for one in world.entries if one["event"].startswith("module:")]
+    assert len(errors) == ERRORS_RECORDED
+    first = errors[0]
+    assert (first["event"], first["module"], first["data"]) == ("module:error", "m", {"op": "one"})
+    assert (first["request_id"], first["span_id"]) == (end["request_id"], end["span_id"])
+    assert first["error"] == {
+        "code": "oom",
+        "message": "no",
+        "details": {"origin": "module", "reported": {"pid": 1}},
+    }
+    assert (end["event"], end["status"], end["data"]["errors"]) == ("module:invoke", "ok", count)

@@ -178,7 +178,7 @@ async def test_what_was_in_flight_when_the_daemon_died_is_closed_by_the_next_one
     assert first["request_id"] == "r7"
     assert first["duration_ms"] >= 5000
     assert first["error"]["code"] == CODE_OF[Reason.DAEMON_RESTART]
-    assert first["error"]["details"] == {"reason": "daemon_restart"}
+    assert first["error"]["details"] == {"origin": "host", "reason": "daemon_restart"}
     assert first["by"] == {"name": "ada", "face": "test"}
     assert second["duration_ms"] == 0  # the clock was set back
     assert (second["module"], "by" in second) == ("slow", False)
@@ -309,7 +309,10 @@ async def full(tmp_path: Path, disk: Disk) -> AsyncIterator[Journal]:
         note(kept, 1, LONG)
         failure = await flushed(kept)
         assert failure is not None
-        assert (failure.code, failure.details) == (Code.INTERNAL, {"reason": "storage"})
+        assert (failure.code, failure.details) == (
+            Code.INTERNAL,
+            {"origin": "host", "reason": "storage"},
+        )
         assert "database or disk is full" in failure.message
         assert str(kept.path) in failure.message
         yield kept

@@ -232,7 +232,11 @@ async def test_a_daemon_asks_its_modules(tmp_path: Path) -> None:
         assert health == {"ok": True, "result": {"status": "ok"}}
         assert (await begin(daemon, "m", "describe").document())["result"]["name"] == "m"
         refused = await begin(daemon, "nobody", "health").document()
-        assert refused["error"]["details"] == {"reason": "unknown_module", "module": "nobody"}
+        assert refused["error"]["details"] == {
+            "origin": "host",
+            "reason": "unknown_module",
+            "module": "nobody",
+        }
 
 
 async def test_a_shutdown_begins_the_end(tmp_path: Path) -> None:

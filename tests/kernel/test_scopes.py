@@ -190,7 +190,7 @@ async def test_what_one_may_not_see_is_answered_as_what_is_not_there(
             asker = Asker()
             daemon.requests.begin(Party(who), tool, operation, content, asker)
             answers.append((await asker.document())["error"])
-        said = {"reason": "unknown_module", "module": tool}
+        said = {"origin": "host", "reason": "unknown_module", "module": tool}
         words = f"there is no module '{tool}'"
         hint = "; did you mean 'mm'?" if tool == "m" else ""
         assert answers == [{"code": "bad_request", "message": words + hint, "details": said}] * len(
@@ -242,7 +242,7 @@ async def test_a_refusal_says_what_is_missing(tmp_path: Path) -> None:
         assert error == {
             "code": "forbidden",
             "message": "ada may not invoke m.echo: that needs the scope invoke, and it has read",
-            "details": {"reason": "scope", "scope": "invoke"},
+            "details": {"origin": "host", "reason": "scope", "scope": "invoke"},
         }
         asker = Asker()
         daemon.requests.begin(Party(reader), "supervisor", "logs", {"module": "m"}, asker)
@@ -250,5 +250,5 @@ async def test_a_refusal_says_what_is_missing(tmp_path: Path) -> None:
         assert error == {
             "code": "forbidden",
             "message": "ada may not use m as a whole; what it may use is m.echo, n",
-            "details": {"reason": "scope", "module": "m"},
+            "details": {"origin": "host", "reason": "scope", "module": "m"},
         }

@@ -403,4 +403,8 @@ async def test_args_that_do_not_fit_are_refused_with_their_place(
 async def test_a_plan_that_is_none_is_refused_with_its_place(tmp_path: Path) -> None:
     async with daemon_that_remembers(Remembering(), folder=tmp_path) as daemon:
         failure = await _refused(daemon, "session.new", plan={"goal": 5, "inputs": {}})
-        assert failure.details == {"reason": "invalid_args", "pointer": "/plan/goal"}
+        assert failure.details == {
+            "origin": "host",
+            "reason": "invalid_args",
+            "pointer": "/plan/goal",
+        }

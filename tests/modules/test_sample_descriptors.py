@@ -20,8 +20,12 @@ def test_a_sample_is_a_descriptor_and_one_source_file(name: str) -> None:
 def test_a_descriptor_names_its_folder_and_has_valid_schemas(name: str) -> None:
     descriptor = DESCRIPTORS[name]
     assert descriptor["name"] == name
-    assert {"kind", "version", "description", "capabilities", "inputs"} <= descriptor.keys()
-    for schema in [*descriptor["inputs"].values(), *descriptor["outputs"].values()]:
+    assert {"kind", "version", "description", "capabilities"} <= descriptor.keys()
+    # An MCP server says itself what its tools take.
+    is_mcp = descriptor["transport"]["protocol"] == "mcp"
+    assert is_mcp == ("inputs" not in descriptor)
+    schemas = [one for field in ("inputs", "outputs") for one in descriptor.get(field, {}).values()]
+    for schema in schemas:
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
@@ -29,5 +33,6 @@ def test_every_example_in_the_readme_is_a_valid_request() -> None:
     text = (MODULES / "README.md").read_text(encoding="utf-8")
     shown = re.findall(r"^    stdiod invoke (\w+) (\w+)(?: --args '(.*?)')?", text, re.MULTILINE)
     for name, op, args in shown:
-        jsonschema.validate(json.loads(args or "{}"), DESCRIPTORS[name]["inputs"][op])
+        schema = DESCRIPTORS[name].get("inputs", {op: {"type": "object"}})[op]
+        jsonschema.validate(json.loads(args or "{}"), schema)
     assert {name for name, _, _ in shown} == DESCRIPTORS.keys()

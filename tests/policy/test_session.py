@@ -81,6 +81,7 @@ def test_a_patch_for_another_revision_is_refused_with_the_one_there_is(
     else:
         assert refusal is not None
         assert refusal.details == {
+            "origin": "host",
             "reason": "revision_conflict",
             "revision": revision,
             "expected": expected,

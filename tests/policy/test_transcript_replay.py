@@ -36,7 +36,7 @@ def outcome(request_id: str, **document: Any) -> dict[str, Any]:
 
 
 def failed(request_id: str, code: str, reason: str) -> dict[str, Any]:
-    error = {"code": code, "details": {"reason": reason, "pid": 7}}
+    error = {"code": code, "details": {"origin": "host", "reason": reason, "pid": 7}}
     return outcome(request_id, ok=False, error=error)
 
 

@@ -20,7 +20,7 @@ from supervisor.policy.verdict import (
 WELL = Exit(exit_code=0, instance="chart#4", pid=4711, uptime_s=1.5, stderr_tail=("oh", "no"))
 SIGNALS = sorted({*signal.Signals, *range(1, signal.NSIG)})
 DONE = Success({"a": 1}, "drawn")
-NOT_OK = Failure("E", "m", {"at": 1}, "s")
+NOT_OK = Failure.reported("E", "m", {"at": 1}, "s")
 PROTOCOL_FAULTS = (
     Reason.UNKNOWN_TYPE,
     Reason.BAD_VERSION,
@@ -60,6 +60,29 @@ SAID = [Said(), Said(DONE), Said(NOT_OK)]
 
 # A per-invocation process: the rows of the table.
 
+TOLD = Failure.reported("E1", "on the way")
+REPORTED = {"code": "E", "message": "m", "details": {"at": 1}}
+
+
+def evidence(said: Said, **found: Any) -> dict[str, Any]:
+    """Return the details of a bad end: what was found, and what the tool had said."""
+    reported = {"reported": REPORTED} if said.answer == NOT_OK else {}
+    return {"origin": "host", **found, "stderr_tail": [], **reported}
+
+
+@pytest.mark.parametrize(
+    "end", [Exit(exit_code=3), Exit(signal=9), Exit(signal=9, breach=Breach("memory_bytes", 1, 2))]
+)
+def test_the_last_error_of_a_tool_survives_a_bad_exit(end: Exit) -> None:
+    assert failed(Said(NOT_OK), end).details["reported"] == REPORTED
+    for answer in (None, DONE):
+        failure = failed(Said(answer, error=TOLD), end)
+        assert failure.details["reported"] == {"code": "E1", "message": "on the way"}
+        assert failure.details["origin"] == "host"
+        assert failure.details["reason"] == end.reason
+    death = on_death(end, None, "dice.roll", TOLD)
+    assert death.details["reported"] == {"code": "E1", "message": "on the way"}
+
 
 @pytest.mark.parametrize("answer", [DONE, NOT_OK])
 def test_after_exit_code_0_done_decides(answer: Outcome) -> None:
@@ -78,7 +101,8 @@ def test_any_other_exit_code_is_a_failure_whatever_was_said(said: Said) -> None:
     for exit_code in range(1, 256):
         failure = failed(said, Exit(exit_code=exit_code))
         assert failure.code == "internal"
-        assert failure.details == {"reason": "exited", "exit_code": exit_code, "stderr_tail": []}
+        told = evidence(said, reason="exited", exit_code=exit_code)
+        assert failure.details == told
         assert f"exited with code {exit_code}" in failure.message
 
 
@@ -88,7 +112,7 @@ def test_any_signal_is_a_failure_whatever_was_said(said: Said) -> None:
     for number in SIGNALS:
         failure = failed(said, Exit(signal=number))
         assert failure.code == "internal"
-        assert failure.details == {"reason": "signaled", "signal": number, "stderr_tail": []}
+        assert failure.details == evidence(said, reason="signaled", signal=number)
         assert signal_name(number) in failure.message
 
 

@@ -58,6 +58,7 @@ COMPLETE: dict[str, Any] = {
             "invoke_s": 30,
             "silence_s": None,
             "exit_s": 2,
+            "linger_s": 10,
             "stop_s": 5,
         },
         "health": {"interval_s": 10, "failures": 3},

@@ -156,11 +156,15 @@ def test_a_byte_order_mark_is_tolerated() -> None:
     assert parse_descriptor(b"\xef\xbb\xbf" + encoded(SMALL), SOURCE).name == "dice"
 
 
-@pytest.mark.parametrize("pointer", ["/name", "/kind", "/transport", "/capabilities"])
+@pytest.mark.parametrize("pointer", ["/name", "/kind", "/transport"])
 def test_a_missing_member_is_named_with_what_it_must_be(pointer: str) -> None:
     (problem,) = refusal(encoded(without(pointer))).problems
     assert problem.pointer == pointer
     assert problem.message.startswith("is missing, must be ")
+
+
+def test_a_descriptor_without_capabilities_grants_none() -> None:
+    assert parsed(without("/capabilities")).capabilities == ()
 
 
 def test_a_stdio_module_without_command_is_refused_and_a_misspelling_is_pointed_out() -> None:

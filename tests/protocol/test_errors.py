@@ -42,9 +42,18 @@ def test_every_reason_has_one_code() -> None:
 @pytest.mark.parametrize("reason", Reason)
 def test_an_error_of_the_hosts_own_names_its_reason(reason: Reason) -> None:
     failure = Failure.because(reason, "words")
-    assert failure == Failure(CODE_OF[reason], "words", {"reason": reason.value})
+    assert failure == Failure(CODE_OF[reason], "words", {"origin": "host", "reason": reason.value})
 
 
 def test_evidence_that_is_not_known_is_left_out() -> None:
     failure = Failure.because(Reason.EXITED, "words", pid=7, signal=None, exit_code=0)
-    assert failure.details == {"reason": "exited", "pid": 7, "exit_code": 0}
+    assert failure.details == {"origin": "host", "reason": "exited", "pid": 7, "exit_code": 0}
+
+
+def test_what_a_module_reports_stands_apart_whatever_it_is() -> None:
+    claims = {"origin": "host", "reason": "memory_limit", "instance": "dice#1", "pid": 1}
+    failure = Failure.reported("oom", "words", claims)
+    assert (failure.code, failure.message) == ("oom", "words")
+    assert failure.details == {"origin": "module", "reported": claims}
+    assert failure.as_reported == {"code": "oom", "message": "words", "details": claims}
+    assert Failure.reported("E", "m").details == {"origin": "module"}

@@ -94,7 +94,12 @@ def test_a_fault_becomes_a_failure_with_the_excerpt_as_evidence() -> None:
     assert isinstance(fault, Fault)
     failure = fault.failure(pid=7)
     assert failure.code == Code.INTERNAL
-    assert failure.details == {"reason": "malformed_json", "line_excerpt": "oops", "pid": 7}
+    assert failure.details == {
+        "origin": "host",
+        "reason": "malformed_json",
+        "line_excerpt": "oops",
+        "pid": 7,
+    }
 
 
 def test_a_dropped_line_is_described_with_its_limit() -> None:

@@ -173,7 +173,7 @@ FORMS: list[tuple[Request, dict[str, Any], Outcome]] = [
     (
         invoke("r1"),
         {"ok": False, "error": {"code": "no_dice", "message": "lost"}},
-        Failure("no_dice", "lost"),
+        Failure.reported("no_dice", "lost"),
     ),
     (
         invoke("r1"),
@@ -188,7 +188,7 @@ FORMS: list[tuple[Request, dict[str, Any], Outcome]] = [
             "ok": False,
             "error": {"code": "no_dice", "message": "lost"},
         },
-        Failure("no_dice", "lost"),
+        Failure.reported("no_dice", "lost"),
     ),
 ]
 
@@ -218,7 +218,7 @@ def test_events_stream_to_their_request_until_done(named: dict[str, str]) -> Non
     *events, last = received
     kinds = [type(item.event) for item in events if isinstance(item, EventReceived)]
     assert kinds == [Log, StatePatch, UiEvent, ErrorEvent]
-    assert answers([last]) == {"r1": Failure("E", "m")}
+    assert answers([last]) == {"r1": Failure.reported("E", "m")}
 
 
 def test_an_error_event_belongs_to_the_request_it_came_with() -> None:
@@ -230,8 +230,8 @@ def test_an_error_event_belongs_to_the_request_it_came_with() -> None:
         + event("done", requestId="r1", ok=False),
     )
     failures = answers(received)
-    assert failures["r1"] == Failure("E", "m")
-    assert failures["r2"] == Failure("internal", "s", {"reason": "reported"}, "s")
+    assert failures["r1"] == Failure.reported("E", "m")
+    assert failures["r2"] == Failure.reported("internal", "s", None, "s", reason="reported")
 
 
 def test_a_refused_asset_is_a_warning_and_the_request_goes_on() -> None:
@@ -293,16 +293,16 @@ def test_a_line_for_a_request_that_is_not_open_is_a_stray() -> None:
     connection = asked(invoke("r1"))
     feed(connection, line(ok=True))
     late = [
-        line(ok=True),
-        line(requestId="r1", ok=True),
-        line(requestId="r9", ok=True),
-        line(status="ok"),
-        event("done", ok=True),
-        event("state_patch", patch={}),
-        event("log", requestId="r1", level="info", message="late"),
+        (line(ok=True), None),
+        (line(requestId="r1", ok=True), "r1"),
+        (line(requestId="r9", ok=True), "r9"),
+        (line(status="ok"), None),
+        (event("done", ok=True), None),
+        (event("state_patch", patch={}), None),
+        (event("log", requestId="r1", level="info", message="late"), "r1"),
     ]
-    for spoken in late:
-        assert feed(connection, spoken) == [Stray(spoken.decode().rstrip())]
+    for spoken, named in late:
+        assert feed(connection, spoken) == [Stray(spoken.decode().rstrip(), named)]
 
 
 def test_a_log_outside_a_request_is_the_modules_own() -> None:
@@ -369,7 +369,7 @@ def test_the_end_of_the_process_names_what_it_left_unanswered_once() -> None:
     assert left(connection) == ["r3"]
     assert left(connection) == []
     assert feed(connection, line(requestId="r3", ok=True)) == [
-        Stray('{"requestId":"r3","ok":true}')
+        Stray('{"requestId":"r3","ok":true}', "r3")
     ]
 
 

@@ -33,10 +33,10 @@ GARBAGE = b"Traceback (most recent call last):\n"
 TOLERABLE = {
     Reason.MALFORMED_JSON: GARBAGE,
     Reason.NOT_OBJECT: b"[1]\n",
-    Reason.INVALID_UTF8: b'{"ok":true,"result":"\xff"}\n',
-    Reason.INVALID_EVENT: line(version="0", type="log", level="loud", message="m"),
+    Reason.INVALID_UTF8: b"caf\xe9\n",
 }
 INTOLERABLE = {
+    Reason.INVALID_EVENT: line(version="0", type="log", level="loud", message="m"),
     Reason.BAD_VERSION: line(version="1", type="log", level="info", message="m"),
     Reason.UNKNOWN_TYPE: line(version="0", type="progress"),
     Reason.LINE_TOO_LONG: b'{"ok":true,"result":"' + b"x" * 2048 + b'"}\n',
@@ -83,7 +83,7 @@ def test_a_strict_modules_bad_line_fails_the_one_request_it_can_mean(
 
 def test_an_error_the_module_reports_itself_is_no_fault() -> None:
     (item,) = feed(strict("r1"), line(ok=False, error={"code": "E", "message": "m"}))
-    assert item == Answered("r1", Failure("E", "m"), None)
+    assert item == Answered("r1", Failure.reported("E", "m"), None)
 
 
 @pytest.mark.parametrize(("reason", "bad"), TOLERABLE.items())

@@ -133,7 +133,7 @@ def test_an_error_event_ends_nothing_and_the_last_one_tells_the_failure() -> Non
         + event("done", ok=False, summary="s"),
     )
     assert kinds(received) == [EventReceived] * 3 + [Answered]
-    assert answers(received) == {"r1": Failure("E2", "last", {"a": 1}, "s")}
+    assert answers(received) == {"r1": Failure.reported("E2", "last", {"a": 1}, "s")}
 
 
 @pytest.mark.clause("N001-4.6-b")

@@ -57,7 +57,12 @@ def test_a_failure_is_written_with_its_own_code_in_the_details() -> None:
     assert pi_error(failure) == {
         "code": "io",
         "message": "32 wait already",
-        "details": {"code": "unreachable", "reason": "queue_full", "instance": "kv#1"},
+        "details": {
+            "code": "unreachable",
+            "origin": "host",
+            "reason": "queue_full",
+            "instance": "kv#1",
+        },
         "retryable": True,
     }
     assert pi_error(Failure("E7", "broken"))["details"] == {"code": "E7"}

@@ -14,7 +14,7 @@ from tests.protocol.wire import DESCRIPTION
 HEALTH, DESCRIBE, INVOKE = Operation.HEALTH, Operation.DESCRIBE, Operation.INVOKE
 WELL = {"status": "ok"}
 BODY = {"code": "no_luck", "message": "try again", "details": {"sides": 6}}
-NO_LUCK = Failure("no_luck", "try again", {"sides": 6})
+NO_LUCK = Failure.reported("no_luck", "try again", {"sides": 6})
 
 ACCEPTED: list[tuple[Operation, dict[str, Any], Outcome]] = [
     (HEALTH, WELL, Success(WELL)),
@@ -22,12 +22,14 @@ ACCEPTED: list[tuple[Operation, dict[str, Any], Outcome]] = [
     (HEALTH, {"ok": False, "error": BODY}, NO_LUCK),
     (DESCRIBE, DESCRIPTION, Success(DESCRIPTION)),
     (DESCRIBE, {"ok": True, "result": DESCRIPTION}, Success(DESCRIPTION)),
+    (DESCRIBE, {}, Success({})),
+    (DESCRIBE, {"inputs": {}, "kind": None}, Success({"inputs": {}, "kind": None})),
     (INVOKE, {"ok": True, "result": [1]}, Success([1])),
     (INVOKE, {"ok": True, "result": None}, Success(None)),
     (INVOKE, {"ok": True}, Success(None)),
     (INVOKE, {"ok": True, "result": 1, "summary": "s", "later": 2}, Success(1, "s")),
     (INVOKE, {"ok": False, "error": BODY}, NO_LUCK),
-    (INVOKE, {"ok": False, "error": {"code": "E", "message": "m"}}, Failure("E", "m")),
+    (INVOKE, {"ok": False, "error": {"code": "E", "message": "m"}}, Failure.reported("E", "m")),
     (INVOKE, {"ok": True, "result": WELL}, Success(WELL)),
 ]
 
@@ -37,7 +39,9 @@ REFUSED: list[tuple[Operation, dict[str, Any]]] = [
     (HEALTH, {"ok": True}),
     (HEALTH, {"ok": False}),
     (DESCRIBE, WELL),
-    *[(DESCRIBE, {k: v for k, v in DESCRIPTION.items() if k != name}) for name in DESCRIPTION],
+    (DESCRIBE, {"version": "1", "kind": "tool"}),
+    (DESCRIBE, {"ok": True, "result": "hello"}),
+    (DESCRIBE, {**DESCRIPTION, "capabilities": ["fs.read", 1]}),
     (DESCRIBE, {**DESCRIPTION, "features": "cancel"}),
     (INVOKE, {}),
     (INVOKE, WELL),
@@ -78,7 +82,11 @@ def test_a_health_other_than_ok_says_what_it_is() -> None:
     outcome = read_reply(HEALTH, {"status": "warming up"}, "")
     assert isinstance(outcome, Failure)
     assert outcome.code == "unreachable"
-    assert outcome.details == {"reason": "not_ready", "health": {"status": "warming up"}}
+    assert outcome.details == {
+        "origin": "host",
+        "reason": "not_ready",
+        "health": {"status": "warming up"},
+    }
     assert "warming up" in outcome.message
 
 
@@ -123,12 +131,12 @@ def test_a_failure_is_told_by_dones_error_then_the_last_error_event_then_the_sum
 ) -> None:
     carried = done(ok=False, error=BODY, summary="s")
     silent = done(ok=False, summary="s")
-    assert read_done(operation, carried, REPORTED, "") == Failure(
+    assert read_done(operation, carried, REPORTED, "") == Failure.reported(
         "no_luck", "try again", {"sides": 6}, "s"
     )
-    assert read_done(operation, silent, REPORTED, "") == Failure("E", "m", {"at": 1}, "s")
-    assert read_done(operation, silent, None, "") == Failure(
-        "internal", "s", {"reason": "reported"}, "s"
+    assert read_done(operation, silent, REPORTED, "") == Failure.reported("E", "m", {"at": 1}, "s")
+    assert read_done(operation, silent, None, "") == Failure.reported(
+        "internal", "s", None, "s", reason="reported"
     )
 
 
@@ -136,7 +144,7 @@ def test_a_failure_is_told_by_dones_error_then_the_last_error_event_then_the_sum
 @pytest.mark.parametrize("error", [None, "it broke", {"code": 1}, []])
 def test_an_error_field_of_another_shape_is_a_field_like_any_other(error: Any) -> None:
     event = done(ok=False, error=error)
-    assert read_done(INVOKE, event, REPORTED, "") == Failure("E", "m", {"at": 1})
+    assert read_done(INVOKE, event, REPORTED, "") == Failure.reported("E", "m", {"at": 1})
 
 
 def test_a_failure_without_any_words_gets_some() -> None:

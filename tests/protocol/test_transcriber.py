@@ -98,7 +98,7 @@ def test_after_a_gap_of_whole_lines_none_is_skipped() -> None:
 def test_an_outcome_is_written_as_a_response_has_it() -> None:
     assert outcome_document(Success(4, "rolled")) == {"ok": True, "result": 4, "summary": "rolled"}
     failure = Failure.because(Reason.EXITED, "it exited", pid=7)
-    details = {"reason": "exited", "pid": 7}
+    details = {"origin": "host", "reason": "exited", "pid": 7}
     error = {"code": "unreachable", "message": "it exited", "details": details}
     assert outcome_document(failure) == {"ok": False, "error": error}
 

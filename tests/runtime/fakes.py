@@ -115,6 +115,9 @@ class FakeLife:
     def instances(self) -> list[Instance]:
         return [Instance(self.id, None, 0.0, len(self.calls))]
 
+    def refined(self, stopped: Stopped) -> Stopped:
+        return stopped
+
     def give_up(self, call: Call, stopped: Stopped) -> None:
         self.calls.remove(call)
         self.given_up.append(stopped)

@@ -94,6 +94,44 @@ async def test_a_process_that_was_not_read_is_read_again_for_another_call(
     assert len(heard.events) == 2000  # nothing of it is lost
 
 
+async def test_a_call_whose_client_does_not_read_lets_others_pass_until_it_does(
+    running: Running, tmp_path: Path
+) -> None:
+    module = await running.ready(actor(tmp_path, supervision={**CALM, "concurrency": 1}))
+    first, served = call("echo")
+    slow, heard = call("echo", n=1)
+    other, answer = call("echo", n=2)
+    heard.slow = Congestion.SLOW
+    for one in (first, slow, other):
+        module.submit(one)
+    await served.success()
+    assert (await answer.success()).result == {"n": 2}
+    assert not heard.outcomes
+    assert module.queued == 1
+    heard.slow = Congestion.NONE
+    module.resume(slow)
+    assert (await heard.success()).result == {"n": 1}
+
+
+async def test_one_that_stands_aside_can_be_given_up_or_refused_like_any_that_waits(
+    running: Running, tmp_path: Path
+) -> None:
+    module = await running.ready(actor(tmp_path, supervision={**CALM, "concurrency": 1}))
+    first, served = call("echo")
+    calls = [call("echo") for _ in range(2)]
+    module.submit(first)
+    for one, heard in calls:
+        heard.slow = Congestion.SLOW
+        module.submit(one)
+    await served.success()
+    (one, given_up), (_, refused) = calls
+    module.give_up(one, Stopped(Reason.DEADLINE, "it took too long"))
+    assert "still waiting for its turn" in (await given_up.failure()).message
+    await running.down()
+    assert (await refused.failure()).code == "unreachable"
+    assert module.queued == 0
+
+
 async def test_what_nobody_reads_beside_others_ends_with_the_reason_and_the_process_stays(
     running: Running, tmp_path: Path
 ) -> None:

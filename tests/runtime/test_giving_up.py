@@ -13,7 +13,7 @@ from protocol.errors import Reason
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.call import Congestion
-from tests.factories import actor, call
+from tests.factories import PYTHON, actor, call, descriptor
 from tests.runtime.conftest import Running
 from tests.runtime.test_persistent import ask, submit
 
@@ -195,3 +195,44 @@ async def test_a_thousand_calls_at_once_get_a_thousand_answers(
     waiting = [submit(module, "echo", n=number) for number in range(1000)]
     answers: list[Any] = [(await heard.success()).result["n"] for heard in waiting]
     assert answers == list(range(1000))
+
+
+OTHER_ID = """
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    health = {"requestId": request["requestId"], "status": "ok"}
+    describe = {"requestId": request["requestId"], "inputs": {}}
+    invoke = {"requestId": "x7", "ok": True}
+    print(json.dumps(locals()[request["operation"]]), flush=True)
+"""
+
+
+async def test_a_deadline_after_an_answer_to_another_id_says_so(
+    running: Running, tmp_path: Path
+) -> None:
+    made = descriptor(tmp_path, [*PYTHON, "-c", OTHER_ID], supervision=CALM)
+    module = await running.ready(made)
+    one, heard = call("hang")
+    module.submit(one)
+    while one.instead is None:
+        await trio.testing.wait_all_tasks_blocked()
+    module.give_up(one, LATE)
+    failure = await heard.failure()
+    assert failure.message == (
+        "m.hang gave no answer in 1 s; a line came for request 'x7', which is not open: "
+        "does it repeat the requestId of each request?"
+    )
+    assert failure.details["stray_id"] == "x7"
+
+
+async def test_a_deadline_after_a_banner_quotes_it(running: Running, tmp_path: Path) -> None:
+    module = await running.ready(actor(tmp_path, supervision=CALM))
+    one, heard = call("say", lines=["Loading model..."])
+    module.submit(one)
+    while one.instead is None:
+        await trio.testing.wait_all_tasks_blocked()
+    module.give_up(one, LATE)
+    failure = await heard.failure()
+    assert failure.message.endswith("; the last line it printed is no answer: Loading model...")
+    assert failure.details["line_excerpt"] == "Loading model..."

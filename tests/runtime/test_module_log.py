@@ -9,6 +9,7 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
+from protocol.events import ErrorEvent, Log
 from supervisor.runtime.log_files import LogFiles
 from supervisor.runtime.module_log import (
     BURST_BYTES,
@@ -20,6 +21,9 @@ from supervisor.runtime.module_log import (
     ModuleLog,
     Stderr,
 )
+
+SAID = Log(version="0", level="warn", message="two\nlines", fields={"n": 1})
+WRONG = ErrorEvent(version="0", error_code="E1", error_message="no")
 
 Clock = trio.testing.MockClock
 
@@ -38,11 +42,14 @@ async def texts(log: ModuleLog, count: int = 100_000) -> list[str]:
 async def test_each_line_keeps_its_time_its_instance_and_its_stream(log: ModuleLog) -> None:
     log.stderr_lines("m#1", ["oops"])
     log.log_event("m#1", "info: hello")
+    log.events("m#1", [SAID, WRONG])
     log.host_line("m#2", "ready -> down")
     log.host_line(None, "down -> starting")
     assert await log.last_lines(10) == [
         LogLine(1_700_000_000.25, "m#1", "stderr", "oops"),
         LogLine(1_700_000_000.25, "m#1", "log", "info: hello"),
+        LogLine(1_700_000_000.25, "m#1", "event", 'warn: two lines {"n":1}'),
+        LogLine(1_700_000_000.25, "m#1", "event", "error: E1: no"),
         LogLine(1_700_000_000.25, "m#2", "host", "ready -> down"),
         LogLine(1_700_000_000.25, "m", "host", "down -> starting"),
     ]
@@ -51,7 +58,7 @@ async def test_each_line_keeps_its_time_its_instance_and_its_stream(log: ModuleL
 @given(
     st.sampled_from(["m", "a b", "log x", "a host b", "a#1 log b"]),
     st.sampled_from(["", "#1", "#23"]),
-    st.sampled_from(["stderr", "log", "host"]),
+    st.sampled_from(["stderr", "log", "event", "host"]),
     st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]))
     | st.sampled_from(["said # stderr x", "a#1 log b", " host ", ""]),
 )
@@ -144,3 +151,21 @@ async def test_empty_lines_do_not_grow_the_ring_without_bound(log: ModuleLog) ->
     stderr = Stderr("m#1", log)
     stderr.feed(b"\n" * 100_000)
     assert len(stderr._ring) <= RING_CHARS
+
+
+async def test_of_a_flood_of_events_as_much_is_written_as_the_rate_lets_through(
+    log: ModuleLog,
+) -> None:
+    count = 300_000
+    log.events("m#1", [SAID] * count)
+    note, *kept = await texts(log)
+    assert note.startswith(f"{log.left_out_lines} lines were left out")
+    assert len(kept) + log.left_out_lines == count
+    assert len(kept) * 60 < BURST_BYTES
+    assert set(kept) == {'warn: two lines {"n":1}'}
+
+
+async def test_a_long_event_is_cut(log: ModuleLog) -> None:
+    log.events("m#1", [Log(version="0", level="info", message="x" * (LINE_BYTES * 2))])
+    (kept,) = await texts(log)
+    assert len(kept) == LINE_BYTES

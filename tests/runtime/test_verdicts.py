@@ -9,8 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 import trio
+import trio.testing
 
-from protocol.errors import Success
+from protocol.errors import Reason, Success
+from supervisor.policy.verdict import Stopped
 from tests.factories import (
     PYTHON,
     Heard,
@@ -99,7 +101,11 @@ async def test_the_tool_reads_the_envelope_and_the_end_of_its_input(
 
 async def test_not_ok_is_the_last_error_event(running: Running, tmp_path: Path) -> None:
     code, _, failure = await fails(running, tmp_path, ERROR.replace("E1", "E0") + ERROR + NOT_OK)
-    assert (code, failure.message, failure.details) == ("E1", "no", {"a": 1})
+    assert (code, failure.message, failure.details) == (
+        "E1",
+        "no",
+        {"origin": "module", "reported": {"a": 1}},
+    )
 
 
 async def test_not_ok_without_one_is_internal_with_the_summary(
@@ -188,11 +194,49 @@ async def test_warnings_beyond_a_number_are_only_counted(running: Running, tmp_p
 
 
 async def test_a_tool_that_runs_on_after_done_is_stopped(running: Running, tmp_path: Path) -> None:
-    limits = {"timeouts": {"exit_s": 0.05}}
+    limits = {"timeouts": {"linger_s": 0.05}}
     code, reason, _ = await fails(running, tmp_path, DONE + "exec sleep 1000", supervision=limits)
     assert (code, reason) == ("timeout", "exit_deadline")
     await running.down()
     assert children() == []
+
+
+async def test_what_done_carried_is_reported_of_a_tool_that_runs_on(
+    running: Running, tmp_path: Path
+) -> None:
+    limits = {"timeouts": {"linger_s": 0.05}}
+    _, _, failure = await fails(running, tmp_path, DONE + "exec sleep 1000", supervision=limits)
+    assert failure.details["reported"] == {"ok": True, "result": {"n": 1}, "summary": "well"}
+
+
+async def test_a_deadline_after_done_says_that_it_was_the_exit_that_took_too_long(
+    running: Running, tmp_path: Path
+) -> None:
+    made = script(tmp_path, ERROR + NOT_OK + "exec sleep 1000")
+    module = await running.ready(made)
+    one, heard = call("go")
+    module.submit(one)
+    late = Stopped(Reason.DEADLINE, "m.go gave no answer in 1 s")
+    while one.server is None or one.server.refined(late) is late:
+        await trio.testing.wait_all_tasks_blocked()
+    module.give_up(one, late)
+    failure = await heard.failure()
+    assert (failure.code, failure.details["reason"]) == ("timeout", "exit_deadline")
+    assert failure.message == "m.go: its process answered, and still ran at the deadline"
+    error = {"code": "E1", "message": "no", "details": {"a": 1}}
+    assert failure.details["reported"] == {"ok": False, "error": error}
+
+
+@pytest.mark.parametrize("last", ["", DONE, NOT_OK])
+async def test_the_last_error_is_reported_beside_a_bad_exit(
+    running: Running, tmp_path: Path, last: str
+) -> None:
+    code, reason, failure = await fails(running, tmp_path, ERROR + last + "exit 3")
+    assert (code, reason, failure.details["origin"]) == ("internal", "exited", "host")
+    error = {"code": "E1", "message": "no", "details": {"a": 1}}
+    assert failure.details["reported"] == error
+    (line,) = [one for one in await running.module.log.last_lines(9) if one.stream == "event"]
+    assert line.text == 'error: E1: no {"a":1}'
 
 
 async def test_a_tool_that_closes_its_stdout_and_runs_on_is_stopped(

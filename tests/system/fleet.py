@@ -40,7 +40,11 @@ def modules(warm: int = 0, instances: int = 1) -> list[dict[str, object]]:
         per_invocation("once", concurrency=4, warm=warm),
         narratoria("tool", concurrency=4, warm=warm),
         tolerant,
-        narratoria("hasty_tool", timeouts=timeouts(exit_s=SHORT_S, stop_s=SHORT_S), warm=warm),
+        narratoria(
+            "hasty_tool",
+            timeouts=timeouts(exit_s=SHORT_S, linger_s=SHORT_S, stop_s=SHORT_S),
+            warm=warm,
+        ),
         narratoria("heedless", "start=no_newline+exit"),
         narratoria("quiet_tool", timeouts=quiet, warm=warm),
         misbehaving("quiet", timeouts=quiet, **pool),

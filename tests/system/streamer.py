@@ -1,7 +1,8 @@
 """A module that streams for several requests side by side, as fast as its output is read.
 
 It reads what comes before it writes on. `stream` says `count` events of `size` bytes, without a
-count for ever; `echo` answers at once, with `bytes` more bytes if it is to. With the argument
+count for ever; `echo` answers at once, with `bytes` more bytes if it is to; `size` says how long a
+text is, and `hold` is never answered. With the argument
 `flow` it heeds `pause` and `resume`, and says in the end how often it was paused.
 """
 
@@ -44,6 +45,11 @@ def serve(frame: dict[str, Any]) -> None:
                 "pauses": 0,
             }
             streams[request_id] |= args
+        case "invoke" if frame["input"]["op"] == "hold":
+            pass
+        case "invoke" if frame["input"]["op"] == "size":
+            size = len(frame["input"]["args"]["text"])
+            write(requestId=request_id, ok=True, result={"size": size})
         case "invoke":
             args = frame["input"]["args"]
             args |= {"padding": "x" * args["bytes"]} if "bytes" in args else {}
@@ -65,7 +71,7 @@ def say_more() -> None:
         write(**named, type="log", level="info", message=f"{one['n']} {words}")
 
 
-unread = b""
+unread: list[bytes] = []
 while True:
     busy = any(not one["paused"] for one in streams.values())
     readable, _, _ = select.select([0], [], [], 0 if busy else None)
@@ -73,7 +79,10 @@ while True:
         data = os.read(0, 1 << 20)
         if not data:
             break
-        *lines, unread = (unread + data).split(b"\n")
-        for text in lines:
-            serve(json.loads(text))
+        unread.append(data)
+        if b"\n" in data:
+            *lines, rest = b"".join(unread).split(b"\n")
+            unread = [rest]
+            for text in lines:
+                serve(json.loads(text))
     say_more()

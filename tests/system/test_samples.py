@@ -94,6 +94,7 @@ SHOWN = {
     "dice roll": rolled,
     "textstats stats": counted,
     "primes factor": is_({"n": 1234567890123456789, "factors": FACTORS}),
+    "moon phase": gives("phase", "waxing gibbous"),
     "notes add": is_({"number": 1}),
     "notes search": is_({"notes": [NOTE]}),
     "audit on_event": is_({}),

@@ -5,12 +5,15 @@ from __future__ import annotations
 import socket
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from supervisor.runtime.call import OVERRUN_BYTES
+from supervisor.runtime.held_bytes import PARTY_BYTES
+from tests.bounds import until
 from tests.system.client import Client
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon
@@ -20,12 +23,15 @@ EVENTS = 200_000
 MILLION = 1_000_000
 PEAK_BYTES = 150 << 20
 
+ANSWER_BYTES, ANSWERS = 4 << 20, 20
+ARGS, REQUESTS = "x" * (10 << 20), 6
+
 STREAMER = [sys.executable, "-I", "-S", str(Path(__file__).with_name("streamer.py"))]
 
 
 def streaming(name: str, *features: str) -> dict[str, Any]:
     """Return a module that serves several streams at once."""
-    supervision = {"concurrency": 4, "timeouts": PATIENT}
+    supervision = {"concurrency": 64, "timeouts": PATIENT}
     return descriptor(name, [*STREAMER, *features], supervision=supervision)
 
 
@@ -154,3 +160,52 @@ def read_all(client: Client) -> Iterator[dict[str, Any]]:
         yield line
         if line["type"] == "done":
             return
+
+
+@pytest.mark.fault(30)
+def test_answers_that_are_not_read_are_bounded_and_each_request_has_one(
+    start_daemon: StartDaemon, on_rung: tuple[str, str]
+) -> None:
+    daemon = start_daemon(streaming("big"), misbehaving("witness"), options=on_rung)
+    with daemon.connect() as slow:
+        slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        # They are in flight before the first is answered, which the client does not read either.
+        asked = [slow.send_invoke("big", "echo", bytes=ANSWER_BYTES) for _ in range(ANSWERS)]
+        for n in range(20):
+            assert daemon.invoke("witness", n=n).result == {"n": n}
+            assert daemon.invoke("big", "echo", n=n).result == {"n": n}
+        held = daemon.op("status")["daemon"]["held_bytes"]
+        assert 0 < held["total"] <= held["party_limit"] + ANSWER_BYTES
+        verdicts = [slow.answer(one).verdict for one in asked]
+        assert set(verdicts) == {"ok", "unreachable/slow_reader"}
+        assert verdicts.count("ok") * ANSWER_BYTES <= held["party_limit"]
+    assert daemon.peak_bytes() < PEAK_BYTES
+
+
+@pytest.mark.fault(30)
+def test_requests_that_wait_with_large_args_are_bounded_and_all_are_answered(
+    start_daemon: StartDaemon, on_rung: tuple[str, str]
+) -> None:
+    waiting = streaming("busy", "cancel")
+    waiting["supervision"]["concurrency"] = 1
+    daemon = start_daemon(waiting, misbehaving("witness"), options=on_rung)
+    with daemon.connect() as greedy, ThreadPoolExecutor(1) as pool:
+        first = daemon.client.send_invoke("busy", "hold")
+        written = pool.submit(
+            lambda: [greedy.send_invoke("busy", "size", text=ARGS) for _ in range(REQUESTS)]
+        )
+        try:
+            until(lambda: held(daemon)["total"] > PARTY_BYTES, "a client that is not read from")
+            assert daemon.invoke("witness", word="on").result == {"word": "on"}
+            assert held(daemon)["total"] <= PARTY_BYTES + 3 * len(ARGS)
+        finally:
+            daemon.client.cancel(first)
+        for one in written.result():
+            assert greedy.answer(one).result == {"size": len(ARGS)}
+    assert daemon.peak_bytes() < 2 * PEAK_BYTES
+
+
+def held(daemon: Daemon) -> dict[str, Any]:
+    """Return what is held for all."""
+    found: dict[str, Any] = daemon.op("status")["daemon"]["held_bytes"]
+    return found

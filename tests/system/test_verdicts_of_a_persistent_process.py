@@ -76,7 +76,7 @@ def test_an_error_that_the_module_reports_passes_through_untouched(
     assert error == {
         "code": "soup_is_cold",
         "message": "it went wrong",
-        "details": {"degrees": 9},
+        "details": {"origin": "module", "reported": {"degrees": 9}},
     }
 
 
@@ -89,7 +89,6 @@ def test_an_error_that_the_module_reports_passes_through_untouched(
         ("nan", "malformed_json"),
         ("nul", "malformed_json"),
         ("deep", "malformed_json"),
-        ("surrogate", "malformed_json"),
         ("bom", "malformed_json"),
         ("bad_utf8", "invalid_utf8"),
         ("number", "not_object"),
@@ -125,7 +124,7 @@ def test_a_protocol_fault_fails_its_request_and_a_strict_process_lives_on(
         ("banner", "malformed_json"),
         ("bad_utf8", "invalid_utf8"),
         ("number", "not_object"),
-        ("wrong_type", "invalid_event"),
+        ("surrogate", "lone_surrogate"),
     ],
 )
 def test_what_is_no_protocol_is_quarantined_of_a_tolerant_process(
@@ -140,14 +139,21 @@ def test_what_is_no_protocol_is_quarantined_of_a_tolerant_process(
 
 
 @pytest.mark.fault(8)
-@pytest.mark.parametrize("module", ["steady", "nameless"])
+@pytest.mark.parametrize(
+    ("module", "fault", "reason"),
+    [
+        ("steady", "unknown_type", "unknown_type"),
+        ("nameless", "unknown_type", "unknown_type"),
+        ("nameless", "wrong_type", "invalid_event"),
+    ],
+)
 def test_a_fault_in_the_place_of_an_answer_leaves_the_stream_in_step(
-    daemon: Daemon, pids: Pids, module: str
+    daemon: Daemon, pids: Pids, module: str, fault: str, reason: str
 ) -> None:
     before = pids(module)
     for number in range(5):
-        answer = daemon.invoke(module, fault="unknown_type+done", word=number)
-        assert answer.verdict == "internal/unknown_type"
+        answer = daemon.invoke(module, fault=f"{fault}+done", word=number)
+        assert answer.verdict == f"internal/{reason}"
         assert daemon.invoke(module, word=number).result == {"word": number}
     assert pids(module) == before
 

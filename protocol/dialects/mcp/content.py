@@ -54,8 +54,12 @@ class Unpacking:
             return Failure.because(Reason.INVALID_EVENT, words)
         if result.get("isError") is True:
             words = _text(content if isinstance(content, list) else [])
-            details = {"reason": str(Reason.REPORTED), "reported": result}
-            return Failure(Code.INTERNAL, words or "the tool failed and does not say why", details)
+            return Failure.reported(
+                Code.INTERNAL,
+                words or "the tool failed and does not say why",
+                result,
+                reason=str(Reason.REPORTED),
+            )
         return Success(result.get("structuredContent", result))
 
     def _message(self, message: Any) -> Any:
@@ -111,8 +115,7 @@ def failure_of(error: RpcError) -> Failure:
     if error.data is not None:
         reported["data"] = error.data
     words = error.message or f"the server answered with the error {error.code}"
-    details = {"reason": str(Reason.REPORTED), "reported": reported}
-    return Failure(code, words[:MESSAGE_CHARS], details)
+    return Failure.reported(code, words[:MESSAGE_CHARS], reported, reason=str(Reason.REPORTED))
 
 
 def _text(content: Iterable[Any]) -> str:

@@ -118,7 +118,7 @@ class Shown:
 
     def log(self, line: LogLine) -> None:
         """Show a line of the module's log; what the host noted is told by the answer."""
-        if line.stream != "host":
+        if line.stream not in ("host", "event"):
             self._printer.line(log_line(line.stream, line.text))
 
     def response(self, response: dict[str, Any]) -> None:

@@ -35,9 +35,9 @@ MAX_LINES = 10_000
 def logs(module: str, follow: bool, lines: int, as_json: bool, socket: Path) -> None:
     """Show the log of MODULE: time, instance, stream, text.
 
-    The stream is `stderr`, `log` for what the module logs outside of a request, or `host` for what
-    the daemon noted. With --json each line is an object {"ts","instance","stream","text"}, `ts` in
-    seconds since 1970.
+    The stream is `stderr`, `event` for what the module logs in the course of a request, `log` for
+    what it logs outside of one, or `host` for what the daemon noted. With --json each line is
+    {"ts","instance","stream","text"}, `ts` in seconds since 1970.
     """
     live = is_terminal(sys.stdout)
 

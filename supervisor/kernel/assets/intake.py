@@ -20,6 +20,7 @@ from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.assets.spool import SPOOLS_OPEN, Spool
 from supervisor.kernel.origin import Origin
 from supervisor.runtime.call import OVERRUN_BYTES, Congestion
+from supervisor.runtime.held_bytes import ASSETS, Account
 
 WAITING_EVENTS = 16
 WAITING_BYTES = 1 << 20
@@ -47,16 +48,22 @@ class AssetIntake:
         assets: Assets,
         origin: Origin,
         folder: str,
+        account: Account,
         *,
         pass_on: Callable[[Progress, bytes | None], None],
         warn: Callable[[Notice], None],
         resume: Callable[[], None],
     ) -> None:
-        """`resume` is called when there is room again; relative paths start from `folder`."""
+        """`resume` is called when there is room again; relative paths start from `folder`.
+
+        What waits is held for `account`.
+        """
         self.registered = 0
         self._assets = assets
         self._origin = origin
         self._folder = folder
+        self._account = account
+        self._held_bytes = 0
         self._pass_on = pass_on
         self._warn = warn
         self._resume = resume
@@ -92,6 +99,7 @@ class AssetIntake:
             self._wait(event, line)
         else:
             self._pass_on(event, line)
+        self._count()
 
     def finish(self, finish: Finish) -> None:
         """Call `finish` when nothing waits any more; what is not whole yet never will be."""
@@ -161,7 +169,14 @@ class AssetIntake:
         self._handed_over.pop(spool, None)
         spool.drop()
 
+    def _count(self) -> None:
+        held = self._waiting_bytes + sum(one.waiting_bytes for one in self._spools.values())
+        if held != self._held_bytes:
+            self._account.add(ASSETS, held - self._held_bytes)
+            self._held_bytes = held
+
     def _look(self) -> None:
+        self._count()
         if not self.congestion:
             self._resume()
 
@@ -188,6 +203,7 @@ class AssetIntake:
                 self._take(first, line)
             else:
                 self._pass_on(first, line)
+        self._count()
         if congested and not self.congestion:
             self._resume()
         if not self._waiting and self._finish is not None:

@@ -55,5 +55,10 @@ def error_document(failure: Failure) -> dict[str, Any]:
 
 
 def failure_of(error: dict[str, Any], before: Failure) -> Failure:
-    """Return the failure that a gate's Error Schema v1 says; the summary stays the module's."""
-    return Failure(error["code"], error["message"], error.get("details", {}), before.summary)
+    """Return the failure that a gate's Error Schema v1 says; the summary stays the module's.
+
+    What the gate did not leave as it was is its word, and no finding of the host's.
+    """
+    if error == error_document(before):
+        return before
+    return Failure.reported(error["code"], error["message"], error.get("details"), before.summary)

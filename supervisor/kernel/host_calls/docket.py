@@ -28,12 +28,10 @@ from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.capabilities import LOG, Decision, Source, Verdict, covers
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.dialogue import Dialogue
+from supervisor.runtime.held_bytes import ALL_BYTES, ARGS, PARTY_BYTES
 
 OPEN_CALLS = 1024
 """Of one request, or of no request of one process; what is beyond it is refused."""
-
-OPEN_BYTES = 64 << 20
-"""What the lines of all open calls of one module may amount to."""
 
 log = structlog.get_logger()
 
@@ -60,7 +58,7 @@ class Docket:
             return
         call = OpenCall(self._caller, asked, dialogue, self)
         self._open[call.call_id] = call
-        self._host.open_bytes[self._caller.module.name] += asked.size_bytes
+        self._caller.module.account.add(ARGS, asked.size_bytes)
         call.limit(self._host.deadlines)
         self._to_begin.append(call)
         if not self._beginning:
@@ -71,10 +69,7 @@ class Docket:
         """Forget a call that has its answer."""
         del self._open[call.call_id]
         self._caller.attend()
-        sizes = self._host.open_bytes
-        sizes[self._caller.module.name] -= call.asked.size_bytes
-        if not sizes[self._caller.module.name]:
-            del sizes[self._caller.module.name]
+        self._caller.module.account.add(ARGS, -call.asked.size_bytes)
 
     @property
     def waiting(self) -> bool:
@@ -98,10 +93,13 @@ class Docket:
         if len(self._open) >= OPEN_CALLS:
             words = f"{self._whose} has {OPEN_CALLS} calls open, which is the most there may be"
             return Reason.LIMIT_REACHED, words
-        held = self._host.open_bytes[self._caller.module.name]
-        if held and held + asked.size_bytes > OPEN_BYTES:
-            words = f"the open calls of the module would take more than {OPEN_BYTES} bytes"
+        account = self._caller.module.account
+        if account.total and account.total + asked.size_bytes > PARTY_BYTES:
+            words = f"the open calls of the module would take more than {PARTY_BYTES} bytes"
             return Reason.LIMIT_REACHED, words
+        if not account.fits(asked.size_bytes):
+            words = f"{ALL_BYTES} bytes are what the daemon holds for all, and there is no room"
+            return Reason.QUEUE_FULL, words
         return None
 
     @property

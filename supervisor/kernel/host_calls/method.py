@@ -6,7 +6,6 @@ what can be done at once. Both may raise `RefusedError`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -35,8 +34,6 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     checks: Checks
     deadlines: Deadlines
     nursery: trio.Nursery
-    open_bytes: Counter[str]
-    """What the lines of open calls amount to, by module."""
 
 
 class Method(Protocol):

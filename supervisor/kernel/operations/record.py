@@ -18,6 +18,7 @@ from protocol.events import Log
 from protocol.json_line import excerpt
 from protocol.transcript import Entry, Header
 from supervisor.kernel.operations.op import MODULE, Asked, Emit, Op, Parts, args_schema
+from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.module import Module
 from supervisor.runtime.recording import Recording, header_of
 
@@ -66,22 +67,26 @@ class RecordOps:
     async def _record(self, args: dict[str, Any], asked: Asked) -> Any:
         module = self._module(args["module"], asked.principal)
         restart = args.get("restart", False)
-        recording = _Streamed(until_exit=args.get("until_exit", False))
+        until_exit = args.get("until_exit", False)
+        recording = _Streamed(asked.party.account, until_exit=until_exit)
         when = dt.datetime.now(dt.UTC)
         await asked.emit(
             _log(header_of(module.descriptor, when.isoformat(timespec="milliseconds")))
         )
         module.taps.attach(recording.recording, from_spawn=restart)
         try:
-            if restart:
-                module.restart("a recording")
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._stop_with, module, recording)
-                await recording.stream(asked.emit, args.get("seconds", MAX_SECONDS))
-                nursery.cancel_scope.cancel()
+            try:
+                if restart:
+                    module.restart("a recording")
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._stop_with, module, recording)
+                    await recording.stream(asked.emit, args.get("seconds", MAX_SECONDS))
+                    nursery.cancel_scope.cancel()
+            finally:
+                module.taps.detach(recording.recording)
+            await recording.end(asked.emit)
         finally:
-            module.taps.detach(recording.recording)
-        await recording.end(asked.emit)
+            recording.recording.drop()
         return {
             "module": module.name,
             "entries": recording.entries,
@@ -100,8 +105,8 @@ class RecordOps:
 class _Streamed:
     """A recording on its way to a client."""
 
-    def __init__(self, *, until_exit: bool) -> None:
-        self.recording = Recording(self._wake)
+    def __init__(self, account: Account, *, until_exit: bool) -> None:
+        self.recording = Recording(self._wake, account)
         self.entries = 0
         self._until_exit = until_exit
         self._some = trio.Event()

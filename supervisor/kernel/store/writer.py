@@ -151,6 +151,11 @@ class Writer:
         """Open the file, and begin to write."""
         self._thread.start()
 
+    @property
+    def waiting_bytes(self) -> int:
+        """How much waits for the disk."""
+        return self._added_bytes - self._written_bytes
+
     def add(self, entry: Entry | Ended, in_place_of: DocumentKey | None = None) -> bool:
         """Queue an entry, the end of `in_place_of` if that was `unended`; False without room."""
         size = ENDED_BYTES if isinstance(entry, Ended) else ENTRY_BYTES + len(entry.body)

@@ -99,7 +99,9 @@ async def test_an_error_can_be_replaced(tmp_path: Path) -> None:
     gate = hook(tmp_path, answers={"tool:error": modify(error)}, gate=["tool:error"])
     async with daemon_with(tmp_path, actor(tmp_path, supervision=BRISK), gate) as daemon:
         asker = await answered(daemon, "exit", args={"code": 3})
-    assert asker.responses[0].document()["error"] == error
+    told = asker.responses[0].document()["error"]
+    assert (told["code"], told["message"]) == ("busy", "come back later")
+    assert told["details"] == {"origin": "module", "reported": {"in_s": 3}}
 
 
 async def test_an_error_or_a_result_can_be_withheld(tmp_path: Path) -> None:

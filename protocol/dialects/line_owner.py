@@ -1,0 +1,55 @@
+"""Whose a line is that is no right answer: meant as one, or something that a program prints.
+
+It is meant as an answer if it is an empty object, or has one of the keys that answers have, or
+cannot be read and begins as such an object would; so does a `{` alone, with which JSON over several
+lines begins. Anything else (a banner, a program's own log in JSON) is nobody's.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from protocol.json_line import Fault
+from protocol.replies import EXPECTED, Operation
+
+_KEYS = frozenset({"ok", "result", "error", "status", "type"})
+
+_BEGINS_JSON = re.compile(rb'\{\s*(?:\Z|")')
+_BEGINS_SHOWN = re.compile(rb"\{\s*'?(?:ok|result|error|status|type|requestId)'?\s*:")
+"""How Python and JavaScript show an object to a person."""
+
+_NAMES = re.compile(rb'"requestId"\s*:\s*"([^"\\]{1,128})"')
+
+
+def is_meant_as_answer(
+    line: bytes | dict[str, Any], operation: Operation = Operation.INVOKE
+) -> bool:
+    """Tell whether an object that is no right answer, or a line that cannot be read, stands as one.
+
+    A `describe` may be meant by its `name`, too.
+    """
+    if isinstance(line, bytes):
+        return bool(_BEGINS_JSON.match(line) or _BEGINS_SHOWN.match(line))
+    if not line or not _KEYS.isdisjoint(line):
+        return True
+    return operation is Operation.DESCRIBE and "name" in line
+
+
+def named_in(line: bytes) -> str | None:
+    """Return the id that a line names which cannot be read, if it shows one."""
+    found = _NAMES.search(line)
+    return None if found is None else found[1].decode(errors="replace")
+
+
+def unreadable_answer(line: bytes, fault: Fault, operation: Operation) -> Fault:
+    """Say of a line that is meant as an answer what would be one."""
+    hint = ""
+    if _BEGINS_SHOWN.match(line):
+        hint = " (an object as the language shows it? JSON.stringify and json.dumps make JSON)"
+    elif fault.message.endswith("truncated"):
+        hint = " (printed over several lines? an answer is one line)"
+    words = f"bad reply to {operation}: {fault.message}{hint}; expected {EXPECTED[operation]}"
+    return msgspec.structs.replace(fault, message=words)

@@ -1,0 +1,151 @@
+"""What the daemon holds in memory for others: a ledger of bytes, with an account for each party.
+
+A party is a client, a module that calls the host, or a user whose requests go on without a client.
+What is held for it has a name (`HELD`), and two bounds:
+
+    PARTY_BYTES  of its own: then it is not read from, until it has less
+    ALL_BYTES    all together: nobody may have more than is left of that. So whoever comes late
+                 finds room, though less than those before, and what is full is never quite full
+                 (dynamic thresholds, Choudhury and Hahne, 1998). What finds no room is refused
+
+`FREE_BYTES` of each party are never refused: who asks little notices nothing of those who ask much.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+FREE_BYTES = 1 << 20
+"""As much as may wait for a client to read it, before it is congested (`faces.outbox`)."""
+
+PARTY_BYTES = 32 << 20
+"""Two requests of the greatest length, or eight answers of 4 MiB."""
+
+ALL_BYTES = 256 << 20
+"""Eight parties at their bound; a small machine has that."""
+
+UNFINISHED_BYTES = 64 << 20
+"""Of lines without an end: they may never have one. Beyond it the longest is dropped, and whoever
+wrote it is told so: one request is lost, and no connection."""
+
+LINES = "lines"
+"""Written by the party, and not begun."""
+ARGS = "args"
+"""Of requests that have no answer yet."""
+ANSWERS = "answers"
+"""Events and answers that the party has not read."""
+ASSETS = "assets"
+"""Files that are taken in, and the events that wait for them."""
+TRANSCRIPTS = "transcripts"
+"""What was recorded and not sent."""
+
+HELD = (LINES, ARGS, ANSWERS, ASSETS, TRANSCRIPTS)
+
+SHOWN = 16
+"""So many parties are in `status`: those that hold most."""
+
+
+class Account:
+    """What is held for one party."""
+
+    __slots__ = ("_drop", "_ledger", "by", "bytes", "is_full", "party", "total", "unfinished")
+
+    def __init__(self, ledger: HeldBytes, party: str, by: msgspec.Raw | None = None) -> None:
+        """Account for a party; `by` says who that is."""
+        self.party = party
+        self.by = by
+        self.bytes = dict.fromkeys(HELD, 0)
+        self.total = 0
+        self.is_full = False
+        """Whether no more is to be read from the party for now."""
+        self.unfinished = 0
+        """How much of `LINES` is a line without an end."""
+        self._drop: Callable[[], None] | None = None
+        self._ledger = ledger
+
+    def hold(self, what: str, size: int) -> None:
+        """Take note of how much is held by now."""
+        more = size - self.bytes[what]
+        if more:
+            self.bytes[what] = size
+            self.total += more
+            self.is_full = self.bytes[ARGS] + self.bytes[ANSWERS] > PARTY_BYTES
+            self._ledger.changed(self, more)
+
+    def add(self, what: str, size: int) -> None:
+        """Take note that so much more is held, or less."""
+        self.hold(what, self.bytes[what] + size)
+
+    def hold_unfinished(self, size: int, drop: Callable[[], None]) -> None:
+        """Take note of how long a line without an end is; `drop` drops it and tells its writer."""
+        self._drop = drop
+        self._set_unfinished(size)
+        self._ledger.bound_unfinished()
+
+    def drop_unfinished(self) -> None:
+        """Have the line dropped that has no end."""
+        self._set_unfinished(0)
+        if self._drop is not None:
+            self._drop()
+
+    def _set_unfinished(self, size: int) -> None:
+        more = size - self.unfinished
+        self.unfinished = size
+        self._ledger.unfinished += more
+        self.add(LINES, more)
+
+    def fits(self, size: int) -> bool:
+        """Whether there is room for so much more."""
+        held = self.total + size
+        return held <= FREE_BYTES or held <= ALL_BYTES - self._ledger.total
+
+    def takes_answer(self, size: int) -> bool:
+        """Whether so much more may wait for the party to read it; one answer always may."""
+        unread = self.bytes[ANSWERS]
+        return (not unread or unread + size <= PARTY_BYTES) and self.fits(size)
+
+    def close(self) -> None:
+        """Hold nothing any more: the party has gone; idempotent."""
+        self._set_unfinished(0)
+        for what in HELD:
+            self.hold(what, 0)
+        self._ledger = HeldBytes()  # what is let go of later counts no more
+
+
+class HeldBytes:
+    """The ledger: the accounts of a daemon that hold something."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.unfinished = 0
+        self._holding: set[Account] = set()
+
+    def changed(self, account: Account, more: int) -> None:
+        """Take note that so much more is held, or less."""
+        self.total += more
+        if not account.total:
+            self._holding.discard(account)
+        elif account.total == more:
+            self._holding.add(account)
+
+    def bound_unfinished(self) -> None:
+        """Have the longest lines without an end dropped, as long as all are too much."""
+        while self.unfinished > UNFINISHED_BYTES:
+            max(self._holding, key=lambda one: one.unfinished).drop_unfinished()
+
+    def status(self) -> dict[str, Any]:
+        """Return what `status` shows."""
+        holding = sorted(self._holding, key=lambda one: one.total, reverse=True)
+        return {
+            "total": self.total,
+            "limit": ALL_BYTES,
+            "party_limit": PARTY_BYTES,
+            "parties": [
+                {"party": one.party, "by": one.by, "total": one.total, **one.bytes}
+                for one in holding[:SHOWN]
+            ],
+            "more_parties": len(holding[SHOWN:]),
+        }
