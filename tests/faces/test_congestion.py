@@ -181,5 +181,9 @@ async def test_an_answer_that_finds_no_room_is_told_as_one(
             call.settle(Success("x" * HIGH_BYTES * 2))
         first, second = await client.done(), await client.done()
         assert (first["ok"], second["ok"]) == (True, False)
-        assert second["error"]["details"] == {"reason": "slow_reader", "succeeded": True}
+        assert second["error"]["details"] == {
+            "origin": "host",
+            "reason": "slow_reader",
+            "succeeded": True,
+        }
         assert second["module"] == "m"

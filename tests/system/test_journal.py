@@ -127,7 +127,7 @@ def test_after_kill_9_the_journal_goes_on_without_a_gap_and_what_was_in_flight_i
     closed = until_seen(daemon, "module:invoke", status="error")
     assert (closed["module"], closed["data"]) == ("slow", {"op": "go"})
     assert closed["error"]["code"] == "unreachable"
-    assert closed["error"]["details"] == {"reason": "daemon_restart"}
+    assert closed["error"]["details"] == {"origin": "host", "reason": "daemon_restart"}
     assert closed["duration_ms"] >= 0
     starts = entries(daemon, event="daemon:start")
     assert len(starts) == 2
