@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import orjson
+import psutil
 import trio
 
 from scripts.bench.in_process import WINDOW
 from scripts.bench.peer_programs import with_sdk
-from scripts.bench.rows import OURS, SOCKET_MANY, SOCKET_ONE, Sample
+from scripts.bench.rows import NODE_RELAY, OURS, RELAY, SOCKET_MANY, SOCKET_ONE, Row, Sample
 from scripts.bench.sizes import Sizes
-from scripts.bench.workshop import PROGRAM_WITHIN_S, Stdiod, Workshop
+from scripts.bench.supervised import cpu_ns
+from scripts.bench.workshop import PROGRAM_WITHIN_S, PROGRAMS, Stdiod, Workshop
 
 READ_BYTES = 65536
 
@@ -23,6 +28,9 @@ READ_BYTES = 65536
 async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Echo through `primes`, one at a time and 64 at a time, from the outside."""
     samples: list[Sample] = []
+    relays = {RELAY: [sys.executable, str(PROGRAMS / "relay.py")]}
+    if workshop.node is not None:
+        relays[NODE_RELAY] = [workshop.node, str(PROGRAMS / "relay.js")]
     stdiod = Stdiod(workshop, workshop.primes())
     try:
         await trio.to_thread.run_sync(stdiod.up)
@@ -30,12 +38,54 @@ async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
             (SOCKET_ONE, 1, sizes.sequential),
             (SOCKET_MANY, WINDOW, sizes.concurrent),
         ):
-            took_s = await trio.to_thread.run_sync(ask, stdiod.socket, count, window)
-            samples.append(Sample(row.title, OURS, count / took_s))
+            pid = stdiod.status()["daemon"]["pid"]
+            took = await trio.to_thread.run_sync(measured, stdiod.socket, pid, count, window)
+            samples.append(_sample(row, OURS, took))
+            for name, command in relays.items():
+                path = workshop.new_folder() / "socket"
+                whole = [*command, str(path), workshop.program("primes")]
+                relayed = await trio.to_thread.run_sync(_relayed, whole, path, count, window)
+                samples.append(_sample(row, name, relayed))
             samples += await with_sdk(workshop, row, count, window)
     finally:
         await trio.to_thread.run_sync(stdiod.end)
     return samples
+
+
+class Took(NamedTuple):
+    """What a call took, by the clock and of the CPU of whoever serves it."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def _sample(row: Row, name: str, took: Took | None) -> Sample:
+    if took is None:
+        return Sample(row.title, name, None, "did not start")
+    return Sample(row.title, name, 1 / took.wall_s, cpu_us=took.cpu_s * 1e6)
+
+
+def _relayed(command: Sequence[str], path: Path, count: int, window: int) -> Took | None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as relay:
+        assert relay.stdin is not None
+        assert relay.stdout is not None
+        try:
+            if not relay.stdout.readline():
+                return None
+            return measured(path, relay.pid, count, window)
+        finally:
+            relay.stdin.close()  # which ends it
+
+
+def measured(path: Path, pid: int, count: int, window: int) -> Took:
+    """Ask whoever listens at `path`, warmed up."""
+    ask(path, count // 4, window)
+    process = psutil.Process(pid)
+    used_ns = sum(cpu_ns([process]).values())
+    took_s = ask(path, count, window)
+    used_ns = sum(cpu_ns([process]).values()) - used_ns
+    return Took(took_s / count, used_ns / 1e9 / count)
 
 
 class Client:
@@ -94,7 +144,6 @@ def ask(path: Path, count: int, window: int) -> float:
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
                 answer = orjson.loads(line)
-                assert answer["type"] == "done", answer
                 assert answer["ok"], answer
             answered += len(lines)
             client.sendall(requests(min(len(lines), count - sent)))

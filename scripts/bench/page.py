@@ -12,7 +12,7 @@ from scripts.bench.findings import Findings, Party, to_json
 from scripts.bench.growth import Curve, curves
 from scripts.bench.plot import svg
 from scripts.bench.results import Result, Verdict
-from scripts.bench.rows import OURS
+from scripts.bench.rows import OURS, Target
 from scripts.bench.wording import figure, ranged
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
@@ -87,7 +87,7 @@ def _bounds(found: Sequence[Result]) -> str:
     return _table(
         ("Work", OURS, "Bound", "Reached", "Verdict"),
         (
-            (_title(result), _ours(result), str(target), _reached(result, target.peer), verdict)
+            (_title(result), _ours(result), str(target), _reached(result, target), verdict)
             for result in found
             for target, verdict in result.verdicts()
         ),
@@ -99,17 +99,22 @@ def _ours(result: Result) -> str:
     return result.failures.get(OURS, "") if found is None else _with_unit(ranged(found), result)
 
 
-def _reached(result: Result, peer: str | None) -> str:
-    found = result.figures.get(OURS) if peer is None else result.ratios.get(peer)
+def _reached(result: Result, target: Target) -> str:
+    found = result.reached(target)
     if found is None:
         return ""
-    return _with_unit(ranged(found), result) if peer is None else f"{ranged(found)} x"
+    return _with_unit(ranged(found), result) if target.peer is None else f"{ranged(found)} x"
 
 
 def _row(result: Result) -> Iterator[str]:
     if result.row.note:
         yield f"{result.row.note}\n"
-    yield _table(("Who", result.row.unit, "stdiod to it"), _contenders(result))
+    head, lines = ("Who", result.row.unit, "stdiod to it"), list(_contenders(result))
+    if result.cpu:
+        of = {name: ranged(found) for name, found in result.cpu.items()}
+        yield _table((*head, "CPU (us)"), ((*line, of.get(line[0], "")) for line in lines))
+    else:
+        yield _table(head, lines)
     for target, verdict in result.verdicts():
         mark = "**" if verdict is Verdict.SHORT else ""
         yield f"Bound: {target}: {mark}{verdict}{mark}.\n"

@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,9 +26,17 @@ def machine() -> Machine:
         cores=os.cpu_count() or 1,
         memory_bytes=psutil.virtual_memory().total,
         kernel=f"{platform.system()} {platform.release()}",
-        python=platform.python_version(),
+        python=f"{platform.python_version()} ({python_build()})",
         load=round(os.getloadavg()[0], 2),
     )
+
+
+def python_build() -> str:
+    """Say how this interpreter was built: it makes a difference of a third."""
+    options = sysconfig.get_config_var("CONFIG_ARGS") or ""
+    found = [word for word in ("optimizations", "lto") if f"--enable-{word}" in options]
+    found += ["lto"] if "--with-lto" in options else []
+    return f"built with {' and '.join(found)}" if found else "built without optimizations"
 
 
 def parties(workshop: Workshop) -> tuple[Party, ...]:

@@ -37,7 +37,7 @@ async def patch(workshop: Workshop, sizes: Sizes) -> list[Sample]:
 
     The answer comes when all of them are in the journal, so that is part of the time.
     """
-    async with daemon(workshop, workshop.native(), memory=JournalOptions()) as one:
+    async with daemon(workshop, workshop.native()) as one:
         session = one.sessions.new(SUPERVISOR, "bench")
         await _run(one, sizes.patches)
         gc.collect()

@@ -1,4 +1,7 @@
-"""Run the peers that are programs of their own: each prints how long its work took (s)."""
+"""Run the peers that are programs of their own: each prints how long its work took (s).
+
+The same of its own CPU may stand behind that.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ from scripts.peers import environments
 async def rate(row: Row, peer: str, count: int, command: Sequence[str]) -> Sample:
     """Have a peer do something `count` times; its figure is how often in a second."""
     try:
-        return Sample(row.title, peer, count / await _seconds(command))
+        took_s, *cpu_s = await _seconds(command)
+        return Sample(
+            row.title, peer, count / took_s, cpu_us=cpu_s[0] / count * 1e6 if cpu_s else None
+        )
     except (subprocess.CalledProcessError, trio.TooSlowError) as error:
         return Sample(row.title, peer, None, _why(error))
 
@@ -24,7 +30,7 @@ async def rate(row: Row, peer: str, count: int, command: Sequence[str]) -> Sampl
 async def each_ms(row: Row, peer: str, count: int, command: Sequence[str]) -> Sample:
     """Have a peer do something `count` times; its figure is how long one took (ms)."""
     try:
-        return Sample(row.title, peer, await _seconds(command) / count * 1000)
+        return Sample(row.title, peer, (await _seconds(command))[0] / count * 1000)
     except (subprocess.CalledProcessError, trio.TooSlowError) as error:
         return Sample(row.title, peer, None, _why(error))
 
@@ -43,10 +49,11 @@ async def with_sdk(
     return [await rate(row, MCP_BOTH if both_ends else MCP, calls, command)]
 
 
-async def _seconds(command: Sequence[str]) -> float:
+async def _seconds(command: Sequence[str]) -> list[float]:
+    """Return how long it took by the clock and, if the program says so, of its own CPU."""
     with trio.fail_after(PROGRAM_WITHIN_S):
         done = await trio.run_process(command, capture_stdout=True, capture_stderr=True)
-    return float(done.stdout)
+    return list(map(float, done.stdout.split()))
 
 
 def _why(error: subprocess.CalledProcessError | trio.TooSlowError) -> str:

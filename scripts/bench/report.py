@@ -40,7 +40,12 @@ def _ours(result: Result) -> str:
     ours = result.figures.get(OURS)
     if ours is None:
         return result.failures.get(OURS, "not measured")
-    return f"{ranged(ours)} {result.row.unit}"
+    return f"{ranged(ours)} {result.row.unit}{_cpu(result, OURS)}"
+
+
+def _cpu(result: Result, name: str) -> str:
+    found = result.cpu.get(name)
+    return "" if found is None else f", {ranged(found)} us of CPU each"
 
 
 def _peers(result: Result) -> Iterator[tuple[str, str]]:
@@ -52,7 +57,7 @@ def _peers(result: Result) -> Iterator[tuple[str, str]]:
         words = [ranged(result.figures[name])] if name in result.figures else []
         words += [] if ratio is None else [f"stdiod is {ranged(ratio)} x"]
         words += [result.failures[name]] if name in result.failures else []
-        yield name, ", ".join(words) or "missing"
+        yield name, (", ".join(words) or "missing") + _cpu(result, name)
 
 
 def _print_growth(findings: Findings) -> None:

@@ -42,6 +42,9 @@ class Result:
     figures: Mapping[str, Figures]
     ratios: Mapping[str, Figures]
     """Of ours to each peer, one per round in which both were measured."""
+    cpu: Mapping[str, Figures]
+    """CPU time of one call (us), of who told it."""
+    cpu_ratios: Mapping[str, Figures]
     failures: Mapping[str, str]
     """Why a contender has no figure in at least one round."""
 
@@ -49,8 +52,14 @@ class Result:
         """Judge each target."""
         return [(target, self._verdict(target)) for target in self.row.targets]
 
+    def reached(self, target: Target) -> Figures | None:
+        """Return what a target holds."""
+        if target.peer is None:
+            return self.figures.get(OURS)
+        return (self.cpu_ratios if target.of_cpu else self.ratios).get(target.peer)
+
     def _verdict(self, target: Target) -> Verdict:
-        found = self.figures.get(OURS) if target.peer is None else self.ratios.get(target.peer)
+        found = self.reached(target)
         if found is None:
             return Verdict.UNKNOWN
         return Verdict.MET if target.met_by(found.median) else Verdict.SHORT
@@ -63,25 +72,31 @@ def results(rounds: Sequence[Sequence[Sample]]) -> list[Result]:
 
 
 def _result(row: Row, rounds: Sequence[Sequence[Sample]]) -> Result:
-    figures: dict[str, list[float]] = {}
-    ratios: dict[str, list[float]] = {}
     failures: dict[str, str] = {}
+    figures: list[dict[str, float]] = []
+    cpu: list[dict[str, float]] = []
     for samples in rounds:
-        values: dict[str, float] = {}
-        for sample in samples:
-            if sample.row != row.title:
-                continue
-            if sample.value is None:
-                failures[sample.contender] = sample.why
-            else:
-                values[sample.contender] = sample.value
-        for name, value in values.items():
-            figures.setdefault(name, []).append(value)
-            if name != OURS and OURS in values and value:
-                ratios.setdefault(name, []).append(values[OURS] / value)
+        of_row = [sample for sample in samples if sample.row == row.title]
+        failures.update({one.contender: one.why for one in of_row if one.value is None})
+        figures.append({one.contender: one.value for one in of_row if one.value is not None})
+        cpu.append({one.contender: one.cpu_us for one in of_row if one.cpu_us is not None})
     return Result(
         row,
-        {name: Figures.of(figures[name]) for name in row.contenders if name in figures},
-        {name: Figures.of(ratios[name]) for name in row.contenders if name in ratios},
+        _summed(row, figures),
+        _summed(row, list(map(_ratios, figures))),
+        _summed(row, cpu),
+        _summed(row, list(map(_ratios, cpu))),
         failures,
     )
+
+
+def _ratios(values: Mapping[str, float]) -> dict[str, float]:
+    ours = values.get(OURS)
+    if ours is None:
+        return {}
+    return {name: ours / value for name, value in values.items() if name != OURS and value}
+
+
+def _summed(row: Row, rounds: Sequence[Mapping[str, float]]) -> dict[str, Figures]:
+    found = {name: [one[name] for one in rounds if name in one] for name in row.contenders}
+    return {name: Figures.of(values) for name, values in found.items() if values}

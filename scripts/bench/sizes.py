@@ -33,7 +33,7 @@ class Sizes:
 
 
 FULL = Sizes(
-    rounds=3,
+    rounds=7,
     events=400_000,
     patches=50_000,
     sequential=5_000,

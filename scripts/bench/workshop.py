@@ -121,13 +121,15 @@ def descriptor(name: str, command: Sequence[str], protocol: str = "module") -> d
 async def daemon(
     workshop: Workshop,
     *documents: Mapping[str, Any],
-    memory: JournalOptions | None = None,
     containment: str | None = None,
 ) -> AsyncIterator[Daemon]:
-    """Run a daemon in this process around the block, all its modules ready."""
+    """Run a daemon in this process around the block as it is shipped, all its modules ready."""
     folder = workshop.descriptors(*documents)
     async with running(
-        scan([folder]), data_dir=folder / "data", memory=memory, containment=containment
+        scan([folder]),
+        data_dir=folder / "data",
+        memory=JournalOptions(),
+        containment=containment,
     ) as one:
         modules = one.fleet.modules.values()
         with trio.fail_after(READY_WITHIN_S):

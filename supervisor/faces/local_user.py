@@ -46,7 +46,9 @@ async def named_user(uid: int, face: str, blocking: BlockingWork) -> Principal:
         with trio.move_on_after(NAME_S):
             # It may ask a directory over the network.
             doing = f"looking for the name of user {uid}"
-            name = await blocking.run(doing, lambda: _names.get(uid) or user_name(uid))
+            name = await blocking.run(
+                doing, lambda: _names.get(uid) or user_name(uid), abandon_after_s=0
+            )
             _names[uid] = name
     return Principal(str(uid) if name is None else name, face)
 

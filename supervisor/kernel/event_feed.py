@@ -128,7 +128,9 @@ class EventFeed:
             try:
                 reading = partial(read, reader)
                 # A connection is not to be closed under a thread.
-                return await self._blocking.run("reading the journal", reading, abandon=False)
+                return await self._blocking.run(
+                    "reading the journal", reading, abandon_after_s=None
+                )
             except FAILURES as error:
                 reader.close()
                 if is_damage(error):

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import TypeVar, cast
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -21,6 +21,12 @@ import trio
 
 STUCK_S = 2.0
 """Work that takes longer is shown; most takes less than a millisecond."""
+
+ABANDON_AFTER_S = 5.0
+"""Whoever is cancelled leaves no thread at work behind, unless it is stuck."""
+
+LOOK_S = 0.001
+"""Between two looks whether it is done."""
 
 T = TypeVar("T")
 
@@ -49,27 +55,40 @@ class BlockingWork:
         function: Callable[[], T],
         *,
         at_once: int = 1,
-        abandon: bool = True,
+        abandon_after_s: float | None = ABANDON_AFTER_S,
     ) -> T:
         """Return what `function` returns, in a thread; `doing` says what it does, and is its kind.
 
-        There are at most `at_once` threads of a kind. If it is cancelled, nobody waits for the
-        thread any more, unless `abandon` is false; but it keeps its place until it is done.
+        There are at most `at_once` threads of a kind. If it is cancelled, the thread is waited for
+        so long, or until it is done if None; it keeps its place until it is.
         """
         limiter = self._limiters.get(doing)
         if limiter is None:
             limiter = self._limiters[doing] = trio.CapacityLimiter(at_once)
 
-        def work() -> T:
-            with self.naming(doing):
-                return function()
+        key = object()
+        gone = False
 
-        return await trio.to_thread.run_sync(work, abandon_on_cancel=abandon, limiter=limiter)
+        def work() -> T | None:
+            with self.naming(doing, key):
+                return None if gone else function()
+
+        abandon = abandon_after_s is not None
+        try:
+            done = await trio.to_thread.run_sync(work, abandon_on_cancel=abandon, limiter=limiter)
+        except trio.Cancelled:
+            # In this order: either it sees that nobody waits, or it is seen at work.
+            gone = True
+            with trio.move_on_after(abandon_after_s or 0.0, shield=True):
+                while key in self._at_work:  # noqa: ASYNC110 - rare, and costs no call a wake-up
+                    await trio.sleep(LOOK_S)
+            raise
+        return cast("T", done)
 
     @contextlib.contextmanager
-    def naming(self, doing: str) -> Iterator[None]:
+    def naming(self, doing: str, key: object = None) -> Iterator[None]:
         """Show the block as stuck, should it take long; for a thread of whatever kind."""
-        key = object()
+        key = key or object()
         self._at_work[key] = doing, self._clock()
         try:
             yield

@@ -103,7 +103,7 @@ class ClaimKeeper:
         data_dir = self._claim.data_dir
         try:
             replaced = await self._blocking.run(
-                "taking the data directory again", self._claim.retake, abandon=False
+                "taking the data directory again", self._claim.retake, abandon_after_s=None
             )
             await self._renew()
         except (DataInUseError, OSError) as error:

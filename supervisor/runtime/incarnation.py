@@ -199,8 +199,8 @@ class Incarnation:
             self._nursery = None
 
     async def _finish(self) -> Exit:
+        await self._process.kill()
         SERVING.begin(self.instance, "its end")
-        self._process.kill()
         survivors: tuple[int, ...] = ()
         try:
             for piece in self._rest(self._said, self._process.stdout, Source.MODULE):
@@ -269,7 +269,7 @@ class Incarnation:
         return end or End(exit_.exit_code, exit_.signal)
 
     async def _kill(self) -> bool:
-        self._process.kill()
+        await self._process.kill()
         with trio.move_on_after(ABANDON_AFTER_S, shield=True):
             # One that /proc calls dead can be reaped a moment later, unless a tracer holds it.
             while not self._process.exited and not self._process.is_held:
@@ -345,7 +345,7 @@ class Incarnation:
             # A stopped process takes its SIGTERM only once it is continued.
             self._process.signal(signal.SIGTERM, signal.SIGCONT)
             await self._pause(self._stop_s)
-        self._process.kill()
+        await self._process.kill()
         tell_at = trio.current_time() + UNKILLABLE_AFTER_S
         while not self._died_unseen():
             await trio.sleep(REAP_AGAIN_S)

@@ -72,14 +72,14 @@ class LedgerFile:
     async def renew(self) -> None:
         """Write the whole ledger anew, where it belongs by now; raises `OSError`."""
         self._waiting.clear()
-        await self._blocking.run(_DOING, partial(self._begin, self._lines()), abandon=False)
+        await self._blocking.run(_DOING, partial(self._begin, self._lines()), abandon_after_s=None)
 
     async def close(self) -> None:
         """Write what waits, within a bound, and close the file; not cancelled."""
         self._closing = True
         with trio.move_on_after(CLOSE_S, shield=True):
             await self._write()
-            await self._blocking.run(_DOING, self._close)
+            await self._blocking.run(_DOING, self._close, abandon_after_s=0)
 
     def let_go(self) -> None:
         """Close the file, unless `close` has seen to it."""
@@ -98,7 +98,7 @@ class LedgerFile:
         self._stale = False
         # A full disk must not keep modules from being started; the marks find them all the same.
         with contextlib.suppress(OSError):
-            await self._blocking.run(_DOING, work)
+            await self._blocking.run(_DOING, work, abandon_after_s=0)
 
     # In a thread, one at a time.
 

@@ -50,6 +50,9 @@ from supervisor.runtime.spawn_threads import SpawnTooSlowError
 BUSY_RETRIES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 """ETXTBSY is over as soon as whoever writes the program closes it; so it is worth a little wait."""
 
+KILLS = 8
+"""So many cgroups are killed at once: the kernel takes tens of milliseconds for one."""
+
 GONE_WITHIN_S = 2.0
 """Killed processes are gone within milliseconds, unless the kernel holds them in a driver."""
 
@@ -157,10 +160,20 @@ class Process:
         if not self._let_go:
             self.containment.signal(*signals)
 
-    def kill(self) -> None:
-        """Kill the whole containment; without effect once `reap` was called."""
-        if not self._let_go:
+    async def kill(self) -> None:
+        """Kill the whole containment; without effect once `reap` was called, and not cancelled.
+
+        Whoever calls it sees to it that nobody reaps the leader meanwhile.
+        """
+        if self._let_go:
+            return
+        if self.containment.kills_at_once:
             self.containment.kill()
+            return
+        with trio.CancelScope(shield=True):
+            await self._custody.blocking.run(
+                "killing processes", self.containment.kill, at_once=KILLS, abandon_after_s=None
+            )
 
     async def kill_the_rest(self) -> tuple[int, ...]:
         """Kill whoever the ended leader left, wherever they went, and see them gone.
@@ -168,14 +181,14 @@ class Process:
         Returns the pids of those that are not gone `GONE_WITHIN_S` later. Not to be cancelled: it
         is how a cancelled instance ends, and it is bounded.
         """
-        self.kill()
+        await self.kill()
         if not self.containment.left():
             return ()
         with trio.CancelScope(shield=True):
             left = await self._custody.blocking.run(
                 f"killing what {self.containment.instance} left",
                 partial(hunt.exterminate, self.containment.left, GONE_WITHIN_S),
-                abandon=False,
+                abandon_after_s=None,
             )
         return tuple(left)
 
@@ -184,7 +197,7 @@ class Process:
 
         None, and nothing is closed, while it can't be reaped; it must be called again then.
         """
-        self.kill()
+        self.containment.kill()
         if not reapable(self._pidfd):
             return None
         self._custody.about_to_reap(self.containment)

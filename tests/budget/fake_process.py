@@ -111,7 +111,7 @@ class FakeProcess:
     def signal(self, *signals: int) -> None:
         self._exited.set()
 
-    def kill(self) -> None:
+    async def kill(self) -> None:
         self._exited.set()
 
     async def kill_the_rest(self) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ def test_a_descriptor_is_written_for_each_server_and_the_rest_is_said(
 ) -> None:
     file = servers(
         tmp_path / ".cursor" / "mcp.json",
-        here={"command": "x", "args": ["${workspaceFolder}"]},
+        here={"command": "true", "args": ["${workspaceFolder}"]},
         far={"url": "https://x"},
     )
     into = tmp_path / "new" / "modules"

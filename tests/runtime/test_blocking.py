@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 import trio
@@ -62,8 +63,16 @@ async def test_what_takes_long_is_named_with_who_waits_for_it(answers: threading
 
 async def test_who_gives_up_leaves_the_thread_in_its_place(answers: threading.Event) -> None:
     blocking, other = BlockingWork(), trio.Event()
-    with trio.move_on_after(0):
-        await blocking.run("reading a", answers.wait)
+    begun = threading.Event()
+
+    def hang() -> None:
+        begun.set()
+        answers.wait()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(partial(blocking.run, "reading a", hang, abandon_after_s=0))
+        await trio.to_thread.run_sync(begun.wait)
+        nursery.cancel_scope.cancel()
 
     async def next_one() -> None:
         await blocking.run("reading a", lambda: None)
@@ -74,3 +83,21 @@ async def test_who_gives_up_leaves_the_thread_in_its_place(answers: threading.Ev
         await trio.testing.wait_all_tasks_blocked()
         answers.set()
         await other.wait()
+
+
+async def test_who_is_cancelled_leaves_nothing_at_work_that_is_not_stuck(
+    answers: threading.Event,
+) -> None:
+    blocking, begun, done = BlockingWork(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        answers.wait()
+        done.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(blocking.run, "reading a", work)
+        await trio.to_thread.run_sync(begun.wait)
+        nursery.cancel_scope.cancel()
+        answers.set()
+    assert done.is_set()

@@ -99,7 +99,7 @@ def setting(descriptor: Descriptor, host: Host) -> Setting:
 async def test_a_spawn_can_be_cancelled_anywhere(server: Descriptor, host: Host) -> None:
     async def subject() -> None:
         process = await spawn(server, host.environment, "m#1", host.custody)
-        process.kill()
+        await process.kill()
         with trio.CancelScope(shield=True):
             await process.wait_exited()
         process.reap()

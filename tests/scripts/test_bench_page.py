@@ -17,7 +17,7 @@ MACHINE = Machine("A CPU", 2, 8_000_000_000, "Linux 6", "3.11.7", 0.1)
 PARTIES = (Party(OURS, "1"), Party(MCP, None, "no network"))
 ROUNDS = tuple(
     (
-        Sample(TOOL.title, OURS, ours),
+        Sample(TOOL.title, OURS, ours, cpu_us=700.0),
         Sample(TOOL.title, C, 1.0),
         Sample(WARM.title, OURS, None, "not supported yet"),
         Sample(CRASH.title, OURS, 20.0),
@@ -44,14 +44,16 @@ def test_the_page_has_bounds_verdicts_figures_and_who_is_missing() -> None:
     assert "Measured 2030-01-02, 3 rounds: A CPU, 2 cores, 8 GB, Linux 6, Python 3.11.7." in text
     assert "| MCP SDK | missing: no network |" in text
     bound = (
-        "| Per-invocation native tool | 1.2 (1-1.4) ms | at most 1.5 x C | 1.2 (1-1.4) x | pass |"
+        "| Per-invocation native tool | 1.2 (1-1.4) ms | at most 2.5 x C | 1.2 (1-1.4) x | pass |"
     )
     assert bound in text
-    assert "| Crash (SIGKILL) to running again | 20 ms | at most 15 | 20 ms | falls short |" in text
+    assert "| Crash (SIGKILL) to running again | 20 ms | at most 8 | 20 ms | falls short |" in text
     assert "| stdiod | not supported yet |  |" in text
+    assert "| stdiod | 1.2 (1-1.4) |  | 700 |" in text
+    assert "| C | 1 | 1.2 (1-1.4) x |  |" in text
     assert "| s6 | only 0 of 2 processes came |  |" in text
     assert f"| {NODE} | missing |  |" in text
-    assert "Bound: at most 15: **falls short**." in text
+    assert "Bound: at most 8: **falls short**." in text
     for line in ("| trio | 300 | 75 |", "| who asks | 100 | 25 |", "| all | 400 |  |"):
         assert line in text
 

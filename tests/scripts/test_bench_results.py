@@ -7,6 +7,7 @@ from scripts.bench.rows import (
     CIRCUS,
     COLD,
     FLEET_STOP,
+    INVOKE_ONE,
     NODE,
     OURS,
     RAW,
@@ -34,7 +35,7 @@ def test_a_ratio_is_the_median_of_the_rounds_ratios() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "verdict"), [(1.5, Verdict.MET), (1.6, Verdict.SHORT), (0.9, Verdict.MET)]
+    ("ours", "verdict"), [(2.5, Verdict.MET), (2.6, Verdict.SHORT), (0.9, Verdict.MET)]
 )
 def test_less_is_better_where_the_target_says_at_most(ours: float, verdict: Verdict) -> None:
     (result,) = results([[Sample(TOOL.title, C, 1.0), Sample(TOOL.title, OURS, ours)]])
@@ -42,8 +43,22 @@ def test_less_is_better_where_the_target_says_at_most(ours: float, verdict: Verd
 
 
 def test_a_bound_without_a_peer_is_on_our_own_median() -> None:
-    (result,) = results([[Sample(FLEET_STOP.title, OURS, value)] for value in (1.0, 1.6, 1.4)])
+    (result,) = results([[Sample(FLEET_STOP.title, OURS, value)] for value in (0.4, 0.7, 0.5)])
     assert result.verdicts() == [(FLEET_STOP.targets[0], Verdict.MET)]
+
+
+def test_a_target_may_hold_the_cpu_time_of_a_call_whatever_its_figure_is() -> None:
+    samples = [
+        Sample(INVOKE_ONE.title, OURS, 1.0, cpu_us=30.0),
+        Sample(INVOKE_ONE.title, NODE, 99.0, cpu_us=20.0),
+    ]
+    (result,) = results([samples])
+    (target,) = INVOKE_ONE.targets
+    assert result.verdicts() == [(target, Verdict.MET)]
+    found = result.reached(target)
+    assert found is not None
+    assert found.median == 1.5
+    assert result.cpu[NODE].median == 20.0
 
 
 def test_a_target_whose_peer_is_missing_is_not_judged() -> None:

@@ -1,6 +1,7 @@
 /* pingpong COUNT WINDOW PROGRAM: ask a persistent module COUNT times, WINDOW requests open at once,
  * the cheapest way there is: an answer is a newline, nothing is parsed, and all requests that became
- * possible with one read leave in one write. Prints the seconds it took. */
+ * possible with one read leave in one write. Prints the seconds it took, and those of its own CPU,
+ * once a quarter as many were answered. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <spawn.h>
@@ -13,9 +14,9 @@
 
 static void give_up(const char *what) { perror(what); exit(1); }
 
-static double now(void) {
+static double now(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
@@ -39,6 +40,8 @@ int main(int argc, char **argv, char **environment) {
     if (argc < 4) return 2;
     long count = atol(argv[1]), window = atol(argv[2]), answered = 0;
     if (window > 256) return 2;
+    long warm = count / 4;
+    count += warm;
     int in[2], out[2];
     if (pipe2(in, O_CLOEXEC) || pipe2(out, O_CLOEXEC)) give_up("pipe2");
     posix_spawn_file_actions_t actions;
@@ -50,19 +53,25 @@ int main(int argc, char **argv, char **environment) {
     close(in[0]);
     close(out[1]);
     static char said[1 << 16];
-    double begin = now();
+    double begin = now(CLOCK_MONOTONIC), used = now(CLOCK_PROCESS_CPUTIME_ID);
     ask(in[1], window < count ? window : count);
     while (answered < count) {
         ssize_t n = read(out[0], said, sizeof said);
         if (n <= 0) give_up("read");
         long answers = 0;
         for (char *at = said; (at = memchr(at, '\n', (size_t)(said + n - at))); at++) answers++;
+        if (answered < warm && answered + answers >= warm) {
+            count += answered + answers - warm;
+            begin = now(CLOCK_MONOTONIC);
+            used = now(CLOCK_PROCESS_CPUTIME_ID);
+        }
         answered += answers;
         ask(in[1], answers < count - sent ? answers : count - sent);
     }
-    double took = now() - begin;
+    double took = now(CLOCK_MONOTONIC) - begin;
+    used = now(CLOCK_PROCESS_CPUTIME_ID) - used;
     close(in[1]);
     waitpid(pid, NULL, 0);
-    printf("%.9f\n", took);
+    printf("%.9f %.9f\n", took, used);
     return 0;
 }

@@ -2,7 +2,8 @@
 
 As little as one can do in Python on trio: one task reads, answers are parsed as they need to be and
 find who waits for them by their id, and all requests of a tick leave in one write. Nobody is
-supervised, nothing has a deadline, nothing is remembered. Prints the seconds it took.
+supervised, nothing has a deadline, nothing is remembered. Prints the seconds it took, and those of
+its own CPU, after a quarter as many.
 """
 
 from __future__ import annotations
@@ -85,9 +86,16 @@ async def write(pipe: int, lines: list[bytes]) -> None:
 
 async def main(count: int, window: int, pipes: Sequence[int]) -> None:
     """Ask, and say how long it took."""
+    await ask(count // 4, window, pipes)
+    begin, used = time.perf_counter(), time.process_time()
+    await ask(count, window, pipes)
+    print(f"{time.perf_counter() - begin:.9f} {time.process_time() - used:.9f}")
+
+
+async def ask(count: int, window: int, pipes: Sequence[int]) -> None:
+    """Ask so often."""
     stdin, stdout = pipes
     asking = Asking(count)
-    begin = time.perf_counter()
     for _ in range(window):
         asking.ask()
     rest = b""
@@ -96,7 +104,6 @@ async def main(count: int, window: int, pipes: Sequence[int]) -> None:
         await write(stdin, lines)
         *answers, rest = (rest + await read(stdout)).split(b"\n")
         asking.receive(answers)
-    print(f"{time.perf_counter() - begin:.9f}")
 
 
 pipe = subprocess.PIPE

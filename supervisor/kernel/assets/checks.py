@@ -105,6 +105,7 @@ class AssetChecks:
         return await self._blocking.run(
             f"reading an asset of {module} whole",
             lambda: _look(path, "/", self._copy_to, keep_on, limit_bytes=None),
+            abandon_after_s=0,
         )
 
     def release(self, looked: Looked) -> None:
@@ -115,7 +116,7 @@ class AssetChecks:
     async def release_later(self, looked: Looked) -> None:
         """Let go of such a copy in a thread."""
         release = partial(self.release, looked)
-        await self._blocking.run("removing copies of assets", release, abandon=False)
+        await self._blocking.run("removing copies of assets", release, abandon_after_s=None)
 
     async def in_thread(self, module: str, bound_s: float, work: Callable[[KeepOn], T]) -> T | None:
         """Return what `work` returns in a thread for reads, or None if it takes too long."""
@@ -123,13 +124,15 @@ class AssetChecks:
         keep_on = self._keep_on(lambda: time.monotonic() < until)
         with trio.move_on_after(bound_s):
             doing = f"reading from an asset of {module}"
-            return await self._blocking.run(doing, lambda: work(keep_on), at_once=READS_AT_ONCE)
+            return await self._blocking.run(
+                doing, lambda: work(keep_on), at_once=READS_AT_ONCE, abandon_after_s=0
+            )
         return None
 
     async def in_lane(self, module: str, work: Callable[[], T]) -> T:
         """Return what `work` returns in one of the threads for a module's checks."""
         doing = f"looking at an asset of {module}"
-        return await self._blocking.run(doing, work, at_once=CHECKS_AT_ONCE)
+        return await self._blocking.run(doing, work, at_once=CHECKS_AT_ONCE, abandon_after_s=0)
 
     async def open_store(self, copies: Iterable[str], *, collect: bool) -> None:
         """See which copies there are; with `collect`, remove others. Raises `OSError`."""

@@ -109,7 +109,7 @@ async def checker(custody: Custody, at_once: int) -> AsyncIterator[Checker]:
                 "starting a process that checks args",
                 lambda: custody.spawn_own(lambda: _start(theirs)),
                 at_once=at_once,
-                abandon=False,
+                abandon_after_s=None,
             )
         finally:
             os.close(theirs)

@@ -140,6 +140,11 @@ class Cgroup:
         """Signal each process; a process forked meanwhile may miss it."""
         signal_each(self.find(), *numbers)
 
+    @property
+    def kills_at_once(self) -> bool:
+        """Whether nobody is in the cgroup any more."""
+        return self._is_removed()
+
     def kill(self) -> None:
         """Have the kernel kill all of it, and the group: a leader may not have been moved yet."""
         if not self._is_removed():

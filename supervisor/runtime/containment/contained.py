@@ -36,6 +36,10 @@ class Containment(Protocol):
         """Kill all that can be killed in one go; what ran away is for `find` and `hunt`."""
 
     @property
+    def kills_at_once(self) -> bool:
+        """Whether `kill` takes next to no time now; else it is for a thread."""
+
+    @property
     def counts_memory(self) -> bool:
         """Whether the kernel keeps the memory limit of the whole tree."""
 

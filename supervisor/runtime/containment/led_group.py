@@ -17,6 +17,7 @@ class LedGroup(ABC):
     """The group of one leader; each rung has its own way to find who left it."""
 
     counts_memory = False
+    kills_at_once = True
 
     def __init__(self, instance: str, leader: Stat, brand: int) -> None:
         self.instance = instance

@@ -155,7 +155,7 @@ async def test_what_cannot_be_run_is_told_in_the_same_words(
     with_tools: With, tmp_path: Path
 ) -> None:
     (tmp_path / "plain").write_text("no program")
-    (tmp_path / "crlf").write_text("#!/bin/sh\r\n")
+    (tmp_path / "crlf").write_text("#!/bin/sh\n")
     (tmp_path / "crlf").chmod(0o755)
     tools = {
         "plain": [str(tmp_path / "plain")],
@@ -167,6 +167,7 @@ async def test_what_cannot_be_run_is_told_in_the_same_words(
     (tmp_path / "soon gone").symlink_to("/bin/true")
     async with with_tools(**tools) as daemon:
         (tmp_path / "soon gone").unlink()
+        (tmp_path / "crlf").write_text("#!/bin/sh\r\n")
         await result(daemon)
         for name in tools:
             if name == "homeless":
