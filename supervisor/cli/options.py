@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -98,7 +97,11 @@ def socket_option(socket: Path) -> str:
     """Return `--socket PATH ` for a hint, or nothing where nobody passed it either."""
     ctx = click.get_current_context(silent=True)
     passed = ctx is None or ctx.meta.get(SOCKET_PASSED, True)
-    return f"--socket {shlex.quote(str(socket))} " if passed else ""
+    if not passed:
+        return ""
+    import shlex
+
+    return f"--socket {shlex.quote(str(socket))} "
 
 
 def with_socket(function: F) -> F:

@@ -230,7 +230,9 @@ async def test_no_handshake_is_without_an_end(running: Running, tmp_path: Path) 
     died = module.slot.last_exit
     assert died is not None
     assert died.message == "was not ready within 0.8 s"
-    assert died.signal == signal.SIGTERM
+    # The end of its stdin came first: it may have sufficed.
+    assert died.stopped_by_host
+    assert (died.exit_code, died.signal) in ((0, None), (None, signal.SIGTERM))
 
 
 # Arguments and input of a request.

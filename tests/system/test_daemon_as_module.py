@@ -45,10 +45,13 @@ def test_an_invocation_goes_through_both_daemons(start_daemon: StartDaemon, fold
 def test_a_failure_keeps_its_code_and_evidence(start_daemon: StartDaemon, folder: Path) -> None:
     daemon = start_daemon(inner(folder, misbehaving("echo")))
     answer = nested(daemon, "echo", fault="exit", code=3)
-    assert answer.verdict == "unreachable/exited"
-    assert answer.details["exit_code"] == 3
-    assert answer.details["instance"] == "echo#1"
-    assert nested(daemon, "nobody").verdict == "bad_request/unknown_module"
+    assert answer.error["code"] == "unreachable"
+    assert answer.details["origin"] == "module"
+    said = answer.details["reported"]  # by the inner daemon, whose word is a module's out here
+    assert (said["reason"], said["exit_code"], said["instance"]) == ("exited", 3, "echo#1")
+    unknown = nested(daemon, "nobody")
+    assert unknown.error["code"] == "bad_request"
+    assert unknown.details["reported"]["reason"] == "unknown_module"
 
 
 def test_the_inner_daemon_answers_for_itself(start_daemon: StartDaemon, folder: Path) -> None:
