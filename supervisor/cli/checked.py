@@ -9,10 +9,12 @@ from pathlib import Path
 import click
 import msgspec
 
+from protocol.descriptor import Descriptor
 from protocol.descriptor_loading import DescriptorError
 from protocol.json_document import read_document
 from protocol.near_misses import near_misses
 from protocol.problem import Problem
+from supervisor.policy.hook_findings import hook_findings
 from supervisor.runtime.directory import (
     MissingDirectoryError,
     find_files,
@@ -49,7 +51,8 @@ def check(paths: Sequence[Path]) -> Checked:
     checked = Checked()
     directories = [path for path in paths if path.is_dir()]
     try:
-        unusable = {one.descriptor: one.reason for one in scan(directories).quarantined}
+        found = scan(directories)
+        unusable = {one.descriptor: one.reason for one in found.quarantined}
         for path in paths:
             if path not in directories:
                 checked.descriptors.append(_check_file(path))
@@ -57,13 +60,15 @@ def check(paths: Sequence[Path]) -> Checked:
             files = find_files(path)
             if not files:
                 checked.empty.append(path)
-            checked.descriptors += [_check_member(file, unusable) for file in files]
+            checked.descriptors += [
+                _check_member(file, unusable, found.descriptors) for file in files
+            ]
     except MissingDirectoryError as error:
         raise click.UsageError(str(error)) from None
     return checked
 
 
-def _check_file(path: Path) -> CheckedDescriptor:
+def _check_file(path: Path, fleet: Sequence[Descriptor] | None = None) -> CheckedDescriptor:
     checked = CheckedDescriptor(path)
     try:
         descriptor = read_descriptor(path)
@@ -76,13 +81,15 @@ def _check_file(path: Path) -> CheckedDescriptor:
         checked.problems = [Problem("/transport/command", f"{found.words}; {found.hint}")]
     document = read_document(path.read_bytes())
     if isinstance(document, dict):
-        checked.warnings = near_misses(document)
+        checked.warnings = sorted((*near_misses(document), *hook_findings(descriptor, fleet)))
     return checked
 
 
-def _check_member(path: Path, unusable: dict[str, str]) -> CheckedDescriptor:
+def _check_member(
+    path: Path, unusable: dict[str, str], fleet: Sequence[Descriptor]
+) -> CheckedDescriptor:
     """Check a file of a fleet: good by itself, it may still not go with the others."""
-    checked = _check_file(path)
+    checked = _check_file(path, fleet)
     reason = unusable.get(shown(path.absolute()))
     if checked.ok and reason is not None:
         checked.problems = [Problem("", reason)]

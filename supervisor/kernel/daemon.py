@@ -289,11 +289,12 @@ async def running(
                     approvals=approvals,
                     feed=feed,
                     shut_down=shut_down,
+                    next_request_id=host.next_request_id,
                 ),
             )
             try:
                 fleet.admit(found)
-                operator.warn(fleet.modules)
+                reloads.warn()
                 yield daemon
                 if not daemon.ending:
                     daemon.shut_down("the end")

@@ -30,12 +30,13 @@ log = structlog.get_logger()
 class OwnRequest:
     """One request and its one answer (kernel.parties.Handle); what the op sees of who asked."""
 
-    __slots__ = ("_room", "_scope", "client", "ended", "party", "principal")
+    __slots__ = ("_room", "_scope", "client", "ended", "party", "principal", "session_id")
 
-    def __init__(self, party: Party, client: Client) -> None:
+    def __init__(self, party: Party, client: Client, session_id: str | None = None) -> None:
         self.party = party
         self.principal = party.principal
         """As it was when it asked: its connection may be narrowed since."""
+        self.session_id = session_id
         self.client = client
         self.ended = False
         self._scope = trio.CancelScope()

@@ -20,6 +20,7 @@ from protocol.errors import Failure, Reason
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.findings import Found, Quarantined
+from supervisor.policy.hook_findings import hook_findings
 from supervisor.policy.policy_file import PolicyError, PolicyFile
 from supervisor.policy.reload_plan import Plan, Running, plan, runnable
 from supervisor.runtime.fleet import Fleet
@@ -107,9 +108,17 @@ class Reloads:
                 quarantined=len(found.quarantined),
             )
             log.info("reloaded", **_shown(found), **msgspec.to_builtins(self.last))
-            self._operator.warn(self._fleet.modules)
+            self.warn()
             self._fleet.notify()
             return found
+
+    def warn(self) -> None:
+        """Write to the log what policy and hooks probably do not mean, beside what modules are."""
+        self._operator.warn(self._fleet.modules)
+        modules = [one.descriptor for one in self._fleet.modules.values()]
+        for descriptor in modules:
+            for finding in hook_findings(descriptor, modules):
+                log.warning("hook", module=descriptor.name, words=str(finding))
 
     @asynccontextmanager
     async def lend(self, source: Source) -> AsyncIterator[Callable[[], Awaitable[Plan]]]:

@@ -274,7 +274,8 @@ class Requests:
         args: Any = content
         if asked == Operation.INVOKE:
             asked, args = content.get("op"), content.get("args", {})
-        request = OwnRequest(party, client)
+        session_id = content.get("session_id")
+        request = OwnRequest(party, client, session_id if isinstance(session_id, str) else None)
         op = str(asked)
         refusal = op_refusal("the daemon", asked) or self._own_refusal(party.principal, op)
         if refusal is not None:

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from protocol.problem import did_you_mean, nearest, printable, quoted, shortened
 from supervisor.policy.capabilities import (
+    INVOKE,
     METHODS,
+    WILDCARD,
     Entry,
     Mode,
     Policy,
     Rules,
     covers,
     is_about_a_method,
+    operation,
 )
 from supervisor.policy.toml_lines import Place, lines, repeat_in
 
@@ -105,15 +109,35 @@ def parse_policy(text: str, source: str) -> PolicyFile:
 
 
 def unknown_modules(found: PolicyFile, known: Iterable[str]) -> tuple[Remark, ...]:
-    """Return a finding for each table of rules that is about no module there is."""
+    """Return a finding for each table of rules and each entry about no module there is."""
     names = set(known)
-    return tuple(
+    remarks = [
         Remark(
             line, f"{_key(('modules', name))}: no module has this name{did_you_mean(name, names)}"
         )
-        for name, line in sorted(found.module_lines.items(), key=lambda item: item[1])
+        for name, line in found.module_lines.items()
         if name not in names
-    )[:MAX_TOLD]
+    ]
+    callable_names = sorted(operation(name) for name in names)
+    for at, entries in _lists(found.policy):
+        for index, entry in enumerate(entries):
+            method, colon, target = entry.text.partition(":")
+            if method != INVOKE or not colon or _meets(target, callable_names):
+                continue
+            near = did_you_mean(target.partition(".")[0], callable_names)
+            words = f"{quoted(entry.text)} is about no module there is{near}"
+            remarks.append(Remark(entry.line, f"{_key((*at, index))}: {words}"))
+    return tuple(sorted(remarks)[:MAX_TOLD])
+
+
+def _meets(target: str, names: Sequence[str]) -> bool:
+    """Tell whether MODULE or MODULE.OP, with wildcards, could be about one of the sorted names."""
+    head, wildcard, _ = target.partition(WILDCARD)
+    module, dot, _ = head.partition(".")
+    at = bisect_left(names, module)
+    if at == len(names):
+        return False
+    return names[at] == module or (bool(wildcard) and not dot and names[at].startswith(module))
 
 
 def _syntax(text: str, words: str) -> Remark:
@@ -223,9 +247,17 @@ def _findings(policy: Policy) -> Iterator[Remark]:
     for name, rules in policy.modules.items():
         scope = ("modules", name)
         yield from _never((scope, rules), (scope, rules), ((), everywhere))
-    for at, rules in (((), everywhere), *((("modules", n), r) for n, r in policy.modules.items())):
-        for field, entries in (("allow", rules.allow), ("deny", rules.deny)):
-            yield from _misspelt((*at, field), entries)
+    for at, entries in _lists(policy):
+        yield from _misspelt(at, entries)
+
+
+def _lists(policy: Policy) -> Iterator[tuple[Place, tuple[Entry, ...]]]:
+    for at, rules in (
+        ((), policy.everywhere),
+        *((("modules", name), rules) for name, rules in policy.modules.items()),
+    ):
+        yield (*at, "allow"), rules.allow
+        yield (*at, "deny"), rules.deny
 
 
 def _never(granting: tuple[Place, Rules], *denying: tuple[Place, Rules]) -> Iterator[Remark]:

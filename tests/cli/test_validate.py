@@ -56,6 +56,20 @@ def test_a_field_that_was_probably_meant_otherwise_is_a_warning_and_no_reason_to
     assert f"{path}: warning: /descripton: unknown field, ignored; did you mean" in ended.stdout
 
 
+def test_a_hook_that_is_told_of_nothing_is_a_warning(run: Run, tmp_path: Path) -> None:
+    bare = write(tmp_path / "bare.json", "bare", kind="hook")
+    fields = {"observe": ["modul:*"], "gate": ["tool:pre"], "modules": ["dcie"]}
+    gate = write(tmp_path / "gate.json", "gate", kind="hook", hook=fields)
+    write(tmp_path / "dice.json", "dice")
+    ended = run("validate", str(tmp_path))
+    assert ended.exit_code == 0
+    assert f"{bare}: warning: /hook: is missing" in ended.stdout
+    assert f'{gate}: warning: /hook/modules/0: "dcie" fits no module there is' in ended.stdout
+    alone = run("validate", str(gate)).stdout
+    assert "/hook/modules" not in alone
+    assert f'{gate}: warning: /hook/observe/0: "modul:*" fits no event' in alone
+
+
 def test_names_that_are_taken_and_circles_are_found_in_directories(
     run: Run, tmp_path: Path
 ) -> None:

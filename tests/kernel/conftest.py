@@ -87,6 +87,8 @@ Emit = Callable[[Progress | None], Awaitable[None]]
 class Asked:
     """A request for one of the daemon's own ops."""
 
+    session_id = None
+
     def __init__(self, emit: Emit, principal: Principal = ADA) -> None:
         self.party = Party(principal)
         self.principal = principal

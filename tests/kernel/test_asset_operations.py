@@ -10,18 +10,21 @@ from typing import Any
 import pytest
 import trio
 
+from protocol.errors import Failure
 from protocol.host_events import RegisteredAsset
 from supervisor.kernel.assets import checks as asset_checks
 from supervisor.kernel.assets import reading as asset_reading
 from supervisor.kernel.assets.store import AssetOptions
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.refusal import RefusedError
+from supervisor.policy.principals import Principal
 from tests.factories import actor, open_files
-from tests.kernel.conftest import daemon_with, run_op
+from tests.kernel.conftest import begin, daemon_with, run_op
 from tests.kernel.remembering import Remembering
 from tests.kernel.test_assets import DONE, asset, say
 
 LONG_S = 10_000.0
+BOB = Principal("bob", "test")
 
 
 @pytest.fixture(autouse=True)
@@ -113,6 +116,23 @@ async def test_nothing_is_open_until_somebody_asks_and_then_only_for_a_look(tmp_
         (entry,) = it.recorder.of("artifact:read")
         assert (entry["status"], entry["data"]["asset"]) == ("ok", it.named)
         assert entry["data"]["uri"] == f"file://{it.link}"
+
+
+async def test_the_journal_has_who_read_an_asset_and_not_who_wrote_it(tmp_path: Path) -> None:
+    async with world(tmp_path) as it:
+        own, response = it.daemon.sessions.new(BOB).id, None
+        content = {"op": "asset.read", "args": {"asset": it.named}, "session_id": own}
+        for named in (content, {**content, "session_id": "s-2"}):
+            response = await begin(it.daemon, "supervisor", "invoke", named, BOB).response()
+        assert response is not None
+        assert isinstance(response.outcome, Failure)
+        assert response.outcome.details["reason"] == "unknown_session"
+        (wrote,), (read,) = (it.recorder.of(f"artifact:{one}") for one in ("write", "read"))
+    assert (wrote["session_id"], wrote["by"]["name"]) == ("s-1", "ada")
+    assert (read["session_id"], read["by"]["name"]) == (own, "bob")
+    assert read["request_id"] != wrote["request_id"]
+    assert "span_id" not in read
+    assert read["data"]["asset"] == wrote["data"]["asset"]
 
 
 async def test_a_file_that_was_only_touched_is_still_the_same(tmp_path: Path) -> None:

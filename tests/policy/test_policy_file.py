@@ -177,6 +177,17 @@ def test_a_table_for_a_module_that_is_not_there_is_found() -> None:
     ]
 
 
+def test_an_entry_about_a_module_that_is_not_there_is_found() -> None:
+    entries = ["module.invoke:kv.get", "module.invoke:k*", "module.invoke:a%2Eb", "module.invoke"]
+    wrong = ["module.invoke:kvv.get", "module.invoke:x*", "module.invoke:k.*"]
+    found = parse_policy(f"deny = {[*entries, *wrong, 'log', '*']}", "p.toml")
+    assert [one.message for one in unknown_modules(found, ["kv", "a.b"])] == [
+        "deny[4]: \"module.invoke:kvv.get\" is about no module there is; did you mean 'kv'?",
+        'deny[5]: "module.invoke:x*" is about no module there is',
+        "deny[6]: \"module.invoke:k.*\" is about no module there is; did you mean 'kv'?",
+    ]
+
+
 ENTRIES = st.lists(st.sampled_from(["log", "session.read", "session", "*", "module.*", "", "3"]))
 
 

@@ -9,6 +9,7 @@ from protocol.descriptor import Descriptor
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
 from supervisor.cli.terminal import shell_word
 from supervisor.policy.findings import Found
+from supervisor.policy.hook_findings import hook_findings
 from supervisor.runtime.directory import MissingDirectoryError
 from supervisor.runtime.environment import module_environment
 from supervisor.runtime.preflight import obstacle
@@ -53,11 +54,13 @@ def examine(
     hint = correct_it(one for one in directories if one.is_dir())
     findings = [bad(AREA, one.reason, hint, subject=one.descriptor) for one in found.quarantined]
     for descriptor in found.descriptors:
-        findings += _examine(descriptor, environment)
+        findings += _examine(descriptor, environment, found.descriptors)
     return findings
 
 
-def _examine(descriptor: Descriptor, environment: Mapping[str, str]) -> list[Finding]:
+def _examine(
+    descriptor: Descriptor, environment: Mapping[str, str], fleet: Sequence[Descriptor]
+) -> list[Finding]:
     name, transport = descriptor.name, descriptor.transport
     findings = [
         warn(
@@ -68,6 +71,10 @@ def _examine(descriptor: Descriptor, environment: Mapping[str, str]) -> list[Fin
         )
         for variable in transport.pass_env
         if variable not in environment
+    ]
+    findings += [
+        warn(AREA, str(one), "see what is meant; the hook runs as it is", subject=name)
+        for one in hook_findings(descriptor, fleet)
     ]
     found = obstacle(descriptor, environment)
     if found is not None:

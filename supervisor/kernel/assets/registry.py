@@ -164,8 +164,11 @@ class Assets:
             and all(getattr(one, name) == value for name, value in asked)
         ]
 
-    def note_read(self, record: AssetRecord, failure: Failure | None, principal: Principal) -> None:
-        """Write down that somebody asked for the file, and whether it was there."""
+    def note_read(self, record: AssetRecord, failure: Failure | None, reader: Origin) -> None:
+        """Write down that somebody asked for the file, and whether it was there.
+
+        The ids are the reader's: who wrote it is in the `artifact:write` of the same `asset`.
+        """
         error = None if failure is None else {"code": failure.code, "message": failure.message}
         self._recorder.record(
             "artifact:read",
@@ -173,10 +176,9 @@ class Assets:
             status="ok" if failure is None else "error",
             data=_facts(record),
             error=error,
-            session_id=record.session_id,
-            request_id=record.request_id,
-            span_id=record.span_id,
-            by=principal.by,
+            session_id=reader.session_id,
+            request_id=reader.request_id,
+            by=reader.by,
         )
 
     # Its life.

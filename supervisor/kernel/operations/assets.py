@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from protocol.errors import Failure
 from supervisor.kernel.assets.reading import read_asset
 from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
+from supervisor.kernel.origin import Origin
+from supervisor.kernel.parties import DAEMON
 from supervisor.kernel.refusal import RefusedError
 
 LISTED = 1000
@@ -31,6 +34,8 @@ class AssetOps:
     def __init__(self, parts: Parts) -> None:
         """Prepare to serve."""
         self._assets = parts.effects.assets
+        self._sessions = parts.effects.sessions
+        self._next_request_id = parts.next_request_id
 
     def ops(self) -> Mapping[str, Op]:
         """Return the ops."""
@@ -49,12 +54,22 @@ class AssetOps:
         return self._assets.find(args["asset"], asked.principal).shown(whole=True)
 
     async def _read(self, args: dict[str, Any], asked: Asked) -> Any:
-        principal = asked.principal
-        record = self._assets.find(args["asset"], principal)
+        reader = self._reader(asked)
+        record = self._assets.find(args["asset"], asked.principal)
         try:
             result = await read_asset(record, self._assets.checks)
         except RefusedError as error:
-            self._assets.note_read(record, error.failure, principal)
+            self._assets.note_read(record, error.failure, reader)
             raise
-        self._assets.note_read(record, None, principal)
+        self._assets.note_read(record, None, reader)
         return result
+
+    def _reader(self, asked: Asked) -> Origin:
+        """Return who reads, in the session that was named with the op, if one was."""
+        principal, session_id = asked.principal, asked.session_id
+        if session_id is not None:
+            found = self._sessions.find(session_id, principal)
+            if isinstance(found, Failure):
+                raise RefusedError(found)
+        request_id = self._next_request_id()
+        return Origin(DAEMON, "asset.read", request_id, session_id, by=principal.by)

@@ -18,6 +18,7 @@ from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.request_checks import unknown_module
 from supervisor.kernel.seen_entries import Sees
 from supervisor.kernel.status import DaemonFacts, module_status
+from supervisor.policy.hook_findings import hook_findings
 from supervisor.policy.principals import Principal
 from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.module import Module
@@ -36,6 +37,10 @@ class Asked(Protocol):
     @property
     def principal(self) -> Principal:
         """Who asked; what he may not see is answered as what is not there."""
+
+    @property
+    def session_id(self) -> str | None:
+        """The session that was named with it, as it was named."""
 
     async def emit(self, event: Progress | None) -> None:
         """Send an event once there is room for it; None waits for the room, and sends nothing."""
@@ -75,6 +80,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     approvals: Approvals
     feed: Feed | None = None
     shut_down: ShutDown
+    next_request_id: Callable[[], str]
 
     def module(self, name: str, principal: Principal) -> Module:
         """Return the module of that name, if the principal may see it; raises `RefusedError`."""
@@ -88,7 +94,10 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     ) -> dict[str, Any]:
         """Return one entry of `modules` of `status`, as the principal may see it."""
         shown = module_status(module, self.fleet.quarantine_reasons(), histogram=histogram)
-        if not principal.is_full:
+        if principal.is_full:
+            descriptors = [one.descriptor for one in self.fleet.modules.values()]
+            shown["misfits"] += map(str, hook_findings(module.descriptor, descriptors))
+        else:
             for others in ("waits_for", "missing"):
                 shown[others] = [name for name in shown[others] if principal.sees(name)]
         ops = self.effects.descriptions.ops(module)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog.testing
 import trio
 
 from protocol.descriptor import Descriptor
@@ -280,3 +281,17 @@ async def test_a_hook_that_hangs_at_the_end_is_stopped_like_any_module(tmp_path:
     async with daemon_with(tmp_path, actor(tmp_path), hooks) as daemon:
         await ask(daemon, "m").response()
         await until(daemon, lambda events: events["in_flight"] > 0)
+
+
+async def test_a_hook_that_is_told_of_nothing_is_named_in_log_and_status(tmp_path: Path) -> None:
+    bare = actor(tmp_path, name="bare", kind="hook", supervision={"start": "lazy"})
+    gate = hook(tmp_path, "gate", gate=["tool:pre"], modules=["n"])
+    with structlog.testing.capture_logs() as logs:
+        async with daemon_with(tmp_path, actor(tmp_path), bare, gate) as daemon:
+            shown = [
+                await run_op(daemon, "status", {"module": name}, unemitted)
+                for name in ("bare", "gate", "m")
+            ]
+    warned = [one["words"] for one in logs if one["event"] == "hook"]
+    assert [one.partition(" ")[0] for one in warned] == ["/hook:", "/hook/modules/0:"]
+    assert [one["misfits"] for one in shown] == [*([words] for words in warned), []]
