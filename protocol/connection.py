@@ -101,7 +101,8 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
         """Say as a clause what was printed where an answer was waited for; empty if nothing was."""
         if self.line_excerpt is None or self.reason not in TOLERABLE:
             return ""
-        return f"the last line it printed is no answer: {self.line_excerpt}"
+        shown = f"the last line it printed is no answer: {self.line_excerpt}"
+        return f"{shown} (use stderr for whatever else is to be read)"
 
     @property
     def evidence(self) -> dict[str, Any]:

@@ -108,8 +108,12 @@ def overlong_fault(line: Overlong) -> Fault:
 
 def read_object(line: bytes) -> dict[str, Any] | Fault:
     """Parse a line that must hold one JSON object."""
-    if not is_utf8(line):
-        return Fault(Reason.INVALID_UTF8, "the line is not UTF-8", excerpt(line))
+    try:
+        line.isascii() or line.decode()
+    except UnicodeDecodeError as error:
+        place = f"byte 0x{line[error.start]:02x} at position {error.start}"
+        words = f"the line is not UTF-8: {place}; encode what is printed as UTF-8"
+        return Fault(Reason.INVALID_UTF8, words, excerpt(line))
     try:
         value = _ANY.decode(line)
     except RecursionError:

@@ -324,10 +324,11 @@ class ModuleConnection:
         led_to: list[Received] = []
         for item in received:
             led_to.append(item)
-            asked = self._handshake is not None and handshake.request.request_id
+            if self._handshake is None:
+                continue
             if not isinstance(item, Answered):
-                handshake.heard(item)
-            elif item.request_id == asked:
+                led_to += self._take_step(handshake.heard(item))
+            elif item.request_id == handshake.request.request_id:
                 led_to += self._take_step(handshake.answered(item))
         return led_to
 

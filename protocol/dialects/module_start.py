@@ -13,6 +13,8 @@ from __future__ import annotations
 from protocol.connection import (
     Answered,
     NewId,
+    Notice,
+    Quarantined,
     Ready,
     Received,
     Request,
@@ -49,22 +51,36 @@ class Handshake:
         self._pause: Wait | None = None
         self._pause_s = FIRST_RETRY_S
         self._said: Failure | None = None
+        self._asked: set[str] = set()
 
     def ask_health(self) -> Request:
         """Return the next question how it is."""
         self.waits = (self._well_by,)
-        self.request = Request(self._new_id(), Operation.HEALTH)
+        return self._ask(Operation.HEALTH)
+
+    def _ask(self, operation: Operation) -> Request:
+        self.request = Request(self._new_id(), operation)
+        self._asked.add(self.request.request_id)
         return self.request
 
-    def heard(self, item: Received) -> None:
-        """Take note of what was printed beside answers."""
+    def heard(self, item: Received) -> Step:
+        """Take note of what was printed beside answers.
+
+        An id that nobody asked with cannot be that of a late answer: there will be no other one.
+        """
         match item:
             case Warned(notice=notice):
                 self.instead = notice.in_place_of_answer or self.instead
+            case Quarantined(fault=fault):
+                self.instead = Notice.of(fault).in_place_of_answer or self.instead
+            case Stray(named=named) if named is not None and named not in self._asked:
+                reason = f"bad_{self.request.operation}"
+                return self._failed(reason, item.in_place_of_answer)
             case Stray():
                 self.instead = item.in_place_of_answer or self.instead
             case _:
                 self.instead = self.instead or "what it printed was no answer"
+        return None
 
     def answered(self, answered: Answered) -> Step:
         """Take the answer to what was asked last."""
@@ -78,8 +94,7 @@ class Handshake:
         if not isinstance(outcome, Failure):
             self._said = None
             self.waits = (Wait(self._timeouts.describe_s, "an answer to describe"),)
-            self.request = Request(self._new_id(), Operation.DESCRIBE)
-            return self.request
+            return self._ask(Operation.DESCRIBE)
         if answered.fault is not None:
             # A line that is no answer; asking again would bring the same.
             return self._failed("bad_health", f"answered health wrongly: {outcome.message}")

@@ -106,6 +106,8 @@ class Exit(msgspec.Struct, frozen=True):
     """Whether the stop ladder had begun: then a SIGTERM or SIGKILL was ours."""
     traced_by: Tracer | None = None
     """Who keeps the dead process from being reaped."""
+    remark: str = ""
+    """What its output says of its end, as a clause that follows `words`."""
 
     @property
     def abnormal(self) -> bool:
@@ -211,7 +213,7 @@ def on_death(end: Exit, fault: Fault | None, what: str, error: Failure | None = 
         return fault.failure(**evidence)
     return Failure.because(
         end.reason,
-        f"{what}: {end.instance or 'its process'} {end.words} before it answered",
+        f"{what}: {end.instance or 'its process'} {end.words} before it answered{end.remark}",
         **evidence,
     )
 

@@ -29,7 +29,7 @@ def not_serving(name: str, pool: Pool, evidence: dict[str, Any]) -> Failure:
             reason = Reason.NOT_READY
             if died is not None:
                 reason = _START_REASONS.get(died.reason, reason)
-            words = f"{name} is not ready{cause}; it will be tried again"
+            words = f"{name} is not ready{cause}"
             return Failure.because(reason, words, **evidence)
         case _:
             words = f"{name} is stopped{cause}; `stdiod start {name}` starts it"

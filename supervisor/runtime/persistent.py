@@ -31,6 +31,7 @@ from protocol.connection import (
     Flow,
     HostCalled,
     ModuleLog,
+    Notice,
     OfProcess,
     OutOfStep,
     Quarantined,
@@ -67,6 +68,10 @@ LATE = (
     "each line, or reads to the end of its input before it answers, or takes longer to begin"
 )
 
+LEFT = "; a persistent module has to go on reading after its first answer, until its stdin ends"
+PER_INVOCATION = ', or to have "lifecycle":"per-invocation" in its transport'
+"""What is said of a process that ends well by itself when it has served one request, or none."""
+
 LOOK_S = 1.0
 """How long the end of a start waits to hear what its program is like."""
 
@@ -95,6 +100,10 @@ class PersistentLife:
         """Whether it takes no more calls: set with `_ending`, and looked at for each call."""
         self._drained = trio.Event()
         self._was_ready = False
+        self._has_answered = False
+        self._served = 0
+        self._instead = ""
+        """What it printed last in the place of an answer, as a clause."""
         self._was_mute = False
         """Whether it had printed nothing when its time to start was over."""
         self._abrupt = False
@@ -146,7 +155,7 @@ class PersistentLife:
                 nursery.start_soon(self._retire, incarnation)
                 limits = setting.descriptor.supervision.limits
                 with setting.host.sampler.watching(incarnation, limits):
-                    exit_ = await incarnation.run()
+                    exit_ = self._remarked(await incarnation.run())
                 nursery.cancel_scope.cancel()
         finally:
             if self._start.again is None or exit_ is None:
@@ -164,7 +173,17 @@ class PersistentLife:
             if self._was_mute and self._dialogue.has_heard:
                 words += LATE
             return Ended(failure.reason, words, exit_)
-        return Ended(str(exit_.reason), exit_.words, exit_)
+        return Ended(str(exit_.reason), f"{exit_.words}{exit_.remark}", exit_)
+
+    def _remarked(self, exit_: Exit) -> Exit:
+        well = exit_.exit_code == 0 and not exit_.stopped_by_host
+        if well and self._has_answered and self._served <= 1:
+            own = self._setting.descriptor.transport.protocol == "module"
+            remark = LEFT + PER_INVOCATION if own else LEFT
+            return msgspec.structs.replace(exit_, remark=remark)
+        if self._was_ready or not self._instead:
+            return exit_
+        return msgspec.structs.replace(exit_, remark=f"; {self._instead}")
 
     def is_alive(self) -> bool:
         """Whether its process runs, as far as the kernel knows this moment."""
@@ -274,13 +293,9 @@ class PersistentLife:
 
     def _of_process(self, item: OfProcess) -> None:
         match item:
-            case Stray():
+            case Stray() | Quarantined() | ModuleLog():
                 self._setting.keep(self.id, item)
-                if item.named is not None and len(self._calls) == 1:
-                    (call,) = self._calls.values()
-                    call.instead = item
-            case Quarantined() | ModuleLog():
-                self._setting.keep(self.id, item)
+                self._note_instead(item)
             case Ready():
                 self._ready(item)
             case Described():
@@ -295,6 +310,20 @@ class PersistentLife:
                 self.replace(f"{self._given_up}{item.why}")
             case _:
                 assert_never(item)
+
+    def _note_instead(self, item: Stray | Quarantined | ModuleLog | Warned | Violated) -> None:
+        match item:
+            case Stray():
+                self._instead = item.in_place_of_answer or self._instead
+                if item.named is not None and len(self._calls) == 1:
+                    (call,) = self._calls.values()
+                    call.instead = item
+            case Quarantined(fault=fault):
+                self._instead = Notice.of(fault).in_place_of_answer or self._instead
+            case Warned(notice=notice):
+                self._instead = notice.in_place_of_answer or self._instead
+            case _:
+                pass
 
     def congested(self) -> bool:
         """Whether somebody who was just told something, or the module itself, cannot keep up."""
@@ -401,6 +430,7 @@ class PersistentLife:
 
     def _answered(self, item: Answered) -> bool:
         outcome = item.outcome
+        self._has_answered = True
         if item.fault is not None:
             outcome = item.fault.failure(**self.evidence())
         if self._probing.answered(item, outcome):
@@ -408,6 +438,7 @@ class PersistentLife:
         call = self._calls.pop(item.request_id, None)
         if call is None:
             return False
+        self._served += 1
         call.settle(outcome)
         if not self._calls:
             self._check_drained()
@@ -418,6 +449,7 @@ class PersistentLife:
         if call is None:
             # It stands before the answer to a probe, which has no response to carry a warning.
             self._setting.keep(self.id, item)
+            self._note_instead(item)
         elif isinstance(item, Warned):
             call.warn(item.notice)
         else:

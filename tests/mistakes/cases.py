@@ -5,104 +5,252 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-GOOD = '{"status":"ok","name":"m","kind":"tool","version":"1","capabilities":[],"inputs":{}}'
+GOOD = b'{"status":"ok","name":"m","kind":"tool","version":"1","capabilities":[],"inputs":{}}\n'
+"""Answers `health` and `describe`."""
+
+AT_ONCE = "at once"
+AT_START_S = "at start_s"
+AT_DEADLINE = "at the deadline"
+
+CALLS = GOOD.replace(b"[]", b'["log"],"features":["host_call"]')
+CALL = (
+    b'{"version":"0","type":"host_call","payload":'
+    b'{"call_id":"c","method":"log","params":{"message":"hello"}}}\n'
+)
 
 
 class Mistake(NamedTuple):
-    """What was done wrong, what is said of it, and when: `at once`, or `at start_s`."""
+    """What was done wrong, what is said of it, and when.
+
+    What is said of a module that gets ready is said to who invokes it.
+    """
 
     name: str
     said: str
-    when: str
-    end: str = "\n"
+    """As the page has it: it is `...` where a run says what another one does not."""
+    when: str = AT_ONCE
+    replies: tuple[bytes, ...] = (GOOD,)
+    """What is printed for each line that is read; the last one for all that follow."""
+    first: bytes = b""
+    """What is printed before."""
     flush: bool = True
     read: bool = True
+    lines: int = 0
+    """It exits after so many; with 0 at the end of its input."""
+    echo: bool = False
+    """Whether its last reply is put around the line that it read."""
     first_line: str = ""
     """Of a file that is to be run, where its text matters and not its language."""
 
+    @property
+    def starts(self) -> bool:
+        """Whether it gets ready, and what is wrong shows with the first request."""
+        return len(self.replies) > 1
+
+
+def invoked(reply: bytes, probes: bytes = GOOD) -> tuple[bytes, ...]:
+    """Return replies to `health`, `describe` and an `invoke`."""
+    return (probes, probes, reply)
+
+
+BAD = "bad reply to invoke: "
+RIGHT = '; expected {"ok":true,"result":...} or {"ok":false,"error":{"code":"...","message":"..."}}'
+NO_ANSWER = "the last line it printed is no answer: "
+USE_STDERR = " (use stderr for whatever else is to be read)"
+LEFT = (
+    "exited with code 0; a persistent module has to go on reading after its first answer, until "
+    'its stdin ends, or to have "lifecycle":"per-invocation" in its transport'
+)
 
 MISTAKES = (
     Mistake(
         "does not flush its stdout, or reads all of stdin before it answers",
         "it does not flush its stdout after each line, or reads to the end of its input before it "
         "answers",
-        "at start_s",
+        AT_START_S,
         flush=False,
     ),
     Mistake(
         "ends its answers without a newline",
         "it printed a line without a newline at its end",
-        "at start_s",
-        end="",
+        AT_START_S,
+        replies=(GOOD.rstrip(),),
     ),
-    Mistake("does not answer `health`", "it printed nothing", "at start_s", read=False),
+    Mistake("does not answer `health`", "it printed nothing", AT_START_S, read=False),
+    Mistake(
+        "prints something else in the place of its answer to `health`",
+        f"{NO_ANSWER}got a line{USE_STDERR}",
+        AT_START_S,
+        replies=(b"got a line\n",),
+    ),
+    Mistake(
+        "prints something else in the place of its answer to `invoke`",
+        f"{NO_ANSWER}got a line{USE_STDERR}",
+        AT_DEADLINE,
+        replies=invoked(b"got a line\n"),
+    ),
+    Mistake(
+        "prints something and exits",
+        f"exited with code 0; {NO_ANSWER}hello{USE_STDERR}",
+        first=b"hello\n",
+        read=False,
+        lines=1,
+    ),
+    Mistake("exits after its first answer", LEFT, lines=1),
+    Mistake(
+        "exits after one request",
+        LEFT,
+        replies=invoked(b'{"ok":true,"result":1}\n'),
+        lines=3,
+    ),
+    Mistake(
+        "answers `health` with an id of its own",
+        "a line came for request '1', which is not open: does it repeat the requestId of each "
+        "request?",
+        replies=(GOOD.replace(b"{", b'{"requestId":"1",', 1),),
+    ),
+    Mistake(
+        "answers `invoke` with an id of its own",
+        "a line came for request '1', which is not open: does it repeat the requestId of each "
+        "request?",
+        AT_DEADLINE,
+        replies=invoked(b'{"requestId":"1","ok":true,"result":1}\n'),
+    ),
+    Mistake(
+        "answers without `ok`",
+        f'{BAD}"ok" is missing, must be true or false{RIGHT}',
+        replies=invoked(b'{"result":1}\n'),
+    ),
+    Mistake(
+        "prints its answer over several lines",
+        f"{BAD}the line is not JSON: Input data was truncated (printed over several lines? an "
+        f"answer is one line){RIGHT}",
+        replies=invoked(b'{\n  "ok": true,\n  "result": 1\n}\n'),
+    ),
+    Mistake(
+        "prints what is not UTF-8",
+        f"{BAD}the line is not UTF-8: byte 0xe9 at position 24; encode what is printed as UTF-8"
+        f"{RIGHT}",
+        replies=invoked(b'{"ok":true,"result":"caf\xe9"}\n'),
+    ),
+    Mistake(
+        "has another name than its descriptor",
+        "describes itself with name 'other'; its descriptor says 'm'",
+        replies=(GOOD.replace(b'"m"', b'"other"'),),
+    ),
+    Mistake(
+        "calls the host for what no policy grants",
+        'm may not log: no policy grants it: put `allow = ["log"]` in a file and start with '
+        "`--policy FILE`",
+        replies=(CALLS, CALLS, CALL, b'{"ok":true,"result":%s}\n'),
+        echo=True,
+    ),
     Mistake(
         "has Windows line endings behind `#!`",
         "ends in a carriage return (Windows line ending); remove it",
-        "at once",
         first_line="#!/usr/bin/env {program}\r",
     ),
     Mistake(
         "names an interpreter that `env` does not find",
         "runs env, and there is no program 'nosuchthing' in its PATH",
-        "at once",
         first_line="#!/usr/bin/env nosuchthing",
     ),
 )
 
 
-def _octal(text: str) -> str:
-    return "".join(f"\\{ord(one):03o}" for one in text)
+def _octal(data: bytes) -> str:
+    return "".join(f"\\{one:03o}" for one in data)
+
+
+def _around(case: Mistake) -> Iterable[tuple[bytes, bytes | None]]:
+    """Return what is printed for each line: alone, or before and after the line itself."""
+    last = len(case.replies) - 1
+    for number, reply in enumerate(case.replies):
+        before, _, after = reply.partition(b"%s")
+        yield (before, after) if case.echo and number == last else (reply, None)
 
 
 def python(case: Mistake) -> str:
-    out = "sys.stdout.buffer"
-    data = repr(_bytes(case))
-    loop = f"""
-while sys.stdin.readline():
-    {out}.write({data})
-    {f"{out}.flush()" if case.flush else ""}
+    say = "sys.stdout.buffer.write({}){}".format
+    flush = "; sys.stdout.buffer.flush()" if case.flush else ""
+    return f"""
+import sys
+{say(case.first, flush)}
+for number, line in enumerate(sys.stdin.buffer):
+    before, after = {list(_around(case))}[min(number, {len(case.replies) - 1})]
+    out = before if after is None else before + line.rstrip() + after
+    {say("out", flush) if case.read else ""}
+    if number + 1 == {case.lines}: break
 """
-    return f"import sys\n{loop if case.read else 'sys.stdin.read()'}"
 
 
 def bash(case: Mistake) -> str:
-    say = f"printf '{_octal(_bytes(case).decode('latin-1'))}'"
-    if not case.read:
-        return "cat > /dev/null"
+    arms = ""
+    for number, (before, after) in enumerate(_around(case), start=1):
+        rest = "" if after is None else f"; printf '%s' \"$line\"; printf '{_octal(after)}'"
+        pattern = "*" if number == len(case.replies) else number
+        arms += f"{pattern}) printf '{_octal(before)}'{rest};; "
     # bash itself keeps nothing back; a tool behind it does.
     keep = "" if case.flush else " | sort"
-    return f"(while read -r line; do {say}; done){keep}"
+    return f"""
+(printf '{_octal(case.first)}'
+while read -r line; do number=$((number + 1))
+  {f"case $number in {arms} esac" if case.read else ""}
+  if [ $number = {case.lines} ]; then break; fi
+done){keep}
+"""
 
 
 def node(case: Mistake) -> str:
-    data = f"Buffer.from({list(_bytes(case))})"
-    if not case.read:
-        return "process.stdin.resume()"
-    write = f"process.stdout.write({data})" if case.flush else f"kept.push({data})"
+    replies = [
+        [list(before), None if after is None else list(after)] for before, after in _around(case)
+    ]
+    shown = str(replies).replace("None", "null")
+    write = "process.stdout.write(out)" if case.flush else "kept.push(out)"
     return f"""
-const kept = [];
+const kept = [], replies = {shown};
+let number = 0;
+process.stdout.write(Buffer.from({list(case.first)}));
 require('readline').createInterface({{input: process.stdin}})
-  .on('line', () => {write})
+  .on('line', (line) => {{
+    const [before, after] = replies[Math.min(number, {len(case.replies) - 1})];
+    const parts = after ? [before, Buffer.from(line), after] : [before];
+    const out = Buffer.concat(parts.map((one) => Buffer.from(one)));
+    {write if case.read else ""};
+    number += 1;
+    if (number === {case.lines}) process.exit(0);
+  }})
   .on('close', () => kept.forEach((one) => process.stdout.write(one)))
 """
 
 
 def c(case: Mistake) -> str:
-    data = _octal(_bytes(case).decode("latin-1"))
+    befores = ", ".join(f'"{_octal(before)}"' for before, _ in _around(case))
+    afters = ", ".join("0" if after is None else f'"{_octal(after)}"' for _, after in _around(case))
     flush = "fflush(stdout);" if case.flush else ""
-    body = f'fputs("{data}", stdout); {flush}' if case.read else ""
+    echo = (
+        'if (after[at]) { line[strcspn(line, "\\n")] = 0; fputs(line, stdout);'
+        " fputs(after[at], stdout); }"
+    )
+    body = f"fputs(before[at], stdout); {echo} {flush}" if case.read else ""
     return f"""#include <stdio.h>
-int main(void) {{ char line[65536];
-  while (fgets(line, sizeof line, stdin)) {{ {body} }} return 0; }}
+#include <string.h>
+static const char *before[] = {{ {befores} }}, *after[] = {{ {afters} }};
+int main(void) {{
+  static char line[65536]; int number = 0;
+  fputs("{_octal(case.first)}", stdout); {flush}
+  while (fgets(line, sizeof line, stdin)) {{
+    int at = number < {len(case.replies)} ? number : {len(case.replies) - 1};
+    (void)at; {body}
+    if (++number == {case.lines}) break;
+  }}
+  return 0;
+}}
 """
-
-
-def _bytes(case: Mistake) -> bytes:
-    return (GOOD + case.end).encode()
 
 
 def command(language: str, case: Mistake, folder: Path) -> list[str] | None:
@@ -131,9 +279,15 @@ def command(language: str, case: Mistake, folder: Path) -> list[str] | None:
 
 LANGUAGES = ("bash", "python", "node", "c")
 
+
+def fields(case: Mistake) -> dict[str, Any]:
+    """Return what the descriptor has beside the command."""
+    return {"capabilities": ["log"]} if case.echo else {}
+
+
 HEAD = """# Mistakes, and what is said of them
 
-What modules of newcomers do wrong at their start, and what `up`, `status` and `invoke` say of it.
+What modules of newcomers do wrong, and what `up`, `status` and `invoke` say of it.
 Each is tried in bash, Python, Node and C; this page is made from the cases
 (`python -m tests.mistakes.cases`).
 
@@ -144,7 +298,8 @@ Each is tried in bash, Python, Node and C; this page is made from the cases
 
 def page() -> str:
     """Return docs/mistakes.md."""
-    return HEAD + "".join(f"| {one.name} | {one.said} | {one.when} |\n" for one in MISTAKES)
+    rows = (f"| {one.name} | {one.said} | {one.when} |\n" for one in MISTAKES)
+    return HEAD + "".join(rows)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import pytest
 
 from protocol.connection import (
     Answered,
+    Asked,
     EventReceived,
     Quarantined,
     Ready,
@@ -121,7 +122,8 @@ def test_a_warning_of_noise_says_that_it_was_no_answer(noise: bytes) -> None:
     (item,) = feed(asked(invoke("r1")), noise)
     assert isinstance(item, Warned)
     shown = noise.decode().strip()
-    assert item.notice.in_place_of_answer == f"the last line it printed is no answer: {shown}"
+    said = item.notice.in_place_of_answer
+    assert said.startswith(f"the last line it printed is no answer: {shown} (use stderr")
 
 
 def test_of_a_module_that_repeats_ids_an_object_without_one_is_noise() -> None:
@@ -194,7 +196,6 @@ def last_wait(connection: ModuleConnection) -> Wait:
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (line(requestId="x1", status="ok"), "a line came for request 'x1', which is not open"),
         (b"status ok\n", "the last line it printed is no answer: status ok"),
         (b'{"level":"info"}\n', 'the last line it printed is no answer: {"level":"info"}'),
         (b"", "it printed nothing"),
@@ -209,6 +210,25 @@ def test_a_start_that_takes_too_long_says_what_came_instead(said: bytes, words: 
     (failed,) = connection.time_passed(last_wait(connection))
     assert isinstance(failed, StartFailed)
     assert words in failed.message
+
+
+def test_an_answer_with_an_id_that_nobody_asked_with_ends_the_start_at_once() -> None:
+    for before, reason in ((b"", "bad_health"), (line(status="ok"), "bad_describe")):
+        _, received = started(before, line(requestId="x1", status="ok"))
+        failed = received[-1]
+        assert isinstance(failed, StartFailed)
+        assert failed.reason == reason
+        assert "a line came for request 'x1', which is not open" in failed.message
+
+
+def test_a_start_goes_on_after_an_answer_that_comes_twice() -> None:
+    connection = module(descriptor())
+    (asked_health,) = connection.start()
+    assert isinstance(asked_health, Asked)
+    twice = line(requestId=asked_health.request.request_id, status="ok")
+    received = feed(connection, twice + twice)
+    assert [type(item) for item in received] == [Answered, Asked, Stray]
+    assert connection.waits
 
 
 def test_a_wrong_answer_to_health_ends_the_start_at_once() -> None:
