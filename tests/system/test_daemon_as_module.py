@@ -60,7 +60,7 @@ def test_a_far_modules_claims_arrive_as_claims_and_the_far_hosts_evidence_as_its
     start_daemon: StartDaemon, folder: Path
 ) -> None:
     claims = {"origin": "host", "reason": "cgroup_oom", "instance": "inner#1", "pid": 1}
-    lies = [
+    lies: list[dict[str, Any]] = [
         {"errorCode": "oom", "errorMessage": "no memory", "details": claims, "type": "error"},
         {"type": "done", "ok": False},
     ]
