@@ -24,8 +24,8 @@ _STATUS = "`stdiod status {module}` says what it died of"
 _OPS = "`stdiod describe {module}` lists its ops and what they take."
 _AUTHOR = "The module breaks its protocol; its author should look at the line above."
 _STDOUT = (
-    "Only events may go to stdout, everything else to stderr; or let such lines pass with "
-    '"stdout":"tolerant" in its transport.'
+    "An answer or event is one line of JSON on stdout; whatever else is to be read belongs on "
+    "stderr."
 )
 _MEMORY = "Give it more with supervision.limits.memory_bytes, or ask for less at a time."
 
@@ -175,6 +175,11 @@ NO_ANSWER = Advice(
 )
 """A deadline that passed after a line that is not the protocol."""
 
+NO_NEWLINE = Advice(
+    "the line it printed has no end", "It has to end each line with a newline, and flush it."
+)
+"""A deadline that passed while a line was begun: more time is no help."""
+
 _OF_LIMITS = {
     "processes": Advice(
         "it had more processes than it may", "Allow more with supervision.limits.processes."
@@ -197,6 +202,8 @@ def advice(details: dict[str, Any], *, module: str, op: str = "") -> Advice:
     if isinstance(limit, dict) and limit.get("limit") in _OF_LIMITS:
         return _OF_LIMITS[limit["limit"]]
     if reason in (Reason.DEADLINE, Reason.SILENCE):
+        if "unfinished_line" in details:
+            return NO_NEWLINE
         if "stray_id" in details:
             return OTHER_ID
         if "line_excerpt" in details:

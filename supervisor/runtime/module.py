@@ -298,7 +298,11 @@ class Module:
         if waited and stopped.reason is Reason.DEADLINE:
             message += "; it was still waiting for its turn"
             evidence = self._state_evidence()
-        elif call.instead is not None and stopped.reason in (Reason.DEADLINE, Reason.SILENCE):
+        elif stopped.reason not in (Reason.DEADLINE, Reason.SILENCE):
+            pass
+        elif (begun := evidence.get("unfinished_line")) is not None:
+            message += f"; it printed a line without a newline at its end: {begun}"
+        elif call.instead is not None:
             message += f"; {call.instead.in_place_of_answer}"
             evidence = {**evidence, **call.instead.evidence}
         call.settle(Failure.because(stopped.reason, message, **evidence))

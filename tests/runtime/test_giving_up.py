@@ -236,3 +236,26 @@ async def test_a_deadline_after_a_banner_quotes_it(running: Running, tmp_path: P
     failure = await heard.failure()
     assert "; the last line it printed is no answer: Loading model... (use" in failure.message
     assert failure.details["line_excerpt"] == "Loading model..."
+
+
+NO_NEWLINE = """
+import sys
+for line in sys.stdin:
+    answer = '{"ok": true}' if '"invoke"' in line else '{"status":"ok","inputs":{}}\\n'
+    print(answer, end="", flush=True)
+"""
+
+
+async def test_a_deadline_in_the_middle_of_a_line_says_that_its_end_is_missing(
+    running: Running, tmp_path: Path
+) -> None:
+    made = descriptor(tmp_path, [*PYTHON, "-c", NO_NEWLINE], supervision=CALM)
+    module = await running.ready(made)
+    one, heard = call("hang")
+    module.submit(one)
+    while one.server is None or one.server.evidence()["unfinished_line"] is None:
+        await trio.testing.wait_all_tasks_blocked()
+    module.give_up(one, LATE)
+    failure = await heard.failure()
+    words = '; it printed a line without a newline at its end: {"ok": true}'
+    assert failure.message.endswith(words)
