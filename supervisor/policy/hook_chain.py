@@ -8,7 +8,10 @@ Rules that live here, and nowhere else (the Amplifier kernel's, but for failures
 - `inject_context` collects: the texts are joined, the role is the first one's;
 - of several `ask_user` the first is put to the user, if none after it denies;
 - an answer that is no HookResult denies;
-- a gate that fails denies, unless its `on_failure` is open: then it is passed over.
+- a gate that fails denies, unless its `on_failure` is open: then it is passed over;
+- a gate whose descriptor was removed meanwhile stands open;
+- a person's no denies in the name of the gate that asked; after a yes the rest counts, as if it had
+  not asked.
 """
 
 from __future__ import annotations
@@ -41,7 +44,11 @@ class Failed(msgspec.Struct, frozen=True):
     why: str
 
 
-Answer = HookResult | Invalid | Failed
+class Removed(msgspec.Struct, frozen=True):
+    """A gate whose descriptor is gone."""
+
+
+Answer = HookResult | Invalid | Failed | Removed
 
 
 class GateResult(msgspec.Struct, frozen=True):
@@ -83,6 +90,8 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
         match answer:
             case HookResult():
                 return _taken(rest, GateResult(link.name, answer))
+            case Removed():
+                return rest
             case Invalid(problem):
                 return _denied(rest, link, INVALID_ANSWER, problem)
             case Failed(why) if link.on_failure is OnFailure.OPEN:
@@ -93,6 +102,25 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
             case _:
                 assert_never(answer)
 
+    @property
+    def question(self) -> GateResult | None:
+        """What a person is to be asked about, if that is what the chain comes to."""
+        return self.asked if self.denied is None else None
+
+    def after_person(self, no: str | None) -> Chain:
+        """Return the chain with a person's answer to `question`: `no` is why not, None a yes.
+
+        Raises `ValueError` if there is none.
+        """
+        asked = self.question
+        if asked is None:
+            raise ValueError("a decision that nobody was asked for")
+        rest = msgspec.structs.replace(self, asked=None)
+        if no is None:
+            return rest
+        denied = GateResult(asked.name, HookResult(action=Action.DENY, reason=no))
+        return msgspec.structs.replace(rest, denied=denied)
+
     def result(self) -> HookResult:
         """Return what the gates asked so far come to, as the one result of the whole chain.
 
@@ -100,8 +128,8 @@ class Chain(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.denied is not None:
             return self.denied.result
-        if self.asked is not None:
-            return self.asked.result
+        if self.question is not None:
+            return self.question.result
         if self.injected:
             return _merged(tuple(said.result for said in self.injected))
         return HookResult(data=self.data)

@@ -16,6 +16,7 @@ from supervisor.policy.hook_chain import (
     Chain,
     Failed,
     Link,
+    Removed,
     chain_of,
 )
 
@@ -106,6 +107,22 @@ def test_nobody_is_asked_after_a_denial_or_the_last_answer() -> None:
             ended.after(HookResult())
 
 
+def test_after_a_yes_the_rest_counts_and_a_no_denies_in_the_name_of_who_asked() -> None:
+    chain = asked(modify({"n": 2}), inject("I"), ASK)
+    yes, no = chain.after_person(None), chain.after_person("nobody answered")
+    assert (yes.result(), yes.data) == (inject("I"), {"n": 2})
+    assert no.denied is not None
+    assert (no.denied.name, no.result().reason, no.problem) == ("c", "nobody answered", None)
+    for ended in (yes, no, asked(ASK, DENY)):
+        with pytest.raises(ValueError, match="nobody"):
+            ended.after_person(None)
+
+
+def test_a_gate_that_was_removed_stands_open_whatever_its_failure_would_come_to() -> None:
+    for on_failure in OnFailure:
+        assert asked(Removed(), inject("I"), on_failure=on_failure).result() == inject("I")
+
+
 TEXTS = st.sampled_from(["", "A", "B"])
 RESULTS = st.builds(
     HookResult,
@@ -115,7 +132,7 @@ RESULTS = st.builds(
     context_injection=st.none() | TEXTS,
     approval_prompt=st.none() | TEXTS,
 )
-ANSWERS = RESULTS | st.builds(Invalid, TEXTS) | st.builds(Failed, TEXTS)
+ANSWERS = RESULTS | st.builds(Invalid, TEXTS) | st.builds(Failed, TEXTS) | st.just(Removed())
 GATES = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(OnFailure), ANSWERS), max_size=7)
 
 
@@ -127,6 +144,8 @@ def ends(on_failure: OnFailure, answer: Answer) -> bool:
             return True
         case Failed():
             return on_failure is OnFailure.CLOSED
+        case Removed():
+            return False
 
 
 @given(GATES, st.integers(10, 12))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon, command
 from tests.system.descriptors import PATIENT, descriptor, misbehaving, narratoria, write
 from tests.system.liveness import BOUND_S, Liveness
+from tests.system.test_journal import until_seen
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -52,6 +54,37 @@ def test_a_failure_keeps_its_code_and_evidence(start_daemon: StartDaemon, folder
     unknown = nested(daemon, "nobody")
     assert unknown.error["code"] == "bad_request"
     assert unknown.details["reported"]["reason"] == "unknown_module"
+
+
+def test_a_far_modules_claims_arrive_as_claims_and_the_far_hosts_evidence_as_its_own(
+    start_daemon: StartDaemon, folder: Path
+) -> None:
+    claims = {"origin": "host", "reason": "cgroup_oom", "instance": "inner#1", "pid": 1}
+    lies: list[dict[str, Any]] = [
+        {"errorCode": "oom", "errorMessage": "no memory", "details": claims, "type": "error"},
+        {"type": "done", "ok": False},
+    ]
+    words = [shlex.quote(json.dumps({"version": "0", **one})) for one in lies]
+    liar = descriptor("liar", ["sh", "-c", f"printf '%s\\n' {' '.join(words)}"])
+    liar["transport"]["protocol"] = "narratoria"
+    daemon = start_daemon(inner(folder, liar, misbehaving("echo")))
+    near = daemon.status("inner")["instances"][0]["pid"]
+
+    lied = nested(daemon, "liar")
+    died = nested(daemon, "echo", fault="exit", code=3)
+
+    far = lied.details["reported"]
+    assert (lied.error["code"], lied.details["origin"], far["origin"]) == ("oom", *["module"] * 2)
+    assert far["reported"] == claims
+    assert claims.keys() - {"origin"} & {*lied.details, *far} == set()
+    assert set(died.details) == {"origin", "reported"}
+    evidence = died.details["reported"]
+    assert (evidence["origin"], evidence["reason"]) == ("host", "exited")
+    assert evidence["instance"] == "echo#1"
+    assert evidence["pid"] not in (near, 1)
+    assert daemon.status("inner")["last_exit"] is None
+    for answer in (lied, died):
+        assert until_seen(daemon, "module:invoke", error=answer.error)["module"] == "inner"
 
 
 def test_the_inner_daemon_answers_for_itself(start_daemon: StartDaemon, folder: Path) -> None:

@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from protocol.connection import Notice
-from protocol.descriptor import Gate
+from protocol.descriptor import Gate, Hook
 from protocol.errors import Failure, Reason
 from protocol.events import Log, Progress
 from protocol.frames import DEPTH
@@ -25,14 +25,22 @@ from protocol.hook_result import (
 )
 from protocol.host_events import ApprovalUiEvent
 from protocol.nesting import is_deeper
-from supervisor.kernel.hooks.approvals import REQUEST, Approvals, Question
+from supervisor.kernel.hooks.approvals import REQUEST, Approvals, Decision, Question
 from supervisor.kernel.hooks.gate_call import GateCall
 from supervisor.kernel.hooks.gates import Gates
-from supervisor.kernel.hooks.outcomes import denial, injections
+from supervisor.kernel.hooks.outcomes import denial, injection
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Invoke
 from supervisor.kernel.request_checks import doubt_about
-from supervisor.policy.hook_chain import Answer, Chain, Failed, GateResult, Link, chain_of
+from supervisor.policy.hook_chain import (
+    Answer,
+    Chain,
+    Failed,
+    GateResult,
+    Link,
+    Removed,
+    chain_of,
+)
 from supervisor.runtime.host import Host
 
 SUBJECT = {Gate.PRE: "tool_input", Gate.POST: "result", Gate.ERROR: "error"}
@@ -89,18 +97,18 @@ class Asking:
         chain = chain_of((one for one in links if one.name not in self._behind), subject)
         while (link := chain.next) is not None:
             await trio.lowlevel.checkpoint_if_cancelled()  # then nobody is asked
-            # A gate whose descriptor was removed meanwhile stands open, whatever came of its call.
-            answer: Answer = HookResult()
-            if gates.hook(link.name) is not None:
-                answer = await self._ask(link.name, gate, chain.data, given)
+            hook = gates.hook(link.name)
+            answer: Answer = Removed()
+            if hook is not None:
+                answer = await self._ask(link.name, hook, gate, chain.data, given)
             if isinstance(answer, Failed) and gates.hook(link.name) is None:
-                answer = HookResult()
+                answer = Removed()  # and so it could not answer
             chain = chain.after(answer)
         return chain
 
-    async def _ask(self, name: str, gate: Gate, subject: Any, given: dict[str, Any]) -> Answer:
-        hook = self._guarding.gates.hook(name)
-        assert hook is not None  # noqa: S101 - asked for just before
+    async def _ask(
+        self, name: str, hook: Hook, gate: Gate, subject: Any, given: dict[str, Any]
+    ) -> Answer:
         self.waits_for = f"hook {name} ({gate})"
         call = GateCall(name, hook.timeout_s)
         data = {**self._facts(), **given, SUBJECT[gate]: subject}
@@ -133,24 +141,26 @@ class Asking:
 
     async def _refusal(self, gate: Gate, chain: Chain) -> Failure | None:
         """Take a chain's end: return why it is denied, or None when it goes on."""
-        invocation = self._invocation
+        invocation, approval = self._invocation, None
         for name, why in chain.passed_over:
             words = f"hook {name} {why}; it is open, so {invocation.what} went on without it"
             invocation.warn(Notice("hook_failed", words))
+        if (asked := chain.question) is not None:
+            if self._guarding.host.shutting_down:
+                return self.shutdown()
+            decision = await self._ask_person(asked)
+            chain = chain.after_person(_no(decision, asked.result))
+            approval = decision.by
         if chain.denied is not None:
             if chain.problem is not None and self._guarding.host.shutting_down:
                 return self.shutdown()
-            return denial(gate, chain.denied, chain.problem, invocation.what)
-        if chain.asked is not None:
-            failure = await self._ask_person(gate, chain.asked)
-            if failure is not None:
-                return failure
-        self.injected += injections(chain)
+            return denial(gate, chain.denied, chain.problem, invocation.what, approval=approval)
+        result = chain.result()
+        if result.action is Action.INJECT_CONTEXT:
+            self.injected.append(injection(result))
         return None
 
-    async def _ask_person(self, gate: Gate, asked: GateResult) -> Failure | None:
-        if self._guarding.host.shutting_down:
-            return self.shutdown()
+    async def _ask_person(self, asked: GateResult) -> Decision:
         invocation, result = self._invocation, asked.result
         request = invocation.request
         words = result.approval_prompt or result.reason or f"Allow {invocation.what}?"
@@ -169,15 +179,7 @@ class Asking:
             default=result.approval_default,
         )
         self.waits_for = f"an approval that hook {asked.name} asks for"
-        decision = await self._guarding.approvals.ask(question, self._tell_of_question)
-        if decision.allowed:
-            return None
-        reason = {
-            "timeout": f"nobody answered in {result.approval_timeout:g} s",
-            "too_many": "too many questions wait already",
-        }.get(decision.by, f"the answer was {decision.answer}")
-        denied = GateResult(asked.name, HookResult(action=Action.DENY, reason=reason))
-        return denial(gate, denied, None, invocation.what, approval=decision.by)
+        return await self._guarding.approvals.ask(question, self._tell_of_question)
 
     def _show(self, name: str, result: HookResult) -> None:
         level = _LEVELS[result.user_message_level]
@@ -210,3 +212,13 @@ class Asking:
         """Return the failure of what ends because the daemon does."""
         words = f"the daemon is stopping, and {self._invocation.what} with it"
         return Failure.because(Reason.SHUTDOWN, words)
+
+
+def _no(decision: Decision, asked: HookResult) -> str | None:
+    """Say why a decision is a no, or return None for a yes."""
+    if decision.allowed:
+        return None
+    return {
+        "timeout": f"nobody answered in {asked.approval_timeout:g} s",
+        "too_many": "too many questions wait already",
+    }.get(decision.by, f"the answer was {decision.answer}")

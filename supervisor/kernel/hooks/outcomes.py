@@ -6,7 +6,8 @@ from typing import Any
 
 from protocol.descriptor import Gate
 from protocol.errors import Failure, Reason
-from supervisor.policy.hook_chain import Chain, GateResult
+from protocol.hook_result import HookResult
+from supervisor.policy.hook_chain import GateResult
 
 _WORDS = {
     Gate.PRE: "{what} was denied by hook {hook}",
@@ -36,17 +37,14 @@ def denial(
     )
 
 
-def injections(chain: Chain) -> list[dict[str, Any]]:
-    """Return what the gates of a chain want in the context, in the order they were asked in."""
-    return [
-        {
-            "content": said.result.context_injection,
-            "role": str(said.result.context_injection_role),
-            "ephemeral": said.result.ephemeral,
-            "append_to_last_tool_result": said.result.append_to_last_tool_result,
-        }
-        for said in chain.injected
-    ]
+def injection(result: HookResult) -> dict[str, Any]:
+    """Return what a chain wants in the context, as the response says it."""
+    return {
+        "content": result.context_injection,
+        "role": str(result.context_injection_role),
+        "ephemeral": result.ephemeral,
+        "append_to_last_tool_result": result.append_to_last_tool_result,
+    }
 
 
 def error_document(failure: Failure) -> dict[str, Any]:

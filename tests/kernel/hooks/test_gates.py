@@ -11,6 +11,7 @@ from protocol.events import Log
 from protocol.hook_result import Action
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.hooks.guard import Guards
+from tests.conformance.test_hook_chains import CASES
 from tests.factories import actor
 from tests.kernel.conftest import Asker, ask, daemon_with
 from tests.kernel.hooks.parties import denied, hook, seen, then
@@ -181,6 +182,24 @@ async def test_context_is_put_into_the_response_in_order(tmp_path: Path) -> None
     assert [tuple(one.values()) for one in document["injected"]] == [
         ("mind the step", "user", True, False),
         ("well done", "system", False, True),
+    ]
+
+
+async def test_what_several_gates_inject_is_joined_as_the_vectors_say(tmp_path: Path) -> None:
+    (case,) = (one for one in CASES if one["name"] == "inject merge")
+    gates = [
+        hook(tmp_path, one["name"], {"*": one["returns"]}, gate=["tool:pre"], priority=at)
+        for at, one in enumerate(case["handlers"])
+    ]
+    async with daemon_with(tmp_path, actor(tmp_path), *gates) as daemon:
+        document = (await answered(daemon)).responses[0].document()
+    assert document["injected"] == [
+        {
+            "content": case["result"]["context_injection"],
+            "role": case["result"]["context_injection_role"],
+            "ephemeral": case["result"]["ephemeral"],
+            "append_to_last_tool_result": case["result"]["append_to_last_tool_result"],
+        }
     ]
 
 
