@@ -94,7 +94,9 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     @classmethod
     def of(cls, fault: Fault) -> Notice:
         """Quarantine a faulty line."""
-        return cls(str(fault.reason), fault.message, fault.excerpt)
+        noise = fault.reason in TOLERABLE
+        words = f"{fault.message}; use stderr for what is no answer" if noise else fault.message
+        return cls(str(fault.reason), words, fault.excerpt)
 
     @property
     def in_place_of_answer(self) -> str:

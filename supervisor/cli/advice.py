@@ -24,7 +24,7 @@ _STATUS = "`stdiod status {module}` says what it died of"
 _OPS = "`stdiod describe {module}` lists its ops and what they take."
 _AUTHOR = "The module breaks its protocol; its author should look at the line above."
 _STDOUT = (
-    "An answer or event is one line of JSON on stdout; whatever else is to be read belongs on "
+    "Each line on stdout has to be a JSON object of the protocol; everything else belongs on "
     "stderr."
 )
 _MEMORY = "Give it more with supervision.limits.memory_bytes, or ask for less at a time."
@@ -44,15 +44,16 @@ ADVICE: dict[Reason, Advice] = {
     ),
     Reason.START_DEADLINE: Advice(
         "it did not get ready in time",
-        "Allow more with supervision.timeouts.start_s in its descriptor.",
+        "It has to answer each line that it reads, with one line that it flushes; if it is only "
+        "slow to begin, supervision.timeouts.start_s allows more.",
         _LOGS,
     ),
     Reason.MEMORY_LIMIT: Advice("it used more memory than it may", _MEMORY),
     Reason.CGROUP_OOM: Advice("the kernel killed it for want of memory", _MEMORY),
     Reason.SPAWN_FAILED: Advice(
         "its program could not be started",
-        "Check transport.command in its descriptor, and that the program is installed.",
-        "`stdiod start {module}` tries again at once.",
+        "Correct what the message names: the program, or transport.command in its descriptor.",
+        "`stdiod start {module}` starts it then.",
     ),
     Reason.EXITED: Advice("its process exited", command=_LOGS),
     Reason.SIGNALED: Advice("its process was killed", command=_LOGS),
@@ -64,14 +65,15 @@ ADVICE: dict[Reason, Advice] = {
         command=_STATUS + "; mend that, then `stdiod start {module}`.",
     ),
     Reason.QUEUE_FULL: Advice(
-        "too many requests wait already",
-        "Try again later, or allow more with supervision.queue or supervision.concurrency.",
+        "too much waits already",
+        "Try again later; if it is the module's queue that is full, supervision.queue or "
+        "supervision.concurrency allow more.",
     ),
-    Reason.STOPPING: Advice(
-        "it is being stopped", command="`stdiod start {module}` starts it again when it is down."
-    ),
+    Reason.STOPPING: Advice("it is being stopped", command="`stdiod status {module}` shows it."),
     Reason.BROKEN_PIPE: Advice(
-        "it closed its stdin", "It has to read until the end of stdin.", _LOGS
+        "it closed its stdin or its stdout",
+        "It has to keep both open, and to read until the end of stdin.",
+        _LOGS,
     ),
     Reason.SLOW_READER: Advice(
         "what it said was not read",
@@ -117,7 +119,8 @@ ADVICE: dict[Reason, Advice] = {
         "no request waits under that id", "It was taken up, or its time is over: ask again."
     ),
     Reason.CAPABILITY: Advice(
-        "the module may not do that", 'Grant it under "capabilities" in its descriptor.'
+        "the module may not do that",
+        "The message says which rule decided: the policy's, or the descriptor's own list.",
     ),
     Reason.HOOK: Advice("a hook forbade it", "The message says which one, and why."),
     Reason.SCOPE: Advice(
@@ -133,7 +136,7 @@ ADVICE: dict[Reason, Advice] = {
     Reason.MALFORMED_JSON: Advice("it printed a line that is not JSON", _STDOUT),
     Reason.NOT_OBJECT: Advice("it printed JSON that is no object", _STDOUT),
     Reason.INVALID_UTF8: Advice("it printed bytes that are not UTF-8", _AUTHOR),
-    Reason.INVALID_EVENT: Advice("it printed an event that is not valid", _AUTHOR),
+    Reason.INVALID_EVENT: Advice("it printed an answer or an event that is not valid", _AUTHOR),
     Reason.TRUNCATED_LINE: Advice(
         "its output ended in the middle of a line",
         "It has to end each line with a newline, and flush it.",
@@ -175,10 +178,15 @@ NO_ANSWER = Advice(
 )
 """A deadline that passed after a line that is not the protocol."""
 
-NO_NEWLINE = Advice(
-    "the line it printed has no end", "It has to end each line with a newline, and flush it."
+UNFINISHED = Advice(
+    "it did not end its line", "It has to end each line with a newline, and flush it."
 )
-"""A deadline that passed while a line was begun: more time is no help."""
+"""A deadline that passed after the beginning of a line."""
+
+WAITED = Advice(
+    "it did not get its turn", command="`stdiod status {module}` shows what it waited for."
+)
+"""A deadline that passed before the module was asked."""
 
 _OF_LIMITS = {
     "processes": Advice(
@@ -202,12 +210,14 @@ def advice(details: dict[str, Any], *, module: str, op: str = "") -> Advice:
     if isinstance(limit, dict) and limit.get("limit") in _OF_LIMITS:
         return _OF_LIMITS[limit["limit"]]
     if reason in (Reason.DEADLINE, Reason.SILENCE):
-        if "unfinished_line" in details:
-            return NO_NEWLINE
         if "stray_id" in details:
             return OTHER_ID
         if "line_excerpt" in details:
             return NO_ANSWER
+        if "unfinished_line" in details:
+            return UNFINISHED
+        if "state" in details:
+            return WAITED
     if reason == Reason.DEADLINE and not op:
         return PROBE
     try:

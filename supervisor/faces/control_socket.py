@@ -11,7 +11,6 @@ import contextlib
 import errno
 import fcntl
 import os
-import shlex
 import socket
 import stat
 from collections.abc import Iterator
@@ -56,15 +55,9 @@ class SocketTakenError(Exception):
 
     def __init__(self, path: Path, pid: str) -> None:
         owner = f" (pid {pid})" if pid else ""
-        if path.is_socket():
-            down = f"stdiod --socket {shlex.quote(str(path))} down"
-            words = f"another daemon{owner} serves {path}; `{down}` ends it"
-        else:
-            # One that just starts or ends has no socket either, but only for a moment.
-            words = (
-                f"another daemon{owner} holds {path}, but its socket file is gone; "
-                f"`kill {pid or 'PID'}` ends it"
-            )
+        # One that just starts or ends has no socket either, but only for a moment.
+        held = "serves {}" if path.is_socket() else "holds {}, but its socket file is gone"
+        words = f"another daemon{owner} {held.format(path)}; `kill {pid or 'PID'}` ends it"
         super().__init__(words)
 
 

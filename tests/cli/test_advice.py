@@ -6,8 +6,17 @@ from typing import Any
 import pytest
 
 from protocol.errors import Failure, Reason
-from supervisor.cli.advice import ADVICE, NO_ANSWER, NO_NEWLINE, OTHER_ID, PROBE, advice
+from supervisor.cli.advice import (
+    ADVICE,
+    NO_ANSWER,
+    OTHER_ID,
+    PROBE,
+    UNFINISHED,
+    WAITED,
+    advice,
+)
 from supervisor.cli.command_line import VERBS
+from supervisor.cli.failure_text import failure_text
 
 
 def advised(reason: Reason, *, op: str = "roll", **evidence: Any) -> str:
@@ -19,7 +28,7 @@ def test_there_is_advice_for_every_reason() -> None:
     assert set(ADVICE) == set(Reason)
 
 
-@pytest.mark.parametrize("told", [*ADVICE.values(), PROBE, OTHER_ID, NO_ANSWER, NO_NEWLINE])
+@pytest.mark.parametrize("told", [*ADVICE.values(), PROBE, OTHER_ID, NO_ANSWER, UNFINISHED, WAITED])
 def test_advice_names_verbs_that_exist_and_needs_only_the_module_and_the_op(told: object) -> None:
     words = str(told).format(module="dice", op="roll")
     assert set(re.findall(r"`stdiod (\w+)", words)) <= set(VERBS)
@@ -40,18 +49,58 @@ def test_a_probe_that_is_not_answered_is_not_advised_to_take_an_option_it_has_no
 
 @pytest.mark.parametrize(
     "evidence",
-    [{"stray_id": "x", "line_excerpt": "{"}, {"line_excerpt": "{"}, {"unfinished_line": "{"}],
+    [
+        {"stray_id": "x", "line_excerpt": "{"},
+        {"line_excerpt": "{"},
+        {"unfinished_line": "{"},
+        {"state": "starting"},
+    ],
 )
-def test_more_time_is_not_advised_where_the_answer_was_another_one(
-    evidence: dict[str, str],
+@pytest.mark.parametrize("reason", [Reason.DEADLINE, Reason.SILENCE])
+@pytest.mark.parametrize("op", ["roll", ""])
+def test_more_time_is_not_advised_where_something_else_was_the_cause(
+    reason: Reason, op: str, evidence: dict[str, str]
 ) -> None:
-    assert "--timeout" not in advised(Reason.DEADLINE, **evidence)
-    assert "invoke_s" not in advised(Reason.DEADLINE, **evidence)
+    assert re.findall(r"--timeout|\w+_s\b", advised(reason, op=op, **evidence)) == []
 
 
-def test_an_answer_that_is_no_json_is_not_advised_to_be_let_pass() -> None:
-    for reason in (Reason.MALFORMED_JSON, Reason.NOT_OBJECT):
-        assert "tolerant" not in advised(reason)
+TO_ASK_AGAIN = {
+    Reason.QUEUE_FULL,
+    Reason.DAEMON_RESTART,
+    Reason.ASSET_CHANGED,
+    Reason.UNKNOWN_REQUEST,
+}
+"""What may be otherwise the next time, though nothing was mended."""
+
+
+@pytest.mark.parametrize("with_daemon", [True, False])
+@pytest.mark.parametrize("reason", Reason)
+def test_no_page_tells_of_another_try_or_a_socket_that_there_will_not_be(
+    reason: Reason, with_daemon: bool
+) -> None:
+    evidence = {"state": "backoff", "retry_in_s": 4}
+    error = Failure.because(reason, "words", **evidence)
+    document = {"code": error.code, "message": error.message, "details": error.details}
+    page = failure_text(document, module="dice", op="roll", with_daemon=with_daemon)
+    assert "--socket" not in page
+    assert reason in TO_ASK_AGAIN or not re.search(r"\bagain\b|\btries\b", page)
+    assert ("next try" in page) == with_daemon
+    if not with_daemon:
+        assert not re.search(r"`stdiod (start|status|logs|describe)", page)
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        (Reason.CAPABILITY, "in its descriptor"),  # it may be the policy that denies it
+        (Reason.STOPPING, "starts it"),  # it may have been removed, or the daemon ends
+        (Reason.BROKEN_PIPE, "it closed its stdin'"),  # it may have been its stdout
+        (Reason.MALFORMED_JSON, '"stdout":"tolerant"'),  # it may be an answer over several lines
+        (Reason.START_DEADLINE, "Allow more"),  # it may have printed what is no answer
+    ],
+)
+def test_advice_holds_for_all_that_can_lead_to_its_reason(reason: Reason, words: str) -> None:
+    assert words not in advised(reason)
 
 
 @pytest.mark.parametrize(

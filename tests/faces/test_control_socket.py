@@ -90,7 +90,7 @@ def test_a_stale_socket_is_replaced(path: Path) -> None:
 def test_a_second_daemon_is_refused_with_the_pid_of_the_first(path: Path) -> None:
     with listening(path):
         before = open_files()
-        words = rf"\(pid {os.getpid()}\) serves {path}"
+        words = rf"\(pid {os.getpid()}\) serves {path}; `kill {os.getpid()}` ends it"
         with pytest.raises(SocketTakenError, match=words), listening(path):
             pass
         assert not opened_since(before)

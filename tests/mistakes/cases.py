@@ -94,6 +94,12 @@ MISTAKES = (
         replies=invoked(b"got a line\n"),
     ),
     Mistake(
+        "prints something before its answer to `invoke`",
+        "the line is not JSON: invalid character (byte 0); use stderr for what is no answer: got a "
+        "line",
+        replies=invoked(b'got a line\n{"ok":true,"result":1}\n'),
+    ),
+    Mistake(
         "prints something and exits",
         f"exited with code 0; {NO_ANSWER}hello{USE_STDERR}",
         first=b"hello\n",

@@ -58,7 +58,8 @@ async def said_of(
     async with daemon_with(folder, module) as daemon:
         document = await ask(daemon, "m", "go").document()
         if document["ok"] and not case.lines:
-            return str(document["result"])
+            warned = [f"{one['message']}: {one['line_excerpt']}" for one in document["warnings"]]
+            return "; ".join(warned) or str(document["result"])
         if case.starts and not case.lines:
             return str(document["error"]["message"])
         fleet = daemon.fleet

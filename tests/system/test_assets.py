@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import until
 from tests.system.conftest import StartDaemon
 from tests.system.descriptors import descriptor
 
@@ -81,4 +82,7 @@ def test_a_subscriber_sees_the_events_of_others_until_it_cancels(
         assert seen["origin"]["request_id"] == answer.done["request_id"]
         watcher.cancel(subscription)
         assert watcher.answer(subscription).verdict == "cancelled/client"
-        assert watcher.op("status").result["daemon"]["ui"]["subscribers"] == 0
+        until(
+            lambda: not watcher.op("status").result["daemon"]["ui"]["subscribers"],
+            "the end of the subscription",
+        )
