@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+import re
+
 from protocol.connection import Notice
 from protocol.events import Asset
-from protocol.media_type import is_media_type
+
+# RFC 6838 4.2 restricted names, with RFC 2045 5.1 parameters after them.
+_NAME = r"[A-Za-z0-9][A-Za-z0-9!#$&\-^_.+]{0,126}"
+_WORD = r"[A-Za-z0-9!#$%&'*+\-.^_`|~]+"
+_QUOTED = r'"(?:[^"\\\r\n]|\\[^\r\n])*"'
+_MEDIA_TYPE = re.compile(rf"{_NAME}/{_NAME}(?:[ \t]*;[ \t]*{_WORD}=(?:{_WORD}|{_QUOTED}))*")
+
+LONGEST = 1024
+"""No registered type comes near; a bound keeps a hostile one cheap."""
+
+
+def is_media_type(text: str) -> bool:
+    """Tell whether `text` is `type/subtype` with optional parameters."""
+    return len(text) <= LONGEST and _MEDIA_TYPE.fullmatch(text) is not None
+
 
 ASSETS_PER_REQUEST = 10_000
 """Ids are remembered to find duplicates; a bound keeps a flood of them from growing memory."""

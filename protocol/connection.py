@@ -15,8 +15,8 @@ other way to know:
     sent(line)                a replay: this line was written to such a process before
 
 Each returns the events it led to. After *each*, the host takes all events, writes all that lies in
-`outgoing`, and begins or ends timers as `waits` says (`supervisor.runtime.dialogue`, which nobody
-goes around). So a dialect may answer its module without having an event to tell.
+`outgoing`, and begins or ends timers as `waits` says (`supervisor.runtime.process.dialogue`, which
+nobody goes around). So a dialect may answer its module without having an event to tell.
 
 What comes of a start, and of a request:
 

@@ -8,9 +8,8 @@ import msgspec
 
 from protocol.errors import Reason
 from protocol.json_line import Fault, excerpt, is_utf8, read_object
-from protocol.nesting import is_deeper
 from protocol.problem import kind, printable
-from protocol.weight import LONG_BYTES, collector_paused
+from protocol.weight import LONG_BYTES, collector_paused, is_deeper
 
 encode = msgspec.json.encode
 """Encode any value a line was decoded to: exact for integers of any size."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from protocol.descriptor import Gate
+from protocol.descriptor.model import Gate
 from protocol.problem import Problem, kind, nearest, step
 from protocol.shape import Array, Choice, Fields, Map, Scalar, seconds, text
 

@@ -12,9 +12,9 @@ import msgspec
 
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.frames import DEPTH, encode_line
-from protocol.nesting import is_deeper
 from protocol.pi_codes import pi_error
 from protocol.problem import described
+from protocol.weight import is_deeper
 
 FEATURE = "host_call"
 """What a module's `describe` names among its features to be able to call."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from protocol.descriptor import Kind
-from protocol.descriptor_shape import DESCRIPTOR, HOOK, SUPERVISION, TRANSPORT
+from protocol.descriptor.model import Kind
+from protocol.descriptor.shape import DESCRIPTOR, HOOK, SUPERVISION, TRANSPORT
 from protocol.problem import Problem, nearest, step
 from protocol.shape import Fields
 

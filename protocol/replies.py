@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import Done, ErrorEvent
 from protocol.json_line import Fault

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from protocol.descriptor import WHENCE, Descriptor, Lifecycle
-from protocol.descriptor_loading import DescriptorError, parse_descriptor
+from protocol.descriptor.loading import DescriptorError, parse_descriptor
+from protocol.descriptor.model import WHENCE, Descriptor, Lifecycle
 from protocol.json_document import read_document
 from protocol.problem import printable
 from protocol.replies import Operation

@@ -1,6 +1,6 @@
 """Write schemas/stdiod-descriptor.v1.json from what the code and the reference page say.
 
-The rules are those of `protocol.descriptor_shape`, the defaults those of `protocol.descriptor`, and
+The rules are those of `protocol.descriptor.shape`, the defaults those of the model beside it, and
 each description is the field's row in docs/descriptor.md. A test compares the file with them.
 """
 
@@ -14,8 +14,8 @@ from typing import Any, get_args
 
 import msgspec
 
-from protocol.descriptor import WHENCE, Descriptor
-from protocol.descriptor_shape import DESCRIPTOR, NUL
+from protocol.descriptor.model import WHENCE, Descriptor
+from protocol.descriptor.shape import DESCRIPTOR, NUL
 from protocol.dialects import DIALECTS
 from protocol.shape import text
 
@@ -86,7 +86,7 @@ BETWEEN_FIELDS: dict[str, Any] = {
         }
     },
 }
-"""The rules of `protocol.descriptor_checks` that JSON Schema has words for."""
+"""The rules of `protocol.descriptor.rules` that JSON Schema has words for."""
 
 
 def schema() -> dict[str, Any]:

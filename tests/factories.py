@@ -14,13 +14,13 @@ import psutil
 import trio
 
 from protocol.connection import HostCalled, Request
-from protocol.descriptor import Descriptor
-from protocol.descriptor_loading import parse_descriptor
+from protocol.descriptor.loading import parse_descriptor
+from protocol.descriptor.model import Descriptor
 from protocol.errors import Failure, Outcome, Success
 from protocol.events import CallEvent
 from protocol.replies import Operation
-from supervisor.runtime.call import Call, Congestion
-from supervisor.runtime.dialogue import Dialogue
+from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.supervision.call import Call, Congestion
 
 GENEROUS_S = 60
 """A bound against hanging for ever, far beyond what any test takes."""

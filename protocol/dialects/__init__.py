@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from protocol.connection import Connection, Memory, NewId
-from protocol.descriptor import Descriptor, Lifecycle, StdoutPolicy
+from protocol.descriptor.model import Descriptor, Lifecycle, StdoutPolicy
 from protocol.dialects.mcp.connection import McpConnection
 from protocol.dialects.module import ModuleConnection
 from protocol.dialects.narratoria import NarratoriaConnection

@@ -50,7 +50,7 @@ from protocol.connection import (
     Wait,
     Warned,
 )
-from protocol.descriptor import Descriptor, Lifecycle, StdoutPolicy
+from protocol.descriptor.model import Descriptor, Lifecycle, StdoutPolicy
 from protocol.dialects.host_call_lines import Refused, received_call, unannounced
 from protocol.dialects.line_owner import is_meant_as_answer, named_in, unreadable_answer
 from protocol.dialects.module_start import Handshake, Step

@@ -23,7 +23,7 @@ from protocol.connection import (
     Wait,
     Warned,
 )
-from protocol.descriptor import Timeouts
+from protocol.descriptor.model import Timeouts
 from protocol.errors import Failure
 from protocol.replies import Operation
 

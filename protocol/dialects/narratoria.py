@@ -36,7 +36,7 @@ from protocol.connection import (
     Wait,
     Warned,
 )
-from protocol.descriptor import Descriptor, InputForm, StdoutPolicy
+from protocol.descriptor.model import Descriptor, InputForm, StdoutPolicy
 from protocol.errors import Outcome, Reason
 from protocol.events import Asset, Done, ErrorEvent, Event, read_event
 from protocol.extended_event import decode_either

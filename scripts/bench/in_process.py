@@ -36,8 +36,8 @@ from scripts.bench.workshop import PROGRAMS, Workshop, daemon
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.principals import SUPERVISOR
-from supervisor.runtime.call import Congestion
-from supervisor.runtime.module import Module
+from supervisor.runtime.supervision.call import Congestion
+from supervisor.runtime.supervision.module import Module
 
 WINDOW = 64
 APART_S = 0.06

@@ -14,7 +14,7 @@ from scripts.bench.rows import COLD, OURS, WARM, WARM_SHUTDOWN, Row, Sample
 from scripts.bench.sizes import Sizes
 from scripts.bench.supervised import cpu_ns
 from scripts.bench.workshop import PROGRAMS, READY_WITHIN_S, Workshop, daemon
-from supervisor.runtime.sources import scan
+from supervisor.runtime.files.sources import scan
 
 KEPT = 2
 LOOK_EVERY_S = 0.05

@@ -20,7 +20,7 @@ from scripts.peers import environments
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.lifecycle import SERVES
-from supervisor.runtime.sources import scan
+from supervisor.runtime.files.sources import scan
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
 ROOT: Final = Path(__file__).parents[2]

@@ -20,7 +20,8 @@ import click
 import msgspec
 
 from supervisor.cli.exit_status import NO, NoError
-from supervisor.cli.inherited import mend_umask
+from supervisor.daemon.inherited import mend_umask
+from supervisor.daemon.log_stream import PID_FIELD
 from supervisor.policy.verdict import signal_name
 
 LOG_NAME = "stdiod.log"
@@ -29,9 +30,6 @@ LISTEN_S = 30.0
 
 EXIT_S = 5.0
 """How long it may take to be gone after it closed the pipe, or after SIGTERM."""
-
-PID_FIELD = "daemon_pid"
-"""Whose line it is, in the log: another daemon may write to the same file."""
 
 _TAIL_BYTES = 1 << 16
 _TAIL_LINES = 15

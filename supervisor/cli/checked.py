@@ -9,20 +9,20 @@ from pathlib import Path
 import click
 import msgspec
 
-from protocol.descriptor import Descriptor
-from protocol.descriptor_loading import DescriptorError
+from protocol.descriptor.loading import DescriptorError
+from protocol.descriptor.model import Descriptor
 from protocol.json_document import read_document
 from protocol.near_misses import near_misses
 from protocol.problem import Problem
 from supervisor.policy.hook_findings import hook_findings
-from supervisor.runtime.directory import (
+from supervisor.runtime.files.directory import (
     MissingDirectoryError,
     find_files,
     read_descriptor,
     shown,
 )
-from supervisor.runtime.preflight import obstacle
-from supervisor.runtime.sources import scan
+from supervisor.runtime.files.sources import scan
+from supervisor.runtime.process.preflight import obstacle
 
 
 class CheckedDescriptor(msgspec.Struct):

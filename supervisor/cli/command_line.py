@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import click
 
 from protocol.version import VERSION
-from supervisor.cli import collector
 from supervisor.cli.exit_status import BROKEN_PIPE, BUG, INTERRUPTED
 from supervisor.cli.options import SOCKET_HELP
 from supervisor.cli.standard_streams import let_go_of_stdout
+from supervisor.daemon import collector
 
 
 class Verb(NamedTuple):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from supervisor.cli.config_file import Config
+    from supervisor.daemon.config_file import Config
 
 _KEY = "stdiod.config"
 
@@ -21,7 +21,7 @@ def read(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path
     del param
     if value is None:
         return None
-    from supervisor.cli.config_file import ConfigError, read_config
+    from supervisor.daemon.config_file import ConfigError, read_config
 
     path = value.absolute()
     try:

@@ -11,6 +11,8 @@ import click
 from supervisor.cli import configured
 from supervisor.cli.locations import default_data_dir
 from supervisor.cli.options import TEXT
+from supervisor.daemon.config_file import Config
+from supervisor.kernel.store.settings import JournalOptions, Limits
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -107,3 +109,13 @@ def with_daemon_options(function: F) -> F:
 def absolute(directories: tuple[Path, ...]) -> tuple[Path, ...]:
     """Return directories as they are to be remembered, wherever a daemon works."""
     return tuple(directory.absolute() for directory in directories)
+
+
+def journal_options(config: Config) -> JournalOptions:
+    """Return the options, each at its default where the file does not say."""
+    usual = Limits()
+    limits = Limits(
+        days=usual.days if config.journal_days is None else config.journal_days,
+        size_bytes=usual.size_bytes if config.journal_bytes is None else config.journal_bytes,
+    )
+    return JournalOptions(limits=limits, power=config.durability == "power")

@@ -23,8 +23,8 @@ import msgspec
 import structlog
 import trio
 
-from protocol.descriptor import Descriptor, Instances, Start
-from protocol.descriptor_loading import DescriptorError
+from protocol.descriptor.loading import DescriptorError
+from protocol.descriptor.model import Descriptor, Instances, Start
 from protocol.errors import Reason
 from protocol.events import Progress
 from protocol.host_events import RegisteredAsset
@@ -32,19 +32,18 @@ from protocol.readdress import Readdresser
 from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.cli.exit_status import NoError
-from supervisor.cli.inherited import mend_signals
+from supervisor.daemon.inherited import mend_signals
 from supervisor.faces.exchange import event_line
 from supervisor.faces.local_user import this_user
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.kernel.parties import Party
 from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.call import Congestion
-from supervisor.runtime.directory import read_descriptor
+from supervisor.runtime.files.directory import read_descriptor
+from supervisor.runtime.files.module_log import LogLine
 from supervisor.runtime.loop_clock import LoopClock
-from supervisor.runtime.module_log import LogLine
-from supervisor.runtime.recording import Recording, header_of
-from supervisor.runtime.transcript_file import TranscriptFile
+from supervisor.runtime.supervision.call import Congestion
+from supervisor.transcripts.recording import Recording, TranscriptFile, header_of
 
 OnLine = Callable[[bytes], None]
 OnLog = Callable[[LogLine], None]

@@ -7,8 +7,8 @@ from typing import Any
 import click
 import msgspec
 
-from supervisor.cli.approval_text import decided, how
 from supervisor.cli.terminal import dim, one_line, safe
+from supervisor.cli.verbs.approvals import decided, how
 
 _PATCH_CHARS = 200
 _LEVEL_COLOURS = {"debug": "bright_black", "info": "blue", "warn": "yellow", "error": "red"}

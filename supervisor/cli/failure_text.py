@@ -9,8 +9,7 @@ import click
 import msgspec
 
 from supervisor.cli.advice import advice
-from supervisor.cli.limit_text import limit_text
-from supervisor.cli.quantities import duration
+from supervisor.cli.quantities import duration, limit_text
 from supervisor.cli.terminal import dim, one_line, safe, shell_word
 from supervisor.policy.verdict import signal_name
 

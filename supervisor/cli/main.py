@@ -25,7 +25,7 @@ def main() -> None:
     # Where it is installed, structlog imports it for tracebacks: a third of a daemon's start, for
     # something that must not depend on what else is installed. None is Python's "not there".
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
-    from supervisor.cli import collector
+    from supervisor.daemon import collector
 
     collector.put_off()
     from supervisor.cli.command_line import stdiod

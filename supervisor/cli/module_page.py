@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.limit_text import limit_text
-from supervisor.cli.quantities import count, duration, latency, size, time_of_day
+from supervisor.cli.quantities import count, duration, latency, limit_text, size, time_of_day
 from supervisor.cli.status_table import note
 from supervisor.cli.terminal import dim, one_line, state_word
 from supervisor.policy.verdict import signal_name

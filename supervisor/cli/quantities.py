@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Any
 
 _MINUTE_S = 60
 _HOUR_S = 60 * _MINUTE_S
@@ -62,3 +63,31 @@ def utc_stamp(unix_s: float) -> str:
     """Write a time for a file: ISO 8601 in UTC with milliseconds."""
     when = dt.datetime.fromtimestamp(unix_s, dt.UTC)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+NOTICED_MS = 50.0
+"""A shorter stall is no neighbour's trouble."""
+
+
+def stall_words(stall: dict[str, Any] | None) -> str | None:
+    """Return words for `daemon.longest_stall`, or None for one that is not worth any."""
+    if stall is None or stall["ms"] < NOTICED_MS:
+        return None
+    words = f"longest stall {latency(stall['ms'])}"
+    if stall["culprit"] is None:
+        return words
+    return f"{words}, by {stall['culprit']} ({stall['doing']})"
+
+
+def limit_text(limit: dict[str, Any]) -> str:
+    """Write `last_exit.limit`, or `details.limit` of a failure: memory 412.0 MiB of 256.0 MiB."""
+    name, used, allowed = limit["limit"], limit["used"], limit["allowed"]
+    match name:
+        case "memory_bytes":
+            return f"memory {size(used)} of {size(allowed)}"
+        case "memory_ceiling_bytes":
+            share = limit.get("share")
+            own = "" if share is None else f", {size(share)} of it this one's"
+            return f"memory of all modules {size(used)} of {size(allowed)}{own}"
+        case _:
+            return f"{name} {used} of {allowed}"

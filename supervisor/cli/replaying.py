@@ -14,15 +14,15 @@ import msgspec
 import structlog
 import trio
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from protocol.transcript import Entry, Happened, Transcript
 from supervisor.cli.exit_status import NoError
-from supervisor.policy.transcript_compare import differences, heard, recorded_lines
 from supervisor.policy.verdict import Exit
-from supervisor.runtime.custody import holding
-from supervisor.runtime.log_files import LogFiles
-from supervisor.runtime.playback import Played, play
-from supervisor.runtime.program import SpawnError
+from supervisor.runtime.containment.custody import holding
+from supervisor.runtime.files.log_files import LogFiles
+from supervisor.runtime.process.program import SpawnError
+from supervisor.transcripts.compare import differences, heard, recorded_lines
+from supervisor.transcripts.playback import Played, play
 
 
 class Compared(msgspec.Struct, frozen=True):

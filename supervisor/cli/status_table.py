@@ -13,9 +13,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.limit_text import limit_text
-from supervisor.cli.quantities import count, duration, size
-from supervisor.cli.stall_text import stall_words
+from supervisor.cli.quantities import count, duration, limit_text, size, stall_words
 from supervisor.cli.terminal import cells, cut, dim, one_line, pad, state_word
 
 Row = dict[str, str]

@@ -15,7 +15,7 @@ import structlog
 import trio
 
 from supervisor.kernel.status import Connections
-from supervisor.runtime.file_limit import FileLimit
+from supervisor.runtime.process.file_limit import FileLimit
 
 CLIENTS = 4096
 """In all; under a limit of fewer than twice as many open files, half of those."""

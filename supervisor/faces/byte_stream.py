@@ -31,7 +31,7 @@ log = structlog.get_logger()
 async def read_some(descriptor: int, *, drained: bool = False) -> bytes:
     """Wait for bytes; `b""` at the end, or when the other side is gone.
 
-    With `drained` there is no first look, as in `runtime.pipes.read`.
+    With `drained` there is no first look, as in `runtime.process.pipes.read`.
     """
     if drained:
         await trio.lowlevel.wait_readable(descriptor)

@@ -29,7 +29,7 @@ from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ALL_BYTES, ARGS, UNFINISHED_BYTES, Account
-from supervisor.runtime.serving import SERVING
+from supervisor.runtime.stalls import SERVING
 from supervisor.runtime.turns import Turn
 
 REQUEST_BYTES = 16 << 20

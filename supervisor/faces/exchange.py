@@ -13,8 +13,8 @@ from protocol.readdress import Readdresser
 from protocol.response import Response
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.parties import Handle
-from supervisor.runtime.call import OVERRUN_BYTES, Congestion
 from supervisor.runtime.held_bytes import FREE_BYTES
+from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 
 UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowError)
 """What `encode_line` may raise over a value it was given."""

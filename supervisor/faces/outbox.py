@@ -14,7 +14,7 @@ from collections.abc import Callable
 import trio
 
 from supervisor.runtime.held_bytes import ANSWERS, Account
-from supervisor.runtime.serving import SERVING
+from supervisor.runtime.stalls import SERVING
 
 HIGH_BYTES = 1 << 20
 LOW_BYTES = 1 << 18

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from supervisor.kernel.descriptions import RememberedDescriptions, ops_of
 from supervisor.kernel.hooks.registry import Hooks
 from supervisor.kernel.recorder import Recorder
 from supervisor.policy.findings import Quarantined
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.observer import Described
+from supervisor.runtime.supervision.observer import Described
 
 MISFITS_TOLD = 8
 """In one entry; `status` has all."""
 
 
 class Chronicle:
-    """The fleet's observer (runtime.observer)."""
+    """The fleet's observer (runtime.supervision.observer)."""
 
     def __init__(
         self, recorder: Recorder, hooks: Hooks, descriptions: RememberedDescriptions

@@ -20,40 +20,39 @@ from supervisor.kernel.assets.store import AssetOptions, AssetStore
 from supervisor.kernel.chronicle import Chronicle
 from supervisor.kernel.descriptions import RememberedDescriptions
 from supervisor.kernel.durability import Durability
-from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.asker import ApprovalAsker
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.grants.remembered import Answers
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.gates import Gates
-from supervisor.kernel.hooks.lineage import Lineage
 from supervisor.kernel.hooks.observing import Observing
 from supervisor.kernel.hooks.registry import Hooks
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.op import Parts, ShutDown
+from supervisor.kernel.parties import Lineage, RefusedError
 from supervisor.kernel.recorder import Forgetful, Recorder, Restored
-from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.requests import Deciding, Requests
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.status import DaemonFacts
 from supervisor.kernel.store.settings import JournalOptions
+from supervisor.kernel.taking_effect import Effects
 from supervisor.kernel.ui_events import UiEvents
 from supervisor.policy.findings import Found
 from supervisor.policy.reload_plan import Plan
 from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.custody import holding
-from supervisor.runtime.directory import shown
-from supervisor.runtime.file_limit import FileLimit
-from supervisor.runtime.fleet import Fleet
-from supervisor.runtime.host import Host
-from supervisor.runtime.log_files import LogFiles
-from supervisor.runtime.reaping import tracer_of
-from supervisor.runtime.source import Source
-from supervisor.runtime.sources import Sources
+from supervisor.runtime.containment.custody import holding
+from supervisor.runtime.files.directory import shown
+from supervisor.runtime.files.log_files import LogFiles
+from supervisor.runtime.files.source import Source
+from supervisor.runtime.files.sources import Sources
+from supervisor.runtime.files.watch import Watch
+from supervisor.runtime.process.file_limit import FileLimit
+from supervisor.runtime.process.reaping import tracer_of
 from supervisor.runtime.stalls import Stalls
-from supervisor.runtime.watch import Watch
+from supervisor.runtime.supervision.fleet import Fleet
+from supervisor.runtime.supervision.host import Host
 
 HURRY_AFTER_S = 30.0
 """The longest a shutdown lets modules take, whatever their own timeouts say."""

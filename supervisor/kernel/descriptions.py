@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import structlog
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from protocol.host_call import UNENCODABLE
 from supervisor.kernel.recorder import Recorder, Restored
-from supervisor.runtime.module import Module
+from supervisor.runtime.supervision.module import Module
 
 KIND = "description"
 """Of the recorder's documents; the name of one is the module's."""

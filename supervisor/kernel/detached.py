@@ -22,9 +22,9 @@ from protocol.response import Response
 from supervisor.kernel.parties import Client, Handle
 from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.call import OVERRUN_BYTES, Congestion
-from supervisor.runtime.deadlines import Deadlines, Timer
 from supervisor.runtime.held_bytes import ANSWERS, Account, HeldBytes
+from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
+from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 DETACHED_S = 60.0
 """How long a request goes on without a client, and its answer is kept."""

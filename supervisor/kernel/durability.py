@@ -8,9 +8,9 @@ import trio
 from protocol.connection import Notice
 from protocol.errors import Failure, Reason, Success
 from protocol.response import Response
+from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.recorder import Kept, Recorder
-from supervisor.kernel.refusal import RefusedError
-from supervisor.runtime.deadlines import Deadlines, Timer
+from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 FLUSH_S = 5.0
 """How long an answer waits for the disk; a commit takes some milliseconds."""

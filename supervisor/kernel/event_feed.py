@@ -15,17 +15,52 @@ from typing import Any, Literal, TypeVar
 import msgspec
 import trio
 
-from protocol.errors import Failure, Reason
+from protocol.errors import Failure, Origin, Reason
 from protocol.events import Log
 from protocol.journal_event import REGISTRY, is_own_family
 from supervisor.kernel.journal import Journal
-from supervisor.kernel.journal_text import entry_text
 from supervisor.kernel.operations.op import Emit
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.seen_entries import Sees
 from supervisor.kernel.store.faults import FAILURES, in_words, is_damage
 from supervisor.kernel.store.reader import Filter, Reader
 from supervisor.runtime.blocking import BlockingWork
+
+_SHOWN = ("path", "from", "to", "cause", "plan", "parent", "key", "uri", "bytes", "capability")
+_MORE = ("count", "revision", "version", "pid", "event", "as", "prompt", "answer", "by")
+
+
+def entry_text(document: dict[str, Any]) -> str:
+    """Return the line: the event, the module with its op, how it ended, what is known of it."""
+    data = document.get("data") or {}
+    words = [document["event"]]
+    module, op = document.get("module"), data.get("op")
+    if module is not None:
+        words.append(f"{module}.{op}" if op else module)
+    if (status := document.get("status")) is not None:
+        words.append(status)
+    if (duration_ms := document.get("duration_ms")) is not None:
+        words.append(f"{duration_ms}ms")
+    if "from" in data and "to" in data:
+        words.append(f"{data['from']} -> {data['to']}: {data.get('cause')}")
+    else:
+        words += [f"{key}={data[key]}" for key in (*_SHOWN, *_MORE) if _is_short(data.get(key))]
+    if (error := document.get("error")) is not None:
+        details = error.get("details") or {}
+        code, reason = error.get("code"), details.get("reason")
+        if details.get("origin") == Origin.MODULE:
+            code = f"reported {code}"
+        elif reason:
+            code = f"{code}/{reason}"
+        words.append(f"{code}: {error.get('message')}")
+    if (session_id := document.get("session_id")) is not None:
+        words.append(f"session={session_id}")
+    return " ".join(map(str, words))
+
+
+def _is_short(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ from protocol.response import Response
 from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.begin_order import BeginOrder, Held
 from supervisor.kernel.durability import acknowledged
-from supervisor.kernel.effects import Effects
+from supervisor.kernel.hooks.approvals import with_questions
 from supervisor.kernel.invoke_record import (
     ERRORS_RECORDED,
     in_flight,
@@ -34,24 +34,22 @@ from supervisor.kernel.invoke_record import (
     record_error,
     record_response,
 )
-from supervisor.kernel.origin import Origin
-from supervisor.kernel.parties import Calls, Client
+from supervisor.kernel.parties import Calls, Client, Origin
 from supervisor.kernel.relative import Relative
 from supervisor.kernel.request_checks import Doubt, without_unseen
 from supervisor.kernel.sessions.session import Session
 from supervisor.kernel.store.settings import IN_FLIGHT, InFlight
-from supervisor.kernel.taking_effect import InTurn, take_effect
-from supervisor.kernel.unanswered import with_questions
+from supervisor.kernel.taking_effect import Effects, InTurn, take_effect
 from supervisor.kernel.wait_graph import Parents
 from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.call import Call, Congestion
-from supervisor.runtime.deadlines import Queue, Timer
-from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.held_bytes import Account
-from supervisor.runtime.host import Host
-from supervisor.runtime.module import Module
-from supervisor.runtime.program import module_folder
+from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.program import module_folder
+from supervisor.runtime.supervision.call import Call, Congestion
+from supervisor.runtime.supervision.deadlines import Queue, Timer
+from supervisor.runtime.supervision.host import Host
+from supervisor.runtime.supervision.module import Module
 
 if TYPE_CHECKING:
     from supervisor.kernel.hooks.guard import Guard

@@ -16,7 +16,7 @@ from protocol.errors import Failure
 from protocol.events import ErrorEvent
 from protocol.replies import read_error
 from protocol.response import Response
-from supervisor.kernel.origin import Origin
+from supervisor.kernel.parties import Origin
 from supervisor.kernel.recorder import DocumentKey, Ended, Recorder
 from supervisor.kernel.store.settings import IN_FLIGHT, InFlight
 

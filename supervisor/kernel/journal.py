@@ -26,7 +26,6 @@ import trio
 from protocol.errors import Failure, Reason
 from protocol.journal_event import JournalEvent
 from supervisor.kernel.durability import FLUSH_S
-from supervisor.kernel.entry_encoding import encoded
 from supervisor.kernel.recorder import (
     Content,
     DocumentKey,
@@ -34,6 +33,7 @@ from supervisor.kernel.recorder import (
     Kept,
     Overhear,
     Unended,
+    encoded,
     overheard,
 )
 from supervisor.kernel.store.batch import Entry
@@ -41,7 +41,7 @@ from supervisor.kernel.store.restored import RestoredJournal
 from supervisor.kernel.store.retention import Clocks
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.kernel.store.writer import Told, Writer, WriterOptions
-from supervisor.runtime.directory import shown
+from supervisor.runtime.files.directory import shown
 
 FILE = "journal.db"
 

@@ -18,11 +18,10 @@ from protocol.events import Progress
 from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.kernel.operations.op import Begun
-from supervisor.kernel.parties import Client, Party
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import Client, Party, RefusedError
 from supervisor.kernel.request_checks import without_unseen
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.module import Module
+from supervisor.runtime.supervision.module import Module
 
 log = structlog.get_logger()
 

@@ -6,21 +6,70 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
+
 from protocol.connection import HostCalled
+from protocol.errors import Failure
 from protocol.events import Progress
 from protocol.response import Response
-from supervisor.kernel.hooks.lineage import NOBODY
-from supervisor.kernel.origin import Origin
 from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.call import Congestion
-from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.held_bytes import Account, HeldBytes
-from supervisor.runtime.module import Module
+from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.supervision.call import Congestion
+from supervisor.runtime.supervision.module import Module
 
 if TYPE_CHECKING:
     from supervisor.kernel.begin_order import BeginOrder
     from supervisor.kernel.invocation import Invocation
+
+
+NOBODY: frozenset[str] = frozenset()
+
+
+class Lineage:
+    """The hooks behind open requests, by the daemon's id of the request."""
+
+    def __init__(self) -> None:
+        self._behind: dict[str, frozenset[str]] = {}
+
+    def begin(self, request_id: str, hooks: frozenset[str]) -> None:
+        """Take note of a request made on behalf of `hooks`, until `end`."""
+        if hooks:
+            self._behind[request_id] = hooks
+
+    def of(self, request_id: str | None) -> frozenset[str]:
+        """Return the hooks that a request is made on behalf of."""
+        return NOBODY if request_id is None else self._behind.get(request_id, NOBODY)
+
+    def end(self, request_id: str) -> None:
+        """Forget a request: it is answered, and the journal says so."""
+        self._behind.pop(request_id, None)
+
+    def all(self) -> list[frozenset[str]]:
+        """Return the hooks behind each open request that has some."""
+        return list(self._behind.values())
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """An invocation, as those see it who take what it produces; without an id it is of none."""
+
+    module: str
+    op: str
+    request_id: str | None
+    session_id: str | None = None
+    span_id: str | None = None
+    owner: str | None = None
+    """Whose it is what comes of it: the session's owner, or else who asked."""
+    by: msgspec.Raw | None = None
+    """Who asked, for the journal (`policy.principals.Principal.by`)."""
+
+    def document(self) -> dict[str, str]:
+        """Return what subscribers are told of it."""
+        named = ("module", "op", "request_id", "session_id", "span_id")
+        found = {name: getattr(self, name) for name in named}
+        return {name: value for name, value in found.items() if value}
+
 
 DAEMON = "supervisor"
 """What the daemon itself is called, by those who ask it something as they ask a module."""
@@ -169,3 +218,11 @@ class Invoke(Protocol):
         order: BeginOrder | None = None,
     ) -> Invocation | None:
         """Accept an invocation, or answer at once why not."""
+
+
+class RefusedError(Exception):
+    """An op ends with this failure."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from supervisor.kernel.wait_graph import Parents
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.module import Module
+from supervisor.runtime.supervision.module import Module
 
 Kind = TypeVar("Kind", bound="Relative[Any]")
 

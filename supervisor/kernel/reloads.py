@@ -18,17 +18,17 @@ import trio
 
 from protocol.errors import Failure, Reason
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import RefusedError
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.hook_findings import hook_findings
 from supervisor.policy.policy_file import PolicyError, PolicyFile
 from supervisor.policy.reload_plan import Plan, Running, plan, runnable
-from supervisor.runtime.fleet import Fleet
-from supervisor.runtime.host import Host
-from supervisor.runtime.preflight import Obstacle, obstacle
-from supervisor.runtime.source import Source
-from supervisor.runtime.sources import Sources
-from supervisor.runtime.succession import Succession
+from supervisor.runtime.files.source import Source
+from supervisor.runtime.files.sources import Sources
+from supervisor.runtime.process.preflight import Obstacle, obstacle
+from supervisor.runtime.supervision.fleet import Fleet
+from supervisor.runtime.supervision.host import Host
+from supervisor.runtime.supervision.succession import Succession
 
 log = structlog.get_logger()
 

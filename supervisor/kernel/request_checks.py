@@ -20,8 +20,8 @@ from supervisor.policy.findings import Quarantined
 from supervisor.policy.principals import Principal, Scope
 from supervisor.runtime.checking.checker import Unchecked
 from supervisor.runtime.checking.checks import Check, Checks, Verdict
-from supervisor.runtime.fleet import Fleet
-from supervisor.runtime.module import Module
+from supervisor.runtime.supervision.fleet import Fleet
+from supervisor.runtime.supervision.module import Module
 
 OP_CHARS = 256
 """The longest `op`: it stands in each event, journal entry and message about a request."""
@@ -136,8 +136,8 @@ def unknown_module(tool: str, fleet: Fleet, principal: Principal) -> Failure:
 def without_unseen(failure: Failure, principal: Principal) -> Failure:
     """Name no module that the principal may not see as one that is waited for.
 
-    `waits_for` is the host's (`runtime.dependence`, `runtime.not_serving`): a list is beside words
-    that name none of them, a name stands in the words, too.
+    `waits_for` is the host's (`runtime.supervision`: `dependence`, `not_serving`): a list is beside
+    words that name none of them, a name stands in the words, too.
     """
     waits_for = failure.details.get("waits_for")
     if waits_for is None or principal.covers_all():

@@ -19,20 +19,18 @@ import msgspec
 import trio
 
 from protocol.connection import Request
-from protocol.descriptor import Kind
+from protocol.descriptor.model import Kind
 from protocol.errors import Failure, Reason, Success
 from protocol.problem import named
 from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.detached import DetachedRequests
-from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.asking import Guarding
 from supervisor.kernel.hooks.gates import Gates
 from supervisor.kernel.hooks.guard import Guards
-from supervisor.kernel.hooks.lineage import NOBODY
 from supervisor.kernel.host_calls.docket import Docket
 from supervisor.kernel.host_calls.method import Host as HostOfCalls
 from supervisor.kernel.host_calls.of_modules import CallsOfModules
@@ -43,8 +41,7 @@ from supervisor.kernel.operations.connection import NARROW
 from supervisor.kernel.operations.op import Begun
 from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
 from supervisor.kernel.own_request import OwnRequest, answer_of
-from supervisor.kernel.parties import Client, Handle, Party
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import NOBODY, Client, Handle, Party, RefusedError
 from supervisor.kernel.request_checks import (
     Doubt,
     doubt_about,
@@ -55,12 +52,13 @@ from supervisor.kernel.request_checks import (
     unknown_module,
 )
 from supervisor.kernel.sessions.session import Session
+from supervisor.kernel.taking_effect import Effects
 from supervisor.kernel.wait_graph import Parents
 from supervisor.policy.principals import Principal, Scope
-from supervisor.runtime.fleet import Fleet
 from supervisor.runtime.held_bytes import Account
-from supervisor.runtime.host import Host
-from supervisor.runtime.module import Module
+from supervisor.runtime.supervision.fleet import Fleet
+from supervisor.runtime.supervision.host import Host
+from supervisor.runtime.supervision.module import Module
 
 
 class Deciding(msgspec.Struct, frozen=True):

@@ -12,14 +12,14 @@ from supervisor.policy.findings import why_bad
 from supervisor.policy.latency import Histogram, Reading, quantile_us
 from supervisor.policy.lifecycle import HAS_PROCESS, State
 from supervisor.runtime.containment import procfs
-from supervisor.runtime.custody import Custody
+from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.files.log_files import LogFiles
+from supervisor.runtime.files.watch import WatchState
 from supervisor.runtime.held_bytes import HeldBytes
-from supervisor.runtime.life import Instance
-from supervisor.runtime.log_files import LogFiles
-from supervisor.runtime.module import Module
-from supervisor.runtime.reaping import tracer_of
+from supervisor.runtime.process.reaping import tracer_of
 from supervisor.runtime.stalls import Stalls
-from supervisor.runtime.watch import WatchState
+from supervisor.runtime.supervision.life import Instance
+from supervisor.runtime.supervision.module import Module
 
 _MAY_BE_TRACED = frozenset((str(State.STOPPING), str(State.DEGRADED)))
 

@@ -4,15 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from protocol.connection import HostCalled, Notice
 from protocol.errors import Outcome
 from protocol.events import CallEvent, Progress, StatePatch, StatePatched, UiEvent
 from supervisor.kernel.assets.intake import AssetIntake
-from supervisor.kernel.effects import Effects
-from supervisor.kernel.origin import Origin
+from supervisor.kernel.assets.registry import KIND as ASSET
+from supervisor.kernel.assets.registry import Assets
+from supervisor.kernel.descriptions import RememberedDescriptions
+from supervisor.kernel.durability import Durability
+from supervisor.kernel.grants.remembered import Answers
+from supervisor.kernel.parties import Lineage, Origin
+from supervisor.kernel.recorder import Recorder, Restored
+from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.sessions.session import Session
-from supervisor.runtime.call import Call, Congestion, Listener
-from supervisor.runtime.dialogue import Dialogue
+from supervisor.kernel.ui_events import UiEvents
+from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.supervision.call import Call, Congestion, Listener
+
+
+class Effects(msgspec.Struct, frozen=True, kw_only=True):
+    """State, assets, UI events, answers, and the record of it all, of one daemon."""
+
+    recorder: Recorder
+    durability: Durability
+    sessions: Sessions
+    assets: Assets
+    ui: UiEvents
+    answers: Answers
+    descriptions: RememberedDescriptions
+    lineage: Lineage
+    with_sessions: bool = True
+    """If not, an id of a session is passed on to the module, and means nothing here."""
+
+    async def restore(self, restored: Restored | None, *, complete: bool) -> None:
+        """Take over what the daemon before this one kept; `complete` if that is all of it."""
+        if restored is None:
+            await self.assets.restore((), complete=complete)
+            return
+        self.sessions.restore(restored)
+        self.answers.restore(restored)
+        self.descriptions.restore(restored)
+        bodies = [one.body for one in restored.documents(ASSET)]
+        await self.assets.restore(bodies, complete=complete)
+
+    def keep_all(self) -> None:
+        """Keep everything anew: what was kept is lost, such as with a damaged file."""
+        self.sessions.keep_all()
+        self.assets.keep_all()
+        self.answers.keep_all()
+        self.descriptions.keep_all()
 
 
 def take_effect(

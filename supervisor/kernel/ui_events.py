@@ -17,7 +17,7 @@ import trio
 
 from protocol.events import Log, UiEvent
 from protocol.host_events import PlaceholderUiEvent, SeenUiEvent
-from supervisor.kernel.origin import Origin
+from supervisor.kernel.parties import Origin
 from supervisor.policy.principals import Principal
 
 WAITING_EVENTS = 1000

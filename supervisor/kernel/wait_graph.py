@@ -11,7 +11,7 @@ from typing import Protocol
 
 from protocol.errors import Failure, Reason
 from supervisor.policy.waits import Waits, circle
-from supervisor.runtime.module import Module
+from supervisor.runtime.supervision.module import Module
 
 
 class Kin(Protocol):

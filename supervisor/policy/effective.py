@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from protocol.descriptor import WHENCE, Descriptor
+from protocol.descriptor.model import WHENCE, Descriptor
 from protocol.problem import step
 
 ABSENT = msgspec.UNSET

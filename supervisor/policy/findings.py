@@ -18,7 +18,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 
 import msgspec
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from supervisor.policy.dependencies import circles, in_order, unmet
 
 Modules = Mapping[str, Descriptor]

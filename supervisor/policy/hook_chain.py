@@ -21,7 +21,7 @@ from typing import Any, assert_never
 
 import msgspec
 
-from protocol.descriptor import OnFailure
+from protocol.descriptor.model import OnFailure
 from protocol.hook_result import Action, HookResult, Invalid
 
 INVALID_ANSWER = "Hook handler returned invalid response"

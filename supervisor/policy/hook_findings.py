@@ -9,7 +9,7 @@ import re
 from collections.abc import Collection, Iterator
 from fnmatch import fnmatchcase
 
-from protocol.descriptor import Descriptor, Gate, Kind
+from protocol.descriptor.model import Descriptor, Gate, Kind
 from protocol.journal_event import HOST_OWNED, REGISTRY, SHARED
 from protocol.problem import Problem, did_you_mean, nearest, quoted
 

@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from protocol.descriptor import NAME_LIMIT
+from protocol.descriptor.model import NAME_LIMIT
 from protocol.problem import described, quoted
 
 FETCHING = frozenset({"npx", "uvx", "docker", "bunx", "pnpm", "pipx", "podman"})

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from supervisor.policy.dependencies import in_order
 from supervisor.policy.effective import Change, changes
 from supervisor.policy.findings import Quarantined, Reading, kept, usable

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import msgspec
 
-from protocol.descriptor import Backoff, Restart, Supervision
+from protocol.descriptor.model import Backoff, Restart, Supervision
 from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Exit, signal_name
 

@@ -20,8 +20,8 @@ import msgspec
 
 from protocol.errors import Code, Failure, Outcome, Reason
 from protocol.merge_patch import encoded_bytes
-from protocol.nesting import is_deeper
 from protocol.plan import plan_problems
+from protocol.weight import is_deeper
 
 _UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
 """Control characters, halves of surrogate pairs, and what breaks lines."""

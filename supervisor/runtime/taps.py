@@ -16,10 +16,10 @@ from protocol.errors import Outcome
 from protocol.events import CallEvent
 from protocol.transcript import Happened, Source
 from supervisor.policy.verdict import Exit
-from supervisor.runtime.call import Call, Congestion, Listener
+from supervisor.runtime.supervision.call import Call, Congestion, Listener
 
 if TYPE_CHECKING:
-    from supervisor.runtime.dialogue import Dialogue
+    from supervisor.runtime.process.dialogue import Dialogue
 
 
 class Tap(Protocol):

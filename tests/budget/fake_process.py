@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import trio
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from supervisor.policy.verdict import Suspect
-from supervisor.runtime import spawning
-from supervisor.runtime.custody import Custody
-from supervisor.runtime.opening import Opening
-from supervisor.runtime.reaping import End
+from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.process import spawning
+from supervisor.runtime.process.opening import Opening
+from supervisor.runtime.process.reaping import End
 from tests.budget.turns import Turns, read_all, write_some
 
 EVENT = {
@@ -88,7 +88,7 @@ class FakeProcess:
                 events = int(frame["input"]["args"].get("events", 0))
                 return _line({**EVENT, **named}) * events + _line({**named, "ok": True})
 
-    # What the daemon does with it (runtime.process.Process).
+    # What the daemon does with it (runtime.process.process.Process).
 
     @property
     def exited(self) -> bool:

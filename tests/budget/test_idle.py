@@ -14,8 +14,8 @@ import trio
 import trio.testing
 
 from supervisor.kernel import daemon as daemon_module
-from supervisor.runtime.health_watch import TICKS
-from supervisor.runtime.host import Host
+from supervisor.runtime.supervision.health_watch import TICKS
+from supervisor.runtime.supervision.host import Host
 from tests import factories
 from tests.budget.conftest import assert_within
 from tests.budget.fake_process import FakeProcess, without_processes

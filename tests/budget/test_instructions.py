@@ -27,7 +27,7 @@ COMMON = """
 import json, os, sys
 sys.path[:0] = {path!r}
 from protocol.connection import Request
-from protocol.descriptor_loading import parse_descriptor
+from protocol.descriptor.loading import parse_descriptor
 from protocol.dialects import DIALECTS
 from protocol.replies import Operation
 descriptor = {{"name": "m", "kind": "tool", "capabilities": [],

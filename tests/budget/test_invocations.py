@@ -16,7 +16,7 @@ from protocol.response import Response
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
 from supervisor.kernel.parties import Party
-from supervisor.runtime.call import Congestion
+from supervisor.runtime.supervision.call import Congestion
 from tests.budget.conftest import Bench, assert_within
 from tests.budget.turns import Turns
 from tests.principals import ADA

@@ -8,7 +8,7 @@ import trio
 
 from protocol.events import Progress
 from protocol.response import Response
-from supervisor.runtime.call import Congestion
+from supervisor.runtime.supervision.call import Congestion
 from tests.budget.conftest import Bench, assert_within
 from tests.principals import ADA
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 import pytest
 
-from supervisor.cli import serve as serving
-from supervisor.cli.serve import ServeOptions
+from supervisor.daemon import serve as serving
+from supervisor.daemon.serve import ServeOptions
 from tests.cli.conftest import Run
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.cli.config_file import Config
-from supervisor.cli.journal_settings import journal_options
-from supervisor.cli.serve import ServeOptions, asset_options
+from supervisor.cli.daemon_options import journal_options
+from supervisor.daemon.config_file import Config
+from supervisor.daemon.serve import ServeOptions, asset_options
 from supervisor.kernel.store.settings import JournalOptions, Limits
 
 

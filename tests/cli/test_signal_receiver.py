@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from supervisor.cli.signal_receiver import receiving
+from supervisor.daemon.daemon_signals import receiving
 
 NUMBERS = (signal.SIGUSR1, signal.SIGUSR2)
 

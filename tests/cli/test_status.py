@@ -7,8 +7,8 @@ from typing import Any
 import click
 import pytest
 
-from supervisor.cli.limit_text import limit_text
 from supervisor.cli.module_page import module_text
+from supervisor.cli.quantities import limit_text
 from supervisor.cli.status_table import note, status_text
 from supervisor.cli.terminal import cells
 from tests.cli.conftest import Run, Serve

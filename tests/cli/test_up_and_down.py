@@ -103,7 +103,7 @@ def test_every_line_of_a_log_file_says_which_daemon_wrote_it(tmp_path: Path) -> 
     log_file = tmp_path / "log"
     program = (
         "import sys, structlog; from pathlib import Path\n"
-        "from supervisor.cli.daemon_log import set_up_logging\n"
+        "from supervisor.daemon.daemon_log import set_up_logging\n"
         "set_up_logging('json', Path(sys.argv[1]))\n"
         "import os; structlog.get_logger().info('here', pid=os.getpid())"
     )

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.descriptor import OnFailure
+from protocol.descriptor.model import OnFailure
 from protocol.hook_result import read_hook_result
 from supervisor.policy.hook_chain import Answer, Failed, Link, chain_of
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from protocol.transcript import Transcript, descriptor_of, read_transcript
-from supervisor.policy.transcript_replay import Replayed, replay_through_dialect
+from supervisor.transcripts.replay import Replayed, replay_through_dialect
 from tests.schemas.local_registry import validator
 
 FILES = sorted((Path(__file__).parent / "transcripts").glob("*.jsonl"))

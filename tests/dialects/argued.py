@@ -18,7 +18,7 @@ from protocol.connection import (
     Unanswered,
     Wait,
 )
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.host_call import Chunk
 from protocol.outgoing import Outgoing, Written

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from protocol.connection import NOTHING, Events, Memory, NewId, StartAgain, Wait
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from tests.dialects.lines import LineConnection
 
 SILENCE_S = 0.05

@@ -30,7 +30,7 @@ from protocol.connection import (
     Unanswered,
     Wait,
 )
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from protocol.errors import Outcome, Reason, Success
 from protocol.frames import encode_line
 from protocol.framing import LineSplitter

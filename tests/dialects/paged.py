@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from protocol.connection import NOTHING, Events, Memory, NewId, StartFailed
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from tests.dialects.lines import LineConnection
 from tests.dialects.peers import description
 

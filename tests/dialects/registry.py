@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from protocol.descriptor import Descriptor, Lifecycle, StdoutPolicy
+from protocol.descriptor.model import Descriptor, Lifecycle, StdoutPolicy
 from protocol.dialects import Dialect
 from tests import factories
 from tests.dialects import peers

@@ -1,4 +1,4 @@
-"""docs/descriptor.md says exactly what protocol/descriptor.py and its shape say."""
+"""docs/descriptor.md says exactly what protocol/descriptor/model.py and its shape say."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from protocol import descriptor_shape as shape
-from protocol.descriptor import WHENCE, Descriptor, Hook, Supervision, Transport
-from protocol.descriptor_loading import DescriptorError, parse_descriptor
+from protocol.descriptor import shape
+from protocol.descriptor.loading import DescriptorError, parse_descriptor
+from protocol.descriptor.model import WHENCE, Descriptor, Hook, Supervision, Transport
 from protocol.dialects import DIALECTS
 from protocol.problem import Problem
 from protocol.shape import Fields

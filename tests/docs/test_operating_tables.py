@@ -8,16 +8,15 @@ from typing import Any
 import click
 import pytest
 
-from protocol.descriptor import Supervision
+from protocol.descriptor.model import Supervision
 from protocol.errors import CODE_OF, Reason
 from supervisor.cli import exit_status
 from supervisor.cli.command_line import VERBS, stdiod
 from supervisor.cli.top import view
-from supervisor.cli.top.figures import ModuleFigures
-from supervisor.cli.top.order import Order
+from supervisor.cli.top.figures import ModuleFigures, Order
 from supervisor.policy.lifecycle import Input, State
 from supervisor.policy.restart import History, after_end
-from supervisor.runtime import log_files
+from supervisor.runtime.files import log_files
 from tests.docs.markdown import DOCUMENTS, blocks, code, prose, read, rows
 from tests.docs.transcript import steps
 

@@ -29,7 +29,7 @@ from protocol.connection import (
     Violated,
     Warned,
 )
-from protocol.descriptor import Limits
+from protocol.descriptor.model import Limits
 from protocol.errors import CODE_OF, Code, Outcome, Reason, Success
 from protocol.events import TYPES
 from protocol.journal_event import HOST_OWNED
@@ -44,8 +44,8 @@ from supervisor.kernel.parties import Party
 from supervisor.policy.principals import Scope
 from supervisor.policy.session import BOUNDS, Status
 from supervisor.policy.verdict import Exit, Said, on_invocation
-from supervisor.runtime.log_text import log_text
-from supervisor.runtime.sources import scan
+from supervisor.runtime.files.module_log import log_text
+from supervisor.runtime.files.sources import scan
 from supervisor.runtime.turns import Turn
 from tests.docs.markdown import ROOT, Block, blocks, read, rows
 from tests.docs.transcript import fits

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from protocol.descriptor import Timeouts
+from protocol.descriptor.model import Timeouts
 from tests.docs.markdown import rows
 from tests.docs.sandbox import Sandbox
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from tests.faces.conftest import Client, connected, request
 from tests.factories import actor, script
 from tests.kernel.conftest import daemon_with

@@ -6,8 +6,8 @@ import trio.testing
 from protocol.events import Log
 from supervisor.faces.exchange import Exchange
 from supervisor.faces.outbox import HIGH_BYTES, LOW_BYTES, Outbox
-from supervisor.runtime.call import OVERRUN_BYTES, Congestion
 from supervisor.runtime.held_bytes import Account, HeldBytes
+from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 
 
 class Resumed:

@@ -10,7 +10,7 @@ from typing import Any
 
 import trio
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from protocol.errors import Failure
 from protocol.events import Progress
 from protocol.response import Response
@@ -20,7 +20,7 @@ from supervisor.kernel.request_checks import Doubt
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import Principal
-from supervisor.runtime.call import Congestion
+from supervisor.runtime.supervision.call import Congestion
 from tests.principals import ADA
 
 Start = Callable[..., AbstractAsyncContextManager[Daemon]]

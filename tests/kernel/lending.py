@@ -16,10 +16,10 @@ from supervisor.kernel.daemon import Daemon, running
 from supervisor.policy.findings import Reading, usable
 from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.reload_plan import Plan
-from supervisor.runtime.lent_descriptors import LentDescriptors
-from supervisor.runtime.source import UnreadableSourceError
-from supervisor.runtime.sources import Sources
-from supervisor.runtime.watched_paths import Interests
+from supervisor.runtime.files.lent_descriptors import LentDescriptors
+from supervisor.runtime.files.source import UnreadableSourceError
+from supervisor.runtime.files.sources import Sources
+from supervisor.runtime.files.watched_paths import Interests
 from tests.bounds import WAIT_S
 from tests.factories import ACTOR, PYTHON, document
 

@@ -15,23 +15,23 @@ from protocol.errors import Failure, Success
 from protocol.events import Log
 from supervisor.kernel.descriptions import RememberedDescriptions
 from supervisor.kernel.durability import Durability
-from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.remembered import Answers
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.gates import Gates
-from supervisor.kernel.hooks.lineage import Lineage
 from supervisor.kernel.operations.op import Asked
+from supervisor.kernel.parties import Lineage
 from supervisor.kernel.recorder import Forgetful
 from supervisor.kernel.requests import Deciding, Requests
 from supervisor.kernel.sessions.registry import Sessions
+from supervisor.kernel.taking_effect import Effects
 from supervisor.kernel.ui_events import UiEvents
 from supervisor.policy.latency import Histogram
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.call import Call
 from supervisor.runtime.checking.checks import Checks
-from supervisor.runtime.custody import Custody
-from supervisor.runtime.deadlines import Deadlines
+from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.held_bytes import HeldBytes
+from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.supervision.deadlines import Deadlines
 from tests.factories import descriptor
 from tests.runtime.fakes import undescribed
 
@@ -84,7 +84,7 @@ class Counters:
 
 
 class Served:
-    """What serves a call (runtime.call.Server)."""
+    """What serves a call (runtime.supervision.call.Server)."""
 
     def __init__(self, module: FakeModule, op: str) -> None:
         self._module, self._op = module, op
@@ -137,7 +137,7 @@ class World:
 
 
 class Host:
-    """What `runtime.host.Host` is to requests."""
+    """What `runtime.supervision.host.Host` is to requests."""
 
     shutting_down = False
 
@@ -156,7 +156,7 @@ class Host:
 
 
 class Fleet:
-    """What `runtime.fleet.Fleet` is to requests."""
+    """What `runtime.supervision.fleet.Fleet` is to requests."""
 
     quarantined = ()
 

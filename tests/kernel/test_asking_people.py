@@ -9,10 +9,10 @@ import pytest
 import trio
 from msgspec.structs import replace
 
-from protocol.descriptor import McpTransport
+from protocol.descriptor.model import McpTransport
 from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.daemon import Daemon
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import RefusedError
 from tests.kernel.conftest import Asker, ask, daemon_with, run_op
 from tests.kernel.test_grants import nothing
 from tests.kernel.test_host_calls import allowing, caller, error, payload, results

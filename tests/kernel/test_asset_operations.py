@@ -16,7 +16,7 @@ from supervisor.kernel.assets import checks as asset_checks
 from supervisor.kernel.assets import reading as asset_reading
 from supervisor.kernel.assets.store import AssetOptions
 from supervisor.kernel.daemon import Daemon
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import RefusedError
 from supervisor.policy.principals import Principal
 from tests.factories import actor, open_files
 from tests.kernel.conftest import begin, daemon_with, run_op

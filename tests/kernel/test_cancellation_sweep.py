@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from supervisor.policy.lifecycle import State
 from tests.factories import actor, children, open_files, opened_since, script
 from tests.kernel.conftest import ask, daemon_with

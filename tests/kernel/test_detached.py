@@ -24,7 +24,7 @@ from supervisor.kernel.parties import Handle, Party
 from supervisor.policy.principals import Principal, Scope
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime import held_bytes
-from supervisor.runtime.call import Congestion
+from supervisor.runtime.supervision.call import Congestion
 from tests.kernel.pipeline import World, pipeline
 from tests.principals import ADA
 

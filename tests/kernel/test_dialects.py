@@ -29,9 +29,9 @@ from supervisor.kernel.host_calls import docket
 from supervisor.kernel.host_calls.of_modules import CallsOfModules
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime import description as description_module
-from supervisor.runtime.module import Module
-from supervisor.runtime.recording import Recording
+from supervisor.runtime.supervision import description as description_module
+from supervisor.runtime.supervision.module import Module
+from supervisor.transcripts.recording import Recording
 from tests.dialects import peers
 from tests.dialects.registry import speaking
 from tests.factories import actor

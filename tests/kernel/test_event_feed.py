@@ -14,10 +14,9 @@ import trio
 
 from protocol.events import Log, Progress
 from protocol.journal_event import REGISTRY
-from supervisor.kernel.event_feed import EventFeed
+from supervisor.kernel.event_feed import EventFeed, entry_text
 from supervisor.kernel.journal import Journal
-from supervisor.kernel.journal_text import entry_text
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.store import reader
 from supervisor.runtime.blocking import BlockingWork
 from tests.kernel.memory import flushed, journal

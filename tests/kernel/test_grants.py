@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import trio
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.grants.grants import Answer, GrantQuestion
 from supervisor.kernel.grants.operator_policy import OperatorPolicy, read_policy
-from supervisor.kernel.grants.program_digest import program_digest
+from supervisor.kernel.grants.remembered import program_digest
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.policy_file import PolicyError
-from supervisor.runtime.file_digest import FileDigests
+from supervisor.runtime.files.file_digest import FileDigests
 from tests.factories import PYTHON, descriptor
 from tests.kernel.conftest import daemon_with, run_op
 from tests.kernel.test_host_calls import CALLER, allowing, caller, error, payload, results

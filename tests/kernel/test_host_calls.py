@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from tests.factories import GENEROUS_S, PYTHON, descriptor

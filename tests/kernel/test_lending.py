@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import trio
 
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.status import module_status
-from supervisor.runtime.directory import DescriptorFiles
+from supervisor.runtime.files.directory import DescriptorFiles
 from tests.factories import children, document, program, script
 from tests.kernel.conftest import ask
 from tests.kernel.lending import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from protocol.descriptor import Lifecycle, McpTransport
+from protocol.descriptor.model import Lifecycle, McpTransport
 from protocol.events import UiEvent
 from protocol.host_events import RegisteredAsset
 from supervisor.kernel.daemon import Daemon

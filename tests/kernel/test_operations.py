@@ -9,7 +9,7 @@ import trio
 from protocol.events import Log, Progress
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.operations import INPUTS
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import RefusedError
 from supervisor.policy.findings import Quarantined
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment.ladder import RUNGS

@@ -13,9 +13,9 @@ import trio
 from protocol.events import Log, Progress
 from protocol.transcript import Happened, Transcript, read_transcript
 from supervisor.kernel.daemon import Daemon
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import RefusedError
 from supervisor.policy.reload_plan import Plan
-from supervisor.runtime import recording
+from supervisor.transcripts import recording
 from tests.factories import actor, script
 from tests.kernel.conftest import ask, daemon_with, refused, run_op
 

@@ -17,7 +17,7 @@ from supervisor.faces.exchange import event_line
 from supervisor.kernel import durability
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.kernel.operations.sessions import MAX_PAGE
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.sessions.session import Session
 from supervisor.policy.findings import Found
 from tests.factories import actor, script

@@ -11,7 +11,7 @@ import trio
 from protocol.events import Log, Progress, UiEvent
 from protocol.host_events import PlaceholderUiEvent, SeenUiEvent
 from supervisor.kernel import ui_events
-from supervisor.kernel.origin import Origin
+from supervisor.kernel.parties import Origin
 from supervisor.kernel.ui_events import Subscription, UiEvents
 from tests.factories import actor
 from tests.kernel.conftest import Asker, daemon_with, run_op

@@ -14,7 +14,7 @@ import pytest
 import trio
 from msgspec.structs import replace
 
-from protocol.descriptor import Descriptor, McpTransport
+from protocol.descriptor.model import Descriptor, McpTransport
 from protocol.events import UiEvent
 from scripts.mcp_servers import NODE, PACKAGES, PYTHON
 from supervisor.kernel.daemon import Daemon

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from protocol.connection import Ready
-from protocol.descriptor import EraPin
+from protocol.descriptor.model import EraPin
 from tests.modules.samples import MODULES
 from tests.protocol.mcp_server import Served
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.descriptor import OnFailure
+from protocol.descriptor.model import OnFailure
 from protocol.hook_result import Action, HookResult, Invalid, Role
 from supervisor.policy.hook_chain import (
     INVALID_ANSWER,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from supervisor.policy.hook_findings import hook_findings
 from tests.factories import descriptor
 

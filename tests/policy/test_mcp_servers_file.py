@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from protocol.descriptor_loading import parse_descriptor
+from protocol.descriptor.loading import parse_descriptor
 from supervisor.policy.mcp_servers_file import FETCH_S, Imported, imported, servers_of
 
 PROJECT, HOME = PurePosixPath("/work/project"), PurePosixPath("/home/ada")

@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.descriptor import Descriptor, Gate, Hook, Kind, OnFailure, Supervision, Transport
+from protocol.descriptor.model import (
+    Descriptor,
+    Gate,
+    Hook,
+    Kind,
+    OnFailure,
+    Supervision,
+    Transport,
+)
 from supervisor.policy.effective import Change, changes
 from supervisor.policy.findings import KEPT, Quarantined, Reading, kept, version_of
 from supervisor.policy.reload_plan import Plan, Running, plan

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.descriptor import ENDING_SIGNALS, Backoff, Restart, Supervision
+from protocol.descriptor.model import ENDING_SIGNALS, Backoff, Restart, Supervision
 from supervisor.policy.lifecycle import Input
 from supervisor.policy.restart import (
     History,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import strategies as st
 
-from protocol.descriptor import Descriptor
-from protocol.descriptor_loading import DescriptorError, parse_descriptor
+from protocol.descriptor.loading import DescriptorError, parse_descriptor
+from protocol.descriptor.model import Descriptor
 
 SOURCE = "/etc/stdiod/dice/module.json"
 

@@ -12,7 +12,7 @@ import jsonschema
 from msgspec.structs import replace
 
 from protocol.connection import Answered, HostCalled, Received, Request, Wait
-from protocol.descriptor import EraPin, McpTransport, StdoutPolicy
+from protocol.descriptor.model import EraPin, McpTransport, StdoutPolicy
 from protocol.dialects.mcp.connection import McpConnection
 from protocol.dialects.mcp.greeting import LEGACY, MODERN, Era
 from protocol.errors import Failure, Outcome, Success

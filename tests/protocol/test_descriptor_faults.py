@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from protocol.descriptor import Supervision
-from protocol.descriptor_loading import parse_descriptor
+from protocol.descriptor.loading import parse_descriptor
+from protocol.descriptor.model import Supervision
 from tests.protocol.descriptor_documents import GATE, SOURCE, changed, encoded, refusal, without
 
 BAD_VALUES: list[tuple[str, Any, str, str]] = [

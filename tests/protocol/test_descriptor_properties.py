@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from protocol.descriptor_loading import DescriptorError
+from protocol.descriptor.loading import DescriptorError
 from tests.protocol.descriptor_documents import (
     COMPLETE,
     GATE,

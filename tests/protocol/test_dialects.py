@@ -27,7 +27,7 @@ from protocol.connection import (
     StartFailed,
     Unanswered,
 )
-from protocol.descriptor import Lifecycle
+from protocol.descriptor.model import Lifecycle
 from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Reason, Success
 from protocol.host_call import Chunk

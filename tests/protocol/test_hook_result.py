@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.descriptor import Gate
+from protocol.descriptor.model import Gate
 from protocol.hook_result import (
     RESULT,
     UNKNOWN_LOOKED_AT,

@@ -18,7 +18,7 @@ from protocol.connection import (
     Violated,
     Warned,
 )
-from protocol.descriptor import StdoutPolicy
+from protocol.descriptor.model import StdoutPolicy
 from protocol.dialects.mcp.calls import Calls
 from protocol.dialects.mcp.inquiries import ROUNDS
 from protocol.errors import Failure, Reason, Success

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from protocol.connection import Ready, StartAgain, StartFailed
-from protocol.descriptor import EraPin
+from protocol.descriptor.model import EraPin
 from protocol.dialects.mcp.greeting import DISCOVER_S
 from tests.protocol.mcp_server import Served, discovered, initialized
 

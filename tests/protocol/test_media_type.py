@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.media_type import LONGEST, is_media_type
+from protocol.assets import LONGEST, is_media_type
 
 VALID = (
     "image/png",

@@ -15,7 +15,7 @@ from protocol.merge_patch import (
     merged,
     without_nulls,
 )
-from protocol.nesting import is_deeper
+from protocol.weight import is_deeper
 
 # RFC 7396 appendix A, in its order: original, patch, result.
 APPENDIX_A: list[tuple[Any, Any, Any]] = [

@@ -16,7 +16,7 @@ from protocol.connection import (
     Stray,
     Warned,
 )
-from protocol.descriptor import Lifecycle
+from protocol.descriptor.model import Lifecycle
 from protocol.dialects import DIALECTS
 from protocol.dialects.module import ModuleConnection
 from protocol.errors import Failure, Outcome, Success

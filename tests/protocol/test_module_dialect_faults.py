@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.connection import Answered, EventReceived, Events, Quarantined, Stray, Violated
-from protocol.descriptor import Lifecycle
+from protocol.descriptor.model import Lifecycle
 from protocol.dialects.module import ModuleConnection
 from protocol.errors import Failure, Reason, Success
 from tests.protocol.test_module_dialect import answers, asked

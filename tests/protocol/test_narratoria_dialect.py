@@ -16,7 +16,7 @@ from protocol.connection import (
     Violated,
     Warned,
 )
-from protocol.descriptor import Lifecycle
+from protocol.descriptor.model import Lifecycle
 from protocol.dialects import DIALECTS
 from protocol.dialects.narratoria import NarratoriaConnection
 from protocol.errors import Failure, Reason, Success

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.nesting import is_deeper
+from protocol.weight import is_deeper
 
 values: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.integers(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol.descriptor import Lifecycle
-from protocol.descriptor_loading import parse_descriptor
+from protocol.descriptor.loading import parse_descriptor
+from protocol.descriptor.model import Lifecycle
 from protocol.transcript import (
     Header,
     TranscriptError,

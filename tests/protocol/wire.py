@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from protocol.connection import Connection, Memory, OutOfStep, Received, Request, Unanswered
-from protocol.descriptor import (
+from protocol.descriptor.model import (
     Descriptor,
     InputForm,
     Kind,

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.fleet import Fleet
-from supervisor.runtime.host import Host
-from supervisor.runtime.log_files import LogFiles
-from supervisor.runtime.module import Module
+from supervisor.runtime.files.log_files import LogFiles
+from supervisor.runtime.supervision.fleet import Fleet
+from supervisor.runtime.supervision.host import Host
+from supervisor.runtime.supervision.module import Module
 from tests.runtime.fakes import Stage
 
 

@@ -15,19 +15,19 @@ from unittest import mock
 import trio
 from msgspec.structs import replace
 
-from protocol.descriptor import Descriptor, Lifecycle
+from protocol.descriptor.model import Descriptor, Lifecycle
 from protocol.errors import Outcome, Success
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Exit, Stopped
-from supervisor.runtime.call import Call
-from supervisor.runtime.deadlines import Deadlines
-from supervisor.runtime.description import Descriptions
-from supervisor.runtime.host import Host
-from supervisor.runtime.life import Counters, Ended, Instance, Owner, Setting
-from supervisor.runtime.lives import LIVES, LifeKind
-from supervisor.runtime.module_log import ModuleLog
-from supervisor.runtime.slot import Slot
+from supervisor.runtime.files.module_log import ModuleLog
+from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.supervision.deadlines import Deadlines
+from supervisor.runtime.supervision.description import Descriptions
+from supervisor.runtime.supervision.host import Host
+from supervisor.runtime.supervision.life import Counters, Ended, Instance, Owner, Setting
+from supervisor.runtime.supervision.lives import LIVES, LifeKind
+from supervisor.runtime.supervision.slot import Slot
 from tests import factories
 
 STAGE = "stage"

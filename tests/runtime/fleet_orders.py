@@ -15,16 +15,16 @@ from typing import Any
 import trio
 import trio.testing
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from protocol.errors import Failure, Reason, Success
 from supervisor.policy.findings import Found, Reading
 from supervisor.policy.lifecycle import HAS_PROCESS, State
 from supervisor.policy.reload_plan import Running, plan
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.call import Call
-from supervisor.runtime.fleet import Fleet
-from supervisor.runtime.host import Host
-from supervisor.runtime.log_files import LogFiles
+from supervisor.runtime.files.log_files import LogFiles
+from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.supervision.fleet import Fleet
+from supervisor.runtime.supervision.host import Host
 from tests import factories
 from tests.factories import Heard
 from tests.runtime.fakes import FakeLife, Stage, staged

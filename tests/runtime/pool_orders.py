@@ -18,10 +18,10 @@ import trio.testing
 from protocol.errors import Failure, Reason, Success
 from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.call import Call
-from supervisor.runtime.host import Host
-from supervisor.runtime.log_files import LogFiles
-from supervisor.runtime.module import Module
+from supervisor.runtime.files.log_files import LogFiles
+from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.supervision.host import Host
+from supervisor.runtime.supervision.module import Module
 from tests import factories
 from tests.factories import Heard
 from tests.runtime.fakes import FakeLife, Stage, staged

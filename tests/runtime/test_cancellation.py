@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 import trio
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from protocol.replies import Operation
 from supervisor.kernel.daemon import running
 from supervisor.policy.findings import Found
-from supervisor.runtime.call import Call
-from supervisor.runtime.host import Host
-from supervisor.runtime.incarnation import StopStep
-from supervisor.runtime.life import Ended, Life, Setting
-from supervisor.runtime.per_invocation import PerInvocationLife
-from supervisor.runtime.persistent import PersistentLife
-from supervisor.runtime.process import spawn
+from supervisor.runtime.process.incarnation import StopStep
+from supervisor.runtime.process.process import spawn
+from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.supervision.host import Host
+from supervisor.runtime.supervision.life import Ended, Life, Setting
+from supervisor.runtime.supervision.per_invocation import PerInvocationLife
+from supervisor.runtime.supervision.persistent import PersistentLife
 from tests import factories
 from tests.factories import Heard
 from tests.runtime.fakes import plain_setting
+from tests.runtime.process.test_incarnation import incarnation_of
 from tests.runtime.sweep import sweep
-from tests.runtime.test_incarnation import incarnation_of
 
 SERVER = r"""
 while read -r line; do

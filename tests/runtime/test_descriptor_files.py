@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol.descriptor_loading import DescriptorError
-from supervisor.runtime import directory, file_digest
-from supervisor.runtime.directory import read_bytes
-from supervisor.runtime.sources import Sources
-from supervisor.runtime.watched_paths import Interests, steps
+from protocol.descriptor.loading import DescriptorError
+from supervisor.runtime.files import directory, file_digest
+from supervisor.runtime.files.directory import read_bytes
+from supervisor.runtime.files.sources import Sources
+from supervisor.runtime.files.watched_paths import Interests, steps
 from tests.runtime.watching import document
 
 

@@ -15,12 +15,12 @@ from protocol.dialects import DIALECTS, Dialect
 from protocol.errors import Failure, Outcome
 from protocol.transcript import Happened, Source
 from supervisor.policy.lifecycle import State
-from supervisor.runtime import dialogue as dialogue_module
-from supervisor.runtime import spawning
-from supervisor.runtime.call import Call, OutcomeOnly
-from supervisor.runtime.module import Module
-from supervisor.runtime.program import SpawnError
-from supervisor.runtime.recording import Recording
+from supervisor.runtime.process import dialogue as dialogue_module
+from supervisor.runtime.process import spawning
+from supervisor.runtime.process.program import SpawnError
+from supervisor.runtime.supervision.call import Call, OutcomeOnly
+from supervisor.runtime.supervision.module import Module
+from supervisor.transcripts.recording import Recording
 from tests.dialects.argued import ArguedConnection
 from tests.dialects.fallback import FallbackConnection
 from tests.dialects.registry import FAKES, speaking

@@ -12,10 +12,10 @@ import trio.testing
 from protocol.errors import Reason
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.call import Congestion
+from supervisor.runtime.supervision.call import Congestion
 from tests.factories import PYTHON, actor, call, descriptor
 from tests.runtime.conftest import Running
-from tests.runtime.test_persistent import ask, submit
+from tests.runtime.supervision.test_persistent import ask, submit
 
 NEVER_S = 1000
 LATE = Stopped(Reason.DEADLINE, "m.hang gave no answer in 1 s")

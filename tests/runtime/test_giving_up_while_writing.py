@@ -15,11 +15,11 @@ from protocol.outgoing import Outgoing
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.module import Module
-from supervisor.runtime.persistent import PersistentLife
+from supervisor.runtime.supervision.module import Module
+from supervisor.runtime.supervision.persistent import PersistentLife
 from tests.factories import actor, call
 from tests.runtime.conftest import Running
-from tests.runtime.test_persistent import ask, submit
+from tests.runtime.supervision.test_persistent import ask, submit
 
 NEVER_S = 1000
 CANCELLED = Stopped(Reason.CLIENT, "the client cancelled the request")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.descriptor import Descriptor
-from supervisor.runtime.file_digest import FileDigests
-from supervisor.runtime.loaded_program import LoadedProgram, find_loaded
+from protocol.descriptor.model import Descriptor
+from supervisor.runtime.files.file_digest import FileDigests
+from supervisor.runtime.process.program import LoadedProgram, find_loaded
 from tests.factories import descriptor, program
 
 

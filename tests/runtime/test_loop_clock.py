@@ -9,8 +9,8 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.runtime.deadlines import Deadlines
 from supervisor.runtime.loop_clock import GRACE_S, LATE_S, LoopClock
+from supervisor.runtime.supervision.deadlines import Deadlines
 
 
 class Machine:

@@ -16,8 +16,8 @@ import pytest
 from supervisor.policy.lifecycle import State
 from tests.factories import actor, children
 from tests.runtime.conftest import Running
-from tests.runtime.test_persistent import submit
-from tests.runtime.test_process import door
+from tests.runtime.process.test_process import door
+from tests.runtime.supervision.test_persistent import submit
 
 SOON = {"initial_s": 0.001, "factor": 1, "max_s": 0.001, "jitter": 0}
 

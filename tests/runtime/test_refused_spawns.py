@@ -13,7 +13,7 @@ import pytest
 from supervisor.policy.lifecycle import State
 from tests.factories import actor
 from tests.runtime.conftest import Running
-from tests.runtime.test_persistent import submit
+from tests.runtime.supervision.test_persistent import submit
 
 SOON = {"initial_s": 0.001, "factor": 1, "max_s": 0.001, "jitter": 0}
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import structlog.testing
 
-from supervisor.runtime.serving import Serving
-from supervisor.runtime.stalls import RunDelay, Stalls
+from supervisor.runtime.stalls import RunDelay, Serving, Stalls
 
 
 class World:

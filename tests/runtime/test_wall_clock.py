@@ -15,9 +15,9 @@ WALL_CLOCKS = {
 } | {("datetime", "now"), ("datetime", "utcnow"), ("datetime", "today"), ("date", "today")}
 
 STAMPS = {
-    "supervisor/runtime/host.py",  # hands it down, for stamps
+    "supervisor/runtime/supervision/host.py",  # hands it down, for stamps
     "supervisor/runtime/stalls.py",  # the stamp of the longest stall, for people
-    "supervisor/runtime/file_digest.py",  # compared with the stamps of files, no timer
+    "supervisor/runtime/files/file_digest.py",  # compared with the stamps of files, no timer
     "supervisor/cli/module_page.py",  # "2 minutes ago", for people
     "supervisor/cli/status_table.py",
     "supervisor/cli/session_text.py",
@@ -60,7 +60,7 @@ def test_the_wall_clock_is_read_where_stamps_are_made_and_nowhere_else() -> None
         if (found := wall_clocks(path.read_text(encoding="utf-8")))
     }
     assert {path: found for path, found in users.items() if path not in STAMPS} == {}
-    assert "supervisor/runtime/host.py" in users
+    assert "supervisor/runtime/supervision/host.py" in users
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from supervisor.runtime import watch as watch_module
-from supervisor.runtime.inotify import Inotify, Mask
+from supervisor.runtime.files import watch as watch_module
+from supervisor.runtime.files.inotify import Inotify, Mask
 from tests.runtime.watching import document, programs, wait_for, watching
 
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import trio
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from supervisor.policy.findings import Reading, version_of
 from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.inotify import Inotify
-from supervisor.runtime.sources import Sources
-from supervisor.runtime.watch import Watch, WatchState
+from supervisor.runtime.files.inotify import Inotify
+from supervisor.runtime.files.sources import Sources
+from supervisor.runtime.files.watch import Watch, WatchState
 
 BOUND_S = 60
 

@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import schemas
-from protocol.descriptor import Kind
+from protocol.descriptor.model import Kind
 from protocol.dialects import DIALECTS
 from protocol.events import TYPES
 from tests.schemas.local_registry import validator

@@ -17,9 +17,9 @@ import sys
 from pathlib import Path
 # As supervisor.cli.main does, so that it starts in the time of `stdiod run`.
 sys.modules["rich"] = None
-from supervisor.cli import collector
+from supervisor.daemon import collector
 collector.put_off()
-from supervisor.cli.serve import ServeOptions, serve
+from supervisor.daemon.serve import ServeOptions, serve
 sys.exit(serve(ServeOptions((Path(sys.argv[1]),), Path(sys.argv[2]), Path(sys.argv[3]),
     log_format="json", containment=sys.argv[4] or None, ready_fd=int(sys.argv[5]))))
 """

@@ -24,7 +24,7 @@ import trio
 
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.policy.findings import usable
-from supervisor.runtime.sources import Sources
+from supervisor.runtime.files.sources import Sources
 from tests.faces.conftest import connected
 from tests.factories import children, open_files
 from tests.system.descriptors import misbehaving, per_invocation, write

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.runtime.survivors import LOCK_FD, LOCK_FILE, DataInUseError, claim
+from supervisor.runtime.containment.survivors import LOCK_FD, LOCK_FILE, DataInUseError, claim
 from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe, gone
 from tests.system.daemon_process import DaemonProcess
 

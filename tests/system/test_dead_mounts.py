@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.runtime.spawn_threads import AT_ONCE
+from supervisor.runtime.process.spawn_threads import AT_ONCE
 from tests.bounds import until
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.runtime.survivors import LOCK_FD
+from supervisor.runtime.containment.survivors import LOCK_FD
 from tests.system.conftest import StartDaemon
 from tests.system.descriptors import misbehaving, narratoria
 

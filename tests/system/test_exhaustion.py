@@ -18,8 +18,8 @@ import trio
 from supervisor.faces.control_socket import OUT_OF_DESCRIPTORS_PAUSE_S
 from supervisor.kernel.daemon import running
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.sources import scan
-from supervisor.runtime.survivors import LOCK_FD
+from supervisor.runtime.containment.survivors import LOCK_FD
+from supervisor.runtime.files.sources import scan
 from tests import factories
 from tests.bounds import until
 from tests.system.client import Client

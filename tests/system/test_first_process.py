@@ -154,7 +154,7 @@ def test_a_signal_before_there_is_anything_to_stop_ends_it_too() -> None:
     # What `serve` begins with; the rest of the daemon is a wait that nothing else would end.
     program = """
 import sys
-from supervisor.cli.daemon_signals import Edges
+from supervisor.daemon.daemon_signals import Edges
 Edges()
 print("begun", flush=True)
 sys.stdin.read()

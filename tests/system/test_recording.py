@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from protocol.transcript import Happened, Transcript, descriptor_of, read_transcript
-from supervisor.policy.transcript_replay import replay_through_dialect
+from supervisor.transcripts.replay import replay_through_dialect
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon
 from tests.system.descriptors import misbehaving

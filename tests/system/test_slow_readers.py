@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.runtime.call import OVERRUN_BYTES
 from supervisor.runtime.held_bytes import PARTY_BYTES
+from supervisor.runtime.supervision.call import OVERRUN_BYTES
 from tests.bounds import until
 from tests.system.client import Client
 from tests.system.conftest import StartDaemon

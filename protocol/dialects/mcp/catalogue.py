@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from protocol.dialects.mcp.greeting import Agreed
 from protocol.frames import encode
-from protocol.nesting import is_deeper
 from protocol.plain_args import plain_acceptance
 from protocol.problem import described, quoted
+from protocol.weight import is_deeper
 
 TOOLS = "tools/list"
 

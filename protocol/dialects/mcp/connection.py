@@ -41,7 +41,7 @@ from protocol.connection import (
     Wait,
     Warned,
 )
-from protocol.descriptor import Descriptor, StdoutPolicy
+from protocol.descriptor.model import Descriptor, StdoutPolicy
 from protocol.dialects.mcp.calls import Calls
 from protocol.dialects.mcp.catalogue import ACCEPTED, CHANGED, OPS
 from protocol.dialects.mcp.greeting import DISCOVER

@@ -13,11 +13,11 @@ from typing import Any
 
 from msgspec import UNSET
 
+from protocol.assets import is_media_type
 from protocol.connection import EventReceived, Notice, Received, Warned
 from protocol.dialects.mcp.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import AssetBytes
-from protocol.media_type import is_media_type
 from protocol.problem import kind
 
 UNKNOWN_TYPE = "application/octet-stream"

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from protocol.connection import Memory, StartAgain, StartFailed, Wait
-from protocol.descriptor import Descriptor, EraPin
+from protocol.descriptor.model import Descriptor, EraPin
 from protocol.dialects.mcp.rpc import RpcError
 from protocol.problem import quoted
 from protocol.version import VERSION

@@ -17,12 +17,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.frames import DEPTH
 from protocol.host_call import CALL_ID_CHARS, HostCall
-from protocol.nesting import is_deeper
 from protocol.problem import described, quoted
+from protocol.weight import is_deeper
 
 ROOTS, ASK, SAMPLE = "roots.list", "user.ask", "model.sample"
 

@@ -22,7 +22,7 @@ from protocol.connection import (
     StartFailed,
     Wait,
 )
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from protocol.dialects.mcp.catalogue import CHANGED, LISTS, TOOLS, Catalogue
 from protocol.dialects.mcp.greeting import (
     DISCOVER,

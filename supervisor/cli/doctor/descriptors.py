@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
 from supervisor.cli.terminal import shell_word
 from supervisor.policy.findings import Found
 from supervisor.policy.hook_findings import hook_findings
-from supervisor.runtime.directory import MissingDirectoryError
-from supervisor.runtime.environment import module_environment
-from supervisor.runtime.preflight import obstacle
-from supervisor.runtime.program import find_program
-from supervisor.runtime.sources import scan
+from supervisor.runtime.files.directory import MissingDirectoryError
+from supervisor.runtime.files.sources import scan
+from supervisor.runtime.process.environment import module_environment
+from supervisor.runtime.process.preflight import obstacle
+from supervisor.runtime.process.program import find_program
 
 AREA = "descriptor"
 

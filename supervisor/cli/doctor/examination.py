@@ -19,7 +19,7 @@ from supervisor.cli.doctor import (
 )
 from supervisor.cli.doctor.finding import Finding, bad, ok
 from supervisor.cli.exit_status import NoDaemonError
-from supervisor.runtime.directory import shown
+from supervisor.runtime.files.directory import shown
 
 STATUS_S = 10.0
 """How long a daemon may take to say how it is; one that takes longer is not well."""

@@ -13,8 +13,8 @@ from supervisor.cli.lock_holder import lock_holder
 from supervisor.cli.missing_socket import deaf_daemon
 from supervisor.cli.quantities import size
 from supervisor.kernel.journal import FILE
-from supervisor.kernel.store.reading_aside import how_to_read, kept_aside
-from supervisor.runtime.directory import shown
+from supervisor.kernel.store.database import how_to_read, kept_aside
+from supervisor.runtime.files.directory import shown
 
 LITTLE_SPACE_BYTES = 64 << 20
 """A module's logs may take 15 MiB; with less than this left, logs will soon be left out."""

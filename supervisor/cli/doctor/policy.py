@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
 from supervisor.cli.quantities import count
 from supervisor.cli.terminal import shell_word
 from supervisor.kernel.grants.operator_policy import read_policy
 from supervisor.policy.capabilities import is_about_a_method
 from supervisor.policy.policy_file import PolicyError, Remark, told, unknown_modules
-from supervisor.runtime.directory import shown
+from supervisor.runtime.files.directory import shown
 
 AREA = "policy"
 

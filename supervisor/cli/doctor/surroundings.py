@@ -9,10 +9,10 @@ from pathlib import Path
 
 import psutil
 
-from protocol.descriptor import Transport
+from protocol.descriptor.model import Transport
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
 from supervisor.runtime.containment.ledger import INSTANCE_VARIABLE
-from supervisor.runtime.environment import module_environment
+from supervisor.runtime.process.environment import module_environment
 
 
 def daemon_environment(pid: int) -> dict[str, str] | None:

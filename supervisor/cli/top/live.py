@@ -6,19 +6,68 @@ import contextlib
 import os
 import select
 import time
+from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
-from supervisor.cli.client import Answer
+from supervisor.cli.client import SUPERVISOR, Answer, Client, NoAnswerError, own_op
 from supervisor.cli.exit_status import NoDaemonError
 from supervisor.cli.quantities import duration
 from supervisor.cli.top.figures import Figures, Status, Trends, figures
 from supervisor.cli.top.keys import Key, Keys
-from supervisor.cli.top.link import Link
 from supervisor.cli.top.screen import STDIN, STDOUT, Screen
-from supervisor.cli.top.sparkline import BLOCKS, PLAIN
-from supervisor.cli.top.view import Look, first_row, rows_shown, view
+from supervisor.cli.top.view import BLOCKS, PLAIN, Look, first_row, rows_shown, view
+
+ARGS: dict[str, Any] = {"histogram": True}
+
+_REST_OF_A_LINE_S = 0.05
+"""How long to wait for the rest of an answer that has begun, before keys are looked at again."""
+
+
+class Link:
+    """One question at a time; what it takes to wait for the answer is a descriptor to select on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._client: Client | None = None
+        self._asked = ""
+
+    @property
+    def waits(self) -> bool:
+        """Whether a question is open."""
+        return bool(self._asked)
+
+    def descriptors(self) -> list[int]:
+        """Return what can be read when an answer comes."""
+        return [] if self._client is None else [self._client.fileno()]
+
+    def ask(self) -> None:
+        """Ask; raises `NoDaemonError` if nobody listens."""
+        if self._client is None:
+            self._client = Client(self._path)
+        self._asked = self._client.send(SUPERVISOR, "invoke", own_op("status", ARGS))
+
+    def answer(self) -> Answer | None:
+        """Return the answer if it is complete; raises `NoDaemonError` if the daemon went away."""
+        if self._client is None:
+            return None
+        try:
+            for document, _ in self._client.events(_REST_OF_A_LINE_S):
+                if document.get("type") == "done" and document.get("requestId") == self._asked:
+                    self._asked = ""
+                    return Answer(document)
+        except NoAnswerError:
+            return None
+        raise NoDaemonError("the daemon closed the connection")
+
+    def drop(self) -> None:
+        """Close the connection, if there is one."""
+        client, self._client, self._asked = self._client, None, ""
+        if client is not None:
+            client.__exit__(None, None, None)
+
 
 _LATE_S = 3.0
 """An answer that takes longer is worth a word."""

@@ -13,7 +13,7 @@ from supervisor.cli.client import Client
 from supervisor.cli.exit_status import NoDaemonError
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.top.figures import Figures, Status, figures
-from supervisor.cli.top.link import ARGS
+from supervisor.cli.top.live import ARGS
 from supervisor.cli.top.view import table
 
 

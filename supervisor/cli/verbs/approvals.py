@@ -7,11 +7,84 @@ from typing import Any
 
 import click
 
-from supervisor.cli.approval_text import change_line, question_text
 from supervisor.cli.client import SUPERVISOR, Client
 from supervisor.cli.options import with_json, with_socket
+from supervisor.cli.quantities import duration
 from supervisor.cli.results import end_with_failure, print_json
-from supervisor.cli.terminal import one_line
+from supervisor.cli.terminal import dim, one_line, shell_word
+from supervisor.policy.form import choices_of
+
+_BY = {
+    "timeout": "nobody answered in time",
+    "withdrawn": "its request has ended",
+}
+
+
+def question_text(question: dict[str, Any]) -> str:
+    """Return a question and how to answer it."""
+    about = f"{question['asked_by']} asks about {question['module']}.{question['op']}"
+    id_ = click.style(one_line(str(question["id"])), bold=True)
+    left = f"{question['default']} in {duration(float(question['left_s']))}"
+    return "\n".join(
+        [
+            f"{id_}  {one_line(str(question['prompt']))}",
+            *(f"  {one_line(one)}" for one in _form_lines(question.get("form"))),
+            f"  {dim(one_line(about))}",
+            f"  {dim('answer')} {how(question)}{dim(f', else {one_line(left)}')}",
+        ]
+    )
+
+
+def _form_lines(form: Any) -> list[str]:
+    """Return a line for each field of a form: what it is called, wants, and is about."""
+    if not isinstance(form, dict) or not isinstance(form.get("properties"), dict):
+        return []
+    required, lines = form.get("required") or [], []
+    for name, field in form["properties"].items():
+        choices = choices_of(field)
+        wants = str(field.get("type")) if choices is None else "|".join(choices)
+        if field.get("type") == "array":
+            wants += " (several, with commas)"
+        if name in required:
+            wants += " required"
+        if "default" in field:
+            wants += f" (else {field['default']})"
+        about = field.get("description") or field.get("title") or ""
+        lines.append(f"{name}  {wants}  {about}".rstrip())
+    return lines
+
+
+def how(question: dict[str, Any]) -> str:
+    """Return the command that answers a question."""
+    id_ = shell_word(str(question["id"]))
+    options = [str(one) for one in question.get("options") or ()]
+    if question.get("form"):
+        return f"stdiod approve {id_} --set FIELD=VALUE... [--deny]"
+    if options in (["allow", "deny"], []):
+        return f"stdiod approve {id_} [--deny]"
+    return f"stdiod approve {id_} --answer {'|'.join(shell_word(one) for one in options)}"
+
+
+def change_line(change: dict[str, Any]) -> str:
+    """Return what happened to a question: that it was asked, or how it was decided."""
+    question, decision = change["approval"], change.get("decision")
+    if decision is None:
+        return question_text(question)
+    return f"{one_line(str(question['id']))}  {decided(decision)}"
+
+
+def decided(decision: dict[str, Any]) -> str:
+    """Return what a decision came to."""
+    word = (
+        click.style("allowed", fg="green")
+        if decision.get("allowed")
+        else click.style("denied", fg="red")
+    )
+    why = _BY.get(str(decision.get("by")))
+    answer = str(decision.get("answer"))
+    if why is None and answer not in {"allow", "deny"}:
+        why = f"the answer was {answer}"
+    return f"{word} {dim(f'({one_line(why)})')}" if why else word
 
 
 @click.command

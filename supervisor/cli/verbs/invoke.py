@@ -20,7 +20,7 @@ from supervisor.cli.results import echo_json, print_json, print_laid_out
 from supervisor.cli.terminal import dim, one_line
 
 if TYPE_CHECKING:
-    from supervisor.runtime.module_log import LogLine
+    from supervisor.runtime.files.module_log import LogLine
 
 GRACE_S = 15.0
 """How long after the invocation's own deadline the daemon's answer may come."""

@@ -13,9 +13,8 @@ from protocol.plan import plan_problems
 from supervisor.cli.args_document import read_args
 from supervisor.cli.client import SUPERVISOR, Client, NoAnswerError
 from supervisor.cli.exit_status import NO, NoDaemonError, NoError
-from supervisor.cli.options import SECONDS, TEXT, with_json, with_socket
+from supervisor.cli.options import SECONDS, TEXT, Subverbs, with_json, with_socket
 from supervisor.cli.results import end_with_failure
-from supervisor.cli.subverbs import Subverbs
 from supervisor.cli.terminal import one_line
 from supervisor.cli.verbs.invoke import Shown, ask_daemon
 

@@ -9,10 +9,9 @@ import click
 
 from supervisor.cli.client import SUPERVISOR, Client
 from supervisor.cli.exit_status import NO, NoError
-from supervisor.cli.options import TEXT, with_json, with_socket
+from supervisor.cli.options import TEXT, Subverbs, with_json, with_socket
 from supervisor.cli.quantities import count
 from supervisor.cli.results import end_with_failure, print_json
-from supervisor.cli.subverbs import Subverbs
 from supervisor.cli.terminal import one_line
 
 _FILE = click.Path(path_type=Path)
@@ -136,8 +135,7 @@ def _decided(
 ) -> dict[str, Any]:
     """Decide without a daemon, from the files."""
     from protocol.problem import did_you_mean
-    from supervisor.kernel.grants.explained import explained
-    from supervisor.kernel.grants.operator_policy import read_policy
+    from supervisor.kernel.grants.operator_policy import explained, read_policy
     from supervisor.policy.capabilities import decide
     from supervisor.policy.policy_file import PolicyError
 
@@ -155,7 +153,7 @@ def _decided(
 
 
 def _descriptors(directories: tuple[Path, ...]) -> dict[str, Any]:
-    from supervisor.runtime.sources import scan
+    from supervisor.runtime.files.sources import scan
 
     return {one.name: one for one in scan(directories).descriptors}
 

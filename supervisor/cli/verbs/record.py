@@ -2,16 +2,94 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Self
 
 import click
+import msgspec
 
 from supervisor.cli.client import Client
-from supervisor.cli.exit_status import INTERRUPTED, NoDaemonError
+from supervisor.cli.exit_status import INTERRUPTED, NoDaemonError, NoError
 from supervisor.cli.options import SECONDS, TEXT, with_socket
 from supervisor.cli.results import end_with_failure
-from supervisor.cli.transcript_writer import TranscriptWriter
+
+
+class TranscriptWriter:
+    """A transcript that grows; whichever way it ends, its last line says that it has."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Make the file, for its owner alone; None is stdout. Raises `NoError`."""
+        self.entries = 0
+        self.missing_bytes = 0
+        self.ended = False
+        self._begun = False
+        self._path = path
+        self._file: IO[bytes] | None = None
+        self._began_at = time.monotonic()
+        if path is not None:
+            try:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+                self._file = os.fdopen(os.open(path, flags, 0o600), "wb")
+            except OSError as error:
+                raise self._unwritable(error) from None
+
+    def __enter__(self) -> Self:
+        """Return the writer."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the file."""
+        if self._file is not None:
+            try:
+                self._file.close()
+            except OSError as error:
+                raise self._unwritable(error) from None
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Write a header or an entry."""
+        line = msgspec.json.encode(record)
+        self._begun = True
+        if "transcript" not in record:
+            self.entries += 1
+        if record.get("event") == "missing":
+            self.missing_bytes += record.get("bytes", 0)
+        if record.get("event") == "ended":
+            self.ended = True
+            self.missing_bytes = record.get("missing_bytes", 0)
+        with _uninterrupted():
+            if self._file is None:
+                click.echo(line)
+                return
+            try:
+                self._file.write(line + b"\n")
+                self._file.flush()
+            except OSError as error:
+                raise self._unwritable(error) from None
+
+    def end(self, why: str) -> None:
+        """Write the end, if there was a beginning and the daemon wrote no end."""
+        if self._begun and not self.ended:
+            elapsed_s = round(time.monotonic() - self._began_at, 6)
+            ended = {"at_s": elapsed_s, "from": "recorder", "event": "ended"}
+            self.write({**ended, "missing_bytes": self.missing_bytes, "why": why})
+
+    def _unwritable(self, error: OSError) -> NoError:
+        return NoError(f"{self._path} cannot be written: {error.strerror}")
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let Ctrl-C come after the block: half a line with the end behind it is no transcript."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @click.command

@@ -15,9 +15,9 @@ from supervisor.cli.results import print_json
 from supervisor.cli.terminal import one_line
 
 if TYPE_CHECKING:
-    from protocol.descriptor import Descriptor
+    from protocol.descriptor.model import Descriptor
     from supervisor.cli.replaying import Compared
-    from supervisor.policy.transcript_replay import Difference, Replayed
+    from supervisor.transcripts.replay import Difference, Replayed
 
 TRANSCRIPT_BYTES = 256 << 20
 """A larger file is refused: all of it is held in memory."""
@@ -122,7 +122,7 @@ def _chosen(descriptor: str, transcript: Transcript, recorded_by: Descriptor) ->
 def _through_dialect(
     transcript: Transcript, descriptor: Descriptor, file: Path, *, as_json: bool
 ) -> bool:
-    from supervisor.policy.transcript_replay import UnplayableError, replay_through_dialect
+    from supervisor.transcripts.replay import UnplayableError, replay_through_dialect
 
     try:
         replayed = replay_through_dialect(transcript, descriptor)

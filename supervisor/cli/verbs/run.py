@@ -47,9 +47,9 @@ def run(
 
     Ctrl-C stops all of them and ends the daemon; another Ctrl-C hurries it.
     """
-    from supervisor.cli.config_file import Config
-    from supervisor.cli.journal_settings import journal_options
-    from supervisor.cli.serve import ServeOptions, serve
+    from supervisor.cli.daemon_options import journal_options
+    from supervisor.daemon.config_file import Config
+    from supervisor.daemon.serve import ServeOptions, serve
 
     del config  # `configured` has read it
     file = configured.said(ctx) or Config()

@@ -10,11 +10,10 @@ import click
 from supervisor.cli import session_watch
 from supervisor.cli.args_document import read_args
 from supervisor.cli.client import SUPERVISOR, Answer, Client
-from supervisor.cli.options import TEXT, with_json, with_socket
+from supervisor.cli.options import TEXT, Subverbs, with_json, with_socket
 from supervisor.cli.quantities import count
 from supervisor.cli.results import end_with_failure, print_json, print_laid_out
 from supervisor.cli.session_text import page, table
-from supervisor.cli.subverbs import Subverbs
 from supervisor.cli.terminal import one_line
 
 MAX_PAGE = 1000

@@ -13,7 +13,7 @@ from supervisor.cli.exit_status import BROKEN_PIPE
 from supervisor.cli.options import SECONDS, with_json, with_socket
 from supervisor.cli.results import end_with_failure
 from supervisor.cli.terminal import is_terminal
-from supervisor.cli.top.link import ARGS
+from supervisor.cli.top.live import ARGS
 
 MAX_INTERVAL_S = 3600.0
 
@@ -54,8 +54,7 @@ def top(once: bool, interval_s: float, as_json: bool, socket: Path) -> None:
 
 
 def _watch(socket: Path, interval_s: float) -> None:
-    from supervisor.cli.top.link import Link
-    from supervisor.cli.top.live import Live
+    from supervisor.cli.top.live import Link, Live
     from supervisor.cli.top.screen import ClosedTerminalError, taken_over
 
     # Whoever cannot be asked once is not worth a screen.

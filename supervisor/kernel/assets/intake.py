@@ -18,9 +18,9 @@ from protocol.events import Asset, AssetBytes, CallEvent, Progress
 from supervisor.kernel.assets.checks import Looked
 from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.assets.spool import SPOOLS_OPEN, Spool
-from supervisor.kernel.origin import Origin
-from supervisor.runtime.call import OVERRUN_BYTES, Congestion
+from supervisor.kernel.parties import Origin
 from supervisor.runtime.held_bytes import ASSETS, Account
+from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 
 WAITING_EVENTS = 16
 WAITING_BYTES = 1 << 20

@@ -20,7 +20,7 @@ from supervisor.kernel.assets.files import (
     opened,
 )
 from supervisor.kernel.assets.record import AssetRecord
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import RefusedError
 
 READ_CHECK_S = 10.0
 """How long whoever asks waits for the look at a file."""

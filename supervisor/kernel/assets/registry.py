@@ -24,9 +24,8 @@ from protocol.host_events import RegisteredAsset
 from supervisor.kernel.assets.checks import AssetChecks, Looked, RefusedAssetError
 from supervisor.kernel.assets.record import AssetRecord, is_supported
 from supervisor.kernel.assets.spool import Spool
-from supervisor.kernel.origin import Origin
+from supervisor.kernel.parties import Origin, RefusedError
 from supervisor.kernel.recorder import Recorder
-from supervisor.kernel.refusal import RefusedError
 from supervisor.policy.principals import Principal
 
 ASSETS_KEPT = 10_000

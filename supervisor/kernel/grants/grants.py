@@ -14,16 +14,15 @@ from weakref import WeakValueDictionary
 import msgspec
 import trio
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
-from supervisor.kernel.grants.program_digest import program_digest
-from supervisor.kernel.grants.remembered import Answers
-from supervisor.kernel.origin import Origin
+from supervisor.kernel.grants.remembered import Answers, program_digest
+from supervisor.kernel.parties import Origin
 from supervisor.kernel.recorder import Recorder
 from supervisor.policy.capabilities import Decision, Verdict, decide
 from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.file_digest import FileDigests
+from supervisor.runtime.files.file_digest import FileDigests
 
 
 class GrantQuestion(msgspec.Struct, frozen=True):

@@ -12,7 +12,8 @@ from typing import Any
 
 import structlog
 
-from supervisor.policy.capabilities import Mode, Policy
+from protocol.descriptor.model import Descriptor
+from supervisor.policy.capabilities import Decision, Mode, Policy
 from supervisor.policy.policy_file import (
     PolicyError,
     PolicyFile,
@@ -21,8 +22,8 @@ from supervisor.policy.policy_file import (
     told,
     unknown_modules,
 )
-from supervisor.runtime.directory import shown
-from supervisor.runtime.whole_file import UnreadableError, read_whole
+from supervisor.runtime.files.directory import shown
+from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 
 POLICY_BYTES = 1 << 20
 """A larger file is no policy."""
@@ -110,3 +111,19 @@ class OperatorPolicy:
 
 def _mode(policy: Policy) -> Mode:
     return policy.everywhere.mode or Mode.STRICT
+
+
+def explained(decision: Decision, descriptor: Descriptor) -> dict[str, Any]:
+    """Return the decision, the rule that made it, and what the descriptor asks for."""
+    rule = decision.rule
+    return {
+        "module": decision.module,
+        "capability": decision.capability,
+        "verdict": str(decision.verdict),
+        "rule": str(rule),
+        "source": str(rule.source),
+        "file": rule.file,
+        "line": rule.line,
+        "asked_for": list(descriptor.capabilities),
+        "remembered": None,
+    }

@@ -5,13 +5,18 @@ An answer is about one program: it does not count for a changed one.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 import structlog
 
+from protocol.descriptor.model import Descriptor
+from protocol.frames import encode
 from supervisor.kernel.recorder import Recorder, Restored
+from supervisor.runtime.files.file_digest import FileDigests
+from supervisor.runtime.process.program import SpawnError, find_program, program_files
 
 KIND = "grant"
 """Of the documents."""
@@ -90,3 +95,14 @@ class Answers:
 def _name(one: Remembered) -> str:
     # Both may hold any character, so no separator would keep them apart.
     return hashlib.sha256(msgspec.json.encode((one.module, one.capability))).hexdigest()
+
+
+def program_digest(
+    descriptor: Descriptor, environment: Mapping[str, str], files: FileDigests
+) -> str:
+    """Return a digest (hex) of the command and of the bytes of the files it names; may block."""
+    paths = set(program_files(descriptor))
+    with contextlib.suppress(SpawnError):  # then it cannot be run either
+        paths.add(find_program(descriptor, environment))
+    digests = [(path, files.digest(path)) for path in sorted(paths)]
+    return hashlib.sha256(encode((descriptor.transport.command, digests))).hexdigest()

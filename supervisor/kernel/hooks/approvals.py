@@ -9,7 +9,7 @@ killed.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -19,8 +19,8 @@ from protocol.errors import Failure, Reason
 from protocol.hook_result import ApprovalDefault
 from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.invoke_record import NAME_CHARS
+from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.recorder import DocumentKey, Recorder
-from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.request_checks import scope_refusal
 from supervisor.kernel.store.settings import OPEN_QUESTION, OpenQuestion
 from supervisor.policy.approval import allows, options_of
@@ -308,3 +308,15 @@ def _may_see(principal: Principal, question: Question) -> bool:
 
 def _event(name: str, id_: str, payload: dict[str, Any]) -> ApprovalUiEvent:
     return ApprovalUiEvent(version="0", event=name, payload=payload, approval=id_)
+
+
+def with_questions(words: str, questions: Sequence[str]) -> str:
+    """Add to `words` which questions were open, if any, and what answers one in time."""
+    if not questions:
+        return words
+    first, more = questions[0], len(questions) - 1
+    also = f", as did {more} more" if more else ""
+    return (
+        f"{words}; a person was asked, and {first} ended with it{also}: `stdiod approve {first}`"
+        " would have answered that, and a longer timeout_s leaves time for it"
+    )

@@ -11,7 +11,7 @@ import msgspec
 import trio
 
 from protocol.connection import Notice
-from protocol.descriptor import Gate, Hook
+from protocol.descriptor.model import Gate, Hook
 from protocol.errors import Failure, Reason
 from protocol.events import Log, Progress
 from protocol.frames import DEPTH
@@ -24,11 +24,10 @@ from protocol.hook_result import (
     replacement_problem,
 )
 from protocol.host_events import ApprovalUiEvent
-from protocol.nesting import is_deeper
+from protocol.weight import is_deeper
 from supervisor.kernel.hooks.approvals import REQUEST, Approvals, Decision, Question
-from supervisor.kernel.hooks.gate_call import GateCall
+from supervisor.kernel.hooks.gate_call import GateCall, denial, injection
 from supervisor.kernel.hooks.gates import Gates
-from supervisor.kernel.hooks.outcomes import denial, injection
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Invoke
 from supervisor.kernel.request_checks import doubt_about
@@ -41,7 +40,7 @@ from supervisor.policy.hook_chain import (
     Removed,
     chain_of,
 )
-from supervisor.runtime.host import Host
+from supervisor.runtime.supervision.host import Host
 
 SUBJECT = {Gate.PRE: "tool_input", Gate.POST: "result", Gate.ERROR: "error"}
 """What each gate may replace, as the field it is told by."""

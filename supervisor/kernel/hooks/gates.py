@@ -6,9 +6,9 @@ import re
 from fnmatch import translate
 from typing import NamedTuple
 
-from protocol.descriptor import Gate, Hook, Kind
+from protocol.descriptor.model import Gate, Hook, Kind
 from supervisor.policy.hook_chain import Link
-from supervisor.runtime.module import Module
+from supervisor.runtime.supervision.module import Module
 
 
 class Standing(NamedTuple):

@@ -14,13 +14,13 @@ from enum import Enum
 import msgspec
 import trio
 
-from protocol.descriptor import Gate
+from protocol.descriptor.model import Gate
 from protocol.errors import Failure, Outcome, Reason, Success
 from supervisor.kernel.hooks.asking import Asking, Guarding
+from supervisor.kernel.hooks.gate_call import error_document, failure_of
 from supervisor.kernel.hooks.gates import Standing
-from supervisor.kernel.hooks.lineage import Lineage
-from supervisor.kernel.hooks.outcomes import error_document, failure_of
 from supervisor.kernel.invocation import Invocation
+from supervisor.kernel.parties import Lineage
 from supervisor.policy.verdict import Stopped
 
 

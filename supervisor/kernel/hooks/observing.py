@@ -1,7 +1,7 @@
 """All hooks that observe: each entry of the journal goes to those whose globs its name fits.
 
 A hook is told nothing about itself, and nothing that was caused on its behalf
-(kernel.hooks.lineage).
+(kernel.parties).
 """
 
 from __future__ import annotations
@@ -12,16 +12,15 @@ from typing import Any
 
 import trio
 
-from protocol.descriptor import HOOK_OP, Descriptor, Hook
-from supervisor.kernel.effects import Effects
-from supervisor.kernel.hooks.event_queue import Waiting
-from supervisor.kernel.hooks.observer import Observer
+from protocol.descriptor.model import HOOK_OP, Descriptor, Hook
+from supervisor.kernel.hooks.observer import Observer, Waiting
 from supervisor.kernel.parties import Invoke, OutcomeOnly
 from supervisor.kernel.recorder import Overheard
+from supervisor.kernel.taking_effect import Effects
 from supervisor.policy.principals import SUPERVISOR
-from supervisor.runtime.fleet import Fleet
-from supervisor.runtime.host import Host
-from supervisor.runtime.module import Module
+from supervisor.runtime.supervision.fleet import Fleet
+from supervisor.runtime.supervision.host import Host
+from supervisor.runtime.supervision.module import Module
 
 NAMES_REMEMBERED = 1024
 """Of how many names of events it is remembered who wants them; modules may make names up."""

@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from protocol.descriptor import Descriptor, Hook, Kind
+from protocol.descriptor.model import Descriptor, Hook, Kind
 from supervisor.kernel.hooks.gates import Gates
 from supervisor.kernel.hooks.observing import Observing
 from supervisor.kernel.recorder import Recorder
-from supervisor.runtime.module import Module
+from supervisor.runtime.supervision.module import Module
 
 
 class Hooks:

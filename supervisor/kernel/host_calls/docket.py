@@ -23,12 +23,11 @@ from supervisor.kernel.grants.grants import CAPABILITY_CHARS, Grant
 from supervisor.kernel.host_calls.method import Host, Method
 from supervisor.kernel.host_calls.methods import method_named
 from supervisor.kernel.host_calls.open_call import OpenCall
-from supervisor.kernel.parties import Caller
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import Caller, RefusedError
 from supervisor.policy.capabilities import LOG, Decision, Source, Verdict, covers
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.dialogue import Dialogue
 from supervisor.runtime.held_bytes import ALL_BYTES, ARGS, PARTY_BYTES
+from supervisor.runtime.process.dialogue import Dialogue
 
 OPEN_CALLS = 1024
 """Of one request, or of no request of one process; what is beyond it is refused."""

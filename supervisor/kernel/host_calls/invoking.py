@@ -8,17 +8,15 @@ from typing import Any
 
 import msgspec
 
-from protocol.descriptor import Kind
+from protocol.descriptor.model import Kind
 from protocol.errors import Failure, Reason
 from protocol.events import Progress
 from protocol.response import Response
-from supervisor.kernel.hooks.lineage import NOBODY
 from supervisor.kernel.host_calls.method import Host, check_params, invalid
 from supervisor.kernel.host_calls.open_call import OpenCall
-from supervisor.kernel.parties import Caller
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import NOBODY, Caller, RefusedError
 from supervisor.policy.capabilities import INVOKE, invoke_capability
-from supervisor.runtime.call import Congestion
+from supervisor.runtime.supervision.call import Congestion
 
 DEPTH = 16
 """How many modules deep a chain of calls may be: one that goes on for ever ends here."""

@@ -14,14 +14,13 @@ import trio
 
 from protocol.errors import Failure, Reason
 from protocol.problem import described, did_you_mean
-from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.host_calls.open_call import OpenCall
-from supervisor.kernel.parties import Invoke
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import Invoke, RefusedError
+from supervisor.kernel.taking_effect import Effects
 from supervisor.runtime.checking.checks import Checks
-from supervisor.runtime.deadlines import Deadlines
+from supervisor.runtime.supervision.deadlines import Deadlines
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from protocol.descriptor import Kind
+from protocol.descriptor.model import Kind
 from protocol.errors import Failure, Reason
 from protocol.events import Log
 from protocol.journal_event import module_event_problem
@@ -17,7 +17,7 @@ from supervisor.kernel.host_calls.invoking import ModuleInvoke
 from supervisor.kernel.host_calls.method import Host, Method, check_params, invalid
 from supervisor.kernel.host_calls.of_client import RootsList, UserAsk
 from supervisor.kernel.host_calls.open_call import OpenCall
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.sessions.session import Session
 from supervisor.policy.capabilities import (
     EMIT,
@@ -27,7 +27,7 @@ from supervisor.policy.capabilities import (
     emit_capability,
 )
 from supervisor.policy.session import revision_problem
-from supervisor.runtime.log_text import log_text
+from supervisor.runtime.files.module_log import log_text
 
 EMIT_BYTES = 64 << 10
 """What the data of an event may take, as JSON."""
@@ -103,7 +103,7 @@ class EventEmit:
         """Record it."""
         if call.caller.serving is None and call.caller.module.descriptor.kind is Kind.HOOK:
             # Nobody could tell what it was told of that made it emit, so two hooks would go on and
-            # on telling each other (kernel.hooks.lineage).
+            # on telling each other (kernel.parties).
             words = "a hook can emit an event in the course of a request only"
             raise RefusedError(Failure.because(Reason.MALFORMED_REQUEST, words))
         origin, params = call.caller.origin, call.params

@@ -11,7 +11,7 @@ from typing import Any
 from supervisor.kernel.hooks.approvals import Decision, Question
 from supervisor.kernel.host_calls.method import Host, check_params, invalid
 from supervisor.kernel.host_calls.open_call import OpenCall
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import RefusedError
 from supervisor.policy.capabilities import ROOTS, USER_ASK
 from supervisor.policy.form import form_problem
 

@@ -11,11 +11,11 @@ from protocol.errors import Reason
 from protocol.events import Progress
 from supervisor.kernel.host_calls.docket import Docket
 from supervisor.kernel.host_calls.method import Host
-from supervisor.kernel.origin import Origin
+from supervisor.kernel.parties import Origin
 from supervisor.policy.principals import Principal, Scope
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.dialogue import Dialogue
-from supervisor.runtime.module import Module
+from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.supervision.module import Module
 
 
 class ModuleItself:
@@ -38,7 +38,7 @@ class ModuleItself:
 
 
 class CallsOfModules:
-    """The calls of no request of all processes (runtime.module_calls)."""
+    """The calls of no request of all processes (runtime.supervision.module_calls)."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

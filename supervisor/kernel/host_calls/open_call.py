@@ -11,14 +11,13 @@ from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.host_call import Chunk
 from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.begin_order import BeginOrder
-from supervisor.kernel.hooks.approvals import REQUEST
+from supervisor.kernel.hooks.approvals import REQUEST, with_questions
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Caller
-from supervisor.kernel.unanswered import with_questions
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.call import Congestion
-from supervisor.runtime.deadlines import Deadlines, Timer
-from supervisor.runtime.dialogue import Dialogue
+from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.supervision.call import Congestion
+from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 
 class Owner(Protocol):

@@ -8,9 +8,7 @@ from typing import Any, ClassVar
 from protocol.errors import Failure
 from supervisor.kernel.assets.reading import read_asset
 from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
-from supervisor.kernel.origin import Origin
-from supervisor.kernel.parties import DAEMON
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import DAEMON, Origin, RefusedError
 
 LISTED = 1000
 """How many are listed at the most, the newest ones."""

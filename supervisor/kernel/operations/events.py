@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from protocol.errors import Failure, Reason
 from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.seen_entries import sight
 
 EVENTS = 50

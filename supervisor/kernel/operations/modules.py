@@ -10,12 +10,12 @@ import trio
 from protocol.errors import Failure, Reason
 from protocol.events import Log
 from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import RefusedError
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import Principal
-from supervisor.runtime.module import Module
-from supervisor.runtime.module_log import LogLine
-from supervisor.runtime.reaping import tracer_of
+from supervisor.runtime.files.module_log import LogLine
+from supervisor.runtime.process.reaping import tracer_of
+from supervisor.runtime.supervision.module import Module
 
 LOG_LINES = 50
 MAX_LOG_LINES = 10_000

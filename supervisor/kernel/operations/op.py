@@ -8,20 +8,19 @@ from typing import Any, ClassVar, Protocol
 import msgspec
 
 from protocol.events import Progress
-from supervisor.kernel.effects import Effects
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Hooks
-from supervisor.kernel.parties import Party
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import Party, RefusedError
 from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.request_checks import unknown_module
 from supervisor.kernel.seen_entries import Sees
 from supervisor.kernel.status import DaemonFacts, module_status
+from supervisor.kernel.taking_effect import Effects
 from supervisor.policy.hook_findings import hook_findings
 from supervisor.policy.principals import Principal
-from supervisor.runtime.fleet import Fleet
-from supervisor.runtime.module import Module
+from supervisor.runtime.supervision.fleet import Fleet
+from supervisor.runtime.supervision.module import Module
 
 Emit = Callable[[Progress | None], Awaitable[None]]
 """Where an op's events go; waits while the client cannot keep up (`Asked.emit`)."""

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from supervisor.kernel.grants.explained import explained
+from supervisor.kernel.grants.operator_policy import explained
 from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
 from supervisor.policy.capabilities import Verdict
 

@@ -19,8 +19,8 @@ from protocol.json_line import excerpt
 from protocol.transcript import Entry, Header
 from supervisor.kernel.operations.op import MODULE, Asked, Emit, Op, Parts, args_schema
 from supervisor.runtime.held_bytes import Account
-from supervisor.runtime.module import Module
-from supervisor.runtime.recording import Recording, header_of
+from supervisor.runtime.supervision.module import Module
+from supervisor.transcripts.recording import Recording, header_of
 
 MAX_SECONDS = 7 * 24 * 3600.0
 """The longest recording, also of one that names no time."""

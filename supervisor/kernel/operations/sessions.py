@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, ClassVar
 
 from supervisor.kernel.operations.op import Asked, Op, Parts, args_schema
-from supervisor.kernel.refusal import RefusedError
+from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.sessions.session import Session
 
 PAGE = 100

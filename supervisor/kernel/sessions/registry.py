@@ -17,9 +17,8 @@ from protocol.errors import Code, Failure, Reason
 from protocol.merge_patch import copied, encoded_bytes, without_nulls
 from protocol.problem import did_you_mean, named
 from protocol.response import Response
-from supervisor.kernel.origin import Origin
+from supervisor.kernel.parties import Origin, RefusedError
 from supervisor.kernel.recorder import CutShort, Recorder, Restored
-from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.sessions.history import KIND as PAST
 from supervisor.kernel.sessions.history import Past
 from supervisor.kernel.sessions.live_bytes import LiveBytes

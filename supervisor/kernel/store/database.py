@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
+import shlex
 import sqlite3
 import stat
 import uuid
@@ -21,8 +22,32 @@ from pathlib import Path
 import msgspec
 
 from supervisor.kernel.store.faults import UnusableError, in_words, is_damage
-from supervisor.kernel.store.reading_aside import MARK
-from supervisor.runtime.directory import shown
+from supervisor.runtime.files.directory import shown
+
+MARK = ".set-aside-"
+"""What stands between the name of the journal and the time when it was set aside."""
+
+_QUERY = "SELECT CAST(body AS TEXT) FROM events"
+
+
+def how_to_read(path: str) -> str:
+    """Return the commands for a damaged journal, in words.
+
+    `.recover` finds what no table leads to any more, but not every build of `sqlite3` has it.
+    """
+    file = shlex.quote(path)
+    return (
+        f"of a damaged one, `sqlite3 {file} '{_QUERY}'` shows the entries before the damage, with"
+        f" `ORDER BY seq DESC` those behind it; `sqlite3 {file} .recover` finds more, if it can"
+    )
+
+
+def kept_aside(journal: Path) -> Iterator[Path]:
+    """Yield the files that were set aside in the place of a journal, the oldest first."""
+    for one in sorted(journal.parent.glob(f"{journal.name}{MARK}*")):
+        if not one.name.endswith(("-wal", "-shm")):
+            yield one
+
 
 APPLICATION_ID = 0x7374646A
 """`stdj`; how `file` and a later stdiod know whose database it is (sqlite.org/pragma.html)."""

@@ -38,16 +38,16 @@ from supervisor.kernel.store.batch import (
 from supervisor.kernel.store.database import (
     Aside,
     Database,
+    how_to_read,
     open_database,
     set_aside,
     transaction,
 )
 from supervisor.kernel.store.faults import FAILURES, in_words, is_damage
-from supervisor.kernel.store.reading_aside import how_to_read
 from supervisor.kernel.store.restored import RestoredJournal, restore
 from supervisor.kernel.store.retention import Clocks, Retention
 from supervisor.kernel.store.settings import UNENDED, Limits
-from supervisor.runtime.directory import shown
+from supervisor.runtime.files.directory import shown
 
 QUEUE_BYTES = 32 << 20
 """How much may wait for the disk: a second of a daemon that does nothing but answer."""

@@ -17,7 +17,7 @@ import trio
 from protocol.args_schema import OpSchema
 from protocol.problem import Problem
 from supervisor.runtime.checking.contract import CPU_S, MEMORY_BYTES, SIZES, command
-from supervisor.runtime.custody import Custody
+from supervisor.runtime.containment.custody import Custody
 
 WALL_S = 10.0
 """How long a check may take by the clock, the start of the process included. It has a bound in CPU

@@ -17,8 +17,8 @@ import trio
 from protocol.args_schema import OpSchema
 from protocol.problem import Problem
 from supervisor.runtime.checking.checker import Checker, Unchecked, checker
-from supervisor.runtime.custody import Custody
-from supervisor.runtime.deadlines import Deadlines, Timer
+from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 PROCESSES = 2
 

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from supervisor.cli.quantities import latency
 from supervisor.cli.terminal import cells
-from supervisor.cli.top.figures import Figures, Trend, figures
-from supervisor.cli.top.order import Order
-from supervisor.cli.top.sparkline import BLOCKS, PLAIN, sparkline
-from supervisor.cli.top.view import Look, first_row, rate, table, view
+from supervisor.cli.top.figures import Figures, Order, Trend, figures
+from supervisor.cli.top.view import BLOCKS, PLAIN, Look, first_row, rate, sparkline, table, view
 from tests.cli.top.statuses import module, status
 
 NAMES = ["blobs", "a-module-with-quite-a-long-name-of-its-own", "\u6f22\u5b57", "kv"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from supervisor.kernel.daemon import Daemon
 from tests import factories
 from tests.kernel.conftest import Asker, ask

@@ -14,8 +14,8 @@ from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.hooks import approvals
 from supervisor.kernel.hooks.approvals import Approvals, Question
+from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.recorder import Forgetful
-from supervisor.kernel.refusal import RefusedError
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.verdict import Stopped
 from tests.factories import actor

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.descriptor import Drop
-from supervisor.kernel.hooks.event_queue import EventQueue, Waiting
+from protocol.descriptor.model import Drop
+from supervisor.kernel.hooks.observer import EventQueue, Waiting
 
 LIMIT_BYTES = 10
 STEPS = st.lists(st.integers(0, LIMIT_BYTES + 2) | st.none())

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from tests.factories import PYTHON, actor, descriptor
 from tests.kernel.conftest import Asker, ask, daemon_with
 from tests.kernel.hooks.parties import denied, hook

@@ -10,7 +10,7 @@ import pytest
 import structlog.testing
 import trio
 
-from protocol.descriptor import Descriptor
+from protocol.descriptor.model import Descriptor
 from protocol.errors import Reason
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.hooks import observer

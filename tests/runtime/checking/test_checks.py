@@ -23,8 +23,8 @@ from supervisor.runtime.checking import checks as checks_module
 from supervisor.runtime.checking.checker import Checker, Unchecked, checker
 from supervisor.runtime.checking.checks import PROCESSES, Checks, Verdict
 from supervisor.runtime.checking.contract import SIZES, command
-from supervisor.runtime.custody import Custody
-from supervisor.runtime.deadlines import Deadlines
+from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.supervision.deadlines import Deadlines
 from tests.factories import open_files
 
 EVIL = {"properties": {"a": {"pattern": "^(a+)+$"}}}

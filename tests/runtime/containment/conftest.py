@@ -16,7 +16,7 @@ from supervisor.kernel.daemon import Daemon, running
 from supervisor.runtime.containment import ladder, procfs
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.orphans import Orphans
-from supervisor.runtime.sources import scan
+from supervisor.runtime.files.sources import scan
 from tests.runtime.containment.lifelines import Lifelines, describe
 
 

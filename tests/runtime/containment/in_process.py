@@ -10,7 +10,7 @@ from protocol.events import Progress
 from protocol.response import Response
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.call import Congestion
+from supervisor.runtime.supervision.call import Congestion
 from tests.principals import ADA
 from tests.runtime.containment.lifelines import PATIENCE_S
 

@@ -19,9 +19,9 @@ import trio
 from protocol.errors import Failure, Success
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.policy.lifecycle import State
-from supervisor.runtime.blanks import Blank, Blanks
 from supervisor.runtime.containment import cgroup_folder, procfs, spawner
-from supervisor.runtime.sources import scan
+from supervisor.runtime.files.sources import scan
+from supervisor.runtime.process.blanks import Blank, Blanks
 from tests.factories import open_files, opened_since
 from tests.runtime.containment.conftest import why_not
 from tests.runtime.containment.in_process import ask, until
@@ -216,7 +216,7 @@ async def test_a_request_too_large_for_a_message_is_served_in_the_usual_way(
 async def test_a_spawner_that_dies_is_followed_by_another(
     with_tools: With, number: signal.Signals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("supervisor.runtime.blanks.ANSWERS_WITHIN_S", 1.0)
+    monkeypatch.setattr("supervisor.runtime.process.blanks.ANSWERS_WITHIN_S", 1.0)
     async with with_tools() as daemon:
         await result(daemon)
         await waiting(daemon)

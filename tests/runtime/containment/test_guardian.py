@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 import trio
 
-from supervisor.runtime import guardianship as guardianship_module
 from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.containment import guardianship as guardianship_module
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.brand import Brands
 from supervisor.runtime.containment.guardian import command
+from supervisor.runtime.containment.guardianship import Guardianship
 from supervisor.runtime.containment.ledger import Adopted, Author, Leader, Ledger
 from supervisor.runtime.containment.orphans import Orphans
-from supervisor.runtime.guardianship import Guardianship
 from tests.runtime.containment.lifelines import PATIENCE_S, STUBBORN, Lifelines, gone
 
 NOBODY = Author("nobody", 0, 0, "boot")

@@ -14,7 +14,7 @@ from supervisor.policy.findings import Found
 from supervisor.runtime.containment import cgroup2, ladder, procfs
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.orphans import Orphans, is_subreaper
-from supervisor.runtime.survivors import DataInUseError, claim
+from supervisor.runtime.containment.survivors import DataInUseError, claim
 
 
 def orphans() -> Orphans:

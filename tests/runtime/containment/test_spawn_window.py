@@ -12,7 +12,7 @@ import pytest
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment import cgroup2, procfs
-from supervisor.runtime.sources import scan
+from supervisor.runtime.files.sources import scan
 from tests.runtime.containment.conftest import why_not
 from tests.runtime.containment.in_process import until
 from tests.runtime.containment.lifelines import Lifelines, describe

@@ -1,0 +1,1 @@
+"""What names a module: the model, its rules, and how a file is read."""

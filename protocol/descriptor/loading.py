@@ -1,0 +1,84 @@
+"""Turn the bytes of a descriptor file into a `Descriptor`, or into words about what is wrong.
+
+The order is: strict JSON (`protocol.json_document`), the shape and the rules between fields
+(`protocol.descriptor.rules`), and only then the typed object, so that one reading reports every
+fault. No file is read here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from typing import Any
+
+import msgspec
+
+from protocol.descriptor.model import Descriptor, Hook, Supervision
+from protocol.descriptor.rules import DEFAULT_PROTOCOL, problems
+from protocol.dialects import DIALECTS
+from protocol.json_document import read_document
+from protocol.problem import Problem, printable
+
+MAX_PROBLEMS = 100  # A generated file can have a million; nobody reads the second hundred.
+
+
+class DescriptorError(Exception):
+    """A descriptor file that cannot be used; `problems` says why, sorted by pointer, at least one.
+
+    Its text is one line per problem: `FILE: /json/pointer: what is wrong and what would be right`.
+    `name` is the module that the file is about, if it says so in spite of all.
+    """
+
+    def __init__(self, source: str, problems: tuple[Problem, ...], name: str | None = None) -> None:
+        super().__init__(source, problems)
+        self.source = source
+        self.problems = problems
+        self.name = name
+
+    @property
+    def reason(self) -> str:
+        """All that is wrong, in one line and without the source."""
+        return "; ".join(map(str, self.problems))
+
+    def __str__(self) -> str:
+        source = printable(self.source)
+        return "\n".join(f"{source}: {problem}" for problem in self.problems)
+
+
+def parse_descriptor(
+    data: bytes, source: str, *, owner: str = "", folder: str | None = None
+) -> Descriptor:
+    """Parse and check a descriptor; `source` is the absolute path its bytes were read from.
+
+    With a `folder` it is no file, and `source` is whatever people know it by.
+    Raises `DescriptorError` with everything that is wrong, and nothing else.
+    """
+    document = read_document(data)
+    found = document if isinstance(document, list) else problems(document)
+    if isinstance(document, list) or found:
+        name = document.get("name") if isinstance(document, dict) else None
+        raise DescriptorError(
+            source, tuple(sorted(found)[:MAX_PROBLEMS]), name if isinstance(name, str) else None
+        )
+    whence = {
+        "source": source,
+        "folder": posixpath.dirname(source) if folder is None else folder,
+        "owner": owner,
+        "digest": hashlib.sha256(data).hexdigest(),
+    }
+    return _typed(document, whence)
+
+
+def _typed(document: dict[str, Any], whence: dict[str, str]) -> Descriptor:
+    transport = document["transport"]
+    dialect = DIALECTS[transport.get("protocol", DEFAULT_PROTOCOL)]
+    hook = document.get("hook")
+    complete = {
+        **document,
+        "transport": {"lifecycle": dialect.lifecycles[0], "stdout": dialect.stdout, **transport},
+        # Not strict: an integer may be written 5.0. Everything else has been checked.
+        "supervision": msgspec.convert(document.get("supervision", {}), Supervision, strict=False),
+        "hook": None if hook is None else msgspec.convert(hook, Hook, strict=False),
+        **whence,
+    }
+    return msgspec.convert(complete, Descriptor)

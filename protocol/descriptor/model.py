@@ -1,0 +1,245 @@
+"""What a module descriptor says, as frozen values with every default filled in.
+
+The shape is docs/descriptor.md: Module Descriptor v1 plus optional fields.
+`protocol.descriptor.loading` turns bytes into a `Descriptor`, or into words about what is wrong.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+HOOK_OP = "on_event"
+"""The op of a hook (Module Protocol v1): args are the event's name and its data."""
+
+RESERVED_NAMES = frozenset({"supervisor"})
+NAME_LIMIT = 128
+MAX_EXIT_CODE = 255
+ENDING_SIGNALS = (
+    "SIGHUP", "SIGINT", "SIGQUIT", "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL",
+    "SIGUSR1", "SIGSEGV", "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGTERM", "SIGSTKFLT", "SIGXCPU",
+    "SIGXFSZ", "SIGVTALRM", "SIGPROF", "SIGIO", "SIGPWR", "SIGSYS",
+)  # fmt: skip
+"""The signals that end a process unless it catches them (signal(7)), real-time ones aside."""
+
+
+class Kind(StrEnum):
+    """The module kinds of Module Descriptor v1."""
+
+    PROVIDER = "provider"
+    TOOL = "tool"
+    AGENT = "agent"
+    HOOK = "hook"
+    ORCHESTRATOR = "orchestrator"
+    CONTEXT = "context"
+
+
+class Lifecycle(StrEnum):
+    """Whether one process serves many requests, or one."""
+
+    PERSISTENT = "persistent"
+    PER_INVOCATION = "per-invocation"
+
+
+class InputForm(StrEnum):
+    """What a Spec 001 tool reads: the section 6 envelope, or the args with requestId merged in."""
+
+    ENVELOPE = "envelope"
+    FLAT = "flat"
+
+
+class StdoutPolicy(StrEnum):
+    """Whether a line that is no event ends the invocation, or is quarantined with a warning."""
+
+    STRICT = "strict"
+    TOLERANT = "tolerant"
+
+
+class Start(StrEnum):
+    """Whether a module starts with the daemon, or with its first request."""
+
+    EAGER = "eager"
+    LAZY = "lazy"
+
+
+class Restart(StrEnum):
+    """OTP's restart types: always, after an abnormal end only, never."""
+
+    PERMANENT = "permanent"
+    TRANSIENT = "transient"
+    TEMPORARY = "temporary"
+
+
+class Gate(StrEnum):
+    """The gates of an invocation, by the event that each is told with."""
+
+    PRE = "tool:pre"
+    POST = "tool:post"
+    ERROR = "tool:error"
+
+
+class OnFailure(StrEnum):
+    """What a gate that crashes, times out or is not there comes to: a denial, or nothing."""
+
+    CLOSED = "closed"
+    OPEN = "open"
+
+
+class Drop(StrEnum):
+    """Which event an observer loses when its queue is full."""
+
+    OLDEST = "oldest"
+    NEWEST = "newest"
+
+
+class EraPin(StrEnum):
+    """Which era of MCP a server is greeted in; `auto` finds out."""
+
+    AUTO = "auto"
+    MODERN = "modern"
+    LEGACY = "legacy"
+
+
+class McpTransport(msgspec.Struct, frozen=True, kw_only=True):
+    """What only an MCP server needs: its era, and the folders that it is told of as its roots."""
+
+    era: EraPin = EraPin.AUTO
+    roots: tuple[str, ...] = ()
+
+
+class Transport(msgspec.Struct, frozen=True, kw_only=True):
+    """How the module is reached; `type` says which of the other fields mean something."""
+
+    type: str = "stdio"
+    command: tuple[str, ...]
+    protocol: str = "module"
+    lifecycle: Lifecycle = Lifecycle.PERSISTENT
+    input: InputForm = InputForm.ENVELOPE
+    stdout: StdoutPolicy = StdoutPolicy.TOLERANT
+    mcp: McpTransport = McpTransport()
+    cwd: str = "."
+    env: dict[str, str] = msgspec.field(default_factory=dict)
+    pass_env: tuple[str, ...] = ()
+
+
+class Backoff(msgspec.Struct, frozen=True, kw_only=True):
+    """Exponential backoff between restarts; `jitter` is the share of a delay drawn at random."""
+
+    initial_s: float = 0.5
+    factor: float = 2.0
+    max_s: float = 60.0
+    jitter: float = 0.25
+
+
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds on each wait, in seconds; None for `silence_s` means no bound."""
+
+    start_s: float = 10.0
+    health_s: float = 2.0
+    describe_s: float = 5.0
+    invoke_s: float = 30.0
+    silence_s: float | None = None
+    exit_s: float = 2.0
+    linger_s: float = 10.0
+    stop_s: float = 5.0
+
+
+class HealthChecks(msgspec.Struct, frozen=True, kw_only=True):
+    """How often an idle instance is probed, and how many misses in a row replace it."""
+
+    interval_s: float = 10.0
+    failures: int = 3
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What a module may use; None is no limit."""
+
+    memory_bytes: int | None = None
+    line_bytes: int = 8 << 20
+    open_files: int | None = None
+    processes: int | None = None
+    cpu_s: int | None = None
+
+
+class Instances(msgspec.Struct, frozen=True, kw_only=True):
+    """How many processes serve a persistent module, and when one is replaced."""
+
+    min: int = 1
+    max: int = 1
+    idle_stop_s: float | None = None
+    max_requests: int | None = None
+    max_age_s: float | None = None
+
+
+class Supervision(msgspec.Struct, frozen=True, kw_only=True):
+    """How the module is started, watched, restarted and bounded.
+
+    `restart_on` and `never_on` hold exit codes and names of signals (`ENDING_SIGNALS`).
+    """
+
+    start: Start = Start.EAGER
+    restart: Restart = Restart.PERMANENT
+    restart_on: tuple[int | str, ...] = ()
+    never_on: tuple[int | str, ...] = ()
+    intensity: int = 5
+    period_s: float = 60.0
+    backoff: Backoff = Backoff()
+    retry_failed_s: float = 300.0
+    depends_on: tuple[str, ...] = ()
+    timeouts: Timeouts = Timeouts()
+    health: HealthChecks = HealthChecks()
+    limits: Limits = Limits()
+    concurrency: int = 1
+    queue: int = 1024
+    instances: Instances = Instances()
+    overlap: bool = True
+    warm: int = 0
+    watch: bool = False
+
+
+class Hook(msgspec.Struct, frozen=True, kw_only=True):
+    """What a module of kind hook sees, and which invocations it stands in the way of.
+
+    `observe` holds globs of event names, `modules` globs of the names of modules whose invocations
+    it gates. `queue` and `drop` are for what it observes, all else is for its gates.
+    """
+
+    observe: tuple[str, ...] = ()
+    gate: tuple[Gate, ...] = ()
+    modules: tuple[str, ...] = ("*",)
+    priority: int = 50
+    on_failure: OnFailure = OnFailure.CLOSED
+    timeout_s: float = 5.0
+    queue: int = 1000
+    drop: Drop = Drop.OLDEST
+
+
+WHENCE = frozenset({"source", "folder", "owner", "digest"})
+"""The fields of a `Descriptor` that say where it is from; no document has them."""
+
+
+class Descriptor(msgspec.Struct, frozen=True, kw_only=True):
+    """One module, as its descriptor declares it.
+
+    `source` is the place of that, which no other has: a file's absolute path, or words; `folder`
+    is the directory its relative paths start from, and `digest` the SHA-256 (hex) of its bytes:
+    equal digests mean an unchanged one. `owner` is whose it is, and with whom it goes: the
+    directory it was found in, or who lent it; empty for a file by itself.
+    """
+
+    name: str
+    kind: Kind
+    transport: Transport
+    capabilities: tuple[str, ...] = ()
+    version: str | None = None
+    description: str | None = None
+    inputs: dict[str, Any] | None = None
+    outputs: dict[str, Any] | None = None
+    hook: Hook | None = None
+    supervision: Supervision = Supervision()
+    source: str
+    folder: str
+    owner: str = ""
+    digest: str

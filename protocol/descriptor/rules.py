@@ -1,0 +1,175 @@
+"""The rules of a descriptor that concern more than one of its fields.
+
+Each is a generator over a document whose fields may still have any type: the shape has been
+checked beside it, and what has the wrong shape is passed over here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from protocol.args_schema import ops_problems
+from protocol.descriptor.model import HOOK_OP, InputForm, Instances, Kind, Lifecycle, Transport
+from protocol.descriptor.shape import DESCRIPTOR, TRANSPORT
+from protocol.dialects import DIALECTS
+from protocol.problem import Problem, described, quoted
+
+DEFAULT_PROTOCOL = Transport(command=()).protocol
+_DEFAULT_INSTANCES = Instances()
+_END_TYPES = {int, float, str}  # not bool, which Python takes for 0 or 1
+
+
+def problems(document: dict[str, Any]) -> list[Problem]:
+    """Return everything that keeps the document from being a descriptor, sorted by pointer."""
+    found: list[Problem] = []
+    DESCRIPTOR(document, "", found)
+    transport = document.get("transport")
+    if isinstance(transport, dict):
+        found += _reachability(transport)
+        found += _dialect(transport)
+    if isinstance(document.get("hook"), dict):
+        found += _hook(document, document["hook"])
+    supervision = document.get("supervision")
+    if isinstance(supervision, dict):
+        found += _dependencies(document.get("name"), supervision.get("depends_on"))
+        found += _restart_rules(supervision)
+        found += _instances(supervision.get("instances"))
+        if isinstance(transport, dict):
+            found += _warm(transport, supervision.get("warm"))
+            found += _instances_per_invocation(transport, supervision.get("instances"))
+    for field in ("inputs", "outputs"):
+        if isinstance(document.get(field), dict):
+            found += ops_problems(document[field], f"/{field}")
+    return sorted(found)
+
+
+def _reachability(transport: dict[str, Any]) -> Iterator[Problem]:
+    at = "/transport"
+    match transport.get("type"):
+        case "stdio" if "command" not in transport:
+            yield TRANSPORT.missing("command", transport, at)
+        case "stdio" if isinstance(transport["command"], list) and transport["command"][:1] == [""]:
+            # An empty argument is an argument; an empty program is a slip.
+            yield Problem(f"{at}/command/0", "is empty, must name the program to run")
+        case "http":
+            # The base format has HTTP modules, so both things there are to say are said at once.
+            yield Problem(
+                f"{at}/type", 'is "http", must be "stdio": this version runs stdio modules only'
+            )
+            if "url" not in transport:
+                yield TRANSPORT.missing("url", transport, at)
+
+
+def _dialect(transport: dict[str, Any]) -> Iterator[Problem]:
+    protocol = transport.get("protocol", DEFAULT_PROTOCOL)
+    dialect = DIALECTS.get(protocol) if isinstance(protocol, str) else None
+    lifecycle = transport.get("lifecycle")
+    if (
+        dialect is not None
+        and lifecycle in tuple(Lifecycle)
+        and lifecycle not in dialect.lifecycles
+    ):
+        only = dialect.lifecycles[0]
+        runs = {
+            Lifecycle.PERSISTENT: "speaks with one process for many requests",
+            Lifecycle.PER_INVOCATION: "runs a process per invocation",
+        }
+        yield Problem(
+            "/transport/lifecycle",
+            f"is {quoted(lifecycle)}, must be {quoted(only)}: {protocol} {runs[only]}",
+        )
+    # Only a Spec 001 tool may be one that knows nothing of the section 6 envelope.
+    if protocol != "narratoria" and transport.get("input") == InputForm.FLAT:
+        yield Problem(
+            "/transport/input",
+            'is "flat", must be "envelope": only narratoria tools read flat args',
+        )
+
+
+def _hook(document: dict[str, Any], hook: dict[str, Any]) -> Iterator[Problem]:
+    kind = document.get("kind")
+    if kind in tuple(Kind) and kind != Kind.HOOK:
+        yield Problem("/hook", f'is for the kind "hook", must be left out of a {quoted(kind)}')
+        return
+    if not any(hook.get(field, []) != [] for field in ("observe", "gate")):
+        yield Problem(
+            "/hook",
+            'neither observes nor gates anything, must have "observe" such as ["module:*"] '
+            'or "gate" such as ["tool:pre"]',
+        )
+    inputs = document.get("inputs")
+    if isinstance(inputs, dict) and HOOK_OP not in inputs:
+        yield Problem(
+            f"/inputs/{HOOK_OP}",
+            "is missing, must be the JSON Schema of the op that a hook is called with",
+        )
+
+
+def _dependencies(name: Any, depends_on: Any) -> Iterator[Problem]:
+    if isinstance(depends_on, list) and isinstance(name, str):
+        for index, other in enumerate(depends_on):
+            if other == name:
+                yield Problem(
+                    f"/supervision/depends_on/{index}",
+                    f"is {quoted(name)}, must be another module: none can wait for itself",
+                )
+
+
+def _restart_rules(supervision: dict[str, Any]) -> Iterator[Problem]:
+    wanted, never = supervision.get("restart_on"), supervision.get("never_on")
+    if not isinstance(wanted, list) or not isinstance(never, list):
+        return
+    places = {
+        end: index for index, end in reversed(list(enumerate(wanted))) if type(end) in _END_TYPES
+    }
+    for index, end in enumerate(never):
+        if type(end) in _END_TYPES and end in places:
+            yield Problem(
+                f"/supervision/never_on/{index}",
+                f"is {described(end)}, which /supervision/restart_on/{places[end]} is too: "
+                "such an end is either restarted or never",
+            )
+
+
+def _lifecycle(transport: dict[str, Any]) -> Any:
+    dialect = DIALECTS.get(str(transport.get("protocol", DEFAULT_PROTOCOL)))
+    usual = None if dialect is None else dialect.lifecycles[0]
+    return transport.get("lifecycle", usual)
+
+
+def _warm(transport: dict[str, Any], warm: Any) -> Iterator[Problem]:
+    if type(warm) not in {int, float} or warm < 1:
+        return
+    if _lifecycle(transport) == Lifecycle.PERSISTENT:
+        yield Problem(
+            "/supervision/warm",
+            f"is {warm}, must be 0: only a module with a process per invocation keeps some waiting",
+        )
+
+
+def _instances(instances: Any) -> Iterator[Problem]:
+    if not isinstance(instances, dict):
+        return
+    least = instances.get("min", _DEFAULT_INSTANCES.min)
+    most = instances.get("max", _DEFAULT_INSTANCES.max)
+    if type(least) in {int, float} and type(most) in {int, float} and least > most:
+        default = "" if "max" in instances else " (the default)"
+        yield Problem(
+            "/supervision/instances/min", f"is {least}, must be at most max, {most}{default}"
+        )
+
+
+def _instances_per_invocation(transport: dict[str, Any], instances: Any) -> Iterator[Problem]:
+    if _lifecycle(transport) != Lifecycle.PER_INVOCATION:
+        return
+    defaults = msgspec.structs.asdict(_DEFAULT_INSTANCES)
+    for field, value in instances.items() if isinstance(instances, dict) else ():
+        if type(value) in {int, float} and field in defaults and value != defaults[field]:
+            yield Problem(
+                f"/supervision/instances/{field}",
+                f"is {described(value)}, must be {described(defaults[field])}: a module that runs "
+                "a process per invocation has as many as its concurrency says",
+            )

@@ -1,0 +1,1 @@
+"""The process around the kernel: serving, signals, configuration, service manager, logging."""

@@ -1,0 +1,233 @@
+"""Be the daemon: read the descriptors, listen, run the fleet, end in order.
+
+    directories -> scan -> Found -> kernel.daemon.running -> faces -> signal or command -> stop
+
+What signals do stands in `daemon_signals`; what the service manager is told, in `sd_notify`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import structlog
+import trio
+
+from supervisor.daemon import collector
+from supervisor.daemon.daemon_log import set_up_logging
+from supervisor.daemon.daemon_signals import SIGNALS, Continued, Edges, Reloading, obey, receiving
+from supervisor.daemon.inherited import mend_signals, mend_umask
+from supervisor.daemon.sd_notify import Notifier
+from supervisor.daemon.service_status import tell_status
+from supervisor.faces import control_socket, stdio
+from supervisor.faces.control_socket import SocketPathError, SocketTakenError
+from supervisor.kernel.assets.store import AssetOptions
+from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.grants.operator_policy import OperatorPolicy
+from supervisor.kernel.store.settings import JournalOptions
+from supervisor.policy.findings import Found, usable
+from supervisor.policy.policy_file import PolicyError
+from supervisor.runtime.containment.ladder import ContainmentError
+from supervisor.runtime.containment.survivors import DataInUseError
+from supervisor.runtime.files.directory import MissingDirectoryError, shown
+from supervisor.runtime.files.sources import Sources
+from supervisor.runtime.loop_clock import LoopClock
+from supervisor.runtime.process.file_limit import FileLimit
+from supervisor.runtime.stalls import RunDelay, Stalls
+
+log = structlog.get_logger()
+
+NO = 1
+USAGE = 2
+
+
+@dataclass(frozen=True)
+class ServeOptions:
+    """What `stdiod run` was asked for."""
+
+    directories: tuple[Path, ...]
+    socket: Path
+    data_dir: Path
+    log_format: str = "auto"
+    """`console`, `json`, or `auto`: console on a terminal, JSON otherwise."""
+    stdio: bool = False
+    """Speak with whoever started it on stdin and stdout, beside the socket."""
+    name: str = "supervisor"
+    """The name the daemon answers to on stdio, where it is somebody's module."""
+    watch: bool = True
+    """Reload by itself when descriptors change."""
+    log_file: Path | None = None
+    """Where the daemon's own log goes, rotated; stderr if None."""
+    ready_fd: int | None = None
+    """Where to write `ready` once clients can connect."""
+    containment: str = "auto"
+    """`auto` for the highest rung there is, else the one without which it does not start."""
+    memory_ceiling_bytes: int | None = None
+    """How much memory all modules together may have."""
+    memory: JournalOptions = field(default_factory=JournalOptions)
+    """How the journal is kept."""
+    copy_assets: bool = False
+    """Keep a copy of each asset."""
+    asset_store_bytes: int | None = None
+    """How much the copies may take together; None for the default."""
+    policy: Path | None = None
+    """The file that says what modules may call the daemon for; without one, nothing."""
+
+
+def serve(options: ServeOptions) -> int:
+    """Run until told to end; returns the exit status."""
+    collector.put_off()
+    edges = Edges()
+    # SIGCHLD among them: ignored, the kernel would take our children's exit statuses.
+    mend_signals()
+    mend_umask()
+    file_limit = FileLimit.raised()
+    set_up_logging(options.log_format, options.log_file)
+    notifier = Notifier.from_environment(os.environ)
+    try:
+        sources = Sources.of_directories(options.directories)
+        found = usable({}, sources.read_first())
+        operator = OperatorPolicy(options.policy)
+        _make_data_dir(options.data_dir)
+    except (MissingDirectoryError, PolicyError, OSError) as error:
+        sys.stderr.write(f"stdiod: {error}\n")
+        return USAGE
+    if not found.descriptors and not found.quarantined:
+        log.warning(
+            "no descriptors found: looked for *.json and */module.json",
+            directories=[shown(directory) for directory in options.directories],
+        )
+    refusals: list[BaseException] = []
+    try:
+        with (
+            control_socket.listening(options.socket) as listener,
+            contextlib.closing(RunDelay()) as run_delay,
+        ):
+            stalls = Stalls(run_delay=run_delay, continued=Continued())
+            clock = LoopClock(turn_ended=stalls.turn_ended, woke_late=stalls.woke_late)
+            begun = _Begun(
+                options, found, sources, operator, listener, notifier, stalls, file_limit
+            )
+            trio.run(_main, begun, clock=clock, instruments=[clock])
+    except* (SocketTakenError, SocketPathError, ContainmentError, DataInUseError) as group:
+        # What is raised within a nursery comes in a group; what is raised before it does not.
+        refusals = _leaves(group)
+    finally:
+        edges.over()
+    for refusal in refusals:
+        sys.stderr.write(f"stdiod: {refusal}\n")
+    return NO if refusals else 0
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    return [
+        leaf
+        for one in group.exceptions
+        for leaf in (_leaves(one) if isinstance(one, BaseExceptionGroup) else [one])
+    ]
+
+
+@dataclass(frozen=True)
+class _Begun:
+    """What there is before the event loop runs."""
+
+    options: ServeOptions
+    found: Found
+    sources: Sources
+    operator: OperatorPolicy
+    listener: socket.socket
+    notifier: Notifier
+    stalls: Stalls
+    file_limit: FileLimit
+
+
+async def _main(begun: _Begun) -> None:
+    # Handlers first, children after: PID 1 has no default actions, and a signal that comes while
+    # the modules are being started must find somebody.
+    with receiving(SIGNALS) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(begun.notifier.run)
+            await _serve_fleet(begun, signals)
+            nursery.cancel_scope.cancel()
+    log.info("stopped", pid=os.getpid())
+
+
+async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
+    options, notifier = begun.options, begun.notifier
+    async with running(
+        begun.found,
+        data_dir=options.data_dir,
+        directories=options.directories,
+        sources=begun.sources,
+        containment=None if options.containment == "auto" else options.containment,
+        whole_process=True,
+        file_limit=begun.file_limit,
+        memory_ceiling_bytes=options.memory_ceiling_bytes,
+        memory=options.memory,
+        asset_options=asset_options(options),
+        operator=begun.operator,
+        stalls=begun.stalls,
+    ) as daemon:
+        daemon.facts.socket = shown(options.socket)
+        async with trio.open_nursery() as nursery:
+            reloading = Reloading(daemon.reload, notifier)
+            nursery.start_soon(reloading.run)
+            nursery.start_soon(obey, signals, daemon.shut_down, reloading)
+            async with trio.open_nursery() as faces:
+                faces.start_soon(control_socket.serve, daemon, begun.listener)
+                if options.watch:
+                    await nursery.start(daemon.watch)
+                if options.stdio:
+                    faces.start_soon(stdio.serve, daemon, options.name)
+                collector.begin()
+                begun.stalls.begin()
+                _say_listening(begun, daemon)
+                nursery.start_soon(tell_status, daemon, notifier)
+                await daemon.wait_ending()
+                notifier.stopping()
+                await daemon.stop_fleet()
+                # The faces part from their clients and end by themselves.
+            nursery.cancel_scope.cancel()
+
+
+def _say_listening(begun: _Begun, daemon: Daemon) -> None:
+    log.info(
+        "listening",
+        socket=shown(begun.options.socket),
+        pid=os.getpid(),
+        modules=len(begun.found.descriptors),
+        quarantined=len(begun.found.quarantined),
+        containment=daemon.facts.custody.containment,
+    )
+    _say_ready(begun.options.ready_fd)
+    begun.notifier.ready()
+
+
+def asset_options(options: ServeOptions) -> AssetOptions:
+    """Return what the daemon is told of assets; they outlive what the journal outlives."""
+    chosen = AssetOptions(copy=options.copy_assets, fsync=options.memory.power)
+    if options.asset_store_bytes is not None:
+        chosen = msgspec.structs.replace(chosen, store_bytes=options.asset_store_bytes)
+    return chosen
+
+
+def _say_ready(descriptor: int | None) -> None:
+    if descriptor is not None:
+        # Whoever waited may be gone by now; the daemon stays.
+        with contextlib.suppress(OSError):
+            os.write(descriptor, b"ready\n")
+        os.close(descriptor)
+
+
+def _make_data_dir(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        message = f"the data directory {path} cannot be made: {error.strerror}"
+        raise OSError(message) from None

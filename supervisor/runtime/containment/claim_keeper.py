@@ -1,0 +1,133 @@
+"""Notice that the data directory is deleted or replaced under the daemon, and take it again.
+
+A lock is on a file, not on its name: once the file is deleted, another daemon could make a new one
+and start beside this one. So the directory is watched. When the lock file under its name is another
+one, or gone, the daemon waits for a moment, until whoever deletes is done, makes directory, lock
+and ledger anew, and says what is lost. If somebody else was faster, it says that, and tries again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+import structlog
+import trio
+
+from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.containment.survivors import Claim, DataInUseError
+from supervisor.runtime.files.inotify import Inotify, Mask
+
+SETTLE_S = 0.1
+"""How long whoever deletes the directory has to finish: `rm -r` fails on what comes back."""
+
+RETRY_S = 5.0
+"""How often a directory that could not be taken, or cannot be watched, is looked at."""
+
+_CHANGES = Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.DELETE_SELF | Mask.MOVE_SELF
+
+_LOOKING = "looking at the data directory"
+
+log = structlog.get_logger()
+
+
+class ClaimKeeper:
+    """Keeps a claim valid for as long as the daemon runs."""
+
+    def __init__(
+        self,
+        claim: Claim,
+        renew: Callable[[], Awaitable[None]],
+        blocking: BlockingWork,
+        *,
+        open_queue: Callable[[], Inotify] = Inotify,
+        settle_s: float = SETTLE_S,
+        retry_s: float = RETRY_S,
+    ) -> None:
+        """Call `renew` after each time the directory had to be taken again."""
+        self.problem: str | None = None
+        """What the user has to know of the directory; None if all is well."""
+        self._claim = claim
+        self._renew = renew
+        self._blocking = blocking
+        self._looked: Callable[[], None] = lambda: None
+        self._open_queue = open_queue
+        self._settle_s = settle_s
+        self._retry_s = retry_s
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Watch until cancelled; started once it has looked."""
+        self._looked = task_status.started
+        while True:
+            if await self._lost():
+                await trio.sleep(self._settle_s)
+                taken = await self._take_again()
+            else:
+                taken = True
+            if taken:
+                await self._wait_change()
+            else:
+                self._say_looked()
+                await trio.sleep(self._retry_s)
+
+    async def _wait_change(self) -> None:
+        """Return once the directory may have changed."""
+        try:
+            queue = self._open_queue()
+        except OSError:
+            self._say_looked()
+            await trio.sleep(self._retry_s)
+            return
+        try:
+            data_dir = str(self._claim.data_dir)
+            await self._blocking.run(_LOOKING, partial(queue.add, data_dir, _CHANGES))
+            # What was deleted before the watch was there is no event.
+            while not await self._lost():
+                self._say_looked()
+                await queue.events()
+        except OSError:
+            self._say_looked()
+            await trio.sleep(self._retry_s)
+        finally:
+            queue.close()
+
+    def _say_looked(self) -> None:
+        looked, self._looked = self._looked, lambda: None
+        looked()
+
+    async def _lost(self) -> bool:
+        return await self._blocking.run(_LOOKING, self._claim.lost)
+
+    async def _take_again(self) -> bool:
+        data_dir = self._claim.data_dir
+        try:
+            replaced = await self._blocking.run(
+                "taking the data directory again", self._claim.retake, abandon_after_s=None
+            )
+            await self._renew()
+        except (DataInUseError, OSError) as error:
+            self._say(_not_taken(data_dir, error))
+            return False
+        if replaced:
+            self._say(
+                f"{data_dir} was deleted while the daemon ran, with what was in it; it is made anew"
+                " and locked"
+            )
+        else:
+            log.warning("the lock of the data directory was deleted, and made again")
+            self.problem = None
+        return True
+
+    def _say(self, problem: str) -> None:
+        if problem != self.problem:
+            log.error("data directory lost", problem=problem)
+        self.problem = problem
+
+
+def _not_taken(data_dir: Path, error: Exception) -> str:
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    return (
+        f"{data_dir} was deleted while the daemon ran, and cannot be locked again: {why};"
+        " stop one of the daemons, or make the directory usable"
+    )

@@ -1,0 +1,400 @@
+"""Hold all processes of a daemon's modules: rung, marks, lock, guardian, and the last sweep.
+
+`holding` is the daemon's; a `Host` made without one has `Custody.bare`, which contains by process
+group and leaves no trace on disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager
+from pathlib import Path
+
+import structlog
+import trio
+
+from supervisor.policy.verdict import Suspect
+from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.containment import hunt, ladder, procfs
+from supervisor.runtime.containment.cgroup2 import Cgroup, Cgroup2Rung
+from supervisor.runtime.containment.claim_keeper import ClaimKeeper
+from supervisor.runtime.containment.contained import Containment
+from supervisor.runtime.containment.guardianship import Guardianship
+from supervisor.runtime.containment.ladder import Chosen
+from supervisor.runtime.containment.ledger import (
+    DAEMON_VARIABLE,
+    Adopted,
+    Author,
+    Leader,
+    Ledger,
+)
+from supervisor.runtime.containment.orphans import Orphans
+from supervisor.runtime.containment.process_group import ProcessGroupRung
+from supervisor.runtime.containment.procfs import Stat
+from supervisor.runtime.containment.survivors import DataInUseError, claim
+from supervisor.runtime.process.blanks import Blank, Blanks
+from supervisor.runtime.process.file_limit import FileLimit
+from supervisor.runtime.process.reaping import tracer_of
+from supervisor.runtime.process.spawn_threads import SpawnThreads
+
+LAST_SWEEP_S = 5.0
+"""How long the daemon's end may take to kill what all the modules' ends have missed."""
+
+COLLECT_S = 0.5
+"""Zombies of orphans are reaped at most this often: one costs nothing, a wake-up does."""
+
+GONE_WITHIN_S = 2.0
+"""How long a thread that spawns waits for a child that it killed."""
+
+LOOK_S = 0.001
+"""Between two looks whether it is gone."""
+
+log = structlog.get_logger()
+
+
+class Custody:
+    """How a daemon holds the processes of its modules."""
+
+    def __init__(
+        self,
+        daemon: str,
+        chosen: Chosen,
+        orphans: Orphans,
+        file_limit: FileLimit | None = None,
+    ) -> None:
+        self.daemon = daemon
+        self.file_limit = file_limit or FileLimit()
+        self.why_not_higher = chosen.why_not_higher
+        self.mark_fd: int | None = None
+        self.blocking = BlockingWork()
+        self.spawn_threads = SpawnThreads(self.blocking)
+        self._rung = chosen.rung
+        self._orphans = orphans
+        self._guardianship: Guardianship | None = None
+        self._keeper: ClaimKeeper | None = None
+        self._blanks: Blanks | None = None
+        self._strays: dict[int, Stat] = {}
+
+    @classmethod
+    def bare(cls) -> Custody:
+        """Contain by process group, without lock, guardian and record."""
+        daemon = str(uuid.uuid4())
+        chosen = Chosen(ProcessGroupRung(daemon), "nobody asked what this machine allows")
+        return cls(daemon, chosen, Orphans(daemon, whole_process=False))
+
+    @property
+    def containment(self) -> str:
+        """The rung in force, as `status` shows it."""
+        return self._rung.name
+
+    @property
+    def guardian_pid(self) -> int | None:
+        """The guardian's pid, while there is one."""
+        return None if self._guardianship is None else self._guardianship.pid
+
+    @property
+    def spawner_pid(self) -> int | None:
+        """The pid of the spawner (`blanks`), while there is one."""
+        return None if self._blanks is None else self._blanks.spawner_pid
+
+    @property
+    def blank_pid(self) -> int | None:
+        """The pid of the process that waits for a lone call, while there is one."""
+        return None if self._blanks is None else self._blanks.blank_pid
+
+    @property
+    def data_dir_problem(self) -> str | None:
+        """What became of the data directory, if it was deleted."""
+        return None if self._keeper is None else self._keeper.problem
+
+    @property
+    def reaped_orphans(self) -> int:
+        """How many processes it has reaped that it never spawned."""
+        return self._orphans.reaped_count
+
+    @property
+    def marks(self) -> dict[str, str]:
+        """The variables by which a process of this daemon's modules is known."""
+        return {DAEMON_VARIABLE: self.daemon}
+
+    @property
+    def inherited(self) -> tuple[int, ...]:
+        """The descriptors each process gets besides its pipes."""
+        return () if self.mark_fd is None else (self.mark_fd,)
+
+    @contextlib.contextmanager
+    def spawning(self) -> Iterator[int]:
+        """Spawn within this block, `forking` with the brand it gives, and `take` the child."""
+        with self._orphans.spawning():
+            yield self._orphans.brands.next()
+
+    def forking(self, brand: int) -> AbstractContextManager[None]:
+        """Fork within this block, so that the child is born with the brand."""
+        return self._orphans.brands.forking(brand)
+
+    def take(self, pid: int, instance: str, brand: int) -> Containment:
+        """Take hold of a process just spawned and not yet reaped, in whatever thread.
+
+        Raises `OSError` if it cannot be held as the rung promises; it still runs then.
+        """
+        leader = self._told(pid, brand, leads=True)
+        try:
+            containment = self._rung.contain(instance, leader, brand)
+        except OSError:
+            self._orphans.reaped(leader)
+            raise
+        return containment
+
+    def spawn_own(
+        self, start: Callable[[], subprocess.Popen[bytes]]
+    ) -> tuple[subprocess.Popen[bytes], Stat]:
+        """Start a process of the daemon's own, in whatever thread: no module's, and no orphan.
+
+        It has to see to it itself that it ends with the daemon. Raises `OSError`.
+        """
+        with self._orphans.spawning():
+            popen = start()
+            process = procfs.stat(popen.pid)
+            if process is None:
+                popen.kill()
+                raise OSError("/proc does not show the processes of this machine")
+            self._orphans.spawned(process, leads=False)
+            self._orphans.brands.remove(popen.pid)  # of one that was spawned at the same moment
+        return popen, process
+
+    def reaped_own(self, process: Stat) -> None:
+        """Forget a process of the daemon's own that is gone."""
+        self._orphans.reaped(process)
+
+    def take_born(self, pid: int, name: str, brand: int, folder: str) -> Cgroup:
+        """Take hold of a process that was born in a cgroup; raises `OSError`."""
+        assert isinstance(self._rung, Cgroup2Rung)  # noqa: S101 - it made the folder
+        leader = self._told(pid, brand, leads=False)  # it is no module's yet
+        return self._rung.hold(folder, name, leader, brand)
+
+    def employ(self, containment: Cgroup, instance: str) -> int:
+        """Have such a process lead an instance; returns since when (clock ticks since boot).
+
+        What began before that did not come of it, whenever the process itself began.
+        """
+        since = procfs.now_ticks()
+        containment.rename(instance)
+        self._orphans.spawned(containment.leader._replace(start=since), leads=True)
+        return since
+
+    def take_helper(self, pid: int, brand: int) -> Stat:
+        """Take note of a process just spawned that is no module's; raises `OSError`."""
+        return self._told(pid, brand, leads=False)
+
+    def _told(self, pid: int, brand: int, *, leads: bool) -> Stat:
+        found = procfs.stat(pid)
+        if found is None:
+            # Of a child that nobody reaped, /proc always tells; unless it is not mounted.
+            raise OSError("/proc does not show the processes of this machine")
+        self.file_limit.give_back(pid)
+        self._orphans.brands.put(pid, brand)
+        self._orphans.spawned(found, leads=leads)
+        return found
+
+    @contextlib.contextmanager
+    def blank(self) -> Iterator[Blank | None]:
+        """Give a process that waits in a cgroup of its own to be told what to run, if there is one.
+
+        If nothing was made of it within the block, it goes on waiting.
+        """
+        if self._blanks is None:
+            yield None
+            return
+        blank = self._blanks.take()
+        try:
+            yield blank
+        finally:
+            if blank is not None and not blank.spent:
+                self._blanks.give_back(blank)
+
+    def end_untold(self, thread: int) -> None:
+        """Kill a child that a thread has just forked, and that waits for its program.
+
+        Nobody has been told of it: its thread waits with it.
+        """
+        for one in self._orphans.untold(thread):
+            procfs.send(one, signal.SIGKILL)
+
+    def leave(self, process: Stat, reaped: Callable[[], None] = lambda: None) -> None:
+        """Have a child reaped when it can be: it has ended, or is about to."""
+        self._orphans.leave(process, reaped)
+
+    def abandon(self, pid: int) -> None:
+        """Kill a child that nobody holds, and see it reaped; for a thread that spawns."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)  # it may not lead a group yet
+        until = time.monotonic() + GONE_WITHIN_S
+        with contextlib.suppress(ChildProcessError):
+            while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is None:
+                if time.monotonic() > until:
+                    self._leave_unreapable(pid)
+                    return
+                time.sleep(LOOK_S)
+
+    def _leave_unreapable(self, pid: int) -> None:
+        found, tracer = procfs.stat(pid), tracer_of(pid)
+        if found is not None:
+            self.leave(found)
+        by = None if tracer is None else tracer.words
+        log.error("a child cannot be reaped", pid=pid, traced_by=by)
+
+    @property
+    def registers_each(self) -> bool:
+        """Whether an instance dies with the daemon only once it is registered."""
+        # What is in a cgroup dies with the folder that all are in; others are told of one by one.
+        return self._guardianship is not None and self._rung.folder is None
+
+    def register(self, containment: Containment) -> None:
+        """Have it killed should the daemon die; until then its marks are what it is found by."""
+        if self._guardianship is not None and self.registers_each:
+            leader = containment.leader
+            self._guardianship.register(Leader(leader.pid, leader.start, containment.instance))
+
+    def about_to_reap(self, containment: Containment) -> None:
+        """Forget the leader's number while it still is the leader's."""
+        if self._guardianship is not None:
+            self._guardianship.unregister(containment.leader.pid)
+
+    def release(self, containment: Containment) -> None:
+        """Let go of an instance whose leader has been reaped."""
+        self._orphans.reaped(containment.leader)
+        containment.remove()
+
+    def possible_survivors(self, since: int = 0) -> tuple[Suspect, ...]:
+        """Return who lives, came of a module, and shows nothing of which one.
+
+        `since` leaves out those that started before (clock ticks since boot).
+        """
+        strays = [one for one in self.notice_strays() if one.start >= since]
+        return tuple(Suspect(one.pid, procfs.command(one.thread)) for one in strays)
+
+    def notice_strays(self) -> list[Stat]:
+        """Look for orphans that show nothing of whose they are; returns them.
+
+        Those that no instance can own any more are killed; the others die with the daemon. There is
+        no event for an adoption: called whenever an instance or an orphan has ended, and by status.
+        """
+        strays = [one for one in self._orphans.strays() if not self._rung.holds(one)]
+        ownerless = self._orphans.ownerless(strays)
+        if ownerless:
+            everybody = procfs.every_process
+            hunt.strike(lambda: hunt.with_descendants(ownerless, everybody()))
+        left = [one for one in strays if one not in ownerless]
+        self._hold({one.pid: one for one in left})
+        return left
+
+    def _hold(self, strays: dict[int, Stat]) -> None:
+        for pid, one in tuple(self._strays.items()):
+            now = strays.get(pid)
+            if now is None or now.start != one.start:
+                del self._strays[pid]
+                if self._guardianship is not None:
+                    self._guardianship.unregister_stray(pid)
+        for pid, one in strays.items():
+            if pid not in self._strays:
+                self._strays[pid] = one
+                command = procfs.command(one.thread)
+                log.warning("an orphan shows nothing of whose it is", pid=pid, command=command)
+                if self._guardianship is not None:
+                    self._guardianship.register_stray(Adopted(pid, one.start))
+                self._rung.hold_stray(one)
+
+    async def _collect_zombies(self) -> None:
+        with trio.open_signal_receiver(signal.SIGCHLD) as signals:
+            async for _ in signals:
+                if self._blanks is not None:
+                    self._blanks.look()
+                self._orphans.collect()
+                self.notice_strays()
+                await trio.sleep(COLLECT_S)
+                # Once more: who was passed over, in a spawn or by the kernel's list, is told of by
+                # no further signal.
+                self._orphans.collect()
+                while self._orphans.put_off:
+                    await trio.sleep(COLLECT_S)
+                    self._orphans.collect()
+
+    def _last_sweep(self, author: Author) -> list[int]:
+        ledger = Ledger()
+        ledger.author = author
+
+        def find() -> list[Stat]:
+            strays = self._orphans.strays()
+            ledger.strays = {one.pid: Adopted(one.pid, one.start) for one in strays}
+            return ledger.find()
+
+        left = hunt.exterminate(find, LAST_SWEEP_S)
+        self._orphans.collect()
+        return left
+
+
+@asynccontextmanager
+async def holding(
+    data_dir: Path,
+    *,
+    containment: str | None = None,
+    whole_process: bool = False,
+    file_limit: FileLimit | None = None,
+) -> AsyncIterator[Custody]:
+    """Hold the processes that are spawned within the block; at its end none of them is left.
+
+    `containment` forces a rung; `whole_process` says that this process is nothing but the daemon,
+    so that it may reap every child that it did not spawn. Raises `ContainmentError` and
+    `DataInUseError`, before anything is started.
+    """
+    try:
+        data = await trio.to_thread.run_sync(claim, data_dir)
+    except OSError as error:
+        raise DataInUseError(f"{data_dir} cannot be used: {error.strerror}") from None
+    with contextlib.ExitStack() as held:
+        held.callback(data.close)
+        daemon = str(uuid.uuid4())
+        orphans = Orphans(daemon, whole_process=whole_process)
+        chosen = ladder.choose(containment, daemon, orphans)
+        held.callback(chosen.rung.close)
+        author = data.author(daemon, orphans.brands.run)
+        custody = Custody(daemon, chosen, orphans, file_limit)
+        held.callback(custody.spawn_threads.close)
+        custody.mark_fd = author.mark_fd
+        blocking = custody.blocking
+        guardianship = Guardianship(author, chosen.rung.folder, data.record, orphans, blocking)
+        custody._guardianship = guardianship  # noqa: SLF001 - made here
+        held.callback(guardianship.file.let_go)
+        keeper = ClaimKeeper(data, guardianship.file.renew, blocking)
+        custody._keeper = keeper  # noqa: SLF001
+        async with trio.open_nursery() as nursery:
+            await nursery.start(guardianship.run)
+            nursery.start_soon(guardianship.file.run)
+            await nursery.start(keeper.run)
+            # Only where each child that nobody told of is reaped (`_collect_zombies`): a spawner
+            # that dies in the midst of its work leaves one.
+            if whole_process and isinstance(chosen.rung, Cgroup2Rung):
+                custody._blanks = Blanks(custody, chosen.rung)  # noqa: SLF001
+                nursery.start_soon(custody._blanks.run)  # noqa: SLF001
+            if whole_process:
+                nursery.start_soon(custody._collect_zombies)  # noqa: SLF001
+            try:
+                yield custody
+            finally:
+                if custody._blanks is not None:  # noqa: SLF001
+                    await custody._blanks.close()  # noqa: SLF001
+                left = custody._last_sweep(author)  # noqa: SLF001
+                if left:
+                    log.error("left behind", pids=left)
+                else:
+                    guardianship.close()
+                await guardianship.file.close()
+                nursery.cancel_scope.cancel()

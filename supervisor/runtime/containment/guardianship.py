@@ -1,0 +1,216 @@
+"""Keep a guardian (`containment.guardian`) and tell it, and the next daemon, what there is to kill.
+
+The pipe is never waited for. If it is full - the guardian was stopped, say - what is to be told is
+dropped, and once there is room again the whole ledger is told anew: it is never longer than there
+are instances. The same serves a guardian that takes the place of one that died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import structlog
+import trio
+
+from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.containment import procfs
+from supervisor.runtime.containment.guardian import command
+from supervisor.runtime.containment.ledger import Adopted, Author, Leader, Ledger
+from supervisor.runtime.containment.ledger_file import LedgerFile
+from supervisor.runtime.containment.orphans import Orphans
+from supervisor.runtime.process.reaping import reap, tracer_of
+
+RESPAWN_S = 0.1
+LAST_RESPAWN_S = 60.0
+"""A guardian that dies is replaced after a moment, and after longer ones if it goes on dying."""
+
+STEADY_S = 10.0
+"""One that lived this long was well: the next one's wait starts from the beginning."""
+
+BYE_S = 2.0
+"""How long a guardian may take to leave after the goodbye, before it is killed; and after that."""
+
+log = structlog.get_logger()
+
+
+class Guardianship:
+    """The ledger, and the two who are told of it."""
+
+    def __init__(
+        self,
+        author: Author,
+        cgroup: str | None,
+        record: Path,
+        orphans: Orphans,
+        blocking: BlockingWork,
+    ) -> None:
+        """Begin the record of this daemon; on a full disk there is none, and the log says so.
+
+        `orphans` is told of the guardian, which is a child of the daemon and no module's.
+        """
+        self.pid: int | None = None
+        self._ledger = Ledger()
+        self._ledger.author = author
+        self._ledger.cgroups = [] if cgroup is None else [cgroup]
+        self.file = LedgerFile(record, self._lines, blocking)
+        self._orphans = orphans
+        self._pipe = -1
+        self._behind = trio.Event()
+        try:
+            self.file.begin()
+        except OSError as error:
+            # The guardian knows all the same; only who outlives both of them is not written down.
+            words = os.strerror(error.errno or 0)
+            log.warning("no record of instances", record=str(record), words=words)
+
+    def register(self, leader: Leader) -> None:
+        """Tell of an instance; from now on it dies with the daemon."""
+        self._ledger.leaders[leader.pid] = leader
+        self._tell(leader.line())
+
+    def unregister(self, pid: int) -> None:
+        """Tell that an instance is gone, before its pid is free for others."""
+        if self._ledger.leaders.pop(pid, None) is not None:
+            self._tell(f"-\t{pid}\n".encode())
+
+    def register_stray(self, stray: Adopted) -> None:
+        """Tell of an orphan that may be any module's; from now on it dies with the daemon."""
+        self._ledger.strays[stray.pid] = stray
+        self._tell(stray.line())
+
+    def unregister_stray(self, pid: int) -> None:
+        """Tell that a stray has ended."""
+        if self._ledger.strays.pop(pid, None) is not None:
+            self._tell(f"gone\t{pid}\n".encode())
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Have a guardian until cancelled; started once there is one, or there can be none."""
+        pause_s = RESPAWN_S
+        while True:
+            since = trio.current_time()
+            await self._serve(task_status)
+            task_status = trio.TASK_STATUS_IGNORED
+            if trio.current_time() - since > STEADY_S:
+                pause_s = RESPAWN_S
+            log.warning("the guardian died; another takes its place", wait_s=pause_s)
+            await trio.sleep(pause_s)
+            pause_s = min(pause_s * 2, LAST_RESPAWN_S)
+
+    def close(self) -> None:
+        """Say that nothing is left."""
+        self._ledger = Ledger()
+        self.file.append(b"bye\n")
+
+    def _lines(self) -> list[bytes]:
+        return self._ledger.lines()
+
+    async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
+        reading, self._pipe = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self._pipe, False)
+        with self._orphans.spawning():
+            try:
+                popen = _start(reading, str(self.file.path))
+            except OSError as error:
+                log.error("no guardian could be started", error=str(error))  # noqa: TRY400
+                self._drop_pipe()
+                task_status.started()
+                return
+            finally:
+                os.close(reading)
+            popen.returncode = 0  # it is reaped by its pidfd, and not by Popen, too
+            process = procfs.stat(popen.pid)
+            assert process is not None  # noqa: S101 - nobody has reaped it
+            self._orphans.spawned(process, leads=False)
+            self._orphans.brands.remove(popen.pid)
+        self.pid = popen.pid
+        self._behind = trio.Event()
+        # At once, and not by the task that catches up: the daemon may be killed before its turn.
+        if not all(self._write(line) for line in self._ledger.lines()):
+            self._behind.set()
+        task_status.started()
+        try:
+            await self._until_it_ends(popen.pid)
+        finally:
+            self.pid = None
+            self._orphans.reaped(process)
+
+    async def _until_it_ends(self, pid: int) -> None:
+        pidfd = os.pidfd_open(pid)
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._catch_up)
+                await trio.lowlevel.wait_readable(pidfd)
+                nursery.cancel_scope.cancel()
+        finally:
+            self._say_bye()
+            self._drop_pipe()
+            await _leave(pid, pidfd)
+
+    async def _catch_up(self) -> None:
+        while True:
+            await self._behind.wait()
+            self._behind = trio.Event()
+            for line in self._ledger.lines():
+                while not self._write(line):
+                    await trio.lowlevel.wait_writable(self._pipe)
+
+    def _tell(self, line: bytes) -> None:
+        self.file.append(line)
+        if self._pipe >= 0 and not self._behind.is_set() and not self._write(line):
+            self._behind.set()
+
+    def _write(self, line: bytes) -> bool:
+        # Shorter than PIPE_BUF, so it is written whole or not at all (pipe(7)).
+        try:
+            os.write(self._pipe, line)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # EPIPE: it died; its successor is told everything
+        return True
+
+    def _say_bye(self) -> None:
+        # Only an empty ledger is an orderly end. Without the word, it kills what there is.
+        if self._ledger.author is None:
+            with contextlib.suppress(OSError):
+                os.write(self._pipe, b"bye\n")
+
+    def _drop_pipe(self) -> None:
+        pipe, self._pipe = self._pipe, -1
+        os.close(pipe)
+
+
+def _start(reading: int, record: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        command(reading, record),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        pass_fds=[reading],
+        start_new_session=True,
+        # Nothing of the daemon's: a guardian is not to be taken for a module's process.
+        env={"LANG": "C.UTF-8"},
+    )
+
+
+async def _ends(pidfd: int) -> bool:
+    with trio.move_on_after(BYE_S, shield=True) as scope:
+        await trio.lowlevel.wait_readable(pidfd)
+    return not scope.cancelled_caught
+
+
+async def _leave(pid: int, pidfd: int) -> None:
+    try:
+        if not await _ends(pidfd):
+            signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+            await _ends(pidfd)
+        if reap(pidfd) is None:  # it is reaped with the orphans, once that is possible
+            tracer = tracer_of(pid)
+            known = {} if tracer is None else {"traced_by": tracer.words}
+            log.warning("the guardian cannot be reaped", pid=pid, **known)
+    finally:
+        os.close(pidfd)

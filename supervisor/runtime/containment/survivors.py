@@ -1,0 +1,221 @@
+"""Make sure that this daemon starts alone: no other on its data, nothing left of a former one.
+
+Three files in the data directory:
+
+- `instances.lock`: locked (flock(2)) by the daemon for as long as it lives. No module inherits it:
+  the lock belongs to the open file, and whoever has that could let go of it.
+- `instances`: the ledger (`containment.ledger`), which says who is to be killed should the daemon
+  die: pids with start times, marks.
+- `instances.UUID`: the mark of this run, open in each process of its modules, and removed at an
+  orderly end. A process may drop all else by which it could be told; few think of a descriptor.
+
+The mark's descriptor has a high number, `LOCK_FD`, out of the way of what programs expect.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import resource
+import time
+from pathlib import Path
+from typing import NoReturn
+
+import structlog
+
+from supervisor.runtime.containment import guardian, procfs
+from supervisor.runtime.containment.ledger import Author, Ledger, mark_name
+from supervisor.runtime.process.reaping import tracer_of
+
+LOCK_FD = 1000
+"""The number of the mark's descriptor in each module's process; the next free one if taken."""
+
+KILLED_WITHIN_S = 10.0
+"""How long a start waits for a former daemon's processes to be gone."""
+
+RETRY_S = 0.05
+LOCK_FILE = "instances.lock"
+RECORD_FILE = "instances"
+
+log = structlog.get_logger()
+
+
+class DataInUseError(Exception):
+    """The data directory belongs to somebody who lives; the message says who."""
+
+
+class Claim:
+    """The data directory, held alone."""
+
+    def __init__(self, lock_fd: int, data_dir: Path) -> None:
+        """Own the descriptor of the lock file."""
+        self.record = data_dir / RECORD_FILE
+        """Where the ledger goes."""
+        self.data_dir = data_dir
+        self._lock_fd = lock_fd
+        self._folder = _identity(data_dir)
+        self._daemon: str | None = None
+        self._owned = contextlib.ExitStack()
+        self._owned.callback(self._unlock)
+
+    def author(self, daemon: str, brand: int) -> Author:
+        """Make the mark of this run, and return the first line of its ledger."""
+        me = procfs.stat(os.getpid())
+        assert me is not None  # noqa: S101 - this process is there
+        self._daemon = daemon
+        path = self.data_dir / mark_name(daemon)
+        mark_fd = _open_high(path)
+        self._owned.callback(os.close, mark_fd)
+        self._owned.callback(path.unlink, missing_ok=True)
+        return Author(daemon, me.pid, me.start, procfs.boot_id(), mark_fd, brand)
+
+    def lost(self) -> bool:
+        """Whether the lock file is not the one that is locked, so that another daemon may start."""
+        held = os.fstat(self._lock_fd)
+        return _identity(self.data_dir / LOCK_FILE) != (held.st_dev, held.st_ino)
+
+    def retake(self) -> bool:
+        """Make and lock directory and file anew; tell whether the directory is another one.
+
+        Blocks like `claim`. Raises `DataInUseError` or `OSError`; the claim is as it was then.
+        """
+        self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock_fd = _open_lock(self.data_dir)
+        try:
+            if not _try_lock(lock_fd):
+                _refuse_locked(self.data_dir)
+            self._clear_up_others()
+            folder = _identity(self.data_dir)
+        except BaseException:  # see `claim`
+            os.close(lock_fd)
+            raise
+        self._unlock()
+        self._lock_fd = lock_fd
+        return folder != self._folder
+
+    def _clear_up_others(self) -> None:
+        # The ledger may be this daemon's own, if only the lock file was deleted.
+        former = _read(self.record)
+        if former.author is not None and former.author.daemon != self._daemon:
+            if not former.closed:
+                _refuse_if_alive(former, self.data_dir)
+            _clear_up(former, former.author)
+
+    def _unlock(self) -> None:
+        os.close(self._lock_fd)
+
+    def close(self) -> None:
+        """Let the next daemon in."""
+        self._owned.close()
+
+
+def claim(data_dir: Path) -> Claim:
+    """Take the data directory, after killing what a former daemon left; raises `DataInUseError`.
+
+    Blocks for as long as that takes, at most twice `KILLED_WITHIN_S`.
+    """
+    data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    lock_fd = _open_lock(data_dir)
+    try:
+        former = _take(lock_fd, data_dir)
+        if former.author is not None:
+            _clear_up(former, former.author)
+        for mark in data_dir.glob(mark_name("*")):
+            if mark.name != LOCK_FILE:
+                mark.unlink(missing_ok=True)
+    # Ctrl-C too: a descriptor that stays open keeps the lock, and this process may go on.
+    except BaseException:
+        os.close(lock_fd)
+        raise
+    return Claim(lock_fd, data_dir)
+
+
+def _take(lock_fd: int, data_dir: Path) -> Ledger:
+    # A daemon that was killed while it forked leaves its lock to the child until that has become
+    # its module: so a lock that nobody living is known to hold is waited for.
+    until = time.monotonic() + KILLED_WITHIN_S
+    while not _try_lock(lock_fd):
+        if time.monotonic() > until:
+            _refuse_locked(data_dir)
+        _refuse_if_alive(_read(data_dir / RECORD_FILE), data_dir)
+        time.sleep(RETRY_S)
+    former = _read(data_dir / RECORD_FILE)
+    # Free though its daemon lives: somebody replaced the lock file. Unless that daemon was run by
+    # this very process, and cut off before it could say goodbye.
+    if not former.closed and not (former.author and former.author.pid == os.getpid()):
+        _refuse_if_alive(former, data_dir)
+    return former
+
+
+def _refuse_locked(data_dir: Path) -> NoReturn:
+    _refuse_if_alive(_read(data_dir / RECORD_FILE), data_dir)
+    raise DataInUseError(f"{data_dir} is locked by a process that left no record of itself")
+
+
+def _refuse_if_alive(ledger: Ledger, data_dir: Path) -> None:
+    author = ledger.author
+    if author is not None and author.boot == procfs.boot_id() and _is_alive(author):
+        raise DataInUseError(
+            f"{data_dir} is in use by the daemon with pid {author.pid}; "
+            "another one needs a --data-dir of its own"
+        )
+
+
+def _clear_up(former: Ledger, author: Author) -> None:
+    if former.closed or author.boot != procfs.boot_id():
+        return
+    killed, left = guardian.kill_all(former, KILLED_WITHIN_S)
+    if killed:
+        log.warning("killed what a former daemon left", processes=killed, daemon_pid=author.pid)
+    if left:
+        words = ", ".join(str(pid) + _traced(pid) for pid in left)
+        raise DataInUseError(f"a former daemon left processes that cannot be killed: pids {words}")
+
+
+def _traced(pid: int) -> str:
+    tracer = tracer_of(pid)
+    return "" if tracer is None else f" (traced by {tracer.words})"
+
+
+def _is_alive(author: Author) -> bool:
+    now = procfs.stat(author.pid)
+    return now is not None and now.start == author.start and now.lives
+
+
+def _open_high(path: Path) -> int:
+    low = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        number = LOCK_FD if soft == resource.RLIM_INFINITY else min(LOCK_FD, soft - 1)
+        return int(fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, number))
+    finally:
+        os.close(low)
+
+
+def _open_lock(data_dir: Path) -> int:
+    return os.open(data_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _try_lock(lock_fd: int) -> bool:
+    try:
+        fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read(record: Path) -> Ledger:
+    ledger = Ledger()
+    with contextlib.suppress(OSError), record.open("rb") as file:
+        for line in file:
+            ledger.read(line)
+    return ledger

@@ -1,0 +1,1 @@
+"""The files of modules: descriptors, programs, logs; read, watched, written."""

@@ -1,0 +1,187 @@
+"""Read a directory of descriptors: what there is, what is bad and why; again, only what changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from protocol.descriptor.loading import DescriptorError, parse_descriptor
+from protocol.descriptor.model import Descriptor
+from protocol.problem import Problem
+from supervisor.policy.findings import Quarantined, Reading
+from supervisor.runtime.files.file_digest import Signature, signature, signature_or_none
+from supervisor.runtime.files.source import UnreadableSourceError
+from supervisor.runtime.files.watched_paths import Interests
+from supervisor.runtime.files.whole_file import UnreadableError, read_whole
+
+DESCRIPTOR_BYTES = 4 << 20
+"""A larger file is no descriptor; it is not read into memory to find that out."""
+
+
+NOT_UTF8 = "its path is not UTF-8, so that nobody could be told of it; rename what is not"
+"""Names are sent as JSON, and printed."""
+
+
+class MissingDirectoryError(UnreadableSourceError):
+    """A directory that was named cannot be read."""
+
+    def __init__(self, directory: Path, words: str, what: str) -> None:
+        super().__init__(f"{shown(directory)}{words}", what)
+
+
+def shown(path: str | Path) -> str:
+    """Return a path as text that can be printed and sent: a name may be any bytes."""
+    return os.fsencode(path).decode(errors="backslashreplace")
+
+
+def find_files(directory: Path) -> list[Path]:
+    """Return `DIR/*.json` and `DIR/*/module.json`, sorted; raises `MissingDirectoryError`."""
+    return [path for entry in list_entries(directory) if (path := descriptor_path(entry))]
+
+
+def list_entries(directory: Path) -> list[os.DirEntry[str]]:
+    """Return what a directory holds, sorted; raises `MissingDirectoryError`."""
+    try:
+        with os.scandir(directory) as entries:
+            visible = [entry for entry in entries if not entry.name.startswith(".")]
+    except NotADirectoryError:
+        words = " is not a directory"
+        raise MissingDirectoryError(directory, words, f"the path{words} any more") from None
+    except OSError as error:
+        words = f": {error.strerror}"
+        gone = isinstance(error, FileNotFoundError)
+        what = "the directory is gone" if gone else f"the directory cannot be read{words}"
+        raise MissingDirectoryError(directory, words, what) from None
+    return sorted(visible, key=lambda entry: entry.name)
+
+
+def descriptor_path(entry: os.DirEntry[str]) -> Path | None:
+    """Return the descriptor file that an entry is, or holds as `module.json`."""
+    if _is_folder(entry):
+        inside = Path(entry.path, "module.json")
+        return inside if os.path.lexists(inside) else None
+    return Path(entry.path) if entry.name.endswith(".json") else None
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False  # what cannot be looked at, such as a link to itself
+
+
+def read_descriptor(path: Path) -> Descriptor:
+    """Read and check one file; raises `DescriptorError` with every problem found."""
+    source = str(path.absolute())
+    if not _is_utf8(source):
+        raise _bad(path, NOT_UTF8)
+    return parse_descriptor(read_bytes(path), source)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read what a descriptor file holds; raises `DescriptorError` if that cannot be one."""
+    try:
+        return read_whole(path, DESCRIPTOR_BYTES, "descriptor")
+    except UnreadableError as error:
+        raise _bad(path, str(error)) from None
+
+
+def _is_utf8(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _bad(path: Path, words: str) -> DescriptorError:
+    return DescriptorError(shown(path.absolute()), (Problem("", words),))
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """What a file was read as; `signature` is None if it may not be trusted next time."""
+
+    signature: Signature | None
+    digest: str
+    read: Descriptor | Quarantined
+    bad_name: str | None = None
+
+
+class DescriptorFiles:
+    """The descriptor files of a directory (source.Source), read any number of times.
+
+    A file whose signature has not changed is not opened, one whose bytes have not changed is not
+    parsed.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.absolute()
+        self.owner = shown(self.directory)
+        self._known: dict[str, _Known] = {}
+
+    def read(self, interests: Interests) -> Reading:
+        """Read all files that may have changed; raises `MissingDirectoryError`."""
+        interests.add_folder(str(self.directory))
+        known = {str(path): self._look(path) for path in _files(self.directory, interests)}
+        self._known = known
+        reads = [one.read for one in known.values()]
+        return Reading(
+            tuple(one for one in reads if isinstance(one, Descriptor)),
+            tuple(one for one in reads if isinstance(one, Quarantined)),
+            frozenset(one.bad_name for one in known.values() if one.bad_name is not None),
+        )
+
+    def signatures(self) -> Mapping[str, Signature | None]:
+        """Return the signatures of the files, and whether the directory can be read."""
+        try:
+            files = find_files(self.directory)
+        except MissingDirectoryError:
+            return {}
+        return {
+            str(self.directory): None,
+            **{str(path): signature_or_none(str(path)) for path in files},
+        }
+
+    def _look(self, path: Path) -> _Known:
+        if not _is_utf8(str(path)):
+            return _Known(None, "", Quarantined(shown(path), NOT_UTF8))
+        before = self._known.get(str(path))
+        name: str | None = None
+        try:
+            now = signature(str(path))
+            if before is not None and before.signature == now:
+                return before
+            # Asked before the file is read: what changes while it is read must not be trusted.
+            trusted = now if now.settled() else None
+            data = read_bytes(path)
+            digest = hashlib.sha256(data).hexdigest()
+            if before is not None and before.digest == digest:
+                return msgspec.structs.replace(before, signature=trusted)
+            descriptor = parse_descriptor(data, str(path), owner=self.owner)
+            return _Known(trusted, digest, descriptor)
+        except OSError as error:
+            reason = f"cannot be read: {error.strerror}"
+        except DescriptorError as error:
+            reason, name = error.reason, error.name
+        # A bad file is read again each time: it may be half-written, and there are few of them.
+        return _Known(None, "", Quarantined(shown(path), reason), name)
+
+
+def _files(directory: Path, interests: Interests) -> list[Path]:
+    """Return the descriptor files of a directory; be interested in what they are reached by."""
+    files: list[Path] = []
+    for entry in list_entries(directory):
+        if entry.is_symlink():
+            interests.add_path(entry.path, content=not _is_folder(entry))
+        if _is_folder(entry):
+            interests.add_file(entry.path, "module.json")
+        path = descriptor_path(entry)
+        if path is not None:
+            files.append(path)
+            if path.name == "module.json" and path.is_symlink():
+                interests.add_path(str(path), content=True)
+    return files

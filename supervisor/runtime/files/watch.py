@@ -1,0 +1,265 @@
+"""Notice that descriptors or watched programs changed; wait until the writer is done; say so.
+
+    look which directories matter -> watch them -> (more than before? read again) -> wait for an
+    event that matters -> wait until it is quiet -> reload -> look which directories matter ...
+
+Whoever else has the files read says so (`follow_anew`): other directories may matter then.
+
+A watch that is set after the files were read may have missed a change between the two; so whenever
+a directory is newly watched, the files are read once more. Where the kernel gives no watch (its
+limit is reached, say), the files' signatures are compared at an interval, and `status` tells.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+import trio
+
+from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.files.inotify import Event, Inotify, Mask
+from supervisor.runtime.files.watched_paths import Interest, Interests
+
+QUIET_S = 0.1
+"""A change is over when nothing has happened for so long: many files are one change."""
+
+RESTLESS_S = 1.0
+"""Under steady change, the files are read this often nevertheless."""
+
+POLL_S = 2.0
+"""How often signatures are compared where there are no watches."""
+
+log = structlog.get_logger()
+
+_CAME_OR_WENT = Mask.CREATE | Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO
+_SELF = Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.UNMOUNT | Mask.IGNORED
+_STRUCTURE = _CAME_OR_WENT | Mask.DELETE_SELF | Mask.MOVE_SELF | Mask.ATTRIB
+_CONTENT = _STRUCTURE | Mask.CLOSE_WRITE
+
+_NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ENAMETOOLONG})
+"""Directories that cannot be read; what is in them is bad for the same reason, and shown so."""
+
+
+class WatchState(msgspec.Struct):
+    """How changes are noticed, as `status` shows it: `off`, `inotify`, or `polling` and why."""
+
+    mode: str = "off"
+    directories: int = 0
+    reason: str | None = None
+
+
+class NoWatchError(Exception):
+    """The kernel gives no (more) watches."""
+
+    def __init__(self, error: OSError) -> None:
+        name = errno.errorcode.get(error.errno or 0, "?")
+        super().__init__(f"the kernel gives no watch: {error.strerror} ({name})")
+
+
+class Files(Protocol):
+    """What is watched."""
+
+    @property
+    def interests(self) -> Interests:
+        """What to watch, as of the last reading."""
+
+    def signatures(self, current: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what a change would show in."""
+
+
+class Reload(Protocol):
+    """What is done about a change."""
+
+    async def __call__(self, *, if_needed: bool) -> None:
+        """Read the files again; with `if_needed`, it is no event if nothing changed."""
+
+
+OpenQueue = Callable[[], Inotify]
+
+
+class Watch:
+    """The watch over some files."""
+
+    def __init__(
+        self,
+        files: Files,
+        current: Callable[[], Mapping[str, Any]],
+        state: WatchState,
+        blocking: BlockingWork,
+        open_queue: OpenQueue = Inotify,
+    ) -> None:
+        """`state` is kept up to date; `current` gives the descriptors in use, by name."""
+        self._files = files
+        self._current = current
+        self._state = state
+        self._blocking = blocking
+        self._open_queue = open_queue
+        self._task_status: trio.TaskStatus[None] | None = None
+        self._stale = False
+        """Whether the files have been read since it was looked which directories matter."""
+        self._waiting = trio.CancelScope()
+
+    def follow_anew(self) -> None:
+        """Take note that the files were read, by whomever."""
+        self._stale = True
+        self._waiting.cancel()
+
+    async def run(
+        self, reload: Reload, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Call `reload` after each change, until cancelled; started once nothing can be missed."""
+        self._task_status = task_status
+        try:
+            await self._run_inotify(reload)
+        except NoWatchError as error:
+            self._state.mode, self._state.directories = "polling", 0
+            self._state.reason = str(error)
+            log.warning("files are polled instead of watched", every_s=POLL_S, reason=str(error))
+        await self._run_polling(reload)
+
+    async def _run_inotify(self, reload: Reload) -> None:
+        watches = Watches(_opened(self._open_queue))
+        try:
+            while await self._follow(watches):
+                await reload(if_needed=True)
+            self._say_started()
+            new = False
+            while True:
+                self._state.mode, self._state.directories = "inotify", watches.count
+                if new or await self._wait_changed(watches):
+                    changed = await _until_quiet(watches) or not new
+                    await reload(if_needed=not changed)
+                new = await self._follow(watches)
+        finally:
+            watches.close()
+
+    async def _follow(self, watches: Watches) -> bool:
+        self._stale = False
+        follow = partial(watches.follow, self._files.interests)
+        return await self._blocking.run("watching the folders of descriptors and programs", follow)
+
+    async def _wait_changed(self, watches: Watches) -> bool:
+        """Wait for something that matters, or until other directories may matter; then False."""
+        if self._stale:
+            return False
+        with trio.CancelScope() as self._waiting:
+            await watches.wait_changed()
+            return True
+        return False
+
+    async def _run_polling(self, reload: Reload) -> None:
+        seen = await self._signatures()
+        await reload(if_needed=True)
+        self._say_started()
+        while True:
+            await trio.sleep(POLL_S)
+            now = await self._signatures()
+            if now != seen:
+                seen = now
+                await reload(if_needed=False)
+
+    def _say_started(self) -> None:
+        if self._task_status is not None:
+            self._task_status.started()
+            self._task_status = None
+
+    async def _signatures(self) -> Mapping[str, Any]:
+        look = partial(self._files.signatures, self._current())
+        return await self._blocking.run("comparing descriptors and programs", look)
+
+
+class Watches:
+    """An inotify queue whose watches follow what matters."""
+
+    def __init__(self, queue: Inotify) -> None:
+        self._queue = queue
+        self._interests: dict[int, list[tuple[str, Interest]]] = {}
+
+    @property
+    def count(self) -> int:
+        """How many directories are watched."""
+        return len(self._interests)
+
+    def follow(self, interests: Interests) -> bool:
+        """Watch these directories and no others; returns whether there is a new one among them.
+
+        Raises `NoWatchError` if the kernel gives no more.
+        """
+        following: dict[int, list[tuple[str, Interest]]] = {}
+        for directory, interest in interests.by_directory.items():
+            try:
+                # Each time: another directory may have taken the place of the one that is watched.
+                watch = self._queue.add(directory, _CONTENT if interest.content else _STRUCTURE)
+            except OSError as error:
+                if error.errno not in _NOT_THERE:
+                    raise NoWatchError(error) from error
+            else:
+                following.setdefault(watch, []).append((directory, interest))
+        new = following.keys() - self._interests.keys()
+        for watch in self._interests.keys() - following.keys():
+            self._queue.remove(watch)
+        self._interests = following
+        return bool(new)
+
+    async def wait_changed(self) -> None:
+        """Wait for something that matters."""
+        while True:
+            # All of them are looked at: one may say that a watch is gone.
+            matters = [self._matters(event) for event in await self._queue.events()]
+            if any(matters):
+                return
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        self._queue.close()
+
+    def _matters(self, event: Event) -> bool:
+        if event.mask & Mask.Q_OVERFLOW:
+            return True
+        places = self._interests.get(event.watch)
+        if places is None:
+            return False  # not watched any more
+        if event.mask & Mask.IGNORED:
+            del self._interests[event.watch]  # its number may be given to another one
+        if event.mask & _SELF:
+            return True
+        return any(_concerns(event, directory, interest) for directory, interest in places)
+
+
+def _opened(open_queue: OpenQueue) -> Inotify:
+    try:
+        return open_queue()
+    except OSError as error:
+        raise NoWatchError(error) from error
+
+
+def _concerns(event: Event, directory: str, interest: Interest) -> bool:
+    if event.name in interest.names:
+        return True
+    if not interest.descriptors or event.name.startswith("."):
+        return False
+    if event.name.endswith(".json") or event.mask & Mask.ISDIR:
+        return True
+    # A link to a folder is not told from a file by the kernel. Where it leads is not looked at:
+    # that may be a file system that does not answer.
+    came = bool(event.mask & (Mask.CREATE | Mask.MOVED_TO))
+    return came and os.path.islink(os.path.join(directory, event.name))  # noqa: PTH114, PTH118
+
+
+async def _until_quiet(watches: Watches) -> bool:
+    """Wait until nothing has happened for a while; returns whether something did before."""
+    happened = False
+    with trio.move_on_after(RESTLESS_S):
+        while True:
+            with trio.move_on_after(QUIET_S) as pause:
+                await watches.wait_changed()
+            if pause.cancelled_caught:
+                break
+            happened = True
+    return happened

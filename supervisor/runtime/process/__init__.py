@@ -1,0 +1,1 @@
+"""One process from its first byte to its last: spawned, spoken with, bounded, reaped."""

@@ -1,0 +1,361 @@
+"""What is said to one process, and heard of it: the one place that drives its connection.
+
+Whatever the connection is told, by the pumps, by a life or by the kernel, goes through here; then
+its events are received, all that it has to say is written, and its waits are kept
+(protocol.connection). What it is told while events are received leads to events that are received
+after those, so that nobody is called while it is being called.
+
+Written is at once where the pipe has room, and what one client asks in its turn at the end of that;
+else as soon as there is room. A process that is told much and
+does not read is not read from either, once `HIGH_BYTES` wait for it: it gets no further with its
+request, and the deadline of that ends it. What it streams from other modules pauses those
+meanwhile, as a slow client does.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import Protocol
+
+import trio
+
+from protocol.connection import Connection, Events, Flow, HostCalled, Received, Request, Wait
+from protocol.errors import Failure, Outcome, Reason
+from protocol.host_call import Chunk
+from protocol.outgoing import Written
+from protocol.transcript import Happened, Source
+from supervisor.policy.verdict import Exit
+from supervisor.runtime.process.opening import Opening
+from supervisor.runtime.process.process import Process
+from supervisor.runtime.stalls import SERVING
+from supervisor.runtime.supervision.deadlines import Deadlines, Timer
+from supervisor.runtime.taps import Taps
+
+HIGH_BYTES = 1 << 20
+"""What may wait while the pipe is full, before the process is not read from any more."""
+
+FULL_BYTES = 32 << 20
+"""What may wait at all: of an answer beyond it only the failure to deliver it is sent."""
+
+
+class Receiver(Protocol):
+    """Whoever the process speaks to."""
+
+    def receive(self, events: Events) -> None:
+        """Take what it led to; must not block."""
+
+    def congested(self) -> bool:
+        """Whether reading should pause; asked after each chunk."""
+
+    def drained(self) -> None:
+        """Take note that the pipe took what it had no room for at first."""
+
+    def stdout_closed(self) -> None:
+        """Take note that the process closed its stdout and still runs."""
+
+    def stdin_broken(self) -> None:
+        """Take note that it closed its stdin while something was to be written."""
+
+    def held(self, end: Exit) -> None:
+        """Take note that it is dead and cannot be reaped yet; all it said has been received."""
+
+
+class Stream(Protocol):
+    """What sends to the process in pieces, and pauses while there is no room."""
+
+    def resume(self) -> None:
+        """Go on: there may be room again."""
+
+
+class Dialogue:
+    """The conversation with one process, from `begin` to `end`."""
+
+    def __init__(
+        self,
+        instance: str,
+        connection: Connection,
+        receiver: Receiver,
+        deadlines: Deadlines,
+        taps: Taps,
+    ) -> None:
+        self.instance = instance
+        self.receiver = receiver
+        self._connection = connection
+        self._outgoing = connection.outgoing
+        self._deadlines = deadlines
+        self._taps = taps
+        self._process: Process | None = None
+        self._to_write = trio.Event()
+        self._left = memoryview(b"")
+        self._receiving = False
+        self._to_flush = False
+        self._more: list[Received] = []
+        """Events that wait until those before them have been received."""
+        self._eof = False
+        self.has_heard = False
+        """Whether it has printed anything."""
+        self._waits: tuple[Wait, ...] = ()
+        self._timers: list[tuple[Wait, Timer]] = []
+        self._streams: set[Stream] = set()
+
+    # What the connection is told.
+
+    def opening(self) -> Opening:
+        """Take what is to be said to the process before it is there."""
+        return Opening(self._outgoing.take(), closes_stdin=self._connection.closes_stdin)
+
+    def begin(self, process: Process) -> None:
+        """Begin with the process, where its opening left off if it had one."""
+        self._process = process
+        opening = process.opening
+        if opening is not None:
+            self._taps.said(self.instance, Source.HOST, opening.written)
+            self._left = memoryview(opening.left)
+            if process.stdin is None:
+                self._taps.happened(self.instance, Happened.STDIN_CLOSED)
+        self._follow(self._connection.start())
+        self.write_now()
+
+    def ask(self, request: Request, *, busy: bool = False) -> None:
+        """Ask something; of a `busy` process, with what else comes this moment in one write."""
+        # As `_follow` and `flush` would do it; but each request passes here.
+        events = self._connection.ask(request)
+        if events:
+            self._receive(events)
+        if self._connection.waits is not self._waits:
+            self._keep_waits()
+        if self._receiving or self._to_flush:
+            return
+        if SERVING.afterwards(self._flush_asked):
+            self._to_flush = True
+        elif busy:
+            self._to_write.set()
+        else:
+            self.write_now()
+
+    def _flush_asked(self) -> None:
+        self._to_flush = False
+        self.write_now()
+
+    def cancel(self, request_id: str) -> Written:
+        """Take back what was not written of a request; returns how much of it was."""
+        if self._left:
+            # Left with the connection until the pipe has room: a thousand that are given up in one
+            # moment would each copy all that the others wait to write.
+            self._outgoing.take_back(len(self._left))
+            self._left = memoryview(b"")
+            self._to_write.set()
+        written = self._outgoing.withdraw(request_id)
+        self._follow(self._connection.cancel(request_id, written))
+        self.flush()
+        return written
+
+    def flow(self, request_id: str, operation: Flow) -> None:
+        """Have what is streamed for a request pause, or go on, if the module can be told so."""
+        self._follow(self._connection.flow(request_id, operation))
+        self.flush()
+
+    def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> None:
+        """Answer a call of the module; one that is gone needs no answer."""
+        if self._process is not None:
+            self._follow(self._connection.answer(asked, outcome, chunk))
+            self.flush()
+
+    def refuse(
+        self, asked: HostCalled, words: str, reason: Reason = Reason.MALFORMED_REQUEST
+    ) -> None:
+        """Answer a call that cannot be served."""
+        self.answer(asked, Failure.because(reason, words))
+
+    def receive_data(self, data: bytes) -> bool:
+        """Take what was read; returns whether that led to something that was written."""
+        # `_follow` would do; but here passes all that a module says.
+        self.has_heard = True
+        events = self._connection.receive_data(data)
+        if events:
+            self._receive(events)
+        if self._connection.waits is not self._waits:
+            self._keep_waits()
+        return self.write_now()
+
+    def receive_eof(self) -> None:
+        """Take the end of the output; idempotent."""
+        if not self._eof:
+            self._eof = True
+            self._follow(self._connection.receive_eof())
+            self.write_now()
+
+    def exited(self, code: int | None) -> None:
+        """Take the end of the process."""
+        self._process = None
+        self._follow(self._connection.process_exited(code))
+        self.end()
+
+    def end(self) -> None:
+        """Wait for nothing any more, and answer nothing; idempotent."""
+        self._process = None
+        for _, timer in self._timers:
+            timer.cancel()
+        self._timers = []
+
+    def _time_passed(self, wait: Wait) -> None:
+        self._timers = [one for one in self._timers if one[0] is not wait]
+        self._follow(self._connection.time_passed(wait))
+        self.write_now()
+
+    def _follow(self, events: Events) -> None:
+        if events:
+            self._receive(events)
+        if self._connection.waits is not self._waits:
+            self._keep_waits()
+
+    def _receive(self, events: Events) -> None:
+        if self._receiving:
+            self._more += events
+            return
+        self._receiving = True
+        try:
+            self.receiver.receive(events)
+            while self._more:
+                events, self._more = self._more, []
+                self.receiver.receive(events)
+        finally:
+            self._receiving = False
+
+    def _keep_waits(self) -> None:
+        self._waits = waits = self._connection.waits
+        timers: list[tuple[Wait, Timer]] = []
+        for wait, timer in self._timers:
+            if any(one is wait for one in waits):
+                timers.append((wait, timer))
+            else:
+                timer.cancel()
+        for wait in waits:
+            if all(one is not wait for one, _ in timers):
+                over = partial(self._time_passed, wait)
+                timers.append((wait, self._deadlines.after(wait.seconds, over)))
+        self._timers = timers
+
+    # What is known of it.
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What is added to the command of its process."""
+        return self._connection.arguments
+
+    @property
+    def waits_for(self) -> str:
+        """What the connection waits for, in words; empty if for nothing."""
+        return " and ".join(one.for_what for one in self._connection.waits)
+
+    @property
+    def unfinished_line(self) -> str | None:
+        """The beginning of what was printed without a newline, if anything was."""
+        return self._connection.unfinished_line
+
+    @property
+    def half_written(self) -> bool:
+        """Whether bytes wait because the process does not read them."""
+        return bool(self._left)
+
+    @property
+    def congested(self) -> bool:
+        """Whether the process does not read what it is told, beside its requests."""
+        return bool(self._left) and self._outgoing.unasked_bytes > HIGH_BYTES
+
+    @property
+    def full(self) -> bool:
+        """Whether no more may be said but short failures."""
+        return self._outgoing.unasked_bytes > FULL_BYTES
+
+    def begin_stream(self, stream: Stream) -> None:
+        """Have a stream told when there may be room again."""
+        self._streams.add(stream)
+
+    def end_stream(self, stream: Stream) -> None:
+        """Forget a stream; idempotent."""
+        self._streams.discard(stream)
+
+    # What is written.
+
+    def flush(self) -> None:
+        """Have what the connection has to say written; many calls make one write."""
+        if not self._receiving:
+            self._to_write.set()
+
+    def write_now(self) -> bool:
+        """Write what the pipe takes this moment; the writer sees to the rest.
+
+        While events are received nothing is: what they all lead to makes one write. Returns whether
+        there was anything that could be written.
+        """
+        if self._receiving or self._process is None:
+            return False
+        stdin = self._process.stdin
+        if self._left or stdin is None:
+            self._to_write.set()
+            return False
+        data = self._outgoing.take()
+        if not data:
+            return False
+        try:
+            written = os.write(stdin, data)
+        except OSError:
+            written = 0  # whatever it is, the writer will meet it too
+        if self._taps.tap is not None:
+            self._taps.said(self.instance, Source.HOST, data[:written])
+        if written < len(data):
+            self._left = memoryview(data)[written:]
+            self._to_write.set()
+        elif self._connection.closes_stdin:
+            self.close_stdin()
+        return True
+
+    async def write_rest(self) -> bool:
+        """Write what there was no room for; ends when stdin has been closed.
+
+        Returns False if it was the process that closed it, while something was to be written.
+        """
+        while True:
+            self._to_write = trio.Event()
+            if not self._left:
+                self._left = memoryview(self._outgoing.take())
+            if self._left:
+                if not await self._write_left():
+                    return False
+                self.receiver.drained()
+                for stream in tuple(self._streams):
+                    stream.resume()
+                if self._connection.closes_stdin:
+                    self.close_stdin()
+                    return True
+            else:
+                await self._to_write.wait()
+
+    def close_stdin(self) -> None:
+        """Close stdin; idempotent."""
+        if self._process is None:
+            return
+        if self._process.stdin is not None:
+            self._taps.happened(self.instance, Happened.STDIN_CLOSED)
+        self._process.close_stdin()
+
+    async def _write_left(self) -> bool:
+        while self._left:
+            stdin = None if self._process is None else self._process.stdin
+            if stdin is None:
+                return False
+            try:
+                written = os.write(stdin, self._left)
+            except BlockingIOError:
+                try:
+                    await trio.lowlevel.wait_writable(stdin)
+                except trio.ClosedResourceError:
+                    return False
+            except OSError:
+                return False  # EPIPE: it closed its stdin; SIGPIPE is ignored by Python
+            else:
+                self._taps.said(self.instance, Source.HOST, self._left[:written])
+                self._left = self._left[written:]
+        return True

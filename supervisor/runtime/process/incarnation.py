@@ -1,0 +1,365 @@
+"""One process from its first byte to its last: pumps, exit watch, stop ladder.
+
+The order at the end is the design (docs/architecture.md). The pidfd says that the leader has ended;
+then
+
+1. the pumps and the ladder are cancelled: an exit ends every escalation;
+2. the rest of the containment is killed while the leader is still unreaped, so its number is safe;
+3. what the leader left in the pipes is read, as much as FIONREAD says and no more: a grandchild
+   that holds a pipe open is not waited for;
+4. those who were killed are seen gone, within a bound; who is left is named in the exit;
+5. the leader is reaped and everything is closed. While a tracer keeps it from being reaped
+   (`reaping`), the receiver is told how it ended and by whom it is held, and it is tried again.
+
+The stop ladder: end of stdin, wait `exit_s`; SIGTERM and SIGCONT to the containment, wait `stop_s`;
+SIGKILL to all of it. A process that survives that (uninterruptible in the kernel), and a dead one
+that can't be reaped, keep their slot: starting another would make two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+from collections import deque
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from typing import Any
+
+import msgspec
+import structlog
+import trio
+
+from protocol.transcript import Happened, Source
+from supervisor.policy.verdict import Breach, Exit
+from supervisor.runtime.files.module_log import ModuleLog, Stderr
+from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.pipes import READ_BYTES, read, read_rest
+from supervisor.runtime.process.process import Process
+from supervisor.runtime.process.reaping import REAP_AGAIN_S, End
+from supervisor.runtime.stalls import SERVING
+from supervisor.runtime.taps import Taps
+from supervisor.runtime.turns import takes_a_turn, turns
+
+UNKILLABLE_AFTER_S = 5.0
+"""A killed process is gone within milliseconds; after this long its name goes into the log."""
+
+EXIT_FOLLOWS_S = 0.25
+"""A dying process closes its pipes before its exit can be seen; so an end of a pipe is taken for
+the choice of a living process only when no exit has followed."""
+
+ABANDON_AFTER_S = 10.0
+"""How long a cancelled incarnation may wait for its killed process before it gives up."""
+
+PART_AFTER_S = 1.0
+"""How long a daemon that ends waits for a dead process that a tracer holds: nothing of it runs."""
+
+log = structlog.get_logger()
+
+
+class StopStep(IntEnum):
+    """Where on the stop ladder to begin."""
+
+    END_OF_INPUT = 0
+    TERMINATE = 1
+    KILL = 2
+
+
+class Incarnation:
+    """A spawned process and its connection; `run` returns when nothing is left of it."""
+
+    def __init__(
+        self,
+        instance: str,
+        process: Process,
+        dialogue: Dialogue,
+        module_log: ModuleLog,
+        *,
+        exit_s: float,
+        stop_s: float,
+        taps: Taps | None = None,
+        parting: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Speak with a spawned process; `taps` are those of its module.
+
+        `parting` says whether the daemon is ending.
+        """
+        self.instance = instance
+        self.pid = process.pid
+        self.containment = process.containment
+        self._breach: Breach | None = None
+        self.started_at = trio.current_time()
+        self.stderr = Stderr(instance, module_log)
+        self._process = process
+        self.dialogue = dialogue
+        self._exit_s = exit_s
+        self._stop_s = stop_s
+        self._room = trio.Event()
+        self._stopping = False
+        self._parting = parting
+        self.is_held = False
+        """Whether it is dead and cannot be reaped."""
+        self._nursery: trio.Nursery | None = None
+        self._hurry = trio.Event()
+        self._first_rung = StopStep.END_OF_INPUT
+        # Read from stdout and stderr and not taken yet: an exit may come between two turns.
+        self._said: deque[bytes] = deque()
+        self._complained: deque[bytes] = deque()
+        self._taps = taps or Taps()
+
+    @property
+    def mid_line(self) -> bool:
+        """Whether it has printed the beginning of a line."""
+        return self.dialogue.unfinished_line is not None
+
+    @property
+    def exited(self) -> bool:
+        """Whether the process has ended, even if nobody has taken note yet."""
+        return self.is_held or self._process.exited
+
+    @property
+    def uptime_s(self) -> float:
+        """Seconds since the spawn."""
+        return trio.current_time() - self.started_at
+
+    def evidence(self) -> dict[str, Any]:
+        """Return what is known about the process while it runs, for `details`."""
+        tracer = self._process.tracer
+        return {
+            "instance": self.instance,
+            "pid": self.pid,
+            "uptime_s": round(self.uptime_s, 3),
+            "stderr_tail": self.stderr.tail(),
+            "traced_by": None if tracer is None else msgspec.structs.asdict(tracer),
+        }
+
+    def nudge(self) -> None:
+        """Have a paused reader look again whether there is room."""
+        self._room.set()
+
+    def stop(self, rung: StopStep = StopStep.END_OF_INPUT) -> None:
+        """Begin the stop ladder at a rung, or climb on to it if it has begun."""
+        if self.is_held:
+            return  # it is dead, and of something else
+        self._first_rung = max(self._first_rung, rung)
+        if not self._stopping and self._nursery is not None:
+            self._nursery.start_soon(self._climb_down)
+        self._stopping = True
+        if rung is StopStep.KILL:
+            self._hurry.set()
+
+    def breach(self, breach: Breach) -> None:
+        """End it for a limit that it passed; the first one is the reason."""
+        self._breach = self._breach or breach
+        self.stop(StopStep.KILL)
+
+    async def run(self, asked: trio.Event | None = None) -> Exit:
+        """Speak with the process until it has ended; the last lines are received before that.
+
+        With `asked`, stdout is left in the pipe until that is set, or the process has ended.
+        """
+        with self._taps.of_process(self):
+            try:
+                return await self._run(asked)
+            finally:
+                self.dialogue.end()
+
+    async def _run(self, asked: trio.Event | None) -> Exit:
+        ended = False
+        exit_ = Exit()
+        try:
+            self.dialogue.begin(self._process)
+            if not self._process.exited:  # a quick tool may have said all there is in the meantime
+                await self._listen(asked)
+            ended = True
+        finally:
+            if ended or await self._kill():
+                exit_ = await self._finish()
+        return exit_
+
+    async def _listen(self, asked: trio.Event | None) -> None:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read_stdout, asked)
+            nursery.start_soon(self._read_stderr)
+            if self._process.stdin is not None:
+                nursery.start_soon(self._write_stdin)
+            if self._stopping:
+                nursery.start_soon(self._climb_down)
+            with self._climbable(nursery):
+                await self._process.wait_exited()
+            nursery.cancel_scope.cancel()
+
+    @contextlib.contextmanager
+    def _climbable(self, nursery: trio.Nursery) -> Iterator[None]:
+        """Have `stop` start the ladder within the block; most processes never need one."""
+        self._nursery = nursery
+        try:
+            yield
+        finally:
+            self._nursery = None
+
+    async def _finish(self) -> Exit:
+        await self._process.kill()
+        SERVING.begin(self.instance, "its end")
+        survivors: tuple[int, ...] = ()
+        try:
+            for piece in self._rest(self._said, self._process.stdout, Source.MODULE):
+                self.dialogue.receive_data(piece)
+                if takes_a_turn(piece):
+                    await trio.lowlevel.cancel_shielded_checkpoint()
+            self.dialogue.receive_eof()
+            for piece in self._rest(self._complained, self._process.stderr, Source.STDERR):
+                self.stderr.feed(piece)
+                if takes_a_turn(piece):
+                    await trio.lowlevel.cancel_shielded_checkpoint()
+            self.stderr.finish()
+            counted = self.containment.memory_breach()
+            if counted is not None:
+                self._breach = Breach("memory_bytes", *counted, by_kernel=True)
+        finally:
+            SERVING.end()
+            survivors = await self._process.kill_the_rest()
+            end = self._process.reap()
+            if end is None:
+                end = await self._until_reaped(survivors)
+        if survivors:
+            log.error("processes cannot be killed", instance=self.instance, pids=survivors)
+        exit_ = self._exit(end, survivors)
+        self._taps.exited(self.instance, exit_)
+        if not self.is_held:
+            self.dialogue.exited(exit_.exit_code)
+        return exit_
+
+    def _exit(self, end: End, survivors: tuple[int, ...]) -> Exit:
+        return Exit(
+            exit_code=end.exit_code,
+            signal=end.signal,
+            instance=self.instance,
+            pid=self.pid,
+            uptime_s=round(self.uptime_s, 3),
+            stderr_tail=tuple(self.stderr.tail()),
+            survivors=survivors,
+            possible_survivors=self._process.possible_survivors,
+            breach=self._breach,
+            stopped_by_host=self._stopping,
+            traced_by=self._process.tracer,
+        )
+
+    async def _until_reaped(self, survivors: tuple[int, ...]) -> End:
+        """Try again until the dead leader can be reaped; it keeps its place for as long."""
+        self.is_held = True
+        exit_ = self._exit(self._process.end, survivors)
+        known = {"instance": self.instance, "pid": self.pid, "words": exit_.words}
+        known["traced_by"] = exit_.traced_by.words if exit_.traced_by else None
+        log.warning("a dead process cannot be reaped", **known)
+        end: End | None = None
+        try:
+            self.dialogue.exited(exit_.exit_code)
+            self.dialogue.receiver.held(exit_)
+            part_at = math.inf
+            while end is None and trio.current_time() < part_at:
+                if self._parting():
+                    part_at = min(part_at, trio.current_time() + PART_AFTER_S)
+                await trio.sleep(REAP_AGAIN_S)
+                end = self._process.reap()
+        finally:
+            if end is None:
+                self._process.abandon()
+                log.error("left behind: a dead process that could not be reaped", **known)
+        return end or End(exit_.exit_code, exit_.signal)
+
+    async def _kill(self) -> bool:
+        await self._process.kill()
+        with trio.move_on_after(ABANDON_AFTER_S, shield=True):
+            # One that /proc calls dead can be reaped a moment later, unless a tracer holds it.
+            while not self._process.exited and not self._process.is_held:
+                with trio.move_on_after(REAP_AGAIN_S):
+                    await self._process.wait_exited()
+            return True
+        self._tell_unkillable()
+        return False
+
+    def _tell_unkillable(self) -> None:
+        tracer = self._process.tracer
+        known = {} if tracer is None else {"traced_by": tracer.words}
+        log.error("process cannot be killed", instance=self.instance, pid=self.pid, **known)
+
+    def _rest(self, untaken: deque[bytes], pipe: int, source: Source) -> Iterator[bytes]:
+        """Give in turns what was read and not taken yet, then what is still in a pipe."""
+        yield from untaken
+        for chunk in read_rest(pipe):
+            self._taps.said(self.instance, source, chunk)
+            yield from turns(chunk)
+
+    async def _read_stdout(self, asked: trio.Event | None) -> None:
+        if asked is not None:
+            await asked.wait()
+        dialogue = self.dialogue
+        drained = True
+        while data := await read(self._process.stdout, drained=drained):
+            drained = len(data) < READ_BYTES
+            if self._taps.tap is not None:
+                self._taps.said(self.instance, Source.MODULE, data)
+            self._said += turns(data)
+            while self._said:
+                SERVING.begin(self.instance, "stdout")
+                if dialogue.receive_data(self._said.popleft()):
+                    drained = False  # just asked: it may answer during the neighbours' turn
+                SERVING.end()
+                if self._said or not drained:
+                    await trio.lowlevel.checkpoint()  # one piece, then the neighbours' turn
+                while dialogue.receiver.congested():
+                    self._room = trio.Event()
+                    await self._room.wait()
+        self._taps.happened(self.instance, Happened.EOF)
+        dialogue.receive_eof()
+        await trio.sleep(EXIT_FOLLOWS_S)
+        if not self._died_unseen():
+            dialogue.receiver.stdout_closed()
+
+    async def _read_stderr(self) -> None:
+        drained = True
+        while data := await read(self._process.stderr, drained=drained):
+            drained = len(data) < READ_BYTES
+            self._taps.said(self.instance, Source.STDERR, data)
+            self._complained += turns(data)
+            while self._complained:
+                SERVING.begin(self.instance, "stderr")
+                self.stderr.feed(self._complained.popleft())
+                SERVING.end()
+                if self._complained or not drained:
+                    await trio.lowlevel.checkpoint()
+        self.stderr.finish()
+
+    async def _write_stdin(self) -> None:
+        if not await self.dialogue.write_rest():
+            await trio.sleep(EXIT_FOLLOWS_S)
+            if not self._died_unseen():
+                self.dialogue.receiver.stdin_broken()
+
+    async def _climb_down(self) -> None:
+        if self._first_rung <= StopStep.END_OF_INPUT:
+            self.dialogue.close_stdin()
+            await self._pause(self._exit_s)
+        if self._first_rung <= StopStep.TERMINATE:
+            # A stopped process takes its SIGTERM only once it is continued.
+            self._process.signal(signal.SIGTERM, signal.SIGCONT)
+            await self._pause(self._stop_s)
+        await self._process.kill()
+        tell_at = trio.current_time() + UNKILLABLE_AFTER_S
+        while not self._died_unseen():
+            await trio.sleep(REAP_AGAIN_S)
+            if trio.current_time() > tell_at:
+                self._tell_unkillable()
+                tell_at = math.inf
+
+    def _died_unseen(self) -> bool:
+        """Go on as after an exit if it is dead, though its pidfd does not say so (`reaping`)."""
+        if self._nursery is None or not self._process.is_dead:
+            return False
+        self._nursery.cancel_scope.cancel()
+        return True
+
+    async def _pause(self, seconds: float) -> None:
+        with trio.move_on_after(seconds):
+            await self._hurry.wait()

@@ -1,0 +1,99 @@
+"""Look, without running anything, for what would keep a module's program from running.
+
+Only what is sure is said: it is an error in `validate` and `reload`, and stands first in what is
+told of a start that failed. Whatever looks may be kept by a dead mount, so it looks in a thread.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from protocol.descriptor.model import Descriptor
+from supervisor.runtime.process.environment import UnsetVariableError, module_environment
+from supervisor.runtime.process.program import (
+    SpawnError,
+    env_problem,
+    explain_interpreter,
+    find_program,
+    module_folder,
+    named_program,
+    working_folder,
+)
+
+_INTERPRETERS = re.compile(r"(python|perl|ruby|node|bash|sh|dash|lua)[\d.]*")
+_SHELLS = re.compile(r"bash|sh|dash")
+
+_NODE_ENDINGS = ("", ".js", ".json", ".node", ".cjs", ".mjs")
+"""`node server` may run server.js."""
+
+_LOOKED_AT_BYTES = 4096
+
+
+class Obstacle(NamedTuple):
+    """What keeps a program from running, what to do about it, and the path that it is about."""
+
+    words: str
+    hint: str
+    path: str | None = None
+
+
+def obstacle(descriptor: Descriptor, environment: Mapping[str, str]) -> Obstacle | None:
+    """Return the first thing that is in the way, if anything is.
+
+    `environment` is the daemon's.
+    """
+    transport = descriptor.transport
+    if not transport.command:
+        return None
+    try:
+        given = module_environment(transport, environment, descriptor.name)
+    except UnsetVariableError as error:
+        return Obstacle(str(error), "set it where the daemon is started")
+    hint = f"correct transport.command or transport.cwd in {descriptor.source}"
+    try:
+        working_folder(descriptor)
+    except SpawnError as error:
+        return Obstacle(str(error), hint, module_folder(descriptor))
+    try:
+        program = find_program(descriptor, given)
+    except SpawnError as error:
+        return Obstacle(str(error), hint, named_program(descriptor))
+    search = given.get("PATH")
+    wrong = explain_interpreter(Path(program), search)
+    if wrong is not None:
+        return Obstacle(wrong, "install the interpreter, or correct the #! line", program)
+    if Path(program).name == "env":
+        wrong = env_problem(list(transport.command[1:]), search)
+        if wrong is not None:
+            return Obstacle(f"its command runs env, and {wrong}", hint)
+    return _script_obstacle(descriptor, Path(program).name, search)
+
+
+def _script_obstacle(
+    descriptor: Descriptor, interpreter: str, search: str | None
+) -> Obstacle | None:
+    """Say what is wrong with a script that an interpreter is to run: `python3 dice.py`."""
+    words = descriptor.transport.command[1:]
+    if not words or words[0].startswith("-") or not _INTERPRETERS.fullmatch(interpreter):
+        return None
+    script = Path(module_folder(descriptor), words[0])
+    is_shell = _SHELLS.fullmatch(interpreter) is not None
+    if is_shell and "/" not in words[0] and shutil.which(words[0], path=search):
+        return None  # a shell looks there too
+    endings = _NODE_ENDINGS if interpreter.startswith("node") else ("",)
+    if not any(Path(f"{script}{ending}").exists() for ending in endings):
+        hint = f"correct transport.command in {descriptor.source}"
+        return Obstacle(
+            f"{interpreter} is told to run {script}, which is not there", hint, str(script)
+        )
+    if is_shell and script.is_file():
+        with script.open("rb") as file:
+            if b"\r\n" in file.read(_LOOKED_AT_BYTES):
+                words_ = f"the lines of {script} end in a carriage return (Windows line ending), "
+                words_ += f"which {interpreter} takes for a part of them"
+                return Obstacle(words_, f"`sed -i 's/\\r$//' {script}` removes them", str(script))
+    return None

@@ -1,0 +1,53 @@
+"""Spawn a process of a module and hold it, as its descriptor says."""
+
+from __future__ import annotations
+
+import msgspec
+
+from protocol.descriptor.model import Descriptor
+from protocol.dialects import DIALECTS
+from supervisor.runtime.process.dialogue import Dialogue, Receiver
+from supervisor.runtime.process.incarnation import Incarnation
+from supervisor.runtime.process.opening import Opening
+from supervisor.runtime.process.process import spawn
+from supervisor.runtime.supervision.life import Setting
+
+
+def begin_dialogue(setting: Setting, instance: str, receiver: Receiver) -> Dialogue:
+    """Return the conversation with a process that is about to be spawned, in its dialect."""
+    connect = DIALECTS[setting.descriptor.transport.protocol].connect
+    host = setting.host
+    connection = connect(setting.descriptor, host.next_request_id, setting.memory)
+    return Dialogue(instance, connection, receiver, host.deadlines, setting.taps)
+
+
+async def incarnate(
+    setting: Setting,
+    dialogue: Dialogue,
+    opening: Opening | None = None,
+) -> Incarnation:
+    """Start a process for a dialogue, which gave the `opening`; raises `SpawnError`.
+
+    It is to be run: until then nobody reads it, and nobody sees it end.
+    """
+    host, timeouts = setting.host, setting.descriptor.supervision.timeouts
+    descriptor = _with_arguments(setting.descriptor, dialogue.arguments)
+    process = await spawn(descriptor, host.environment, dialogue.instance, host.custody, opening)
+    return Incarnation(
+        dialogue.instance,
+        process,
+        dialogue,
+        setting.log,
+        exit_s=timeouts.exit_s,
+        stop_s=timeouts.stop_s,
+        taps=setting.taps,
+        parting=lambda: host.shutting_down,
+    )
+
+
+def _with_arguments(descriptor: Descriptor, arguments: tuple[str, ...]) -> Descriptor:
+    if not arguments:
+        return descriptor
+    transport = descriptor.transport
+    transport = msgspec.structs.replace(transport, command=(*transport.command, *arguments))
+    return msgspec.structs.replace(descriptor, transport=transport)

@@ -1,0 +1,232 @@
+"""One request on its way through a module: waiting, in flight, settled.
+
+`settle` is the single gate to an outcome and lets the first one through: whatever happens at the
+same moment - an answer, a deadline, a cancel, the process's death - a request ends exactly once.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Protocol
+
+import trio
+
+from protocol.connection import HostCalled, Notice, Request, Stray
+from protocol.errors import Failure, Outcome
+from protocol.events import CallEvent
+from protocol.json_line import Fault
+from supervisor.policy.verdict import Stopped
+
+if TYPE_CHECKING:
+    from supervisor.runtime.process.dialogue import Dialogue
+
+
+NOTICES_KEPT = 32
+"""Warnings beyond this many are only counted: a flood of them must not grow memory."""
+
+
+OVERRUN_BYTES = 8 << 20
+"""What is kept of the events of a call that are not read, while its process serves others too."""
+
+
+class Congestion(IntEnum):
+    """Whether somebody keeps up with what they are told."""
+
+    NONE = 0
+    SLOW = 1
+    """Events should not come faster for now."""
+    FULL = 2
+    """More than `OVERRUN_BYTES` wait."""
+
+
+class Listener(Protocol):
+    """Whoever wants to know how a call goes; called by the reader of the module's output."""
+
+    def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
+        """Take an event with its line (`EventReceived.line`); must not block."""
+
+    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
+        """Take a call of the module to the host, answered through `dialogue`; must not block."""
+
+    def settled(self, outcome: Outcome, call: Call) -> None:
+        """Take the outcome; called once; must not block."""
+
+    def congested(self) -> Congestion:
+        """Whether events should not come faster for now."""
+
+
+class Server(Protocol):
+    """What has a call in flight."""
+
+    def give_up(self, call: Call, stopped: Stopped) -> None:
+        """See to what is left of a call that was settled for a reason of the host's own."""
+
+    def refined(self, stopped: Stopped) -> Stopped:
+        """Say more exactly why a call of its is ended by the host, if it can."""
+
+    def evidence(self) -> dict[str, Any]:
+        """Return what is known about the process, for `details`."""
+
+    def nudge(self) -> None:
+        """Look again whether the listeners have room."""
+
+
+class Call:
+    """A request, who waits for it, and where it is."""
+
+    __slots__ = (
+        "dropped_notices",
+        "error",
+        "fault",
+        "heard_at",
+        "instead",
+        "listener",
+        "notices",
+        "request",
+        "server",
+        "settled",
+    )
+
+    def __init__(self, request: Request, listener: Listener) -> None:
+        self.request = request
+        self.listener = listener
+        self.server: Server | None = None
+        self.settled = False
+        self.fault: Fault | None = None
+        self.error: Failure | None = None
+        """What its module told of last before its process ended."""
+        self.notices: list[Notice] = []
+        self.dropped_notices = 0
+        self.instead: Notice | Stray | None = None
+        """What came last that is no answer and may have been meant as one."""
+        self.heard_at = 0.0
+        """When its module last said something, or got it (monotonic).
+
+        Only where somebody watches for silence is it set before the module says something.
+        """
+
+    def warn(self, notice: Notice) -> None:
+        """Add a warning to what the response will carry."""
+        if notice.in_place_of_answer:
+            self.instead = notice
+        if len(self.notices) < NOTICES_KEPT:
+            self.notices.append(notice)
+        else:
+            self.dropped_notices += 1
+
+    def all_notices(self) -> list[Notice]:
+        """Return the warnings, the last one saying how many more there were."""
+        if not self.dropped_notices:
+            return self.notices
+        more = Notice("more_warnings", f"{self.dropped_notices} more warnings were not kept")
+        return [*self.notices, more]
+
+    def settle(self, outcome: Outcome) -> bool:
+        """End the call; False if it had ended before."""
+        if self.settled:
+            return False
+        self.settled = True
+        # Whoever listens holds the call: a cycle, which only the garbage collector would end.
+        listener, self.listener = self.listener, NOBODY
+        listener.settled(outcome, self)
+        return True
+
+    def resume(self) -> None:
+        """Tell the server that the listener may have room again."""
+        if self.server is not None:
+            self.server.nudge()
+
+
+class OutcomeOnly:
+    """What a listener is that only wants the outcome."""
+
+    def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
+        """Ignore it."""
+
+    def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
+        """Refuse it: nobody is there to serve it."""
+        del call
+        dialogue.refuse(asked, "nobody serves calls of this request")
+
+    def congested(self) -> Congestion:
+        """Return none: nothing is kept."""
+        return Congestion.NONE
+
+
+class _Nobody(OutcomeOnly):
+    """The listener of a call that has ended."""
+
+    def settled(self, outcome: Outcome, call: Call) -> None:
+        """Ignore it."""
+
+
+NOBODY = _Nobody()
+
+
+class Awaited(OutcomeOnly):
+    """A listener for those who wait for the outcome."""
+
+    def __init__(self) -> None:
+        self._done = trio.Event()
+        self._outcome: Outcome | None = None
+
+    def settled(self, outcome: Outcome, call: Call) -> None:
+        """Keep the outcome for `wait`."""
+        del call
+        self._outcome = outcome
+        self._done.set()
+
+    async def wait(self) -> Outcome:
+        """Wait for the outcome."""
+        await self._done.wait()
+        assert self._outcome is not None  # noqa: S101 - set together with the event
+        return self._outcome
+
+
+class CallQueue(dict[str, tuple[Call, float]]):
+    """Calls by their request id, and since when each waits. Whoever adds looks at the bound.
+
+    A dictionary itself: whether it is empty is asked once for every call there is.
+    """
+
+    __slots__ = ("aside",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.aside: dict[str, Call] = {}
+        """Those whose clients do not read."""
+
+    def add(self, call: Call) -> None:
+        """Let it wait behind all others."""
+        self[call.request.request_id] = (call, trio.current_time())
+
+    def take(self) -> Call | None:
+        """Take out the one that has waited longest, but for those whose clients do not read."""
+        while self:
+            call, _ = self.pop(next(iter(self)))
+            if not call.listener.congested():
+                return call
+            self.aside[call.request.request_id] = call
+        return None
+
+    def recall(self, call: Call) -> bool:
+        """Take this one out if it stands aside, and return whether it did."""
+        return self.aside.pop(call.request.request_id, None) is not None
+
+    def drop(self, call: Call) -> bool:
+        """Take this one out; False if it does not wait."""
+        return self.pop(call.request.request_id, None) is not None or self.recall(call)
+
+    def take_all(self) -> list[Call]:
+        """Take out all of them."""
+        waiting = [*(call for call, _ in self.values()), *self.aside.values()]
+        self.clear()
+        self.aside.clear()
+        return waiting
+
+    @property
+    def waited_s(self) -> float:
+        """How long the oldest has waited; 0 if none waits."""
+        for _, since in self.values():
+            return trio.current_time() - since
+        return 0.0

@@ -1,0 +1,129 @@
+"""All deadlines, served by one task.
+
+A cancel scope per request costs as much as the rest of a small request. Most requests have a bound
+of the same length, so the one that came first is due first: they stand in a queue for that length,
+which is a dictionary, since nearly all leave before it is their turn. All else is in a heap.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from supervisor.runtime.stalls import SERVING
+
+COMPACT_FROM = 64
+"""Below this many entries, cancelled ones are not worth sweeping out."""
+
+
+MOST_LENGTHS = 64
+"""With more queues than this, empty ones are dropped: clients choose lengths, too."""
+
+
+class Bounded(Protocol):
+    """What is to end within a time of its own, such as a request."""
+
+    def expired(self) -> None:
+        """Take note that it has not; must neither block nor raise."""
+
+
+Queue = dict[Bounded, float]
+"""When each is due, the first one first; who has ended takes himself out."""
+
+
+class Timer:
+    """A deadline that was set; `cancel` is idempotent."""
+
+    __slots__ = ("_queue", "action")
+
+    def __init__(self, queue: Deadlines, action: Callable[[], None]) -> None:
+        self._queue = queue
+        self.action: Callable[[], None] | None = action
+
+    def cancel(self) -> None:
+        """Make sure the action will not run; it is let go of at once."""
+        if self.action is not None:
+            self.action = None
+            queue = self._queue
+            queue._cancelled += 1  # noqa: SLF001 - the two classes are one mechanism
+            # Each sweep removes at least half of the entries, so a cancel costs O(1) on average,
+            # and the heap never holds more than twice what is due.
+            if queue._cancelled * 2 > len(queue._heap) > COMPACT_FROM:  # noqa: SLF001
+                queue._sweep()  # noqa: SLF001
+
+
+class Deadlines:
+    """Call actions at their times; an action must neither block nor raise."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, Timer]] = []
+        self._order = itertools.count()
+        self._cancelled = 0
+        self._queues: dict[float, Queue] = {}
+        self._wakes_at = math.inf
+        self._earlier = trio.Event()
+
+    def bound(self, one: Bounded, length_s: float, now: float) -> Queue:
+        """Have `one` told when `length_s` have passed since `now`, unless it has left the queue."""
+        queue = self._queues.get(length_s)
+        if queue is None:
+            if len(self._queues) >= MOST_LENGTHS:
+                self._queues = {length: kept for length, kept in self._queues.items() if kept}
+            queue = self._queues[length_s] = {}
+        queue[one] = due_at = now + length_s
+        if due_at < self._wakes_at:
+            self._earlier.set()
+        return queue
+
+    def after(self, delay_s: float, action: Callable[[], None]) -> Timer:
+        """Have `action` called `delay_s` seconds from now (monotonic)."""
+        return self.at(trio.current_time() + delay_s, action)
+
+    def at(self, time: float, action: Callable[[], None]) -> Timer:
+        """Have `action` called at a time of trio's clock; those of one time make one wake-up."""
+        timer = Timer(self, action)
+        entry = (time, next(self._order), timer)
+        heapq.heappush(self._heap, entry)
+        if time < self._wakes_at:
+            self._earlier.set()
+        return timer
+
+    async def run(self) -> None:
+        """Serve the queue until cancelled."""
+        while True:
+            self._earlier = trio.Event()
+            self._wakes_at = self._next_at()
+            with trio.move_on_at(self._wakes_at):
+                await self._earlier.wait()
+            now = trio.current_time()
+            SERVING.begin("the daemon", "timers")
+            while self._heap and self._heap[0][0] <= now:
+                _, _, timer = heapq.heappop(self._heap)
+                action, timer.action = timer.action, None
+                if action is None:
+                    self._cancelled -= 1
+                else:
+                    action()
+            for queue in tuple(self._queues.values()):
+                while queue and queue[one := next(iter(queue))] <= now:
+                    del queue[one]
+                    one.expired()
+            SERVING.end()
+
+    def _next_at(self) -> float:
+        # A cancelled entry is no reason to wake up.
+        while self._heap and self._heap[0][2].action is None:
+            heapq.heappop(self._heap)
+            self._cancelled -= 1
+        firsts = [next(iter(queue.values())) for queue in self._queues.values() if queue]
+        return min([*firsts, self._heap[0][0] if self._heap else math.inf])
+
+    def _sweep(self) -> None:
+        self._heap = [entry for entry in self._heap if entry[2].action is not None]
+        heapq.heapify(self._heap)
+        self._cancelled = 0

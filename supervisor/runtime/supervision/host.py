@@ -1,0 +1,67 @@
+"""What every module of a daemon shares: environment, clocks, deadlines, log files, numbers."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from protocol.errors import Failure, Reason
+from supervisor.runtime.checking.checks import Checks
+from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.files.log_files import LogFiles
+from supervisor.runtime.held_bytes import HeldBytes
+from supervisor.runtime.process.memory import Sampler
+from supervisor.runtime.supervision.deadlines import Deadlines
+from supervisor.runtime.supervision.module_calls import ModuleCalls, Unserved
+from supervisor.runtime.supervision.observer import Observer, Unobserved
+from supervisor.runtime.supervision.starts import Starts
+
+
+class Host:
+    """The surroundings of modules; made once per daemon and handed down."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        log_files: LogFiles,
+        custody: Custody | None = None,
+        *,
+        memory_ceiling_bytes: int | None = None,
+        wall_clock: Callable[[], float] = time.time,
+        draw: Callable[[], float] = random.random,
+        observer: Observer | None = None,
+    ) -> None:
+        """`environment` is taken as it is now, since each spawn looks at all of it.
+
+        `wall_clock` gives Unix time (s) for stamps; `draw` is random in [0, 1), for jitter.
+
+        `observer` is told what becomes of the modules.
+        """
+        self.environment = dict(environment)
+        self.log_files = log_files
+        self.deadlines = Deadlines()
+        self.ledger = HeldBytes()
+        self.starts = Starts(self.deadlines)
+        self.wall_clock = wall_clock
+        self.draw = draw
+        self.observer = observer or Unobserved()
+        self.calls: ModuleCalls = Unserved()
+        self.custody = custody or Custody.bare()
+        self.checks = Checks(self.custody, self.deadlines)
+        self.sampler = Sampler(self.custody.blocking, memory_ceiling_bytes)
+        self.shutting_down = False
+        self._numbers = itertools.count(1)
+
+    def next_request_id(self) -> str:
+        """Return an id that no other request of this daemon has."""
+        return f"r{next(self._numbers)}"
+
+    def stopping(self, what: str, evidence: Mapping[str, Any]) -> Failure:
+        """Build the failure of a request that ends because its module is stopped, or all are."""
+        if self.shutting_down:
+            words = f"the daemon is stopping, and {what} with it"
+            return Failure.because(Reason.SHUTDOWN, words, **evidence)
+        return Failure.because(Reason.STOPPING, f"{what} is being stopped", **evidence)

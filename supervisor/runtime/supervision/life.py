@@ -1,0 +1,169 @@
+"""What a slot supervises: something that starts, serves calls, and is gone at the end.
+
+There are several kinds, such as a persistent process, and the readiness to run a process per
+invocation; the transport chooses (`lives`). A slot does not know which it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from protocol.connection import HostCalled, Memory, Quarantined, Stray, Violated, Warned
+from protocol.connection import ModuleLog as ModuleLogEvent
+from protocol.descriptor.model import Descriptor
+from protocol.errors import Outcome
+from protocol.replies import Operation
+from supervisor.policy.lifecycle import State
+from supervisor.policy.verdict import Exit
+from supervisor.runtime.files.module_log import ModuleLog, log_text
+from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.supervision.description import Descriptions
+from supervisor.runtime.supervision.host import Host
+from supervisor.runtime.taps import Taps
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How a life ended: the reason as a word, in words, and the process's exit if it had one."""
+
+    reason: str
+    message: str
+    exit: Exit | None = None
+    obstacle: str | None = None
+    """What keeps its program from running, as far as that shows without running it."""
+
+    @property
+    def abnormal(self) -> bool:
+        """Whether `transient` restarts after this end."""
+        return self.exit is None or self.exit.abnormal
+
+    def evidence(self) -> dict[str, Any]:
+        """Return what is known of it, for the daemon's log."""
+        evidence: dict[str, Any] = {"reason": self.reason, "words": self.message}
+        if self.exit is not None:
+            known = self.exit.evidence()
+            evidence.update((key, value) for key, value in known.items() if value is not None)
+        return evidence
+
+
+class Owner(Protocol):
+    """What a life tells its slot; each is ignored once the slot has another life."""
+
+    def started(self, life: Life, why: str) -> None:
+        """Take note that it is ready to serve; `why` is what shows it."""
+
+    def start_failed(self, life: Life, ended: Ended) -> None:
+        """Take note that it will not get ready; `ended` says why."""
+
+    def health(self, life: Life, *, well: bool) -> None:
+        """Take note of a probe."""
+
+    def replace(self, life: Life, why: str) -> None:
+        """Replace it: it can no longer be spoken with."""
+
+    def run_failed(self, life: Life, ended: Ended) -> None:
+        """Take note that one process of several came to a bad end; the life goes on."""
+
+    def capacity_freed(self, life: Life) -> None:
+        """Look whether a call waits: it may have room."""
+
+
+class Life(Protocol):
+    """One start of a module, from spawn to gone."""
+
+    @property
+    def id(self) -> str:
+        """Its instance; the module's name if it has none of its own."""
+
+    @property
+    def load(self) -> int:
+        """How many calls it has."""
+
+    async def run(self) -> Ended:
+        """Live; returns when nothing is left."""
+
+    def is_alive(self) -> bool:
+        """Whether it lives, even if its end has not been taken note of yet."""
+
+    def can_take(self) -> bool:
+        """Whether one more call may be given to it now."""
+
+    def take(self, call: Call) -> None:
+        """Serve a call."""
+
+    def end(self, *, abrupt: bool) -> None:
+        """Come to an end: let calls in flight finish within a bound, or not when `abrupt`."""
+
+    def hurry(self) -> None:
+        """Kill what there is."""
+
+    async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
+        """Ask `health` or `describe`."""
+
+    def instances(self) -> list[Instance]:
+        """Return what runs at the moment."""
+
+
+class Instance(msgspec.Struct, frozen=True):
+    """What serves a module, as `status` shows it."""
+
+    id: str
+    pid: int | None
+    """None if it is no process of ours."""
+    uptime_s: float
+    in_flight: int
+    state: str | None = None
+    """What it does, where that is not what its module does."""
+
+
+HELD = str(State.STOPPING)
+"""What `status` calls an instance that is dead and cannot be reaped, whatever its module does."""
+
+
+class Counters(msgspec.Struct):
+    """What happened to a module, counted since the daemon started."""
+
+    invocations: int = 0
+    failures: int = 0
+    late_lines: int = 0
+    """Lines for a request that was no longer open; dropped."""
+    quarantined_lines: int = 0
+    """Lines that were no protocol; kept in the module's log as an excerpt."""
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """What a life gets from its module: descriptor, surroundings, log, names for its processes."""
+
+    descriptor: Descriptor
+    host: Host
+    log: ModuleLog
+    next_instance: Callable[[], str]
+    descriptions: Descriptions
+    """Takes what each process says that it is."""
+    counters: Counters
+    called: Callable[[HostCalled, Dialogue], None]
+    """Takes a call to the host that is of no request."""
+    gone: Callable[[str], None]
+    """Takes note that a process that could make such calls is gone."""
+    taps: Taps = msgspec.field(default_factory=Taps)
+    memory: Memory = msgspec.field(default_factory=dict)
+    """What connections leave to those that follow; of one descriptor, so it is gone with that."""
+
+    def keep(
+        self, instance: str, item: Stray | Quarantined | ModuleLogEvent | Warned | Violated
+    ) -> None:
+        """Count, or write to the module's log, what a process said beside its requests."""
+        match item:
+            case Stray():
+                self.counters.late_lines += 1
+            case Quarantined() | Violated():
+                self.counters.quarantined_lines += 1
+                self.log.host_line(instance, f"{item.fault.message}: {item.fault.excerpt}")
+            case Warned():
+                self.counters.quarantined_lines += 1
+                self.log.host_line(instance, f"{item.notice.message}: {item.notice.line_excerpt}")
+            case ModuleLogEvent():
+                self.log.log_event(instance, log_text(item.event))

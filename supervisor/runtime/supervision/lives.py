@@ -1,0 +1,42 @@
+"""The kinds of life there are, by what a transport says; asked here and nowhere else.
+
+A new kind is a class with the methods of `life.Life` and an entry in `LIVES`. What is written down
+there is all that supervision knows of a kind: slot, pool, module and fleet never ask which it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from protocol.descriptor.model import Lifecycle, Transport
+from supervisor.runtime.supervision.life import Life, Owner, Setting
+from supervisor.runtime.supervision.per_invocation import PerInvocationLife
+from supervisor.runtime.supervision.persistent import PersistentLife
+
+
+class LifeKind(msgspec.Struct, frozen=True, kw_only=True):
+    """What has to be known of a kind of life before one begins."""
+
+    begin: Callable[[Setting, Owner], Life]
+    takes_turn: bool
+    """Whether a start is work for this machine, of which only so much is begun at once."""
+    is_instance: bool
+    """Whether a state is that of an instance, and told with its id; else it is the module's own."""
+
+
+LIVES: dict[tuple[str, Lifecycle], LifeKind] = {
+    ("stdio", Lifecycle.PERSISTENT): LifeKind(
+        begin=PersistentLife, takes_turn=True, is_instance=True
+    ),
+    # A check of a program is no start to speak of, and no process of the module's made it ready.
+    ("stdio", Lifecycle.PER_INVOCATION): LifeKind(
+        begin=PerInvocationLife, takes_turn=False, is_instance=False
+    ),
+}
+
+
+def life_kind(transport: Transport) -> LifeKind:
+    """Return the kind of life that a module has over this transport."""
+    return LIVES[transport.type, transport.lifecycle]

@@ -1,0 +1,549 @@
+r"""A persistent process: it starts, says who it is, and serves many calls.
+
+    spawn -> its dialect's handshake -> ready ... probes while idle ... -> gone
+             \--StartAgain, once--> gone -> spawn
+
+What a call that the host gives up (deadline, cancel) leaves behind:
+
+- nothing, if none of its request was written: that is taken back;
+- half a line, if the process does not read it: the process is replaced;
+- an answer to come that could be taken for another call's, if the process echoes no ids: the
+  process is replaced;
+- else doubt: its late lines are told by their id and dropped; a probe finds out whether it still
+  answers (`probing`), and with `concurrency` 1 no call is given to it before that.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, assert_never
+
+import msgspec
+import trio
+
+from protocol.connection import (
+    Alive,
+    Answered,
+    Asked,
+    Described,
+    EventReceived,
+    Events,
+    Flow,
+    HostCalled,
+    ModuleLog,
+    Notice,
+    OfProcess,
+    OutOfStep,
+    Quarantined,
+    Ready,
+    Received,
+    Request,
+    StartAgain,
+    StartFailed,
+    Stray,
+    Unanswered,
+    Violated,
+    Warned,
+)
+from protocol.errors import Failure, Outcome, Reason
+from protocol.events import CallEvent
+from protocol.outgoing import Written
+from protocol.replies import Operation
+from supervisor.policy.verdict import Exit, Stopped, on_death
+from supervisor.runtime.files.module_log import NOTED
+from supervisor.runtime.process.flow_control import FlowControl
+from supervisor.runtime.process.incarnation import Incarnation, StopStep
+from supervisor.runtime.process.preflight import obstacle
+from supervisor.runtime.process.program import SpawnError
+from supervisor.runtime.process.spawning import begin_dialogue, incarnate
+from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.supervision.life import Ended, Instance, Owner, Setting
+from supervisor.runtime.supervision.probing import Probing
+from supervisor.runtime.supervision.start_attempt import StartAttempt
+
+START_DEADLINE = str(Reason.START_DEADLINE)
+
+LATE = (
+    "; it answered only after that, when its stdin was closed: it does not flush its stdout after "
+    "each line, or reads to the end of its input before it answers, or takes longer to begin"
+)
+
+LEFT = "; a persistent module has to go on reading after its first answer, until its stdin ends"
+PER_INVOCATION = ', or to have "lifecycle":"per-invocation" in its transport'
+"""What is said of a process that ends well by itself when it has served one request, or none."""
+
+LOOK_S = 1.0
+"""How long the end of a start waits to hear what its program is like."""
+
+
+class PersistentLife:
+    """One process of a persistent module."""
+
+    def __init__(self, setting: Setting, owner: Owner) -> None:
+        self.id = setting.next_instance()
+        self._setting = setting
+        self._owner = owner
+        self._timeouts = setting.descriptor.supervision.timeouts
+        self._concurrency = setting.descriptor.supervision.concurrency
+        self._dialogue = begin_dialogue(setting, self.id, self)
+        self._incarnation: Incarnation | None = None
+        self._nursery: trio.Nursery | None = None
+        self._calls: dict[str, Call] = {}
+        self._talked: list[Call] = []
+        """Those that the newest piece of output had events of."""
+        self._now = trio.lowlevel.current_clock().current_time
+        self._probing = Probing(setting, self)
+        self._flow = FlowControl(self._calls, self._tell_flow, self._end_slow)
+        self._replaced_for: str | None = None
+        self._ending = trio.Event()
+        self._closed = False
+        """Whether it takes no more calls: set with `_ending`, and looked at for each call."""
+        self._drained = trio.Event()
+        self._was_ready = False
+        self._has_answered = False
+        self._served = 0
+        self._instead = ""
+        """What it printed last in the place of an answer, as a clause."""
+        self._was_mute = False
+        """Whether it had printed nothing when its time to start was over."""
+        self._abrupt = False
+        self._hurried = False
+        bound_s = self._timeouts.start_s + self._timeouts.describe_s
+        self._start = StartAttempt(bound_s, self._start_failed)
+        self._given_up = ""
+        """The clause that says why a call was given up last."""
+
+    async def run(self) -> Ended:
+        """Spawn and serve until the process is gone, or the second one of a start is."""
+        try:
+            ended = await self._run()
+            why = self._start.next_process()
+            if why is not None:
+                self._setting.log.host_line(self.id, f"is started once more: it {why}")
+                self.id = self._setting.next_instance()
+                self._dialogue = begin_dialogue(self._setting, self.id, self)
+                ended = await self._run()
+        finally:
+            self._close()  # cancelled, it takes no more calls either
+        if self._was_ready or ended.reason == "spawn_failed":
+            return ended
+        return msgspec.structs.replace(ended, obstacle=await self._obstacle())
+
+    async def _obstacle(self) -> str | None:
+        host, descriptor = self._setting.host, self._setting.descriptor
+        if host.shutting_down:
+            return None
+        look = partial(obstacle, descriptor, host.environment)
+        with trio.move_on_after(LOOK_S):
+            doing = f"looking at the program of {descriptor.name}"
+            found = await host.custody.blocking.run(doing, look)
+            return None if found is None else found.words
+        return None
+
+    async def _run(self) -> Ended:
+        setting = self._setting
+        try:
+            incarnation = await incarnate(setting, self._dialogue)
+        except SpawnError as error:
+            return Ended("spawn_failed", f"could not be started: {error}")
+        self._incarnation = incarnation
+        self._start.begin(setting.host.deadlines, lambda: self._dialogue.waits_for)
+        exit_: Exit | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                nursery.start_soon(self._retire, incarnation)
+                limits = setting.descriptor.supervision.limits
+                with setting.host.sampler.watching(incarnation, limits):
+                    exit_ = self._remarked(await incarnation.run())
+                nursery.cancel_scope.cancel()
+        finally:
+            if self._start.again is None or exit_ is None:
+                self._close()
+            setting.descriptions.end(self.id)
+            setting.gone(self.id)
+            self._probing.end()
+            if exit_ is None:  # the daemon itself is ending without waiting
+                self._fail_all(setting.host.stopping(self.id, self.evidence()), probes=True)
+            else:
+                self._settle_all(exit_)
+        failure = self._start.failure
+        if failure is not None:
+            words = failure.message
+            if self._was_mute and self._dialogue.has_heard:
+                words += LATE
+            return Ended(failure.reason, words, exit_)
+        return Ended(str(exit_.reason), f"{exit_.words}{exit_.remark}", exit_)
+
+    def _remarked(self, exit_: Exit) -> Exit:
+        well = exit_.exit_code == 0 and not exit_.stopped_by_host
+        if well and self._has_answered and self._served <= 1:
+            own = self._setting.descriptor.transport.protocol == "module"
+            remark = LEFT + PER_INVOCATION if own else LEFT
+            return msgspec.structs.replace(exit_, remark=remark)
+        if self._was_ready or not self._instead:
+            return exit_
+        return msgspec.structs.replace(exit_, remark=f"; {self._instead}")
+
+    def is_alive(self) -> bool:
+        """Whether its process runs, as far as the kernel knows this moment."""
+        return self._incarnation is not None and not self._incarnation.exited
+
+    def can_take(self) -> bool:
+        """Whether a call may be given to it now."""
+        return (
+            len(self._calls) < self._concurrency
+            and not self._closed
+            and not (self._probing.in_doubt and self._concurrency == 1)
+        )
+
+    @property
+    def load(self) -> int:
+        """How many calls it has."""
+        return len(self._calls)
+
+    def take(self, call: Call) -> None:
+        """Write a call's request."""
+        self._calls[call.request.request_id] = call
+        call.server = self
+        if call.heard_at:
+            call.heard_at = self._now()
+        if self._setting.taps.tap is not None:
+            self._setting.taps.overhear(self.id, call)
+        busy = len(self._calls) > 1
+        if self._talked:
+            self.nudge()  # those in flight may all be slow: it is read for this one
+        self._dialogue.ask(call.request, busy=busy)
+
+    def end(self, *, abrupt: bool) -> None:
+        """Begin to end; see `Life`."""
+        self._abrupt = self._abrupt or abrupt
+        self._close()
+        if self._abrupt or not self._calls or self._incarnation is None:
+            self._drained.set()
+
+    def hurry(self) -> None:
+        """Kill the process."""
+        self._hurried = True
+        self.end(abrupt=True)
+        if self._incarnation is not None:
+            self._incarnation.stop(StopStep.KILL)
+
+    def instances(self) -> list[Instance]:
+        """Return the process, once there is one."""
+        incarnation = self._incarnation
+        if incarnation is None:
+            return []
+        return [Instance(self.id, incarnation.pid, incarnation.uptime_s, len(self._calls))]
+
+    async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
+        """Ask for `health` or `describe` and wait for the answer."""
+        return await self._probing.ask(operation, timeout_s)
+
+    # What the process says (dialogue.Receiver).
+
+    def receive(self, events: Events) -> None:
+        """Route what was read to the calls it belongs to."""
+        self._probing.heard()
+        heard_at = self._now()
+        freed = False
+        talked: list[Call] = []
+        noted: list[CallEvent] = []
+        last: Call | None = None
+        calls = self._calls
+        for item in events:
+            if type(item) is EventReceived:
+                call = calls.get(item.request_id)
+                if call is not None:
+                    if call is not last:
+                        last = call
+                        talked.append(call)
+                        call.heard_at = heard_at
+                    call.listener.event(item.event, call, item.line)
+                    if type(item.event) in NOTED:
+                        noted.append(item.event)
+            elif type(item) is Answered:  # `isinstance` of a msgspec type is slow to say no
+                freed = self._answered(item) or freed
+            else:
+                self._receive_other(item)
+        if noted:
+            self._setting.log.events(self.id, noted)
+        if talked or self._talked:
+            self._talked = [call for call in talked if not call.settled]
+            self._flow.heard(self._talked)
+        if freed:
+            self._owner.capacity_freed(self)
+
+    def _receive_other(self, item: Received) -> None:
+        match item:
+            case Warned() | Violated():
+                self._faulty(item)
+            case HostCalled():
+                self._called(item)
+            case Asked():
+                self._probing.overhear(item.request)
+            case Unanswered():
+                # Its call is settled with the exit, which says why.
+                if item.error is not None and item.request_id in self._calls:
+                    self._calls[item.request_id].error = item.error
+            case EventReceived() | Answered():
+                raise AssertionError
+            case _:
+                self._of_process(item)
+
+    def _of_process(self, item: OfProcess) -> None:
+        match item:
+            case Stray() | Quarantined() | ModuleLog():
+                self._setting.keep(self.id, item)
+                self._note_instead(item)
+            case Ready():
+                self._ready(item)
+            case Described():
+                self._setting.descriptions.change(self.id, item.description)
+            case StartFailed():
+                self._start.fail(Ended(item.reason, item.message))
+            case StartAgain():
+                self._start_again(item.why)
+            case Alive():
+                self._alive(item.request_id)
+            case OutOfStep():
+                self.replace(f"{self._given_up}{item.why}")
+            case _:
+                assert_never(item)
+
+    def _note_instead(self, item: Stray | Quarantined | ModuleLog | Warned | Violated) -> None:
+        match item:
+            case Stray():
+                self._instead = item.in_place_of_answer or self._instead
+                if item.named is not None and len(self._calls) == 1:
+                    (call,) = self._calls.values()
+                    call.instead = item
+            case Quarantined(fault=fault):
+                self._instead = Notice.of(fault).in_place_of_answer or self._instead
+            case Warned(notice=notice):
+                self._instead = notice.in_place_of_answer or self._instead
+            case _:
+                pass
+
+    def congested(self) -> bool:
+        """Whether somebody who was just told something, or the module itself, cannot keep up."""
+        return self._dialogue.congested or (
+            bool(self._talked) and self._flow.pauses_all(self._talked)
+        )
+
+    def drained(self) -> None:
+        """Have the reader look again: the process reads what it is told."""
+        self.nudge()
+
+    def stdout_closed(self) -> None:
+        """Have it replaced: it can answer nothing any more."""
+        self._cut_off("stdout", "cannot answer")
+
+    def stdin_broken(self) -> None:
+        """Have it replaced: it can be asked nothing any more."""
+        self._cut_off("stdin", "cannot be asked")
+
+    def held(self, end: Exit) -> None:
+        """Answer its calls: they are over, though its place is not free yet."""
+        self._settle_all(end)
+        by = "it cannot be reaped"
+        if end.traced_by is not None:
+            by = f"{end.traced_by.words} holds it"
+        self.replace(f"{end.words}, and {by}")
+
+    def _cut_off(self, pipe: str, consequence: str) -> None:
+        if not self._closed:
+            words = f"{self.id} closed its {pipe} and kept running, so it {consequence}"
+            self._fail_all(Failure.because(Reason.BROKEN_PIPE, words, **self.evidence()))
+            self.replace(f"closed its {pipe} and kept running")
+
+    # What becomes of a call (call.Server).
+
+    def give_up(self, call: Call, stopped: Stopped) -> None:
+        """Forget a call that the host has settled itself."""
+        request_id = call.request.request_id
+        if self._calls.pop(request_id, None) is None:
+            return
+        self._given_up = f"was given up on ({stopped.reason}) and "
+        written = self._dialogue.cancel(request_id)
+        if written is Written.PART:
+            self.replace(f"did not read the request it was sent ({stopped.reason})")
+        elif self._replaced_for is None:
+            self._probing.given_up(written=written is Written.ALL)
+        self.nudge()
+        self._check_drained()
+        self._owner.capacity_freed(self)
+
+    def refined(self, stopped: Stopped) -> Stopped:
+        """Return it as it is: without an answer there is no more to say."""
+        return stopped
+
+    def _tell_flow(self, request_id: str, operation: Flow) -> None:
+        self._dialogue.flow(request_id, operation)
+
+    def _end_slow(self, call: Call, stopped: Stopped) -> None:
+        words = f"{self._setting.descriptor.name}.{call.request.op}: {stopped.message}"
+        call.settle(Failure.because(stopped.reason, words, **self.evidence()))
+        self.give_up(call, stopped)
+
+    def evidence(self) -> dict[str, Any]:
+        """Return what is known about the process, for `details`."""
+        incarnation = self._incarnation
+        if incarnation is None:
+            return {"instance": self.id}
+        return {**incarnation.evidence(), "unfinished_line": self._dialogue.unfinished_line}
+
+    def nudge(self) -> None:
+        """Have a paused reader look again, and paused calls go on that may."""
+        self._flow.look()
+        if self._incarnation is not None:
+            self._incarnation.nudge()
+
+    # What probing asks of it (probing.Probed).
+
+    @property
+    def busy(self) -> bool:
+        """Whether a call is in flight."""
+        return bool(self._calls)
+
+    @property
+    def ending(self) -> bool:
+        """Whether it has begun to end."""
+        return self._closed
+
+    def send(self, request: Request) -> None:
+        """Have a request written."""
+        self._dialogue.ask(request)
+
+    def found(self, *, well: bool) -> None:
+        """Tell the owner what a probe found."""
+        self._owner.health(self, well=well)
+
+    def trust(self) -> None:
+        """Let the owner give it calls again."""
+        self._owner.capacity_freed(self)
+
+    def replace(self, why: str) -> None:
+        """Have the owner replace it; the first reason is the one that those in flight are told."""
+        self._replaced_for = self._replaced_for or why
+        self._owner.replace(self, why)
+
+    def _answered(self, item: Answered) -> bool:
+        outcome = item.outcome
+        self._has_answered = True
+        if item.fault is not None:
+            outcome = item.fault.failure(**self.evidence())
+        if self._probing.answered(item, outcome):
+            return False
+        call = self._calls.pop(item.request_id, None)
+        if call is None:
+            return False
+        self._served += 1
+        call.settle(outcome)
+        if not self._calls:
+            self._check_drained()
+        return True
+
+    def _faulty(self, item: Warned | Violated) -> None:
+        call = self._calls.get(item.request_id)
+        if call is None:
+            # It stands before the answer to a probe, which has no response to carry a warning.
+            self._setting.keep(self.id, item)
+            self._note_instead(item)
+        elif isinstance(item, Warned):
+            call.warn(item.notice)
+        else:
+            call.fault = item.fault
+
+    def _called(self, item: HostCalled) -> None:
+        if item.request_id is None:
+            self._setting.called(item, self._dialogue)
+            return
+        call = self._calls.get(item.request_id)
+        if call is None:
+            self._dialogue.refuse(item, "nobody serves calls of this request")
+            return
+        call.heard_at = trio.current_time()
+        call.listener.host_call(item, self._dialogue, call)
+
+    def _alive(self, request_id: str | None) -> None:
+        call = None if request_id is None else self._calls.get(request_id)
+        if call is not None:
+            call.heard_at = trio.current_time()
+        elif request_id is None:
+            self._probing.alive()
+
+    # Its start.
+
+    def _ready(self, ready: Ready) -> None:
+        if not self._start.is_open:
+            return
+        misfit = self._setting.descriptions.begin(self.id, ready.description)
+        if misfit is not None:
+            self._start.fail(Ended("bad_describe", misfit))
+            return
+        self._start.end()
+        self._was_ready = True
+        assert self._nursery is not None  # noqa: S101 - there is a process, and so a nursery
+        self._nursery.start_soon(self._probing.resolve_doubts)
+        self._probing.begin()
+        self._owner.started(self, ready.why)
+
+    def _start_failed(self, ended: Ended) -> None:
+        self._owner.start_failed(self, ended)
+
+    def _start_again(self, why: str) -> None:
+        if self._start.ask_again(why) and self._incarnation is not None:
+            self._incarnation.stop(StopStep.TERMINATE)
+
+    # The tasks beside the process.
+
+    def _close(self) -> None:
+        self._closed = True
+        self._ending.set()
+        self._start.end()
+
+    def _ended_for(self) -> Failure:
+        if self._replaced_for is None or self._setting.host.shutting_down:
+            return self._setting.host.stopping(self.id, self.evidence())
+        words = f"{self.id} is being replaced: it {self._replaced_for}"
+        return Failure.because(Reason.STOPPING, words, **self.evidence())
+
+    async def _retire(self, incarnation: Incarnation) -> None:
+        await self._ending.wait()
+        if not self._abrupt:
+            with trio.move_on_after(self._timeouts.stop_s):
+                await self._drained.wait()
+        self._fail_all(self._ended_for())
+        if self._hurried:  # before there was a process to kill
+            incarnation.stop(StopStep.KILL)
+        elif self._abrupt and not self._is_too_late():
+            incarnation.stop(StopStep.TERMINATE)
+        else:
+            self._was_mute = self._abrupt and not self._dialogue.has_heard
+            incarnation.stop(StopStep.END_OF_INPUT)
+
+    def _is_too_late(self) -> bool:
+        # What a program holds in its buffer shows when it comes to the end of its input.
+        failure = self._start.failure
+        return failure is not None and failure.reason == START_DEADLINE
+
+    def _check_drained(self) -> None:
+        if not self._calls and self._closed:
+            self._drained.set()
+
+    def _settle_all(self, exit_: Exit) -> None:
+        left = [*self._probing.take_open().values(), *self._calls.values()]
+        self._calls.clear()
+        for call in left:
+            what = f"{self._setting.descriptor.name}.{call.request.op or call.request.operation}"
+            call.settle(on_death(exit_, call.fault, what, call.error))
+
+    def _fail_all(self, failure: Failure, *, probes: bool = False) -> None:
+        left = list(self._calls.values())
+        self._calls.clear()
+        if probes:
+            left += self._probing.take_open().values()
+        for call in left:
+            call.settle(failure)
+        self.nudge()

@@ -1,0 +1,232 @@
+r"""Processes of a per-invocation module that are started before their request (`warm`).
+
+    spawned --> waiting --take--> serving --> gone
+                   \--discard, or its own end--> gone
+
+A waiting process has a stdin to which nothing was written, and its stdout is left in the pipe: what
+it prints is read once it has a request, so it is judged as a process that was started for that
+request. Its stderr is read from the start. Each serves once. One that ends while it waits, and one
+that cannot be started, are a crash of the module: `crashed` is told, and no other is started here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+import trio
+
+from protocol.connection import Events, ModuleLog, Quarantined, Request, Stray, Violated, Warned
+from supervisor.policy.verdict import Exit
+from supervisor.runtime.files.file_digest import FileDigests
+from supervisor.runtime.process.dialogue import Receiver
+from supervisor.runtime.process.incarnation import Incarnation, StopStep
+from supervisor.runtime.process.program import LoadedProgram, SpawnError, find_loaded
+from supervisor.runtime.process.spawning import begin_dialogue, incarnate
+from supervisor.runtime.supervision.life import HELD, Ended, Instance, Setting
+
+REPLACE_AFTER_S = 0.1
+"""A process that was taken is replaced when it has ended, or after this long: the start of another
+would compete with the request for the processor, and most requests are short."""
+
+STATE = "warm"
+"""What `status` calls an instance that waits."""
+
+
+class WarmProcess:
+    """A process that waits for its request; the receiver of what it says until it has one."""
+
+    incarnation: Incarnation
+    """The process; set before it runs."""
+
+    def __init__(self, loaded: LoadedProgram | None, setting: Setting) -> None:
+        self.id = setting.next_instance()
+        self.loaded = loaded
+        self._dialogue = begin_dialogue(setting, self.id, self)
+        self._setting = setting
+        self._receiver: Receiver | None = None
+        self._asked = trio.Event()
+        self._gone = trio.Event()
+        self._exit = Exit()
+
+    @property
+    def served(self) -> bool:
+        """Whether it was given a request."""
+        return self._receiver is not None
+
+    async def spawn(self) -> None:
+        """Start it; raises `SpawnError`. It is to be run then."""
+        self.incarnation = await incarnate(self._setting, self._dialogue)
+
+    async def run(self) -> Exit:
+        """See it from the spawn to its end."""
+        limits = self._setting.descriptor.supervision.limits
+        with self._setting.host.sampler.watching(self.incarnation, limits):
+            self._exit = await self.incarnation.run(self._asked)
+        self._gone.set()
+        return self._exit
+
+    async def serve(self, request: Request, receiver: Receiver) -> Exit:
+        """Write the request; all that was and will be said goes to `receiver`. Return its end."""
+        self._receiver = receiver
+        self._dialogue.ask(request, busy=True)
+        self._asked.set()
+        await self._gone.wait()
+        return self._exit
+
+    def discard(self, rung: StopStep) -> None:
+        """End it unused. Its stdin stays open: an end of input might be taken for a request."""
+        self.incarnation.stop(rung)
+
+    def instance(self) -> Instance:
+        """Return it as `status` shows it."""
+        state = HELD if self.incarnation.is_held else STATE
+        return Instance(self.id, self.incarnation.pid, self.incarnation.uptime_s, 0, state)
+
+    # What the process says (dialogue.Receiver).
+
+    def receive(self, events: Events) -> None:
+        """Pass it on; what came from a process that was never asked is kept in the log."""
+        if self._receiver is not None:
+            self._receiver.receive(events)
+            return
+        for item in events:
+            if isinstance(item, Quarantined | Stray | ModuleLog | Warned | Violated):
+                self._setting.keep(self.id, item)
+
+    def congested(self) -> bool:
+        """Whether the listener cannot keep up."""
+        return self._receiver is not None and self._receiver.congested()
+
+    def drained(self) -> None:
+        """Pass it on."""
+        if self._receiver is not None:
+            self._receiver.drained()
+
+    def stdout_closed(self) -> None:
+        """Pass it on; nobody reads stdout before the request."""
+        if self._receiver is not None:
+            self._receiver.stdout_closed()
+
+    def stdin_broken(self) -> None:
+        """Pass it on; nobody writes to stdin before the request."""
+        if self._receiver is not None:
+            self._receiver.stdin_broken()
+
+    def held(self, end: Exit) -> None:
+        """Pass it on; one that was never asked ends when it is reaped."""
+        if self._receiver is not None:
+            self._receiver.held(end)
+
+
+class WarmProcesses:
+    """The processes that one life of a module keeps waiting."""
+
+    def __init__(self, setting: Setting, crashed: Callable[[Ended], None]) -> None:
+        """Keep as many as the descriptor says; tell `crashed` of the end of one nobody asked for.
+
+        May be told several times.
+        """
+        self._setting = setting
+        self._crashed = crashed
+        self._count = setting.descriptor.supervision.warm
+        self._waiting: deque[WarmProcess] = deque()
+        self._ending: set[WarmProcess] = set()
+        self._rung = StopStep.TERMINATE
+        self._digests = FileDigests()
+        self._closing = trio.Event()
+        self._look_again = trio.Event()
+
+    async def run(self) -> None:
+        """Keep them until `close`; returns when each has been seen to its end, used or not."""
+        async with trio.open_nursery() as nursery:
+            while not self._closing.is_set():
+                self._look_again = trio.Event()
+                if len(self._waiting) < self._count:
+                    await self._add(nursery)
+                else:
+                    await self._look_again.wait()
+
+    def close(self) -> None:
+        """Discard those that wait and start no more."""
+        self._closing.set()
+        self._wake()
+        for process in tuple(self._waiting):
+            self._discard(process)
+
+    def kill(self) -> None:
+        """Close, and kill those that are discarded, before or after."""
+        self._rung = StopStep.KILL
+        self.close()
+        for process in self._ending:
+            process.discard(StopStep.KILL)
+
+    async def refresh(self) -> None:
+        """Discard those that have loaded what is not the module's program any more."""
+        if not self._waiting:
+            return
+        now = await self._look()
+        for process in tuple(self._waiting):
+            if now is None or process.loaded != now:
+                self._discard(process)
+
+    def take(self) -> WarmProcess | None:
+        """Return the one that has waited longest, to be asked at once; None if there is none."""
+        while self._waiting:
+            process = self._waiting.popleft()
+            if not process.incarnation.exited:
+                self._setting.host.deadlines.after(REPLACE_AFTER_S, self._wake)
+                return process
+            self._ending.add(process)  # its end is about to be noticed, and counted
+        return None
+
+    def instances(self) -> list[Instance]:
+        """Return those that were started and not used, the discarded ones too."""
+        return [process.instance() for process in (*self._waiting, *self._ending)]
+
+    async def _add(self, nursery: trio.Nursery) -> None:
+        # Looked at before the spawn: what changes meanwhile makes it outdated, never up to date.
+        loaded = await self._look()
+        if self._closing.is_set():
+            return
+        process = WarmProcess(loaded, self._setting)
+        try:
+            await process.spawn()
+        except SpawnError as error:
+            self._crashed(Ended("spawn_failed", f"could not be started: {error}"))
+            return
+        self._waiting.append(process)
+        nursery.start_soon(self._see_to_its_end, process)
+        if self._closing.is_set():
+            self._discard(process)
+
+    async def _see_to_its_end(self, process: WarmProcess) -> None:
+        try:
+            end = await process.run()
+        finally:
+            self._ending.discard(process)
+            if process in self._waiting:
+                self._waiting.remove(process)
+            self._wake()
+        if process.served or (end.stopped_by_host and end.breach is None):
+            return
+        self._crashed(Ended(str(end.reason), f"{process.id} {end.words} {WHILE_WAITING}", end))
+
+    def _discard(self, process: WarmProcess) -> None:
+        self._waiting.remove(process)
+        self._ending.add(process)
+        self._wake()
+        process.discard(self._rung)
+
+    def _wake(self) -> None:
+        self._look_again.set()
+
+    async def _look(self) -> LoadedProgram | None:
+        host, descriptor = self._setting.host, self._setting.descriptor
+        look = partial(find_loaded, descriptor, host.environment, self._digests)
+        return await host.custody.blocking.run(f"reading the program of {descriptor.name}", look)
+
+
+WHILE_WAITING = "while it waited for a request (supervision.warm)"
+"""What the end of a process that nobody had asked anything of is told with."""

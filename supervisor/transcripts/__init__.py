@@ -1,0 +1,1 @@
+"""Transcripts of what a module was told and said: record, replay, compare, play."""

@@ -1,0 +1,292 @@
+"""Run a module and say to it what a host said in a transcript, in step; keep what it says.
+
+The next recorded line is written when as many requests have been answered as had been then, and a
+line that asks nothing once as much was said. What is a request and what an answer, the dialect
+tells (`sent`). The process is held, pumped and stopped by an `Incarnation` like any other; `Script`
+stands where a dialect would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+import trio
+
+from protocol.connection import (
+    NOTHING,
+    Alive,
+    Answered,
+    Asked,
+    Connection,
+    Events,
+    Flow,
+    HostCalled,
+    LocalError,
+    Request,
+    Wait,
+)
+from protocol.descriptor.model import Descriptor, Lifecycle
+from protocol.dialects import DIALECTS
+from protocol.errors import Outcome
+from protocol.framing import UNCOUNTED, Line, LineSplitter
+from protocol.host_call import Chunk
+from protocol.outgoing import Outgoing, Written
+from protocol.transcript import Entry, Happened, Source
+from supervisor.policy.verdict import Exit
+from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.files.log_files import LogFiles
+from supervisor.runtime.files.module_log import ModuleLog
+from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.incarnation import Incarnation, StopStep
+from supervisor.runtime.process.process import spawn
+from supervisor.runtime.supervision.deadlines import Deadlines
+from supervisor.runtime.taps import Taps
+
+Connect = Callable[[], Connection]
+
+
+class Cue(msgspec.Struct, frozen=True):
+    """A recorded line of the host's, and what the module had said before it."""
+
+    data: bytes
+    answers: int
+    lines: int
+
+
+class Played(msgspec.Struct, frozen=True):
+    """What a module said, each line without its newline, and how it ended."""
+
+    lines: tuple[Line, ...]
+    exit: Exit
+    unsent: int
+    """How many recorded lines were never written, since what they waited for did not come."""
+    overdue: bool
+    """Whether it had not said all that was recorded when the time was over."""
+
+
+class Script:
+    """A connection (protocol.connection.Connection) that says what was said."""
+
+    arguments: tuple[str, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    unfinished_line: str | None = None
+    """Nobody is told of it."""
+
+    def __init__(
+        self, entries: Sequence[Entry], connect: Connect, *, closes_stdin: bool, line_bytes: int
+    ) -> None:
+        """Play the host's part in the entries of one process; `connect` speaks their dialect."""
+        self.closes_stdin = closes_stdin
+        self.outgoing = Outgoing()
+        self.lines: list[Line] = []
+        self._splitter = LineSplitter(line_bytes, UNCOUNTED)
+        self._understood = connect()
+        self._answers = 0
+        self._cues, self._answers_due, self._lines_due = _cues(entries, connect())
+        self.has_a_part = bool(self._cues)
+        """Whether the host said anything."""
+
+    @property
+    def unsent(self) -> int:
+        """How many lines have not been written."""
+        return len(self._cues)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was said on both sides, as far as the input was open."""
+        return (
+            not self._cues
+            and self._answers >= self._answers_due
+            and len(self.lines) >= self._lines_due
+        )
+
+    def start(self) -> Events:
+        """Say what was said first."""
+        return self._say()
+
+    def receive_data(self, data: bytes) -> Events:
+        """Keep the lines, and say what was said after as many; tells whether there were some."""
+        lines = self._splitter.feed(data)
+        self.lines += lines
+        self._answers += _answers(self._understood.receive_data(data))
+        return [Alive(), *self._say()] if lines else NOTHING
+
+    def receive_eof(self) -> Events:
+        """Keep the last line, if it has no newline."""
+        line = self._splitter.finish()
+        if line is not None:
+            self.lines.append(line)
+        self._answers += _answers(self._understood.receive_eof())
+        return NOTHING
+
+    def _say(self) -> Events:
+        """Say the lines whose time has come, and forget them."""
+        while self._cues and self._is_due(self._cues[0]):
+            data = self._cues.pop(0).data
+            self._understood.sent(data)
+            self.outgoing.add(data)
+        return NOTHING
+
+    def _is_due(self, cue: Cue) -> bool:
+        return self._answers >= cue.answers and len(self.lines) >= cue.lines
+
+    def ask(self, request: Request) -> Events:
+        """Refuse: what is said stands in the transcript."""
+        raise LocalError(f"{request.request_id} is not in the transcript")
+
+    def cancel(self, request_id: str, written: Written) -> Events:
+        """Do nothing: no request is the host's own."""
+        del request_id, written
+        return NOTHING
+
+    def flow(self, request_id: str, operation: Flow) -> Events:
+        """Do nothing: no request is the host's own."""
+        del request_id, operation
+        return NOTHING
+
+    def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
+        """Refuse, as `ask` does."""
+        del outcome, chunk
+        raise LocalError(f"the answer to {asked.call.call_id} is not in the transcript")
+
+    def process_exited(self, code: int | None) -> Events:
+        """Do nothing: no request is the host's own."""
+        del code
+        return NOTHING
+
+    def time_passed(self, wait: Wait) -> Events:
+        """Do nothing: it waits for nothing."""
+        del wait
+        return NOTHING
+
+    def sent(self, line: bytes) -> Events:
+        """Do nothing: it says what is in the transcript."""
+        del line
+        return NOTHING
+
+
+class _Player:
+    """Ends the process when all is said (dialogue.Receiver)."""
+
+    incarnation: Incarnation
+    """The process; set before it runs."""
+
+    def __init__(self, script: Script, *, stops: bool) -> None:
+        self._script = script
+        self._stops = stops
+
+    def receive(self, events: Events) -> None:
+        """Look whether all is said."""
+        del events
+        self.look()
+
+    def look(self) -> None:
+        """End the process if all is said."""
+        nothing_to_say = self._script.closes_stdin and not self._script.has_a_part
+        if nothing_to_say or (self._stops and self._script.complete):
+            self.incarnation.stop()
+
+    def congested(self) -> bool:
+        """Return False: all is kept."""
+        return False
+
+    def drained(self) -> None:
+        """Do nothing: it is never congested."""
+
+    def stdout_closed(self) -> None:
+        """End it: it has no more to say."""
+        self.incarnation.stop()
+
+    def stdin_broken(self) -> None:
+        """Do nothing: what it did not read shows in what it says."""
+
+    def held(self, end: Exit) -> None:
+        """Do nothing: it is waited for."""
+
+
+async def play(
+    entries: Sequence[Entry],
+    descriptor: Descriptor,
+    environment: Mapping[str, str],
+    custody: Custody,
+    log_files: LogFiles,
+    *,
+    timeout_s: float,
+) -> Played:
+    """Play the entries of one process to a new one; raises `SpawnError`.
+
+    If it has not said all that was recorded after `timeout_s`, it is stopped.
+    """
+    instance = f"{descriptor.name}#1"
+    transport = descriptor.transport
+    lifecycle, connect = transport.lifecycle, DIALECTS[transport.protocol].connect
+    script = Script(
+        entries,
+        lambda: connect(descriptor, lambda: "", {}),
+        closes_stdin=lifecycle is Lifecycle.PER_INVOCATION,
+        line_bytes=descriptor.supervision.limits.line_bytes,
+    )
+    player = _Player(script, stops=not _ended_by_itself(entries))
+    process = await spawn(descriptor, environment, instance, custody)
+    taps = Taps()
+    timeouts = descriptor.supervision.timeouts
+    incarnation = Incarnation(
+        instance,
+        process,
+        Dialogue(instance, script, player, Deadlines(), taps),
+        ModuleLog(descriptor.name, log_files, lambda: 0.0),
+        exit_s=timeouts.exit_s,
+        stop_s=timeouts.stop_s,
+        taps=taps,
+    )
+    player.incarnation = incarnation
+    ended: Exit | None = None
+    overdue = False
+    async with trio.open_nursery() as nursery:
+
+        async def bound() -> None:
+            nonlocal overdue
+            await trio.sleep(timeout_s)
+            overdue = True
+            incarnation.stop(StopStep.END_OF_INPUT)
+
+        nursery.start_soon(bound)
+        player.look()
+        ended = await incarnation.run()
+        nursery.cancel_scope.cancel()
+    assert ended is not None  # noqa: S101 - the nursery is left by its end or an exception
+    return Played(tuple(script.lines), ended, script.unsent, overdue)
+
+
+def _ended_by_itself(entries: Sequence[Entry]) -> bool:
+    return any(one.event is Happened.EXITED and not one.stopped_by_host for one in entries)
+
+
+def _cues(entries: Sequence[Entry], understood: Connection) -> tuple[list[Cue], int, int]:
+    """Return the host's lines, and how many answers and lines there were while it could write.
+
+    A process per invocation sees its input end at once; then nothing is due, it ends by itself.
+    Of a recording that began in the middle, answers are to requests it does not have, and count
+    for none.
+    """
+    cues: list[Cue] = []
+    answers = lines = 0
+    for entry in entries:
+        if entry.event is Happened.STDIN_CLOSED and cues:
+            break
+        if not entry.is_line:
+            continue
+        content = entry.content()
+        data = content + b"\n" if entry.newline else content
+        if entry.source is Source.MODULE and content.strip():
+            lines += 1
+            answers += _answers(understood.receive_data(data))
+        elif entry.source is Source.HOST:
+            asks = any(isinstance(one, Asked) for one in understood.sent(content))
+            cues.append(Cue(data, answers, 0 if asks else lines))
+    return cues, answers, lines
+
+
+def _answers(events: Events) -> int:
+    return sum(isinstance(one, Answered) for one in events)

@@ -1,0 +1,246 @@
+"""Keep what a tap hears until somebody writes it down; bounded, and never blocking the module.
+
+A recording is filled by the event loop and emptied by whoever writes: a thread (`TranscriptFile`),
+or the op that streams it to a client. What does not fit is dropped and counted; where it is
+missing, the transcript says how many bytes it was.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from protocol.descriptor.model import Descriptor
+from protocol.errors import Outcome
+from protocol.transcriber import Gap, Heard, Piece, Transcriber, outcome_document
+from protocol.transcript import Entry, Happened, Header, Source, descriptor_document, encode_record
+from protocol.version import VERSION
+from supervisor.runtime.held_bytes import TRANSCRIPTS, Account
+from supervisor.runtime.supervision.call import Call
+
+WAITING_BYTES = 8 << 20
+"""How much may wait to be written; a pipe holds 64 KiB, so it takes a slow writer to fill it."""
+
+ENTRY_BYTES = 512
+"""What anything that waits counts for beside its bytes: so a flood of small things is bounded."""
+
+
+def header_of(descriptor: Descriptor, recorded: str) -> Header:
+    """Return the header of a transcript; `recorded` is the time of its beginning, ISO 8601."""
+    return Header(
+        transcript=1,
+        module=descriptor.name,
+        protocol=descriptor.transport.protocol,
+        lifecycle=descriptor.transport.lifecycle,
+        descriptor=descriptor_document(descriptor),
+        recorded=recorded,
+        stdiod=VERSION,
+        source=descriptor.source,
+    )
+
+
+class Recording:
+    """What was heard of a module and not written yet; a `Tap`."""
+
+    def __init__(self, wake: Callable[[], None], account: Account | None = None) -> None:
+        """Call `wake`, in the event loop, whenever there is something to write.
+
+        With an `account`, what waits is held for it, and everything is done in the event loop.
+        """
+        self.started_at = trio.current_time()
+        self._wake = wake
+        self._account = account
+        self._lock = threading.Lock()
+        self._heard: list[tuple[Heard, int]] = []
+        self._waiting = 0
+        self._gaps: dict[tuple[str, Source], Gap] = {}
+        self._transcriber = Transcriber()
+        self.saw_an_end = False
+        """Whether a process has ended, and all that was asked of it has its outcome."""
+        self._open: Counter[str] = Counter()
+        self._exited: set[str] = set()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since it began."""
+        return round(trio.current_time() - self.started_at, 6)
+
+    @property
+    def missing_bytes(self) -> int:
+        """How many bytes the entries that were taken say are missing."""
+        return self._transcriber.missing_bytes
+
+    # What the tap hears.
+
+    def said(self, instance: str, source: Source, data: bytes) -> None:
+        """Keep bytes that passed through a pipe."""
+        self._put(Piece(self.elapsed_s, instance, source, data), ENTRY_BYTES + len(data))
+
+    def happened(self, instance: str, event: Happened, **facts: Any) -> None:
+        """Keep what became of a process."""
+        if event is Happened.EXITED and self._open[instance]:
+            self._exited.add(instance)
+        elif event is Happened.EXITED:
+            self.saw_an_end = True
+            del self._open[instance]
+        entry = Entry(
+            at_s=self.elapsed_s, instance=instance, source=Source.PROCESS, event=event, **facts
+        )
+        self._put(entry, ENTRY_BYTES)
+
+    def asked(self, instance: str) -> None:
+        """Take note that a request has been handed to a process."""
+        self._open[instance] += 1
+
+    def answered(self, instance: str, call: Call, outcome: Outcome) -> None:
+        """Keep the outcome of a request."""
+        self._close(instance)
+        document = outcome_document(outcome)
+        request = call.request
+        entry = Entry(
+            at_s=self.elapsed_s,
+            instance=instance,
+            source=Source.HOST,
+            request_id=request.request_id,
+            operation=request.operation,
+            op=request.op or None,
+            outcome=document,
+        )
+        self._put(entry, ENTRY_BYTES + len(msgspec.json.encode(document)))
+
+    def _close(self, instance: str) -> None:
+        self._open[instance] -= 1
+        if not self._open[instance] and instance in self._exited:
+            self.saw_an_end = True
+            self._exited.discard(instance)
+            del self._open[instance]
+
+    # What the writer does.
+
+    def take(self) -> Iterator[Entry]:
+        """Yield the entries that what was heard since the last call makes; from one thread."""
+        with self._lock:
+            # The gaps here and not when there is room again: nothing more may ever be said.
+            heard, self._heard = [*self._heard, *self._take_gaps()], []
+        for one, size in heard:
+            yield from self._transcriber.take(one)
+            with self._lock:
+                self._hold(-size)
+
+    def end(self, at_s: float, why: str) -> list[Entry]:
+        """Return the last entries; nothing may be taken after them."""
+        return self._transcriber.end(at_s, why)
+
+    def _put(self, heard: Piece | Entry, size: int) -> None:
+        with self._lock:
+            if self._waiting + size <= WAITING_BYTES and self._fits(size):
+                self._heard += [*self._take_gaps(), (heard, size)]
+                self._hold(size)
+            else:
+                self._drop(heard, size)
+        self._wake()
+
+    def drop(self) -> None:
+        """Forget what was not taken; nothing is taken or heard after it."""
+        self._heard = []
+        self._hold(-self._waiting)
+
+    def _fits(self, size: int) -> bool:
+        return self._account is None or self._account.fits(size)
+
+    def _hold(self, more: int) -> None:
+        self._waiting += more
+        if self._account is not None:
+            self._account.add(TRANSCRIPTS, more)
+
+    def _take_gaps(self) -> list[tuple[Heard, int]]:
+        gaps: list[tuple[Heard, int]] = [(gap, 0) for gap in self._gaps.values()]
+        self._gaps.clear()
+        return gaps
+
+    def _drop(self, heard: Piece | Entry, size: int) -> None:
+        instance = heard.instance or ""
+        lines, mid_line = 1, False
+        if isinstance(heard, Piece):
+            size, lines = len(heard.data), heard.data.count(b"\n")
+            mid_line = not heard.data.endswith(b"\n")
+        # What is no piece is an entry that is lost as a whole; no line is broken by that.
+        source = heard.source if isinstance(heard, Piece) else Source.PROCESS
+        before = self._gaps.get((instance, source))
+        if before is not None:
+            size, lines = size + before.size, lines + before.lines
+        self._gaps[instance, source] = Gap(
+            heard.at_s, instance, source, size, lines, mid_line=mid_line
+        )
+
+
+CLOSE_S = 10.0
+"""How long the end of a recording waits for a disk that does not answer."""
+
+
+class TranscriptFile:
+    """A file that a recording is written to; `recording` is what to attach."""
+
+    def __init__(self, path: Path, header: Header) -> None:
+        """Make the file, or write over the one that there is; raises `OSError`."""
+        self.recording = Recording(self._wake)
+        self.error: str | None = None
+        """Why not all of it could be written, once `close` has returned."""
+        self._path = path
+        number = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._file = os.fdopen(number, "wb")
+        try:
+            self._file.write(encode_record(header))
+            self._file.flush()
+        except OSError:
+            self._file.close()
+            raise
+        self._awake = threading.Event()
+        self._ending: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._ended_at = 0.0
+        # A daemon thread: a disk that hangs for good must not keep the process from ending.
+        self._thread = threading.Thread(target=self._run, name="transcript", daemon=True)
+        self._thread.start()
+
+    def close(self, why: str) -> None:
+        """Write what waits and the end, in which `why` stands; the recording is detached by now."""
+        if not self._thread.is_alive():
+            return
+        self._ended_at = self.recording.elapsed_s
+        self._ending.put(why)
+        self._awake.set()
+        self._thread.join(CLOSE_S)
+        if self._thread.is_alive():
+            self.error = f"{self._path}: the disk did not answer in {CLOSE_S:g} s"
+
+    def _wake(self) -> None:
+        self._awake.set()
+
+    def _run(self) -> None:
+        try:
+            with self._file:
+                while True:
+                    self._awake.wait()
+                    self._awake.clear()
+                    ending = not self._ending.empty()
+                    for entry in self.recording.take():
+                        self._write(entry)
+                    if ending:
+                        break
+                    self._file.flush()
+                for entry in self.recording.end(self._ended_at, self._ending.get()):
+                    self._write(entry)
+        except OSError as error:
+            # The recording goes on into its bounded buffer; the module is not concerned.
+            self.error = f"{self._path}: {os.strerror(error.errno or 0)}"
+
+    def _write(self, entry: Entry) -> None:
+        self._file.write(encode_record(entry))

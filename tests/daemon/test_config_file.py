@@ -1,0 +1,167 @@
+"""The file that `--config` names: what it may say, and what is said of one that is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from supervisor.daemon.config_file import CONFIG_BYTES, Config, ConfigError, read_config
+
+
+def written(folder: Path, text: str | bytes) -> Path:
+    path = folder / "stdiod.toml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def faults(folder: Path, text: str | bytes) -> list[str]:
+    path = written(folder, text)
+    with pytest.raises(ConfigError) as caught:
+        read_config(path)
+    assert str(caught.value) == "\n".join(f"{path}: {fault}" for fault in caught.value.faults)
+    return caught.value.faults
+
+
+def test_a_whole_file_is_read(tmp_path: Path) -> None:
+    text = """
+        directories = ["modules", "/srv/more"]
+        socket = "run/stdiod.sock"
+        data_dir = "~/data"
+        log_format = "json"
+        containment = "cgroup2"
+        memory_ceiling_bytes = 1_000_000
+        watch = true
+        journal_days = 7
+        journal_bytes = 2_000_000
+        durability = "power"
+        assets = "copy"
+        asset_store_bytes = 5_000
+    """
+    assert read_config(written(tmp_path, text)) == Config(
+        directories=(tmp_path / "modules", Path("/srv/more")),
+        socket=tmp_path / "run/stdiod.sock",
+        data_dir=Path.home() / "data",
+        log_format="json",
+        containment="cgroup2",
+        memory_ceiling_bytes=1_000_000,
+        watch=True,
+        journal_days=7.0,
+        journal_bytes=2_000_000,
+        durability="power",
+        assets="copy",
+        asset_store_bytes=5_000,
+    )
+
+
+def test_an_empty_file_says_nothing(tmp_path: Path) -> None:
+    assert read_config(written(tmp_path, "")) == Config()
+
+
+def test_every_key_of_the_result_is_a_key_of_the_file(tmp_path: Path) -> None:
+    (fault,) = faults(tmp_path, "zzz = 1")
+    keys = ", ".join(msgspec.structs.asdict(Config()))
+    assert fault == f"zzz: there is no such key; the keys are {keys}"
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("directory = []", "directory: there is no such key; did you mean 'directories'?"),
+        ("Socket = ''", "Socket: there is no such key; did you mean 'socket'?"),
+        ("data-dir = ''", "data-dir: there is no such key; did you mean 'data_dir'?"),
+        (
+            "memory_ceiling = 5",
+            "memory_ceiling: there is no such key; did you mean 'memory_ceiling_bytes'?",
+        ),
+        (
+            "directories = 'modules'",
+            'directories: must be an array of paths, not the string "modules"',
+        ),
+        ("directories = []", "directories: must name at least one directory"),
+        ("directories = [1]", "directories: must be a path in quotes, not the number 1"),
+        ("socket = 5", "socket: must be a path in quotes, not the number 5"),
+        ("socket = ''", 'socket: "" is no path'),
+        ("socket = []", "socket: must be a path in quotes, not an array"),
+        ("[socket]", "socket: must be a path in quotes, not a table"),
+        ("data_dir = 2026-01-01", "data_dir: must be a path in quotes, not a date or time"),
+        (
+            "data_dir = '~nobody-of-that-name/x'",
+            'data_dir: "~nobody-of-that-name/x" names the home folder of a user there is not',
+        ),
+        (
+            "log_format = 'jsno'",
+            'log_format: must be one of "console", "json", not "jsno"; did you mean \'json\'?',
+        ),
+        ("log_format = true", 'log_format: must be one of "console", "json", not true'),
+        (
+            "containment = 'cgroup'",
+            (
+                'containment: must be one of "auto", "cgroup2", "subreaper", "process_group", '
+                "not \"cgroup\"; did you mean 'cgroup2'?"
+            ),
+        ),
+        ("journal_days = 0", "journal_days: must be above 0 and at most 36500, not 0"),
+        ("journal_days = nan", "journal_days: must be above 0 and at most 36500, not nan"),
+        ("journal_days = '7'", 'journal_days: must be a number of days, not the string "7"'),
+        ("journal_bytes = 1000", "journal_bytes: must be at least 1048576, not 1000"),
+        (
+            "journal_bytes = 1e9",
+            "journal_bytes: must be a whole number of bytes, not the number 1000000000.0",
+        ),
+        (
+            "durability = 'fsync'",
+            'durability: must be one of "process", "power", not "fsync"',
+        ),
+        (
+            "memory_ceiling_bytes = '1G'",
+            'memory_ceiling_bytes: must be a whole number of bytes, not the string "1G"',
+        ),
+        (
+            "memory_ceiling_bytes = 0",
+            "memory_ceiling_bytes: must be above 0, not 0; leave it out for no ceiling",
+        ),
+        (
+            "memory_ceiling_bytes = true",
+            "memory_ceiling_bytes: must be a whole number of bytes, not true",
+        ),
+        ("watch = 'yes'", 'watch: must be true or false, not the string "yes"'),
+        ("assets = 'link'", 'assets: must be one of "in_place", "copy", not "link"'),
+        (
+            "asset_store_bytes = -1",
+            "asset_store_bytes: must be above 0, not -1; leave it out for 1 GiB",
+        ),
+        ("watch = 1", "watch: must be true or false, not the number 1"),
+    ],
+)
+def test_a_fault_names_the_key_and_what_would_be_right(
+    tmp_path: Path, text: str, fault: str
+) -> None:
+    assert faults(tmp_path, text) == [fault]
+
+
+def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+    assert len(faults(tmp_path, "socket = 1\nwatch = 2\nwach = true")) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("socket = ", "is not TOML: Invalid value (at end of document)"),
+        ("watch = true\nwatch = false", "is not TOML: Cannot overwrite a value (at "),
+        (b"socket = '\xff'", "is not UTF-8"),
+        (b"#" * (CONFIG_BYTES + 1), "is larger than 1048576 bytes, so it is no configuration"),
+        ("socket = " + "[" * 100_000, "is nested too deeply"),
+    ],
+)
+def test_a_file_that_is_no_configuration_is_told_as_such(
+    tmp_path: Path, text: str | bytes, fault: str
+) -> None:
+    (found,) = faults(tmp_path, text)
+    assert found.startswith(fault)
+
+
+def test_a_file_that_cannot_be_read_is_told_as_such(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"stdiod\.toml: cannot be read: No such file"):
+        read_config(tmp_path / "stdiod.toml")

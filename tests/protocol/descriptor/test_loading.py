@@ -1,0 +1,239 @@
+"""Reading a descriptor: what is accepted, how it is completed, and what an error looks like."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+
+from protocol.descriptor.loading import MAX_PROBLEMS, parse_descriptor
+from protocol.descriptor.model import (
+    Descriptor,
+    Drop,
+    Gate,
+    Hook,
+    Kind,
+    Lifecycle,
+    OnFailure,
+    StdoutPolicy,
+    Supervision,
+    Transport,
+)
+from protocol.transcript import descriptor_document
+from tests.protocol.descriptor_documents import (
+    COMPLETE,
+    GATE,
+    SMALL,
+    SOURCE,
+    changed,
+    encoded,
+    refusal,
+    without,
+)
+
+
+def parsed(document: Any) -> Descriptor:
+    return parse_descriptor(encoded(document), SOURCE)
+
+
+def test_a_descriptor_of_the_base_format_alone_gets_every_default() -> None:
+    data = encoded(SMALL)
+    assert parse_descriptor(data, SOURCE) == Descriptor(
+        name="dice",
+        kind=Kind.TOOL,
+        transport=Transport(command=("python3", "dice.py")),
+        capabilities=("fs.read",),
+        source=SOURCE,
+        folder="/etc/stdiod/dice",
+        digest=hashlib.sha256(data).hexdigest(),
+    )
+
+
+def test_the_defaults_are_those_of_the_documented_example() -> None:
+    complete = parsed(COMPLETE)
+    documented = changed("/depends_on", [], COMPLETE["supervision"])
+    assert json.loads(msgspec.json.encode(Supervision())) == documented
+    assert complete.supervision == Supervision(depends_on=("kv",))
+    written = ("command", "env", "pass_env")
+    assert complete.transport == Transport(
+        **{key: getattr(complete.transport, key) for key in written}
+    )
+
+
+def test_everything_written_about_a_hook_is_kept() -> None:
+    written = {
+        "gate": ["tool:error", "tool:post"],
+        "modules": ["db-*"],
+        "priority": 3.0,
+        "on_failure": "open",
+        "timeout_s": 0.5,
+        "queue": 7,
+        "drop": "newest",
+    }
+    hook = parsed(changed("/hook", written, GATE)).hook
+    assert hook is not None
+    assert hook == Hook(
+        gate=(Gate.ERROR, Gate.POST),
+        modules=("db-*",),
+        priority=3,
+        on_failure=OnFailure.OPEN,
+        timeout_s=0.5,
+        queue=7,
+        drop=Drop.NEWEST,
+    )
+    assert type(hook.priority) is int
+
+
+@pytest.mark.parametrize("document", [SMALL, without("/hook", GATE)])
+def test_a_module_without_the_field_is_no_hook_whatever_its_kind(document: Any) -> None:
+    assert parsed(document).hook is None
+
+
+@pytest.mark.parametrize("document", [COMPLETE, GATE])
+def test_a_descriptor_written_out_whole_is_read_as_itself(document: Any) -> None:
+    descriptor = parsed(document)
+    again = parsed(descriptor_document(descriptor))
+    assert again == msgspec.structs.replace(descriptor, digest=again.digest)
+
+
+def test_everything_written_is_kept() -> None:
+    document = changed("/supervision/timeouts/invoke_s", 0.25, COMPLETE)
+    document = changed("/supervision/queue", 7.0, document)
+    descriptor = parsed(document)
+    assert descriptor.supervision.timeouts.invoke_s == 0.25
+    assert descriptor.supervision.queue == 7
+    assert type(descriptor.supervision.queue) is int
+    assert descriptor.transport.env == {"KEY": "value ${HOME}"}
+    assert descriptor.transport.pass_env == ("OPENAI_API_KEY",)
+    assert descriptor.inputs == COMPLETE["inputs"]
+    assert descriptor.outputs == COMPLETE["outputs"]
+    assert (descriptor.version, descriptor.description) == ("1.0.0", "rolls dice")
+
+
+def test_narratoria_modules_have_defaults_of_their_own() -> None:
+    transport = parsed(changed("/transport/protocol", "narratoria")).transport
+    assert transport.lifecycle is Lifecycle.PER_INVOCATION
+    assert transport.stdout is StdoutPolicy.STRICT
+    document = changed("/transport/protocol", "narratoria")
+    document = changed("/transport/stdout", "tolerant", document)
+    assert parsed(document).transport.stdout is StdoutPolicy.TOLERANT
+
+
+@pytest.mark.parametrize(
+    ("pointer", "value"),
+    [
+        ("/later", {"any": ["thing"]}),
+        ("/source", "/somewhere/else"),
+        ("/digest", 3),
+        ("/transport/later", None),
+        ("/transport/comand", []),
+        ("/name", "名前 with spaces"),
+        ("/name", "n" * 128),
+        ("/capabilities", []),
+        ("/inputs", {}),
+        ("/inputs", {"roll": True, "flip": {"$ref": "#/$defs/a", "$defs": {"a": {}}}}),
+        ("/supervision", {}),
+        ("/supervision/intensity", 0),
+        ("/supervision/instances", {"min": 0}),
+        ("/supervision/instances", {"min": 4, "max": 4}),
+        ("/supervision/backoff/jitter", 1),
+        ("/transport/lifecycle", "per-invocation"),
+        ("/transport/env", {"EMPTY": ""}),
+    ],
+)
+def test_what_is_unusual_but_right_is_accepted(pointer: str, value: Any) -> None:
+    descriptor = parsed(changed(pointer, value))
+    assert descriptor.source == SOURCE
+    assert len(descriptor.digest) == 64
+
+
+def test_a_byte_order_mark_is_tolerated() -> None:
+    assert parse_descriptor(b"\xef\xbb\xbf" + encoded(SMALL), SOURCE).name == "dice"
+
+
+@pytest.mark.parametrize("pointer", ["/name", "/kind", "/transport"])
+def test_a_missing_member_is_named_with_what_it_must_be(pointer: str) -> None:
+    (problem,) = refusal(encoded(without(pointer))).problems
+    assert problem.pointer == pointer
+    assert problem.message.startswith("is missing, must be ")
+
+
+def test_a_descriptor_without_capabilities_grants_none() -> None:
+    assert parsed(without("/capabilities")).capabilities == ()
+
+
+def test_a_stdio_module_without_command_is_refused_and_a_misspelling_is_pointed_out() -> None:
+    document = changed("/transport/comand", ["dice"], without("/transport/command"))
+    (problem,) = refusal(encoded(document)).problems
+    assert problem.pointer == "/transport/command"
+    assert problem.message.endswith('is "comand" a misspelling of it?')
+
+
+def test_a_transport_without_type_is_refused() -> None:
+    (problem,) = refusal(encoded(without("/transport/type"))).problems
+    assert str(problem) == '/transport/type: is missing, must be one of "stdio", "http"'
+
+
+def test_an_http_module_is_refused_in_words_and_so_is_its_missing_url() -> None:
+    document = changed("/transport", {"type": "http"})
+    kind, url = refusal(encoded(document)).problems
+    assert str(kind).startswith('/transport/type: is "http", must be "stdio": this version')
+    assert str(url) == "/transport/url: is missing, must be a string"
+    (only,) = refusal(encoded(changed("/transport/url", "http://x", document))).problems
+    assert only == kind
+
+
+@pytest.mark.parametrize(
+    ("protocol", "wrong", "right", "why"),
+    [
+        ("narratoria", "persistent", "per-invocation", "runs a process per invocation"),
+        ("mcp", "per-invocation", "persistent", "speaks with one process for many requests"),
+    ],
+)
+def test_a_dialect_with_one_lifecycle_refuses_the_other(
+    protocol: str, wrong: str, right: str, why: str
+) -> None:
+    document = changed("/transport/protocol", protocol)
+    (problem,) = refusal(encoded(changed("/transport/lifecycle", wrong, document))).problems
+    assert str(problem) == (
+        f'/transport/lifecycle: is "{wrong}", must be "{right}": {protocol} {why}'
+    )
+
+
+def test_all_problems_are_told_at_once_sorted_by_pointer_one_line_each() -> None:
+    document = changed("/supervision/timeouts/invok_s", 3, changed("/kind", "tol"))
+    error = refusal(encoded(changed("/transport/odd\nkey", 1, changed("/name", 7, document))))
+    assert [problem.pointer for problem in error.problems] == [
+        "/kind",
+        "/name",
+        "/supervision/timeouts/invok_s",
+    ]
+    *_, last = str(error).splitlines()
+    assert last == (
+        f"{SOURCE}: /supervision/timeouts/invok_s: unknown key; did you mean 'invoke_s'?"
+    )
+
+
+def test_the_number_of_problems_is_bounded() -> None:
+    error = refusal(encoded(changed("/transport/command", [0] * 5000)))
+    assert len(error.problems) == MAX_PROBLEMS
+
+
+def test_a_problem_with_a_strange_key_is_still_one_printable_line() -> None:
+    error = refusal(encoded(changed("/supervision", {"a\nb\u202e" + "c" * 5000: 1})))
+    assert str(error).isprintable()
+    assert len(str(error)) < 700
+
+
+def test_a_descriptor_without_inputs_is_read_without_jsonschema() -> None:
+    program = (
+        "import sys; from protocol.descriptor.loading import parse_descriptor; "
+        "parse_descriptor(sys.stdin.buffer.read(), '/m.json'); "
+        "assert 'jsonschema' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], input=encoded(SMALL), check=True)

@@ -1,0 +1,182 @@
+"""A data directory that is deleted under the daemon is taken again, or it says who was faster."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import trio
+
+from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.containment import survivors
+from supervisor.runtime.containment.claim_keeper import ClaimKeeper
+from supervisor.runtime.containment.survivors import (
+    LOCK_FILE,
+    RECORD_FILE,
+    Claim,
+    DataInUseError,
+    claim,
+)
+from supervisor.runtime.files.inotify import Event, Inotify
+from tests.runtime.containment.lifelines import PATIENCE_S
+
+
+class Renewed:
+    """Writes a ledger like a daemon's, and lets the test wait for it."""
+
+    def __init__(self, held: Claim) -> None:
+        self._held = held
+        self._author = held.author(str(uuid.uuid4()), -1)
+        self._event = trio.Event()
+        self._write()
+
+    async def __call__(self) -> None:
+        self._write()
+        self._event.set()
+
+    async def wait(self) -> None:
+        with trio.fail_after(PATIENCE_S):
+            await self._event.wait()
+        self._event = trio.Event()
+
+    def _write(self) -> None:
+        self._held.record.write_bytes(self._author.line())
+
+
+@asynccontextmanager
+async def kept(data_dir: Path) -> AsyncIterator[tuple[ClaimKeeper, Renewed]]:
+    held = claim(data_dir)
+    try:
+        renewed = Renewed(held)
+        watched = trio.Event()
+
+        class Queue(Inotify):
+            async def events(self) -> list[Event]:
+                watched.set()
+                return await super().events()
+
+        keeper = ClaimKeeper(held, renewed, BlockingWork(), open_queue=Queue, settle_s=0)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(keeper.run)
+            await watched.wait()
+            yield keeper, renewed
+            nursery.cancel_scope.cancel()
+    finally:
+        held.close()
+
+
+def said(keeper: ClaimKeeper) -> str:
+    return keeper.problem or ""
+
+
+def assert_held(data_dir: Path) -> None:
+    with pytest.raises(DataInUseError, match="is in use by the daemon with pid"):
+        claim(data_dir)
+
+
+async def test_a_deleted_directory_is_taken_again_before_another_daemon_starts_in_it(
+    tmp_path: Path,
+) -> None:
+    data_dir = tmp_path / "data"
+    async with kept(data_dir) as (keeper, renewed):
+        assert said(keeper) == ""
+        for _ in range(3):
+            # Moved first, so that it goes at once, as whoever deletes has it once they are done.
+            data_dir.rename(tmp_path / "gone")
+            shutil.rmtree(tmp_path / "gone")
+            await renewed.wait()
+            assert_held(data_dir)
+            assert f"{data_dir} was deleted while the daemon ran, with what was" in said(keeper)
+    claim(data_dir).close()
+
+
+async def test_a_deleted_lock_file_is_made_again_and_nothing_is_lost(tmp_path: Path) -> None:
+    async with kept(tmp_path) as (keeper, renewed):
+        (tmp_path / LOCK_FILE).unlink()
+        await renewed.wait()
+        assert_held(tmp_path)
+        assert keeper.problem is None
+
+
+async def test_a_moved_directory_stays_the_daemons_too(tmp_path: Path) -> None:
+    data_dir, moved = tmp_path / "data", tmp_path / "moved"
+    async with kept(data_dir) as (_, renewed):
+        data_dir.rename(moved)
+        await renewed.wait()
+        assert_held(data_dir)
+        assert (moved / RECORD_FILE).exists()
+
+
+class Faster:
+    """A claim whose directory somebody else holds twice as often as it is asked for."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self.tries = 0
+        self.keeper: ClaimKeeper | None = None
+        self.said: list[str | None] = []
+
+    def lost(self) -> bool:
+        return self.tries < 3
+
+    def retake(self) -> bool:
+        assert self.keeper is not None
+        self.said.append(self.keeper.problem)
+        self.tries += 1
+        if self.tries < 3:
+            raise DataInUseError("it is in use by the daemon with pid 7")
+        return True
+
+
+async def test_who_was_faster_is_named_until_the_directory_is_free(tmp_path: Path) -> None:
+    faster = Faster(tmp_path)
+    renewed = trio.Event()
+
+    async def renew() -> None:
+        renewed.set()
+
+    keeper = ClaimKeeper(
+        faster,  # type: ignore[arg-type]
+        renew,
+        BlockingWork(),
+        settle_s=0,
+        retry_s=0,
+    )
+    faster.keeper = keeper
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keeper.run)
+        with trio.fail_after(PATIENCE_S):
+            await renewed.wait()
+        nursery.cancel_scope.cancel()
+    first, second, third = faster.said
+    assert first is None
+    assert second is not None
+    assert "in use by the daemon with pid 7; stop one of the daemons" in second
+    assert third == second
+    assert keeper.problem is not None
+    assert "made anew and locked" in keeper.problem
+
+
+def test_what_cannot_be_taken_again_leaves_the_claim_as_it_was(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    held = claim(data_dir)
+    shutil.rmtree(data_dir)
+    other = claim(data_dir)
+    for _ in range(3):
+        with pytest.raises(DataInUseError):
+            held.retake()
+        assert held.lost()
+        assert not other.lost()
+    other.close()
+    assert held.retake()
+    assert not held.lost()
+    beside = survivors._open_lock(data_dir)
+    assert not survivors._try_lock(beside)
+    os.close(beside)
+    held.close()
+    claim(data_dir).close()

@@ -1,0 +1,144 @@
+"""The opening: a request that is in the pipe before the event loop hears of its process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import trio
+
+from protocol.descriptor.model import Descriptor
+from protocol.errors import Reason
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.process.incarnation import Incarnation
+from supervisor.runtime.process.opening import Opening
+from supervisor.runtime.process.process import Process, spawn
+from supervisor.runtime.process.program import SpawnError
+from supervisor.runtime.supervision import run as run_module
+from supervisor.runtime.supervision.host import Host
+from tests.factories import call, children, descriptor, open_files, opened_since, script
+from tests.runtime.conftest import Running
+from tests.runtime.process.test_incarnation import Ear, incarnation_of
+
+BIG = b"x" * 1_000_000
+
+
+class Pipe(NamedTuple):
+    reading: int
+    writing: int
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    ends = Pipe(*os.pipe2(os.O_NONBLOCK))
+    yield ends
+    os.close(ends.writing)
+
+
+def test_what_there_is_room_for_is_written_and_the_pipe_is_to_be_closed(pipe: Pipe) -> None:
+    with os.fdopen(pipe.reading, "rb"):
+        opening = Opening(b"request\n", closes_stdin=True)
+        assert opening.write(pipe.writing)
+        assert (opening.written, opening.left) == (b"request\n", b"")
+        assert os.read(pipe.reading, 100) == b"request\n"
+
+
+def test_what_there_is_no_room_for_is_left_and_the_pipe_stays_open(pipe: Pipe) -> None:
+    with os.fdopen(pipe.reading, "rb"):
+        opening = Opening(BIG, closes_stdin=True)
+        assert not opening.write(pipe.writing)
+        assert 0 < len(opening.written) < len(BIG)
+        assert opening.written + opening.left == BIG
+
+
+def test_a_broken_pipe_is_left_to_whoever_writes_the_rest(pipe: Pipe) -> None:
+    os.close(pipe.reading)
+    opening = Opening(b"request\n", closes_stdin=True)
+    assert not opening.write(pipe.writing)
+    assert (opening.written, opening.left) == (b"", b"request\n")
+
+
+def test_of_one_that_was_withheld_nothing_is_written_now_or_later(pipe: Pipe) -> None:
+    with os.fdopen(pipe.reading, "rb"):
+        opening = Opening(b"request\n", closes_stdin=True)
+        opening.withheld = True
+        assert not opening.write(pipe.writing)
+        assert (opening.written, opening.left) == (b"", b"")
+        with pytest.raises(BlockingIOError):
+            os.read(pipe.reading, 100)
+
+
+async def spawned(folder: Path, code: str, opening: Opening) -> tuple[Process, Descriptor]:
+    made = descriptor(folder, ["sh", "-c", code])
+    return await spawn(made, os.environ, "m#1", Custody.bare(), opening), made
+
+
+@pytest.mark.parametrize("registers_each", [False, True])
+async def test_one_that_would_outlive_the_daemon_is_asked_nothing_yet(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, registers_each: bool
+) -> None:
+    opening = Opening(b"request\n", closes_stdin=True)
+    at_registration: list[bytes] = []
+    monkeypatch.setattr(Custody, "registers_each", registers_each)
+    monkeypatch.setattr(Custody, "register", lambda *_: at_registration.append(opening.written))
+    process, made = await spawned(tmp_path, "cat >/dev/null", opening)
+    assert at_registration == [b"" if registers_each else b"request\n"]
+    assert opening.written == b"request\n"
+    assert (await incarnation_of(host, process, made, Ear()).run()).exit_code == 0
+
+
+async def test_all_that_one_said_before_anybody_listened_is_heard(
+    host: Host, tmp_path: Path
+) -> None:
+    before = open_files()
+    code = 'read -r line; echo "$line"; echo pity >&2; exit 3'
+    opening = Opening(b'{"set":"up"}\n', closes_stdin=True)
+    process, made = await spawned(tmp_path, code, opening)
+    assert process.stdin is None
+    await process.wait_exited()
+    ear = Ear()
+    exit_ = await incarnation_of(host, process, made, ear).run()
+    assert len(ear.received) == 1
+    assert (exit_.exit_code, exit_.stderr_tail) == (3, ("pity",))
+    assert children() == []
+    assert not opened_since(before)
+
+
+async def test_more_than_a_pipe_holds_is_written_to_its_end(host: Host, tmp_path: Path) -> None:
+    opening = Opening(BIG, closes_stdin=True)
+    process, made = await spawned(tmp_path, "head -c 1000000 | wc -c > size", opening)
+    assert process.stdin is not None
+    exit_ = await incarnation_of(host, process, made, Ear()).run()
+    assert exit_.exit_code == 0
+    assert (tmp_path / "size").read_text().strip() == str(len(BIG))
+
+
+async def test_a_call_that_is_given_up_during_the_spawn_has_its_request_withheld(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = await running.ready(script(tmp_path, "true"))
+    openings: list[Opening] = []
+    spawning, may_fail = trio.Event(), trio.Event()
+
+    async def incarnate(*args: object) -> Incarnation:
+        opening = args[-1]
+        assert isinstance(opening, Opening)
+        openings.append(opening)
+        spawning.set()
+        await may_fail.wait()
+        raise SpawnError("the test wants no process")
+
+    monkeypatch.setattr(run_module, "incarnate", incarnate)
+    one, heard = call()
+    module.submit(one)
+    await spawning.wait()
+    assert [opening.withheld for opening in openings] == [False]
+    module.give_up(one, Stopped(Reason.CLIENT, "the client cancelled the request"))
+    assert [opening.withheld for opening in openings] == [True]
+    may_fail.set()
+    assert (await heard.failure()).code == "cancelled"
+    await running.down()

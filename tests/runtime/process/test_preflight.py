@@ -1,0 +1,68 @@
+"""What keeps a program from running is seen without running it; what may run is let run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from supervisor.runtime.process.preflight import obstacle
+from tests.factories import descriptor
+
+FILES = {
+    "crlf": "#!/usr/bin/env python3\r\n",
+    "gone": "#!/no/such/thing\n",
+    "env_gone": "#!/usr/bin/env nosuchthing\n",
+    "env_two": "#!/usr/bin/env sh -u\n",
+    "env_split": "#!/usr/bin/env -S A=1 sh -u\n",
+    "env_plain": "#!/usr/bin/env sh\n",
+    "dos.sh": "echo one\r\necho two\r\n",
+    "good.sh": "echo one\n",
+    "server.js": "",
+}
+
+
+def found(folder: Path, *command: str) -> str | None:
+    for name, text in FILES.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    seen = obstacle(descriptor(folder, list(command)), os.environ)
+    return None if seen is None else seen.words
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (["./nothing"], "nothing is not there"),
+        (["nosuchthing"], "no program 'nosuchthing' in its PATH"),
+        (["./crlf"], "ends in a carriage return"),
+        (["./gone"], "names /no/such/thing"),
+        (["./env_gone"], "runs env, and there is no program 'nosuchthing' in its PATH"),
+        (["./env_two"], "as one word: write `env -S sh -u`"),
+        (["/usr/bin/env", "-u", "A", "B=2", "nosuchthing"], "no program 'nosuchthing'"),
+        (["python3", "nothing.py"], "nothing.py, which is not there"),
+        (["sh", "nothing.sh"], "nothing.sh, which is not there"),
+        (["sh", "dos.sh"], "dos.sh end in a carriage return"),
+    ],
+)
+def test_what_is_in_the_way_is_said(tmp_path: Path, command: list[str], words: str) -> None:
+    assert words in (found(tmp_path, *command) or "")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["./env_plain"],
+        ["./env_split"],
+        ["env", "-i", "sh"],
+        ["env", "-S", "sh -u"],
+        ["sh", "good.sh"],
+        ["sh", "true"],  # a shell looks in PATH, too
+        ["python3", "-m", "nosuchmodule"],
+        ["python3", "."],
+        ["sh", "-c", "exit 1\r\n"],
+    ],
+)
+def test_what_may_run_is_let_run(tmp_path: Path, command: list[str]) -> None:
+    assert found(tmp_path, *command) is None

@@ -1,0 +1,213 @@
+"""Recordings: attached to a module that runs, bounded, and never in its way."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import Success
+from protocol.transcript import Entry, Happened, Source, Transcript, read_transcript
+from supervisor.runtime.supervision.module import Module
+from supervisor.transcripts import recording as recording_module
+from supervisor.transcripts import recording as transcript_file
+from supervisor.transcripts.recording import ENTRY_BYTES, Recording, TranscriptFile, header_of
+from tests.factories import actor, call, descriptor, script
+from tests.runtime.conftest import Running
+
+
+class Kept:
+    """A recording and what it held."""
+
+    def __init__(self) -> None:
+        self.wakes = 0
+        self.recording = Recording(self._wake)
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def entries(self) -> list[Entry]:
+        return [*self.recording.take()]
+
+
+def said(entries: list[Entry], source: Source) -> list[bytes]:
+    return [one.content() for one in entries if one.source is source and one.is_line]
+
+
+def events(entries: list[Entry]) -> list[Happened]:
+    return [one.event for one in entries if one.event is not None]
+
+
+def outcomes(entries: list[Entry]) -> list[str]:
+    return [str(one.op or one.operation) for one in entries if one.outcome is not None]
+
+
+async def ask(module: Module, op: str = "echo", **args: object) -> None:
+    one, heard = call(op, **args)
+    module.submit(one)
+    await heard.outcome()
+
+
+async def test_a_conversation_is_kept_from_spawn_to_exit(running: Running, tmp_path: Path) -> None:
+    module = running(actor(tmp_path))
+    kept = Kept()
+    module.taps.attach(kept.recording)
+    module.start("the test")
+    await running.until(module.is_ready)
+    await ask(module, "echo", text="hi")
+    await running.down()
+    entries = kept.entries()
+    assert events(entries) == [
+        Happened.SPAWNED, Happened.STDIN_CLOSED, Happened.EOF, Happened.EXITED,
+    ] or events(entries) == [Happened.SPAWNED, Happened.STDIN_CLOSED, Happened.EXITED]  # fmt: skip
+    assert outcomes(entries) == ["health", "describe", "echo"]
+    assert len(said(entries, Source.HOST)) == 3
+    assert len(said(entries, Source.MODULE)) == 3
+    assert kept.wakes
+    assert kept.recording.saw_an_end
+
+
+async def test_it_is_attached_and_detached_while_the_process_runs(
+    running: Running, tmp_path: Path
+) -> None:
+    module = await running.ready(actor(tmp_path))
+    await ask(module, "echo", text="before")
+    assert module.taps.tap is None
+    kept, other = Kept(), Kept()
+    module.taps.attach(kept.recording)
+    module.taps.attach(other.recording)
+    await ask(module, "echo", text="during")
+    module.taps.detach(kept.recording)
+    module.taps.detach(kept.recording)
+    await ask(module, "echo", text="after")
+    module.taps.detach(other.recording)
+    assert module.taps.tap is None
+    entries, more = kept.entries(), other.entries()
+    assert events(entries) == [Happened.ATTACHED]
+    assert entries[0].mid_line is False
+    assert b"during" in said(entries, Source.HOST)[0]
+    assert outcomes(entries) == ["echo"]
+    assert outcomes(more) == ["echo", "echo"]
+    assert module.slot.restarts == 0
+    await running.down()
+
+
+async def test_from_the_spawn_on_means_only_new_processes(running: Running, tmp_path: Path) -> None:
+    module = await running.ready(actor(tmp_path))
+    kept = Kept()
+    module.taps.attach(kept.recording, from_spawn=True)
+    module.restart("the test")
+    await running.until(lambda: module.is_ready() and module.slot.life is not None
+                        and module.slot.life.instances()[0].id == "m#2")  # fmt: skip
+    module.taps.detach(kept.recording)
+    assert module.taps.tap is None
+    entries = kept.entries()
+    assert {one.instance for one in entries} == {"m#2"}
+    assert events(entries) == [Happened.SPAWNED]
+    await running.down()
+
+
+async def test_stderr_and_the_end_of_a_tool_are_kept_before_its_outcome(
+    running: Running, tmp_path: Path
+) -> None:
+    body = 'read line; echo oops >&2; printf \'{"version":"0","type":"done","ok":true}\'; exit 3'
+    module = await running.ready(script(tmp_path, body))
+    kept = Kept()
+    module.taps.attach(kept.recording)
+    await ask(module, "light")
+    entries = kept.entries()
+    assert said(entries, Source.STDERR) == [b"oops"]
+    (line,) = [one for one in entries if one.source is Source.MODULE]
+    assert not line.newline
+    assert entries[-2].exit_code == 3
+    assert outcomes(entries[-1:]) == ["light"]
+    await running.down()
+
+
+async def test_what_does_not_fit_is_counted_and_the_module_goes_on(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording_module, "WAITING_BYTES", 4 * ENTRY_BYTES)
+    module = await running.ready(actor(tmp_path))
+    kept = Kept()
+    module.taps.attach(kept.recording)
+    for _ in range(20):
+        await ask(module, "echo", text="x" * 1000)
+    entries = kept.entries()
+    missing = [one for one in entries if one.event is Happened.MISSING]
+    assert missing
+    assert kept.recording.missing_bytes == sum(one.size or 0 for one in missing) > 20_000
+    # Taken, there is room again.
+    await ask(module, "echo", text="last")
+    assert any(b"last" in line for line in said(kept.entries(), Source.MODULE))
+    await running.down()
+
+
+def written(file: TranscriptFile, path: Path) -> Transcript:
+    assert file.error is None
+    with path.open("rb") as lines:
+        return read_transcript(lines, str(path))
+
+
+async def test_a_file_holds_the_whole_conversation_for_its_owner_alone(
+    running: Running, tmp_path: Path
+) -> None:
+    made = actor(tmp_path)
+    path = tmp_path / "t.jsonl"
+    file = TranscriptFile(path, header_of(made, "2026-11-20T20:13:28.000Z"))
+    module = running(made)
+    module.taps.attach(file.recording)
+    module.start("the test")
+    await running.until(module.is_ready)
+    for number in range(50):
+        await ask(module, "echo", n=number)
+    await running.down()
+    module.taps.detach(file.recording)
+    file.close("the test is over")
+    file.close("again")
+    transcript = written(file, path)
+    assert transcript.flaws == ()
+    assert transcript.header.module == "m"
+    asked = outcomes(list(transcript.entries))
+    assert asked.count("echo") == 50
+    # It may have been probed meanwhile.
+    assert {"health", "describe", "echo"} == set(asked)
+    assert transcript.entries[-1].why == "the test is over"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full here")
+async def test_a_file_that_cannot_be_written_is_an_error_at_once(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left"):
+        TranscriptFile(Path("/dev/full"), header_of(descriptor(tmp_path, ["true"]), ""))
+
+
+async def test_a_disk_that_stalls_costs_entries_and_no_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transcript_file, "CLOSE_S", 0.0)
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        file = TranscriptFile(path, header_of(descriptor(tmp_path, ["true"]), ""))
+        piece = b"x" * 65535 + b"\n"
+        for _ in range(recording_module.WAITING_BYTES // len(piece) * 3):
+            file.recording.said("m#1", Source.MODULE, piece)
+        file.close("the test is over")
+        assert file.error is not None
+        assert "did not answer" in file.error
+        assert not file.recording._waiting > recording_module.WAITING_BYTES
+    finally:
+        os.close(reader)
+    file._thread.join()
+
+
+def test_an_outcome_that_is_overheard_still_reaches_who_waits() -> None:
+    # Without a recording the listener is the call's own: nothing stands in between.
+    one, heard = call("echo")
+    assert one.listener is heard
+    one.settle(Success(1))
+    assert heard.outcomes == [Success(1)]
