@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -137,6 +136,8 @@ class Subverbs(click.Group):
         """Find the verb."""
         name = args[0]
         if name not in self.commands and not name.startswith("-"):
+            from difflib import get_close_matches
+
             near = get_close_matches(name, self.commands, n=1)
             known = ", ".join(self.commands)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {known}"
