@@ -11,7 +11,7 @@ import pytest
 from protocol.descriptor.loading import parse_descriptor
 from supervisor.policy.mcp_servers_file import FETCH_S, Imported, imported, servers_of
 
-PROJECT, HOME = PurePosixPath("/work/project"), PurePosixPath("/home/ada")
+PROJECT, HOME = PurePosixPath("/code/project"), PurePosixPath("/home/ada")
 
 
 def one(server: Any, name: str = "s") -> Imported:
@@ -57,7 +57,7 @@ def test_a_server_becomes_a_descriptor() -> None:
         "transport": {
             "type": "stdio",
             "protocol": "mcp",
-            "command": ["node", "a b.js", "/work/project/x"],
+            "command": ["node", "a b.js", "/code/project/x"],
             "env": {"LEVEL": "1"},
         },
     }
