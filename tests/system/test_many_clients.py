@@ -72,7 +72,7 @@ def _end(client: socket.socket) -> str:
     with contextlib.suppress(OSError):  # it has parted already
         client.sendall(b'{"requestId":"s","tool":"supervisor","operation":"health","input":{}}\n')
         client.shutdown(socket.SHUT_WR)
-    said = []
+    said: list[str] = []
     with client.makefile("r") as lines, contextlib.suppress(ConnectionResetError):
         said.extend(line for line in lines if '"requestId":"s"' not in line)
     return "".join(said)
