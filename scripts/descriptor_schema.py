@@ -99,10 +99,12 @@ def schema() -> dict[str, Any]:
         "the top level and in transport, and refused in hook and supervision.",
     }
     whole |= msgspec.json.decode(msgspec.json.encode(DESCRIPTOR.schema))  # a copy without enums
-    for path, default in _defaults(Descriptor):
+    for path, default in fields():
         home, _, name = path.rpartition(".")
+        # What has no value unless it is given has no default that could be written.
+        absent = default is msgspec.NODEFAULT or (default is None and not home)
         required = _at(whole, home)["required"] if home else ()
-        if path not in _BY_DIALECT and name not in required:
+        if not absent and path not in _BY_DIALECT and name not in required:
             _at(whole, path)["default"] = msgspec.to_builtins(default)
     for path, meaning in _ROW.findall(PAGE.read_text(encoding="utf-8")):
         _at(whole, path)["description"] = _LINK.sub(r"\1", meaning).replace("`", "")
@@ -110,22 +112,22 @@ def schema() -> dict[str, Any]:
     return whole
 
 
-def _defaults(kind: type[msgspec.Struct], at: str = "") -> Iterator[tuple[str, Any]]:
+def fields(kind: type[msgspec.Struct] = Descriptor, at: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path and the default of each field a struct has, nested ones too."""
     for field in msgspec.structs.fields(kind):
+        # An optional object, such as `hook`, is described by its members too.
         members = [
             one
             for one in (field.type, *get_args(field.type))
             if isinstance(one, type) and issubclass(one, msgspec.Struct)
         ]
         if members:
-            yield from _defaults(members[0], f"{at}{field.name}.")
+            yield from fields(members[0], f"{at}{field.name}.")
         elif at or field.name not in WHENCE:
             default = field.default
             if field.default_factory is not msgspec.NODEFAULT:
                 default = field.default_factory()
-            # What may be left out and has no value then has no default that could be written.
-            if default is not msgspec.NODEFAULT and (at or default is not None):
-                yield f"{at}{field.name}", default
+            yield f"{at}{field.name}", default
 
 
 def _at(whole: dict[str, Any], path: str) -> dict[str, Any]:

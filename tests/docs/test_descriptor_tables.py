@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import pytest
 
 from protocol.descriptor import shape
 from protocol.descriptor.loading import DescriptorError, parse_descriptor
-from protocol.descriptor.model import WHENCE, Descriptor, Hook, Supervision, Transport
+from protocol.descriptor.model import Hook, Supervision, Transport
 from protocol.dialects import DIALECTS
 from protocol.problem import Problem
 from protocol.shape import Fields
@@ -39,24 +39,6 @@ def shaped(fields: Fields = shape.DESCRIPTOR, at: str = "") -> Iterator[tuple[st
             yield f"{at}{name}", fields, name
 
 
-def typed(kind: type[msgspec.Struct] = Descriptor, at: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the path and the default of each field a struct has, nested ones too."""
-    for field in msgspec.structs.fields(kind):
-        # An optional object, such as `hook`, is described by its members too.
-        members = [
-            one
-            for one in (field.type, *get_args(field.type))
-            if isinstance(one, type) and issubclass(one, msgspec.Struct)
-        ]
-        if members:
-            yield from typed(members[0], f"{at}{field.name}.")
-        elif at or field.name not in WHENCE:
-            default = field.default
-            if field.default_factory is not msgspec.NODEFAULT:
-                default = field.default_factory()
-            yield f"{at}{field.name}", default
-
-
 def test_the_tables_have_every_field_of_a_descriptor_and_no_other() -> None:
     names = [str(code(field)) for field, *_ in rows(DOCUMENT, "Field")]
     assert len(names) == len(set(names)), "a field stands twice"
@@ -64,10 +46,12 @@ def test_the_tables_have_every_field_of_a_descriptor_and_no_other() -> None:
 
 
 def test_every_field_of_the_typed_descriptor_has_a_row() -> None:
-    assert {path for path, _ in typed()} <= documented().keys()
+    assert {path for path, _ in descriptor_schema.fields()} <= documented().keys()
 
 
-@pytest.mark.parametrize(("path", "default"), list(typed()), ids=lambda value: str(value)[:60])
+@pytest.mark.parametrize(
+    ("path", "default"), list(descriptor_schema.fields()), ids=lambda value: str(value)[:60]
+)
 def test_a_row_gives_the_default_that_the_code_has(path: str, default: Any) -> None:
     said = documented()[path]
     required = {name for name, fields, key in shaped() if key in fields._required}
