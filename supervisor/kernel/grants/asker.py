@@ -27,17 +27,10 @@ class ApprovalAsker:
 
     async def ask(self, question: GrantQuestion, tell: Callable[[ApprovalUiEvent], None]) -> Answer:
         """Return the answer; without one it is no."""
-        origin = question.origin
-        asked = approvals.Question(
+        asked = approvals.Question.about(
+            question.origin,
             prompt=f"May {question.module} use {question.capability}?",
             asked_by=approvals.POLICY,
-            module=origin.module,
-            op=origin.op,
-            request_id=origin.request_id,
-            session_id=origin.session_id,
-            span_id=origin.span_id,
-            owner=origin.owner,
-            by=origin.by,
             options=OPTIONS,
         )
         decision = await self._approvals.ask(asked, tell)

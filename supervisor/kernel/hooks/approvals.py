@@ -19,7 +19,7 @@ from protocol.errors import Failure, Reason
 from protocol.hook_result import ApprovalDefault
 from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.invoke_record import NAME_CHARS
-from supervisor.kernel.parties import RefusedError
+from supervisor.kernel.parties import Origin, RefusedError
 from supervisor.kernel.recorder import DocumentKey, Recorder
 from supervisor.kernel.request_checks import scope_refusal
 from supervisor.kernel.store.settings import OPEN_QUESTION, OpenQuestion
@@ -50,7 +50,7 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     span_id: str | None = None
     owner: str | None = None
-    """Whose request it is, and so whose question (`origin.Origin.owner`)."""
+    """Whose request it is, and so whose question (`parties.Origin.owner`)."""
     by: msgspec.Raw | None = None
     """Who asked for that request."""
     options: tuple[str, ...] = ()
@@ -60,6 +60,20 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What it comes to when nobody answers in time."""
     form: dict[str, Any] | None = None
     """What is to be filled in to allow it (`policy.form`)."""
+
+    @classmethod
+    def about(cls, origin: Origin, **said: Any) -> Question:
+        """Make one about the request that something comes from; `said` is the rest."""
+        return cls(
+            module=origin.module,
+            op=origin.op,
+            request_id=origin.request_id,
+            session_id=origin.session_id,
+            span_id=origin.span_id,
+            owner=origin.owner,
+            by=origin.by,
+            **said,
+        )
 
 
 class Decision(msgspec.Struct, frozen=True):

@@ -62,16 +62,10 @@ class UserAsk:
     async def _ask(self, call: OpenCall, host: Host) -> None:
         with call.scope:
             origin = call.caller.origin
-            question = Question(
+            question = Question.about(
+                origin,
                 prompt=call.params["message"],
                 asked_by=f"module {origin.module}",
-                module=origin.module,
-                op=origin.op,
-                request_id=origin.request_id,
-                session_id=origin.session_id,
-                span_id=origin.span_id,
-                owner=origin.owner,
-                by=origin.by,
                 form=call.params.get("form"),
             )
             call.answer(_answer(await host.approvals.ask(question, call.tell)))
