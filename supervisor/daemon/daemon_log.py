@@ -29,26 +29,24 @@ def set_up_logging(log_format: str, log_file: Path | None, blocking: BlockingWor
         else structlog.dev.ConsoleRenderer(colors=on_terminal)
     )
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
-    whose = [] if log_file is None else [_add_daemon_pid]
+    beginning: list[structlog.typing.Processor] = [
+        *([] if log_file is None else [_add_daemon_pid]),
+        structlog.processors.add_log_level,
+        stamp,
+    ]
 
     def notice(lines: int, words: str) -> str:
         line: Any = {"event": "log lines were lost", "lines": lines, "words": words}
-        for process in (*whose, structlog.processors.add_log_level, stamp):
+        for process in (*beginning, renderer):
             line = process(None, "warning", line)
-        return str(renderer(None, "warning", line)) + "\n"
+        return f"{line}\n"
 
     put: Put = partial(os.write, sys.stderr.fileno())
     if log_file is not None:
         put = partial(rotated_file.append, log_file)
     stream = LogStream(put, notice, blocking)
     structlog.configure(
-        processors=[
-            *whose,
-            structlog.processors.add_log_level,
-            stamp,
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
+        processors=[*beginning, structlog.processors.format_exc_info, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.WriteLoggerFactory(cast("TextIO", stream)),
         cache_logger_on_first_use=True,

@@ -106,7 +106,7 @@ def _serve(
 ) -> int:
     notifier = Notifier.from_environment(os.environ)
     try:
-        sources = Sources.of_directories(options.directories)
+        sources = Sources.of_directories(options.directories, blocking)
         found = usable({}, sources.read_first())
         operator = OperatorPolicy(options.policy)
         _make_data_dir(options.data_dir)

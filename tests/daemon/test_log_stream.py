@@ -112,7 +112,7 @@ def test_what_does_not_take_lines_holds_nobody_up_is_named_and_what_was_lost_is_
     fitting = log_stream.QUEUE_BYTES // len(line)
     for _ in range(fitting + 500):
         stream.write(line)
-    until(lambda: blocking._at_work, "the thread being at work")  # noqa: SLF001
+    until(lambda: blocking._at_work, "the thread being at work")
     now = 100.0
     assert [one.doing for one in blocking.stuck()] == ["writing the daemon's own log"]
     assert stream.status() == {"lost_lines": 500, "problem": SLOW}
