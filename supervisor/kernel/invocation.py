@@ -152,7 +152,7 @@ class Invocation(Relative["Invocation"]):
         recorder = setting.effects.recorder
         self.span_id = recorder.new_span()
         """Its span in the journal; those of its children name it as theirs."""
-        self.traceparent = traceparent if parent is None else parent.traceparent
+        self.traceparent: str | None = traceparent if parent is None else parent.traceparent
         """That of who asked first, if that had one."""
         if module.span_attributes is not None:
             own = trace_context.traceparent(self.span_id, self.first.span_id, self.traceparent)
