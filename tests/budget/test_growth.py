@@ -96,6 +96,24 @@ async def among(
     return found
 
 
+async def shown(folder: Path, count: int) -> float:
+    """Return how many lines it takes to show one module of so many."""
+    made = [
+        factories.descriptor(folder, ["true"], name=f"m{one}", supervision={"start": "lazy"})
+        for one in range(count)
+    ]
+    show = Lines()
+    async with daemon_with(folder, *made) as daemon:
+        with show.counting():
+            await run_op(daemon, "status", {}, ignore)
+    return show.run / count
+
+
+async def test_showing_a_module_costs_the_same_among_many(tmp_path: Path) -> None:
+    few, many = await shown(tmp_path / "few", FEW), await shown(tmp_path / "many", MANY)
+    assert many / few < GROWTH, f"lines to show one: {few}, among more {many}"
+
+
 def test_collecting_orphans_does_not_look_at_all_that_are_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

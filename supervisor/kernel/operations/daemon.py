@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import msgspec
 import trio
 
-from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, Asked, Begun, Op, Parts, args_schema
 from supervisor.kernel.status import daemon_status
+from supervisor.policy.principals import Principal
+from supervisor.runtime.turns import Turn
 
 
 class DaemonOps:
@@ -60,42 +63,62 @@ class DaemonOps:
             "shutdown": self._shutdown,
         }
 
-    def _status(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+    def _status(self, args: dict[str, Any], asked: Asked) -> Begun:
         histogram, principal = args.get("histogram", False), asked.principal
-        fleet, facts, effects = self._parts.fleet, self._parts.facts, self._parts.effects
-        status_of = self._parts.status_of
         if "module" in args:
             module = self._parts.module(args["module"], principal)
-            return status_of(module, principal, histogram=histogram)
-        whole = principal.covers_all()
+            return self._parts.status_of(module, principal, histogram=histogram)
+        fleet = self._parts.fleet
         shown: dict[str, Any] = {
-            "daemon": {
-                **daemon_status(facts, trio.current_time()),
-                "reloads": self._reloads.count,
-                "last_reload": msgspec.to_builtins(self._reloads.last),
-                "leaving": [
-                    status_of(one, principal)
-                    for one in fleet.leaving.values()
-                    if principal.sees(one.name)
-                ],
-                "watch": msgspec.to_builtins(facts.watch),
-                "assets": effects.assets.status(),
-                "ui": effects.ui.status(),
-                "sessions": effects.sessions.counts(principal),
-                "policy": self._parts.grants.operator.status(fleet.modules) if whole else None,
-                "approvals": self._parts.approvals.status(principal),
-            },
-            "modules": [
-                status_of(module, principal, histogram=histogram)
-                for _, module in sorted(fleet.modules.items(), key=lambda item: item[0])
-                if principal.sees(module.name)
+            "daemon": self._daemon(principal),
+            "modules": [],
+            "quarantined": [
+                msgspec.to_builtins(one) for one in fleet.quarantined if principal.covers_all()
             ],
-            "quarantined": [msgspec.to_builtins(one) for one in fleet.quarantined if whole],
         }
-        if not whole:
-            # They name modules that the principal may not see.
-            shown["daemon"] |= {"possible_survivors": []}
-        return shown
+        ahead = deque(fleet.modules[name] for name in sorted(fleet.modules) if principal.sees(name))
+
+        def look() -> bool:
+            """Look at as many modules as fit into a turn; returns whether that was all."""
+            turn = Turn()
+            turn.begin()
+            while ahead:
+                module = ahead.popleft()
+                if fleet.modules.get(module.name) is module:  # it has not gone meanwhile
+                    status = self._parts.status_of(module, principal, histogram=histogram)
+                    shown["modules"].append(status)
+                if turn.over:
+                    break
+            return not ahead
+
+        async def look_on() -> dict[str, Any]:
+            await trio.lowlevel.checkpoint()
+            while not look():
+                await trio.lowlevel.checkpoint()
+            return shown
+
+        return shown if look() else look_on()
+
+    def _daemon(self, principal: Principal) -> dict[str, Any]:
+        parts, whole = self._parts, principal.covers_all()
+        shown = {
+            **daemon_status(parts.facts, trio.current_time()),
+            "reloads": self._reloads.count,
+            "last_reload": msgspec.to_builtins(self._reloads.last),
+            "leaving": [
+                parts.status_of(one, principal)
+                for one in parts.fleet.leaving.values()
+                if principal.sees(one.name)
+            ],
+            "watch": msgspec.to_builtins(parts.facts.watch),
+            "assets": parts.effects.assets.status(),
+            "ui": parts.effects.ui.status(),
+            "sessions": parts.effects.sessions.counts(principal),
+            "policy": parts.grants.operator.status(parts.fleet.modules) if whole else None,
+            "approvals": parts.approvals.status(principal),
+        }
+        # They name modules that the principal may not see.
+        return shown if whole else {**shown, "possible_survivors": []}
 
     async def _reload(self, args: dict[str, Any], asked: Asked) -> Any:
         del asked
