@@ -32,6 +32,9 @@ _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _PLACE = re.compile(r"(.*) \(byte (\d+)\)", re.DOTALL)
 _UTF_16 = re.compile(rb"\xff\xfe|\xfe\xff|[^\0]\0[^\0]\0|\0[^\0]\0[^\0]")
 _WORD = re.compile(rb"[-+]?[A-Za-z_]\w*")
+_VALUES_ELSEWHERE = frozenset(b"none null nil undef undefined nan inf infinity true false".split())
+"""How languages write what JSON calls null, true and false, and what it has no word for."""
+
 _NUMBER = re.compile(rb"-?\d")
 _SPACE = 0x20
 
@@ -60,7 +63,9 @@ def why_malformed(line: bytes, found: str) -> str:
 def _why_at(line: bytes, at: int, words: str) -> str:
     """Say what is wrong at a place; nothing where the line is plain text."""
     if words.startswith("trailing characters"):
-        return f"{_shown(line[at - 1 :])} follows its JSON"
+        # A date is a number to a decoder, and what follows.
+        begins = line.lstrip()[:1] in (b"{", b"[")
+        return f"{_shown(line[at - 1 :])} follows its JSON" if begins else ""
     if (before := _before_object(line)) is not None:
         return f"{_shown(before)} stands before its JSON"
     rest = line[at:]
@@ -70,7 +75,7 @@ def _why_at(line: bytes, at: int, words: str) -> str:
         return f"it has the control character 0x{rest[0]:02x}{there}, not written as an escape"
     if words.startswith("object keys"):
         return f"{_shown(rest)}{there} is no key in double quotes"
-    if word is not None and (at or word[0] == rest.strip()):
+    if word is not None and (at or rest.strip().lower() in _VALUES_ELSEWHERE):
         return f"{_shown(word[0])}{there} is no value that JSON has"
     if rest.startswith(b"'"):
         return f"{_shown(rest)}{there} is not in double quotes"

@@ -12,6 +12,7 @@ from protocol.json_line import Fault, read_object
 WORDS: dict[bytes, str] = {
     b"got a line": "the line is not JSON",
     b"}": "the line is not JSON",
+    b"True": "`True` is no value that JSON has",
     b"None": "the line is not JSON: `None` is no value that JSON has",
     b"undefined": "`undefined` is no value that JSON has",
     b'{"a":NaN}': "`NaN` at byte 5 is no value that JSON has",
@@ -43,6 +44,13 @@ def test_what_is_wrong_is_said_with_what_stands_there(line: bytes, words: str) -
     fault = read_object(line)
     assert isinstance(fault, Fault)
     assert words in fault.message
+
+
+def test_plain_text_is_told_that_it_is_no_json_and_nothing_else() -> None:
+    for line in (b"hello", b"got a line", b"}", "grüße".encode(), b"#!", b"2026-01-01 INFO up"):
+        fault = read_object(line)
+        assert isinstance(fault, Fault)
+        assert fault.message == "the line is not JSON", line
 
 
 @given(st.binary(min_size=1, max_size=60) | st.text('{}[]":,-+1e9aN \\\t\x00').map(str.encode))

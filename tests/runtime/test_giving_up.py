@@ -234,7 +234,7 @@ async def test_a_deadline_after_a_banner_quotes_it(running: Running, tmp_path: P
         await trio.testing.wait_all_tasks_blocked()
     module.give_up(one, LATE)
     failure = await heard.failure()
-    assert "; the last line it printed is no answer: Loading model... (use" in failure.message
+    assert "; the last line it printed is no answer: Loading model... (the line is not JSON; use" in failure.message
     assert failure.details["line_excerpt"] == "Loading model..."
 
 
