@@ -102,6 +102,10 @@ _INVOKE = Operation.INVOKE
 _DESCRIBE = Operation.DESCRIBE
 """A member of an enum is slow to look up, and each request and each answer ask for these."""
 
+_LIKE_AN_ID = b"equest"
+_LOOKED_AT_BYTES = 256
+"""Where an answer without a `requestId` has this, it may have one of another spelling."""
+
 _FLOW = frozenset(Flow)
 
 GIVEN_UP_KEPT = 16
@@ -363,6 +367,7 @@ class ModuleConnection:
             or outcome is None
             or request.operation is not _INVOKE
             or not is_plain(reply)
+            or (named is None and line.find(_LIKE_AN_ID, 0, _LOOKED_AT_BYTES) >= 0)
             or not is_utf8(line)
             or not passes_unread(bytes(reply.result))
         ):

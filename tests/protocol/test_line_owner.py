@@ -398,7 +398,7 @@ def test_noise_that_may_be_meant_as_an_answer_says_what_is_right(noise: bytes, w
 
 SLIPS: dict[str, tuple[dict[str, Any], str]] = {
     "result": ({"ok": True, "resutl": 1}, '"resutl" is no field, and ignored; did you mean "resul'),
-    "id": ({"ok": True, "request_id": "r1"}, 'did you mean "requestId"?'),
+    "id": ({"request_id": "r1", "ok": True, "result": 1}, 'did you mean "requestId"?'),
     "id by its value": ({"ok": True, "id": "r1"}, '"id" is no field, and ignored; did you mean "r'),
     "type": ({"version": "0", "Type": "done", "ok": True}, 'did you mean "type"?'),
     "both": (
@@ -426,7 +426,7 @@ def test_an_answer_with_a_slip_counts_and_is_warned_of(said: dict[str, Any], wor
     "said",
     [
         {"ok": True},
-        {"ok": True, "result": 1, "request_id": "another"},
+        {"ok": True, "result": {"request_id": "r1"}},
         {"ok": True, "data": 1, "took_ms": 3},
         {"ok": False, "error": {"code": "a", "message": "b"}, "result": None},
         {"ok": True, **{f"resul{number}": 1 for number in range(1000)}},
