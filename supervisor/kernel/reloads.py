@@ -25,7 +25,7 @@ from supervisor.policy.policy_file import PolicyError, PolicyFile
 from supervisor.policy.reload_plan import Plan, Running, plan, runnable
 from supervisor.runtime.files.source import Source
 from supervisor.runtime.files.sources import Sources
-from supervisor.runtime.process.preflight import Obstacle, obstacle
+from supervisor.runtime.process.preflight import Obstacle, first_obstacle
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.succession import Succession
@@ -220,7 +220,7 @@ class Reloads:
 
         def look() -> None:
             for descriptor in descriptors:
-                seen = obstacle(descriptor, self._host.environment)
+                seen = first_obstacle(descriptor, self._host.environment)
                 if seen is not None:
                     obstacles[descriptor.name] = seen
 
