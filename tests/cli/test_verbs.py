@@ -93,7 +93,7 @@ def test_wait_goes_on_waiting_for_a_module_that_is_being_prepared(run: Run, serv
     serve(lambda frame: [log("dice is preparing", "debug", module="dice")])
     ended = run("wait", "dice", "--timeout", "0.1")
     assert ended.exit_code == 1
-    assert ended.stderr.endswith("dice is preparing\nError: not ready after 0.1 s: dice\n")
+    assert ended.stderr.endswith("dice is preparing\nstdiod: not ready after 0.1 s: dice\n")
 
 
 def test_restart_can_have_it_prepared_anew(run: Run, serve: Serve) -> None:
