@@ -39,6 +39,7 @@ from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.status import DaemonFacts
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.kernel.taking_effect import Effects
+from supervisor.kernel.tokens import Tokens
 from supervisor.kernel.ui_events import UiEvents
 from supervisor.policy.findings import Found
 from supervisor.policy.reload_plan import Plan
@@ -80,6 +81,7 @@ class Daemon:
         """Who asked for it, if somebody did."""
         self.fleet = parts.fleet
         self.sessions = parts.effects.sessions
+        self.tokens = parts.effects.tokens
         self._durability = parts.effects.durability
         self.reloads = parts.reloads
         self.requests = requests
@@ -193,6 +195,7 @@ async def running(
     asset_options: AssetOptions | None = None,
     operator: OperatorPolicy | None = None,
     stalls: Stalls | None = None,
+    blocking: BlockingWork | None = None,
 ) -> AsyncIterator[Daemon]:
     """Run a daemon around the block; at its end all modules are stopped and nothing is left.
 
@@ -205,12 +208,13 @@ async def running(
     what one before it kept, or nothing outlives the daemon. Without sessions a `session_id` is
     passed on to the module and means nothing here. `operator` says what modules may call the daemon
     for; without it, nothing. `stalls` is told by the clock of the event loop when it does not come
-    round.
+    round, `blocking` of what threads are at.
     Raises `ContainmentError`, and `DataInUseError` if another daemon has `data_dir`.
     """
     if sources is None:
         sources = Sources.of_directories(directories)
-    log_files = LogFiles(data_dir / "logs")
+    blocking = blocking or BlockingWork()
+    log_files = LogFiles(data_dir / "logs", blocking)
     try:
         async with (
             holding(
@@ -218,8 +222,9 @@ async def running(
                 containment=containment,
                 whole_process=whole_process,
                 file_limit=file_limit,
+                blocking=blocking,
             ) as custody,
-            _memory(data_dir, memory, custody.blocking) as (journal, feed),
+            _memory(data_dir, memory, blocking) as (journal, feed),
             trio.open_nursery() as nursery,
         ):
             recorder = journal or recorder or Forgetful()
@@ -253,7 +258,7 @@ async def running(
             reloads = Reloads(host, fleet, sources, found, operator, nursery=nursery)
             options = asset_options or AssetOptions()
             checks = AssetChecks(
-                AssetStore(data_dir / "assets", options), custody.blocking, copy=options.copy
+                AssetStore(data_dir / "assets", options), blocking, copy=options.copy
             )
             effects = Effects(
                 recorder=recorder,
@@ -262,6 +267,7 @@ async def running(
                 assets=Assets(recorder, nursery, checks, host.wall_clock),
                 ui=UiEvents(),
                 answers=Answers(recorder, host.wall_clock),
+                tokens=Tokens(recorder, host.wall_clock, host.deadlines),
                 descriptions=RememberedDescriptions(recorder, host.wall_clock),
                 notes=KeptNotes(recorder),
                 lineage=Lineage(),
@@ -272,7 +278,7 @@ async def running(
             gates, approvals = Gates(), Approvals(recorder)
             asker = ApprovalAsker(approvals)
             grants = Grants(
-                operator, recorder, effects.answers, environment, asker, blocking=custody.blocking
+                operator, recorder, effects.answers, environment, asker, blocking=blocking
             )
             deciding = Deciding(gates, approvals, grants)
             requests = Requests(host, fleet, effects, deciding, nursery)
@@ -333,7 +339,7 @@ async def _memory(
     from supervisor.kernel.event_feed import EventFeed  # noqa: PLC0415
     from supervisor.kernel.journal import remembering  # noqa: PLC0415
 
-    async with remembering(data_dir, options) as journal:
+    async with remembering(data_dir, options, blocking=blocking) as journal:
         feed = EventFeed(journal, blocking)
         try:
             yield journal, feed
