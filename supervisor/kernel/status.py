@@ -168,6 +168,7 @@ def _instance(one: Instance, state: State) -> dict[str, Any]:
         "in_flight": one.in_flight,
         "warning": one.warning,
         "traced_by": None if tracer is None else msgspec.structs.asdict(tracer),
+        "last_line": one.last_line,
     }
 
 
