@@ -13,7 +13,6 @@ from supervisor.kernel.parties import RefusedError
 from supervisor.policy.findings import Quarantined
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment.ladder import RUNGS
-from supervisor.runtime.turns import Turn
 from tests.factories import actor, descriptor
 from tests.kernel import conftest
 from tests.kernel.conftest import ask, begin, daemon_with, run_op
@@ -75,32 +74,6 @@ async def test_status_has_what_is_documented(tmp_path: Path) -> None:
         assert (module["state"], module["restarts"], module["queued"]) == ("ready", 1, 0)
         assert status["quarantined"] == [{"descriptor": "/x.json", "reason": "is empty"}]
         assert set(await run(daemon, "status", module="m")) == set(module)
-
-
-@pytest.mark.fault(29)
-async def test_the_status_of_many_modules_is_made_in_turns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Turn, "over", property(lambda _: True))
-    names = [f"m{number}" for number in range(5)]
-    lazy = {"start": "lazy"}
-    made = [descriptor(tmp_path, ["true"], name=one, supervision=lazy) for one in names]
-    async with daemon_with(tmp_path, *made) as daemon:
-        turns = 0
-
-        async def neighbour() -> None:
-            nonlocal turns
-            while True:
-                await trio.lowlevel.checkpoint()
-                turns += 1
-                daemon.fleet.modules.pop("m4", None)  # gone before it was its turn
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(neighbour)
-            status = await run(daemon, "status")
-            nursery.cancel_scope.cancel()
-        assert [one["name"] for one in status["modules"]] == names[:4]
-        assert turns >= len(names) - 2  # none before the first, and maybe none after the last
 
 
 async def test_the_status_of_a_module_that_never_ran_has_the_same_keys(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import msgspec
@@ -11,7 +11,6 @@ import trio
 
 from supervisor.kernel.operations.op import MODULE, Asked, Begun, Op, Parts, args_schema
 from supervisor.kernel.status import daemon_status
-from supervisor.policy.principals import Principal
 from supervisor.runtime.turns import Turn
 
 
@@ -65,60 +64,43 @@ class DaemonOps:
 
     def _status(self, args: dict[str, Any], asked: Asked) -> Begun:
         histogram, principal = args.get("histogram", False), asked.principal
+        fleet, facts, effects = self._parts.fleet, self._parts.facts, self._parts.effects
+        status_of = self._parts.status_of
         if "module" in args:
             module = self._parts.module(args["module"], principal)
-            return self._parts.status_of(module, principal, histogram=histogram)
-        fleet = self._parts.fleet
+            return status_of(module, principal, histogram=histogram)
+        whole = principal.covers_all()
+        # First, so that what is said of a module is not older than the reloads that are counted.
         shown: dict[str, Any] = {
-            "daemon": self._daemon(principal),
+            "daemon": {
+                **daemon_status(facts, trio.current_time()),
+                "reloads": self._reloads.count,
+                "last_reload": msgspec.to_builtins(self._reloads.last),
+                "leaving": [
+                    status_of(one, principal)
+                    for one in fleet.leaving.values()
+                    if principal.sees(one.name)
+                ],
+                "watch": msgspec.to_builtins(facts.watch),
+                "assets": effects.assets.status(),
+                "ui": effects.ui.status(),
+                "sessions": effects.sessions.counts(principal),
+                "policy": self._parts.grants.operator.status(fleet.modules) if whole else None,
+                "approvals": self._parts.approvals.status(principal),
+            },
             "modules": [],
-            "quarantined": [
-                msgspec.to_builtins(one) for one in fleet.quarantined if principal.covers_all()
-            ],
+            "quarantined": [msgspec.to_builtins(one) for one in fleet.quarantined if whole],
         }
-        ahead = deque(fleet.modules[name] for name in sorted(fleet.modules) if principal.sees(name))
-
-        def look() -> bool:
-            """Look at as many modules as fit into a turn; returns whether that was all."""
-            turn = Turn()
-            turn.begin()
-            while ahead:
-                module = ahead.popleft()
-                if fleet.modules.get(module.name) is module:  # it has not gone meanwhile
-                    status = self._parts.status_of(module, principal, histogram=histogram)
-                    shown["modules"].append(status)
-                if turn.over:
-                    break
-            return not ahead
-
-        async def look_on() -> dict[str, Any]:
-            await trio.lowlevel.checkpoint()
-            while not look():
-                await trio.lowlevel.checkpoint()
-            return shown
-
-        return shown if look() else look_on()
-
-    def _daemon(self, principal: Principal) -> dict[str, Any]:
-        parts, whole = self._parts, principal.covers_all()
-        shown = {
-            **daemon_status(parts.facts, trio.current_time()),
-            "reloads": self._reloads.count,
-            "last_reload": msgspec.to_builtins(self._reloads.last),
-            "leaving": [
-                parts.status_of(one, principal)
-                for one in parts.fleet.leaving.values()
-                if principal.sees(one.name)
-            ],
-            "watch": msgspec.to_builtins(parts.facts.watch),
-            "assets": parts.effects.assets.status(),
-            "ui": parts.effects.ui.status(),
-            "sessions": parts.effects.sessions.counts(principal),
-            "policy": parts.grants.operator.status(parts.fleet.modules) if whole else None,
-            "approvals": parts.approvals.status(principal),
-        }
-        # They name modules that the principal may not see.
-        return shown if whole else {**shown, "possible_survivors": []}
+        if not whole:
+            # They name modules that the principal may not see.
+            shown["daemon"] |= {"possible_survivors": []}
+        by_name = sorted(fleet.modules.items(), key=itemgetter(0))
+        told = (
+            status_of(module, principal, histogram=histogram)
+            for _, module in by_name
+            if principal.sees(module.name)
+        )
+        return shown if _tell_a_turn(told, shown["modules"]) else _tell_the_rest(told, shown)
 
     async def _reload(self, args: dict[str, Any], asked: Asked) -> Any:
         del asked
@@ -147,3 +129,22 @@ class DaemonOps:
         del args
         self._parts.shut_down("a command", asked.principal.by)
         return {"pid": self._parts.facts.pid}
+
+
+def _tell_a_turn(told: Iterator[Any], into: list[Any]) -> bool:
+    """Take as much as a turn has time for; return whether that was all."""
+    turn = Turn()
+    turn.begin()
+    for one in told:
+        into.append(one)
+        if turn.over:
+            return False
+    return True
+
+
+async def _tell_the_rest(told: Iterator[Any], shown: dict[str, Any]) -> dict[str, Any]:
+    """Of thousands of modules the status takes longer than the neighbours should wait."""
+    while True:
+        await trio.lowlevel.checkpoint()
+        if _tell_a_turn(told, shown["modules"]):
+            return shown

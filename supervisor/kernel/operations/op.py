@@ -93,12 +93,11 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         self, module: Module, principal: Principal, *, histogram: bool = False
     ) -> dict[str, Any]:
         """Return one entry of `modules` of `status`, as the principal may see it."""
-        shown = module_status(module, self.fleet.quarantine_reasons(), histogram=histogram)
+        shown = module_status(module, self.fleet.quarantine_reasons, histogram=histogram)
         if principal.is_full and module.descriptor.kind is Kind.HOOK:
-            # For hooks only: of a thousand modules, each would be a look at a thousand.
             descriptors = [one.descriptor for one in self.fleet.modules.values()]
             shown["misfits"] += map(str, hook_findings(module.descriptor, descriptors))
-        if not principal.is_full:
+        else:
             for others in ("waits_for", "missing"):
                 shown[others] = [name for name in shown[others] if principal.sees(name)]
         ops = self.effects.descriptions.ops(module)
