@@ -95,9 +95,7 @@ async def serving(daemon: Daemon, *names: str) -> None:
 
 
 def instances(daemon: Daemon) -> list[str]:
-    return sorted(
-        one.id for module in daemon.fleet.all() for one, _ in module.pool.seats.instances()
-    )
+    return sorted(one.id for module in daemon.fleet.all() for one, _ in module.instances())
 
 
 def cause(daemon: Daemon) -> str:

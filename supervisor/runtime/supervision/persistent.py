@@ -49,6 +49,7 @@ from protocol.errors import Failure, Outcome, Reason
 from protocol.events import CallEvent
 from protocol.outgoing import Written
 from protocol.replies import Operation
+from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Exit, Stopped, on_death
 from supervisor.runtime.files.module_log import NOTED
 from supervisor.runtime.process.flow_control import FlowControl
@@ -71,6 +72,11 @@ LATE = (
 LEFT = "; a persistent module has to go on reading after its first answer, until its stdin ends"
 PER_INVOCATION = ', or to have "lifecycle":"per-invocation" in its transport'
 """What is said of a process that ends well by itself when it has served one request, or none."""
+
+PROBED = {
+    True: (Input.HEALTHY, "answered a health probe"),
+    False: (Input.UNHEALTHY, "missed a health probe"),
+}
 
 LOOK_S = 1.0
 """How long the end of a start waits to hear what its program is like."""
@@ -161,7 +167,7 @@ class PersistentLife:
             if self._start.again is None or exit_ is None:
                 self._close()
             setting.descriptions.end(self.id)
-            setting.gone(self.id)
+            setting.host.calls.end(self.id)
             self._probing.end()
             if exit_ is None:  # the daemon itself is ending without waiting
                 self._fail_all(setting.host.stopping(self.id, self.evidence()), probes=True)
@@ -417,7 +423,8 @@ class PersistentLife:
 
     def found(self, *, well: bool) -> None:
         """Tell the owner what a probe found."""
-        self._owner.health(self, well=well)
+        news, words = PROBED[well]
+        self._owner.happened(self, news, words)
 
     def trust(self) -> None:
         """Let the owner give it calls again."""
@@ -426,7 +433,7 @@ class PersistentLife:
     def replace(self, why: str) -> None:
         """Have the owner replace it; the first reason is the one that those in flight are told."""
         self._replaced_for = self._replaced_for or why
-        self._owner.replace(self, why)
+        self._owner.happened(self, Input.REPLACE, why)
 
     def _answered(self, item: Answered) -> bool:
         outcome = item.outcome
@@ -487,10 +494,10 @@ class PersistentLife:
         assert self._nursery is not None  # noqa: S101 - there is a process, and so a nursery
         self._nursery.start_soon(self._probing.resolve_doubts)
         self._probing.begin()
-        self._owner.started(self, ready.why)
+        self._owner.happened(self, Input.STARTED, ready.why)
 
     def _start_failed(self, ended: Ended) -> None:
-        self._owner.start_failed(self, ended)
+        self._owner.happened(self, Input.START_FAILED, ended.message, ended)
 
     def _start_again(self, why: str) -> None:
         if self._start.ask_again(why) and self._incarnation is not None:
