@@ -112,6 +112,7 @@ class Requests:
             approvals=deciding.approvals,
             checks=host.checks,
             deadlines=host.deadlines,
+            fleet=fleet,
             nursery=nursery,
         )
         host.calls = CallsOfModules(calls)

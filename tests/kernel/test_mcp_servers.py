@@ -28,7 +28,7 @@ def served(folder: Path, *flags: str, **fields: Any) -> Any:
         folder,
         [*PYTHON, SERVER, *flags],
         name="server",
-        capabilities=["roots.list", "user.ask"],
+        capabilities=["roots.list", "user.ask", "model.sample:p"],
         **fields,
     )
     transport = replace(
@@ -60,7 +60,7 @@ async def test_a_server_is_called_in_its_era_whatever_it_does_on_discover(
             "revision": "2026-07-28" if modern else "2025-06-18",
         }
         assert (shown["restarts"], shown["last_exit"]) == (0, None)
-        assert shown["ops"]["names"] == ["draw", "ask", "grow", "die"]
+        assert shown["ops"]["names"] == ["draw", "ask", "sample", "grow", "die"]
         asker = ask(daemon, "server", "draw", args={"n": 2})
         document = await asker.document()
         assert document["result"] == {
