@@ -42,7 +42,7 @@ from supervisor.runtime.supervision.refusal import (
 )
 from supervisor.runtime.supervision.sizing import Sizing
 from supervisor.runtime.supervision.succession import Succession
-from supervisor.runtime.supervision.worker import Wanted, Worker
+from supervisor.runtime.supervision.worker import Wish, Worker
 from supervisor.runtime.taps import Taps
 
 
@@ -126,7 +126,7 @@ class Module:
             self.succession.start(cause)
             return
         if self.waits_for and self.state is State.DOWN:
-            self.workers[0].wanted = Wanted.UP
+            self.workers[0].wanted = Wish.UP
             self.fleet.module_changed(self)  # so that what it waits for is started
             return
         self.asleep = self.barred = False
@@ -310,7 +310,7 @@ class Module:
         for one in self.workers:
             if one.follows is gone:
                 one.follows = None
-        gone.wanted = Wanted.DOWN
+        gone.wanted = Wish.DOWN
         if len(self.workers) > 1:
             self.workers.remove(gone)
             self._restarts += gone.restarts

@@ -33,7 +33,7 @@ log = structlog.get_logger()
 _WAITS = (State.BACKOFF, State.FAILED)
 
 
-class Wanted(Enum):
+class Wish(Enum):
     """What is wanted of a worker; it decides what follows from the end of its life."""
 
     UP = "up"
@@ -117,7 +117,7 @@ class Worker:
         """Make it, down. It `follows` the one that goes once this one is ready."""
         self.setting = setting
         self.state = State.DOWN
-        self.wanted = Wanted.DOWN
+        self.wanted = Wish.DOWN
         self.life: Life | None = None
         self.instance: str | None = None
         """The newest instance it has had; None if its lives are none."""
@@ -143,8 +143,8 @@ class Worker:
 
     def start(self, cause: str) -> None:
         """Want it up."""
-        if self.wanted is not Wanted.ANEW:
-            self.wanted = Wanted.UP
+        if self.wanted is not Wish.ANEW:
+            self.wanted = Wish.UP
         self._forgive()
         self._feed(Input.START, cause)
 
@@ -155,20 +155,20 @@ class Worker:
 
     def restart(self, cause: str) -> None:
         """Have the current life replaced by a new one."""
-        self.wanted = Wanted.UP if self.life is None else Wanted.ANEW
+        self.wanted = Wish.UP if self.life is None else Wish.ANEW
         self._forgive()
         self._feed(Input.RESTART, cause)
 
     def leave(self, cause: str) -> None:
         """Want it gone: at once, or when it has served the calls that it has."""
-        self.wanted, self.why_gone = Wanted.GONE, cause
+        self.wanted, self.why_gone = Wish.GONE, cause
         if not self.serves or not self.load:
             self._feed(Input.STOP, cause)
 
     def want_down(self) -> None:
         """Have nothing follow the end of its life."""
-        if self.wanted is not Wanted.GONE:
-            self.wanted = Wanted.DOWN
+        if self.wanted is not Wish.GONE:
+            self.wanted = Wish.DOWN
 
     def hurry(self) -> None:
         """Kill what there is."""
@@ -192,12 +192,12 @@ class Worker:
     @property
     def leaves(self) -> bool:
         """Whether it is on its way out, for good."""
-        return self.wanted is Wanted.GONE
+        return self.wanted is Wish.GONE
 
     @property
     def is_wanted(self) -> bool:
         """Whether it is to be up."""
-        return self.wanted is Wanted.UP or self.wanted is Wanted.ANEW
+        return self.wanted is Wish.UP or self.wanted is Wish.ANEW
 
     @property
     def is_gone(self) -> bool:
@@ -212,7 +212,7 @@ class Worker:
     def free(self) -> Life | None:
         """Return the life if that may be given one more call now."""
         life = self.life
-        if life is None or self.state not in SERVES or self.wanted is Wanted.GONE:
+        if life is None or self.state not in SERVES or self.wanted is Wish.GONE:
             return None
         return life if life.can_take() else None
 
@@ -346,10 +346,10 @@ class Worker:
         rule: str | None = None
         if not self.is_wanted:
             given, cause = Input.GONE_FOR_GOOD, ended.message
-        elif on_demand or self.wanted is Wanted.ANEW:
+        elif on_demand or self.wanted is Wish.ANEW:
             # A start or restart was asked for while it was being stopped.
             given, cause = Input.GONE_AT_ONCE, "restart"
-            self.wanted = Wanted.UP
+            self.wanted = Wish.UP
         else:
             draw = self.setting.host.draw()
             decision = self._crashes.ended(ended, replaced=blamed is not None, draw=draw)
@@ -359,7 +359,7 @@ class Worker:
                 ended = msgspec.structs.replace(ended, message=words)
             given, cause = decision.given, ended.message
             if given is Input.GONE_FOR_GOOD:
-                self.wanted = Wanted.DOWN
+                self.wanted = Wish.DOWN
             elif given is Input.GONE_AT_ONCE:
                 self.restarts += 1
             else:
