@@ -6,11 +6,12 @@ and those call the client.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from protocol import trace_context
 from protocol.connection import HostCalled, Notice, Request
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import (
@@ -29,6 +30,7 @@ from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.hooks.approvals import with_questions
 from supervisor.kernel.invoke_record import (
     ERRORS_RECORDED,
+    NOTHING,
     in_flight,
     record_end,
     record_error,
@@ -99,6 +101,7 @@ class Invocation(Relative["Invocation"]):
         "ended",
         "principal",
         "span_id",
+        "traceparent",
     )
 
     def __init__(
@@ -112,10 +115,12 @@ class Invocation(Relative["Invocation"]):
         principal: Principal,
         parent: Invocation | None = None,
         account: Account | None = None,
+        traceparent: str | None = None,
     ) -> None:
         """Accept a request; `session` is the one that it names.
 
         `parent` is the invocation on whose behalf it is made: its end is the end of this one.
+        `traceparent` is that of who asked.
         """
         super().__init__(parent, setting.parents)
         self.principal = principal
@@ -147,6 +152,11 @@ class Invocation(Relative["Invocation"]):
         recorder = setting.effects.recorder
         self.span_id = recorder.new_span()
         """Its span in the journal; those of its children name it as theirs."""
+        self.traceparent: str | None = traceparent if parent is None else parent.traceparent
+        """That of who asked first, if that had one."""
+        if module.span_attributes is not None:
+            own = trace_context.traceparent(self.span_id, self.first.span_id, self.traceparent)
+            request = msgspec.structs.replace(request, traceparent=own)
         self._recorded = setting.recorded
         self._call = Call(request, self)
         if setting.recorded:
@@ -395,6 +405,7 @@ class Invocation(Relative["Invocation"]):
         if self._recorded and (
             parent is not None
             or self._errors
+            or self._module.span_attributes is not None
             or not record_end(
                 effects.recorder,
                 response,
@@ -411,6 +422,7 @@ class Invocation(Relative["Invocation"]):
                 by=self.principal.by,
                 was_in_flight=True,
                 errors=self._errors,
+                attributes=self._attributes(outcome),
             )
         if parent is not None or not self._recorded:
             effects.lineage.end(request.request_id)
@@ -420,6 +432,13 @@ class Invocation(Relative["Invocation"]):
             self._finish(response)  # it acknowledges nothing that is kept
             return
         effects.durability.confirm(lambda failure: self._finish(acknowledged(response, failure)))
+
+    def _attributes(self, outcome: Outcome) -> Mapping[str, str]:
+        module, request = self._module, self._call.request
+        if module.span_attributes is None or request.traceparent is None:
+            return NOTHING
+        found = module.span_attributes(module.descriptions.current, request, outcome)
+        return {**found, "traceparent": request.traceparent}
 
     def _in_flight(self) -> InFlight:
         parent, request = self.parent, self._call.request

@@ -171,13 +171,13 @@ class Requests:
     ) -> Invocation | None:
         """Accept an invocation, or answer at once why not; `content` is the frame's `input`.
 
-        Fields: `op`, `args` (an object, {} if absent), `session_id`, and `timeout_s`, which takes
-        the place of the module's `invoke_s`. `parent` is the invocation on whose behalf it is
-        made, and with whose end it ends. Without one, `behind` are the hooks that it is made for;
-        who names some takes them back in the end (`lineage`). Unless it is `recorded`, the journal
-        says nothing of it: it gives an event to a hook that observes, and else a hook for
-        `module:*` would be told of itself. It begins in the order of those with the same `order`,
-        and what is held for it counts for `account`, or for that of its parent.
+        Fields: `op`, `args` (an object, {} if absent), `session_id`, `timeout_s`, which takes the
+        place of the module's `invoke_s`, and `traceparent`. `parent` is the invocation on whose
+        behalf it is made, and with whose end it ends. Without one, `behind` are the hooks that it
+        is made for; who names some takes them back in the end (`lineage`). Unless it is `recorded`,
+        the journal says nothing of it: it gives an event to a hook that observes, and else a hook
+        for `module:*` would be told of itself. It begins in the order of those with the same
+        `order`, and what is held for it counts for `account`, or for that of its parent.
         None is returned if there is nothing left to cancel.
         """
         op = content.get("op")
@@ -233,6 +233,7 @@ class Requests:
             principal=principal,
             parent=parent,
             account=account,
+            traceparent=content.get("traceparent"),
         )
         invocation.begin(content.get("timeout_s") or timeouts.invoke_s, timeouts.silence_s)
         self._let_in(invocation, order)

@@ -40,7 +40,7 @@ def read() -> dict[str, Any]:
 class Server:
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.tools = ["draw", "ask", "sample", "grow", "die"]
+        self.tools = ["draw", "ask", "sample", "trace", "album", "grow", "die"]
         self.listening: str | None = None
 
     @property
@@ -81,6 +81,14 @@ class Server:
         if params["name"] == "die":
             sys.stderr.write("I die\n")
             os.kill(os.getpid(), signal.SIGKILL)
+        if params["name"] == "album":
+            data = base64.b64encode(b"png").decode()
+            images = [{"type": "image", "data": one} for one in ["%%%%", *[data] * 30]]
+            self.end(named, content=images)
+            return
+        if params["name"] == "trace":
+            self.tell(named, params["_meta"]["traceparent"])
+            return
         if params["name"] in ("ask", "sample"):
             self.ask(named, params)
             return

@@ -15,6 +15,7 @@ from typing import Protocol
 import trio
 
 from protocol.descriptor.model import Descriptor, Start
+from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
 from supervisor.policy.latency import Histogram
@@ -103,10 +104,11 @@ class Module:
         self.descriptor = descriptor
         """The one in effect."""
         self.setting = self.make_setting(descriptor)
+        self.span_attributes = DIALECTS[descriptor.transport.protocol].span_attributes
         self.workers = [self.make_worker(self.setting)]
         """Those of the descriptor in effect, in the order they were added; there is always one."""
         self.state = State.DOWN
-        """That of its workers workers."""
+        """That of its workers together."""
         self.only = workers.only(self.workers)
         """The worker where there is but one, and nothing to be done beside its calls."""
         self.sizing = Sizing(self)
@@ -228,6 +230,7 @@ class Module:
         self._restarts += sum(one.restarts for one in former)
         self._former_exit = self.exit or self._former_exit
         self.workers, self.setting, self.descriptor = group, group[0].setting, descriptor
+        self.span_attributes = DIALECTS[descriptor.transport.protocol].span_attributes
         self.exit = workers.newest_exit(group)
         self.asleep = self.barred = False
         self.only = workers.only(group)
