@@ -194,6 +194,7 @@ async def running(
     asset_options: AssetOptions | None = None,
     operator: OperatorPolicy | None = None,
     stalls: Stalls | None = None,
+    blocking: BlockingWork | None = None,
 ) -> AsyncIterator[Daemon]:
     """Run a daemon around the block; at its end all modules are stopped and nothing is left.
 
@@ -206,12 +207,13 @@ async def running(
     what one before it kept, or nothing outlives the daemon. Without sessions a `session_id` is
     passed on to the module and means nothing here. `operator` says what modules may call the daemon
     for; without it, nothing. `stalls` is told by the clock of the event loop when it does not come
-    round.
+    round, `blocking` of what threads are at.
     Raises `ContainmentError`, and `DataInUseError` if another daemon has `data_dir`.
     """
     if sources is None:
         sources = Sources.of_directories(directories)
-    log_files = LogFiles(data_dir / "logs")
+    blocking = blocking or BlockingWork()
+    log_files = LogFiles(data_dir / "logs", blocking)
     try:
         async with (
             holding(
@@ -219,8 +221,9 @@ async def running(
                 containment=containment,
                 whole_process=whole_process,
                 file_limit=file_limit,
+                blocking=blocking,
             ) as custody,
-            _memory(data_dir, memory, custody.blocking) as (journal, feed),
+            _memory(data_dir, memory, blocking) as (journal, feed),
             trio.open_nursery() as nursery,
         ):
             recorder = journal or recorder or Forgetful()
@@ -254,7 +257,7 @@ async def running(
             reloads = Reloads(host, fleet, sources, found, operator, nursery=nursery)
             options = asset_options or AssetOptions()
             checks = AssetChecks(
-                AssetStore(data_dir / "assets", options), custody.blocking, copy=options.copy
+                AssetStore(data_dir / "assets", options), blocking, copy=options.copy
             )
             effects = Effects(
                 recorder=recorder,
@@ -272,7 +275,7 @@ async def running(
             gates, approvals = Gates(), Approvals(recorder)
             asker = ApprovalAsker(approvals)
             grants = Grants(
-                operator, recorder, effects.answers, environment, asker, blocking=custody.blocking
+                operator, recorder, effects.answers, environment, asker, blocking=blocking
             )
             deciding = Deciding(gates, approvals, grants)
             requests = Requests(host, fleet, effects, deciding, nursery)
@@ -333,7 +336,7 @@ async def _memory(
     from supervisor.kernel.event_feed import EventFeed  # noqa: PLC0415
     from supervisor.kernel.journal import remembering  # noqa: PLC0415
 
-    async with remembering(data_dir, options) as journal:
+    async with remembering(data_dir, options, blocking=blocking) as journal:
         feed = EventFeed(journal, blocking)
         try:
             yield journal, feed

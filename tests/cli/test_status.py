@@ -101,6 +101,21 @@ def test_a_stall_that_others_can_have_noticed_and_a_stop_are_told_above_the_tabl
     assert plain(status_text(document, None))[2] == ""
 
 
+def test_what_is_held_and_what_its_own_log_lost_are_told_above_the_table() -> None:
+    document = status(module())
+    document["daemon"]["own_log"] = {"lost_lines": 2, "problem": "No space left on device"}
+    held = {"total": 45 << 20, "limit": 256 << 20, "parties": [{"party": "client 7"}]}
+    document["daemon"]["held_bytes"] = held
+    lines = plain(status_text(document, None))
+    words = (
+        "the daemon's own log has lost 2 lines; now it cannot be written: No space left on device"
+    )
+    assert lines[2] == words
+    assert lines[3] == "it holds 45.0 MiB of 256.0 MiB for others, most for client 7"
+    document["daemon"]["own_log"]["lost_lines"] = held["total"] = 0
+    assert plain(status_text(document, None))[2] == ""
+
+
 def test_what_is_stuck_is_told_above_the_table() -> None:
     document = status(module())
     document["daemon"]["stuck"] = [{"doing": "spawning m#1", "for_s": 7.5, "waiting": 2}]

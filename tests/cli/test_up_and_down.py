@@ -104,8 +104,10 @@ def test_every_line_of_a_log_file_says_which_daemon_wrote_it(tmp_path: Path) -> 
     program = (
         "import sys, structlog; from pathlib import Path\n"
         "from supervisor.daemon.daemon_log import set_up_logging\n"
-        "set_up_logging('json', Path(sys.argv[1]))\n"
-        "import os; structlog.get_logger().info('here', pid=os.getpid())"
+        "from supervisor.runtime.blocking import BlockingWork\n"
+        "log = set_up_logging('json', Path(sys.argv[1]), BlockingWork())\n"
+        "import os; structlog.get_logger().info('here', pid=os.getpid())\n"
+        "log.close()"
     )
     subprocess.run([sys.executable, "-c", program, str(log_file)], check=True)
     line = json.loads(log_file.read_text())
