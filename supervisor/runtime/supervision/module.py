@@ -136,7 +136,7 @@ class Module:
             worker.start(cause)
         self.fill(self.workers, cause)
         if self.only is None:
-            self._enter(None, cause)
+            self._enter(self.workers[0].instance, cause)
             self._serve()  # one that was on its way out may have stayed
 
     def stop(self, cause: str) -> None:
@@ -363,21 +363,23 @@ class Module:
 
     def _take(self, call: Call) -> bool:
         """Give a call to the worker that has the fewest; False if none has room."""
-        worker = self._free()
-        if worker is not None:
-            worker.take(call)
-            if worker.service.served >= worker.service.most:
-                self.sizing.look()
-        return worker is not None
+        worker = self.only or workers.least_loaded(self.workers)
+        life = None if worker is None else worker.free()
+        if worker is None or life is None:
+            return False
+        life.take(call)
+        service = worker.service
+        service.served += 1
+        if service.served >= service.most:
+            self.sizing.look()
+        return True
 
-    def _free(self) -> Worker | None:
-        only = self.only
-        if only is None:
-            return workers.least_loaded(self.workers)
-        return only if only.free() else None
+    def _has_free(self) -> bool:
+        worker = self.only or workers.least_loaded(self.workers)
+        return worker is not None and worker.free() is not None
 
     def _serve(self) -> None:
-        while self.queue and self._free() is not None:
+        while self.queue and self._has_free():
             call = self.queue.take()
             if call is not None:
                 self._take(call)
@@ -469,7 +471,7 @@ class Module:
     @property
     def has_room(self) -> bool:
         """Whether a call would be served now."""
-        return not self.queue and self._free() is not None
+        return not self.queue and self._has_free()
 
     def instances(self) -> list[tuple[Instance, State]]:
         """Return what runs at the moment, each with its state; what goes or comes is last."""

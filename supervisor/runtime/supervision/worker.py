@@ -21,7 +21,6 @@ import trio
 
 from supervisor.policy.lifecycle import SERVES, Action, Input, State, move
 from supervisor.policy.pool import renewed_after_requests, renewed_at_age_s
-from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.crash_record import CrashRecord, LastExit
 from supervisor.runtime.supervision.deadlines import Timer
 from supervisor.runtime.supervision.life import Ended, Life, Setting
@@ -215,12 +214,6 @@ class Worker:
         if life is None or self.state not in SERVES or self.wanted is Wish.GONE:
             return None
         return life if life.can_take() else None
-
-    def take(self, call: Call) -> None:
-        """Give it a call; it must be free."""
-        assert self.life is not None  # noqa: S101 - it is free
-        self.life.take(call)
-        self.service.served += 1
 
     @property
     def next_retry_s(self) -> float | None:
