@@ -105,6 +105,10 @@ def note(module: dict[str, Any]) -> str:
             retry_s = module["next_retry_s"]
             again = "" if retry_s is None else f"next try in {duration(retry_s)}"
             return "; ".join(filter(None, (cause, again)))
+        case "preparing" if module["instances"]:
+            one = module["instances"][0]
+            words = f"for {duration(one['uptime_s'])}"
+            return f"{words}: {one_line(one['last_line'])}" if one.get("last_line") else words
         case _:
             held = "; ".join(_traced(one) for one in module["instances"] if one.get("traced_by"))
             missing = module.get("missing") or ()

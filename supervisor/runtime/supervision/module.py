@@ -34,6 +34,7 @@ from supervisor.runtime.supervision.news import (
     tell_of_module,
     tell_of_worker,
 )
+from supervisor.runtime.supervision.preparation import forget_prepared
 from supervisor.runtime.supervision.refusal import (
     given_up,
     queue_full,
@@ -174,6 +175,13 @@ class Module:
         for worker in workers.staying(self.workers) or self.workers[:1]:
             worker.restart(cause)
         self.fill(self.workers, cause)
+
+    def forget_prepared(self) -> bool:
+        """Have its program prepared anew before its next start; False if it is never prepared."""
+        if not self.descriptor.transport.prepare:
+            return False
+        forget_prepared(self.setting)
+        return True
 
     def remove(self, cause: str) -> None:
         """Want it down for good: nobody can start it any more."""

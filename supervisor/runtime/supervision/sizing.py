@@ -20,7 +20,7 @@ import msgspec
 import trio
 
 from protocol.descriptor.model import Supervision
-from supervisor.policy.lifecycle import SERVES, State
+from supervisor.policy.lifecycle import COMES, SERVES
 from supervisor.policy.pool import QUEUE_WAIT_S, more_needed
 from supervisor.runtime.supervision.deadlines import Timer
 from supervisor.runtime.supervision.news import is_needed
@@ -87,7 +87,7 @@ def _plan_leaving(
     renewing = (renewed(workers), made.renew)
     used_at: dict[Worker, float] = {}
     for one in staying(workers):
-        busy = one.load or one.state is State.STARTING or one in renewing or one.follows
+        busy = one.load or one.state in COMES or one in renewing or one.follows
         used_at[one] = now if busy else one.service.used_at
     idle = [one for one in used_at if now - used_at[one] >= idle_s - SLACK_S]
     idle.sort(key=lambda one: used_at[one])
@@ -108,7 +108,7 @@ def _plan_growth(
         return
     at = max(demand.waiting_since, demand.settled_at) + QUEUE_WAIT_S
     if demand.now >= at - SLACK_S:
-        starting = sum(one.state is State.STARTING for one in staying(workers))
+        starting = sum(one.state in COMES for one in staying(workers))
         made.add = more_needed(demand.waiting, starting, supervision.concurrency, free)
         at = demand.now + QUEUE_WAIT_S
     made.again_at = min(made.again_at, at)

@@ -23,7 +23,7 @@ import msgspec
 from protocol.descriptor.model import Descriptor, Start
 from supervisor.policy.effective import changes
 from supervisor.policy.findings import Quarantined, kept
-from supervisor.policy.lifecycle import SERVES, State
+from supervisor.policy.lifecycle import COMES, SERVES, State
 from supervisor.runtime.supervision.crash_record import LastExit
 from supervisor.runtime.supervision.news import tell_of_refusal
 from supervisor.runtime.supervision.worker import Worker
@@ -32,7 +32,7 @@ from supervisor.runtime.supervision.workers import is_wanted, lasting, newest_ex
 if TYPE_CHECKING:
     from supervisor.runtime.supervision.module import Module
 
-_UNDECIDED = (State.STARTING, State.STOPPING)
+_UNDECIDED = COMES | {State.STOPPING}
 _FAILING = (State.BACKOFF, State.FAILED)
 
 

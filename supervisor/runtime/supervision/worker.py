@@ -24,7 +24,8 @@ from supervisor.policy.pool import renewed_after_requests, renewed_at_age_s
 from supervisor.runtime.supervision.crash_record import CrashRecord, LastExit
 from supervisor.runtime.supervision.deadlines import Timer
 from supervisor.runtime.supervision.life import Ended, Life, Setting
-from supervisor.runtime.supervision.lives import life_kind
+from supervisor.runtime.supervision.lives import PREPARING, LifeKind, life_kind
+from supervisor.runtime.supervision.preparation import PREPARED, is_unprepared
 from supervisor.runtime.supervision.starts import StartTurn
 
 log = structlog.get_logger()
@@ -283,6 +284,8 @@ class Worker:
     def _move(self, given: Input, cause: str) -> None:
         before = self.state
         following = move(before, given)
+        if Action.SPAWN in following.actions and is_unprepared(self.setting):
+            following = move(before, Input.UNPREPARED)
         self.state = following.state
         # Told before it is acted upon: what ended is written down before what begins.
         if before is not following.state:
@@ -294,8 +297,10 @@ class Worker:
 
     def _act(self, action: Action) -> None:
         match action:
+            case Action.PREPARE:
+                self._begin(PREPARING)
             case Action.SPAWN:
-                self._spawn()
+                self._begin(life_kind(self.setting.descriptor.transport))
             case Action.END:
                 assert self.life is not None  # noqa: S101 - the table's promise
                 self.life.end(abrupt=self._blamed is not None)
@@ -317,8 +322,7 @@ class Worker:
         self._retry = self.retry_at = None
         self._feed(Input.RETRY, "the time to try again has come")
 
-    def _spawn(self) -> None:
-        kind = life_kind(self.setting.descriptor.transport)
+    def _begin(self, kind: LifeKind) -> None:
         self._crashes.spawned()
         self.service = Service(used_at=trio.current_time())
         self.life = kind.begin(self.setting, self)
@@ -333,6 +337,9 @@ class Worker:
         ended = await self._in_turn(life)
         self._give_turn_back()
         self.life = None
+        if self.state is State.PREPARING and ended.reason == PREPARED:
+            self._feed(Input.PREPARED, ended.message)
+            return
         blamed, self._blamed = self._blamed, None
         on_demand = self.state is State.STOPPING and blamed is None
         ended = ended.as_told(blamed, stopped=on_demand)
