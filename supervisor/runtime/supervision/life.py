@@ -11,7 +11,15 @@ from typing import Any, Protocol
 
 import msgspec
 
-from protocol.connection import HostCalled, Memory, Quarantined, Stray, Violated, Warned
+from protocol.connection import (
+    TOLERABLE,
+    HostCalled,
+    Memory,
+    Quarantined,
+    Stray,
+    Violated,
+    Warned,
+)
 from protocol.connection import ModuleLog as ModuleLogEvent
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Outcome
@@ -126,6 +134,8 @@ class Instance(msgspec.Struct, frozen=True):
     in_flight: int
     state: str | None = None
     """What it does, where that is not what its module does."""
+    warning: str | None = None
+    """What of its output was set aside or not understood last, and why."""
     last_line: str | None = None
     """What it printed last, of one that prepares its module."""
 
@@ -173,8 +183,8 @@ class Setting(msgspec.Struct, frozen=True):
             case Quarantined() | Violated():
                 self.counters.quarantined_lines += 1
                 self.log.host_line(instance, f"{item.fault.message}: {item.fault.excerpt}")
-            case Warned():
-                self.counters.quarantined_lines += 1
-                self.log.host_line(instance, f"{item.notice.message}: {item.notice.line_excerpt}")
+            case Warned(notice=notice):
+                self.counters.quarantined_lines += notice.reason in TOLERABLE
+                self.log.host_line(instance, notice.words)
             case ModuleLogEvent():
                 self.log.log_event(instance, log_text(item.event))

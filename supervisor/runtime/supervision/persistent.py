@@ -60,6 +60,11 @@ from supervisor.runtime.supervision.probing import Probing
 from supervisor.runtime.supervision.start_attempt import StartAttempt
 
 LEFT = "; a persistent module has to go on reading after its first answer, until its stdin ends"
+MUTE = "; it answered nothing"
+A_LOOP = (
+    ": a persistent module has to read its stdin line by line until that ends, and to answer each "
+    "line with one of its own"
+)
 PER_INVOCATION = ', or to have "lifecycle":"per-invocation" in its transport'
 """What is said of a process that ends well by itself when it has served one request, or none."""
 
@@ -138,12 +143,14 @@ class PersistentLife:
         return exit_
 
     def _remarked(self, exit_: Exit) -> Exit:
-        well = exit_.exit_code == 0 and not exit_.stopped_by_host
-        if well and self._has_answered and self._served <= 1:
+        remark = self._start.remark
+        if exit_.exit_code == 0 and not exit_.stopped_by_host and self._served <= 1:
             own = self._setting.descriptor.transport.protocol == "module"
-            remark = LEFT + PER_INVOCATION if own else LEFT
-            return msgspec.structs.replace(exit_, remark=remark)
-        return self._start.remark(exit_)
+            if self._has_answered:
+                remark = LEFT + PER_INVOCATION if own else LEFT
+            else:
+                remark += MUTE + A_LOOP + PER_INVOCATION if own else MUTE
+        return msgspec.structs.replace(exit_, remark=remark)
 
     def is_alive(self) -> bool:
         """Whether its process runs, as far as the kernel knows this moment."""
@@ -194,7 +201,15 @@ class PersistentLife:
         incarnation = self._incarnation
         if incarnation is None:
             return []
-        return [Instance(self.id, incarnation.pid, incarnation.uptime_s, len(self._calls))]
+        return [
+            Instance(
+                self.id,
+                incarnation.pid,
+                incarnation.uptime_s,
+                len(self._calls),
+                warning=self._start.warning,
+            )
+        ]
 
     async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
         """Ask for `health` or `describe` and wait for the answer."""
@@ -387,14 +402,14 @@ class PersistentLife:
 
     def _faulty(self, item: Warned | Violated) -> None:
         call = self._calls.get(item.request_id)
-        if call is None:
-            # It stands before the answer to a probe, which has no response to carry a warning.
-            self._setting.keep(self.id, item)
-            self._start.note_instead(item)
-        elif isinstance(item, Warned):
-            call.warn(item.notice)
-        else:
+        if call is not None and isinstance(item, Violated):
             call.fault = item.fault
+            return
+        # A probe has no response that could carry a warning.
+        self._setting.keep(self.id, item)
+        self._start.note_instead(item)
+        if call is not None and isinstance(item, Warned):
+            call.warn(item.notice)
 
     def _called(self, item: HostCalled) -> None:
         if item.request_id is None:

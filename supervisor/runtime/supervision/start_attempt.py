@@ -46,6 +46,8 @@ class StartAttempt:
         self.was_ready = False
         self.instead = ""
         """What was printed last in the place of an answer, as a clause."""
+        self.warning: str | None = None
+        """What was set aside or not understood last, and why; after the start, too."""
         self.was_mute = False
         """Whether nothing had been printed when its time was over."""
         timeouts = setting.descriptor.supervision.timeouts
@@ -83,14 +85,17 @@ class StartAttempt:
         """Take note of what may have been meant as an answer."""
         match item:
             case Stray():
-                words = item.in_place_of_answer
-            case Quarantined(fault=fault):
-                words = Notice.of(fault).in_place_of_answer
+                self.instead = item.in_place_of_answer or self.instead
+            case Quarantined(fault=fault) | Violated(fault=fault):
+                self._note(Notice.of(fault))
             case Warned(notice=notice):
-                words = notice.in_place_of_answer
-            case _:
-                words = ""
-        self.instead = words or self.instead
+                self._note(notice)
+            case ModuleLog():
+                pass
+
+    def _note(self, notice: Notice) -> None:
+        self.instead = notice.in_place_of_answer or self.instead
+        self.warning = notice.words
 
     def succeed(self, why: str) -> None:
         """Take note that the module is ready."""
@@ -128,11 +133,10 @@ class StartAttempt:
         self._is_second = True
         return why
 
-    def remark(self, exit_: Exit) -> Exit:
-        """Add to an exit before it was ready what was printed in the place of an answer."""
-        if self.was_ready or not self.instead:
-            return exit_
-        return replace(exit_, remark=f"; {self.instead}")
+    @property
+    def remark(self) -> str:
+        """What was printed in the place of an answer before it was ready, as a clause."""
+        return "" if self.was_ready or not self.instead else f"; {self.instead}"
 
     async def ended(self, exit_: Exit, *, has_heard: bool) -> Ended:
         """Return how a life ended whose last process is gone."""
