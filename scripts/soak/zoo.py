@@ -137,6 +137,7 @@ class Zoo:
 
     def spoil(self, name: str) -> None:
         """Leave half a descriptor, as an editor might."""
+        self.remove(name)  # it may be a pipe, which would be waited for
         (self._folder / f"{name}.json").write_text('{"name": ')
 
     def replace_by_fifo(self, name: str) -> None:

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import random
+from pathlib import Path
+
 import pytest
 
 from scripts.soak.tally import PEAK_BYTES, Tally
+from scripts.soak.zoo import Zoo
 from tests.scripts.checkout import WITHIN_S, documents, run
 
 pytestmark = pytest.mark.bound(WITHIN_S)
@@ -38,6 +42,18 @@ def test_people_get_a_table() -> None:
 @pytest.mark.parametrize("wrong", [(), ("--minutes", "0"), ("--minutes", "x"), ("--actions", "-1")])
 def test_a_soak_without_a_bound_is_refused(wrong: tuple[str, ...]) -> None:
     assert run("soak", *wrong).returncode == 2
+
+
+def test_whatever_is_in_the_place_of_a_descriptor_is_replaced(tmp_path: Path) -> None:
+    zoo = Zoo(tmp_path / "modules", random.Random(SEED))
+    descriptor = tmp_path / "modules" / "plain.json"
+    zoo.replace_by_fifo("plain")
+    assert descriptor.is_fifo()
+    zoo.spoil("plain")
+    assert descriptor.is_file()
+    zoo.replace_by_fifo("plain")
+    zoo.write("plain")
+    assert descriptor.is_file()
 
 
 def test_each_fault_is_in_the_report() -> None:
