@@ -105,13 +105,23 @@ def note(module: dict[str, Any]) -> str:
             retry_s = module["next_retry_s"]
             again = "" if retry_s is None else f"next try in {duration(retry_s)}"
             return "; ".join(filter(None, (cause, again)))
+        case "preparing" if module["instances"]:
+            one = module["instances"][0]
+            words = f"for {duration(one['uptime_s'])}"
+            return f"{words}: {one_line(one['last_line'])}" if one.get("last_line") else words
         case _:
             held = "; ".join(_traced(one) for one in module["instances"] if one.get("traced_by"))
             missing = module.get("missing") or ()
             without = f"runs without {', '.join(map(one_line, missing))}" if missing else ""
             if died is not None:
                 cause += f", {duration(max(0.0, time.time() - died['ts']))} ago"
-            return "; ".join(filter(None, (held, without, cause)))
+            return "; ".join(filter(None, (held, without, cause, warning(module))))
+
+
+def warning(module: dict[str, Any]) -> str:
+    """Say what of a running process's output was set aside or not understood last."""
+    words = (one.get("warning") for one in module["instances"])
+    return cut(one_line(next(filter(None, words), "")), CAUSE_CHARS)
 
 
 def _traced(instance: dict[str, Any]) -> str:

@@ -28,6 +28,7 @@ from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.gates import Gates
 from supervisor.kernel.hooks.observing import Observing
 from supervisor.kernel.hooks.registry import Hooks
+from supervisor.kernel.notes import KeptNotes
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.op import Parts, ShutDown
 from supervisor.kernel.parties import Lineage, RefusedError
@@ -268,10 +269,12 @@ async def running(
                 answers=Answers(recorder, host.wall_clock),
                 tokens=Tokens(recorder, host.wall_clock, host.deadlines),
                 descriptions=RememberedDescriptions(recorder, host.wall_clock),
+                notes=KeptNotes(recorder),
                 lineage=Lineage(),
                 with_sessions=with_sessions,
             )
             await _take_over(effects, journal, restored)
+            host.notes = effects.notes
             gates, approvals = Gates(), Approvals(recorder)
             asker = ApprovalAsker(approvals)
             grants = Grants(

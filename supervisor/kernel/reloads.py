@@ -28,7 +28,7 @@ from supervisor.runtime.files.looks import Looks, Unanswered
 from supervisor.runtime.files.source import Source
 from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.files.watched_paths import Interests
-from supervisor.runtime.process.preflight import Obstacle, obstacle
+from supervisor.runtime.process.preflight import Obstacle, first_obstacle
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.succession import Succession
@@ -238,7 +238,7 @@ class Reloads:
         return obstacles, interests
 
     def _obstacle(self, descriptor: Descriptor) -> tuple[Obstacle, Interests] | None:
-        seen = obstacle(descriptor, self._host.environment)
+        seen = first_obstacle(descriptor, self._host.environment)
         if seen is None:
             return None
         way = Interests()

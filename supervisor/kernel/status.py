@@ -166,7 +166,9 @@ def _instance(one: Instance, state: State) -> dict[str, Any]:
         "uptime_s": round(one.uptime_s, 3),
         "rss_bytes": None if one.pid is None else procfs.rss_bytes_of_process(one.pid) or None,
         "in_flight": one.in_flight,
+        "warning": one.warning,
         "traced_by": None if tracer is None else msgspec.structs.asdict(tracer),
+        "last_line": one.last_line,
     }
 
 

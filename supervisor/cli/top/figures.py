@@ -154,7 +154,16 @@ class Trends:
         return tuple(self._rates.get(name, ()))
 
 
-_WORST_FIRST = ("failed", "backoff", "degraded", "stopping", "starting", "down", "ready")
+_WORST_FIRST = (
+    "failed",
+    "backoff",
+    "degraded",
+    "stopping",
+    "preparing",
+    "starting",
+    "down",
+    "ready",
+)
 
 
 class Order(StrEnum):
