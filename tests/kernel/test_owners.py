@@ -69,7 +69,6 @@ async def world(folder: Path, **options: Any) -> AsyncIterator[Daemon]:
         ("session.fork", {}),
         ("session.end", {}),
         ("session.patch", {"patch": {}}),
-        ("session.prompt", {"content": "hi"}),
         ("session.cancel", {}),
         ("invoke", {"module": "kv", "op": "echo"}),
     ],

@@ -286,3 +286,11 @@ async def test_who_watches_a_session_sees_its_course(tmp_path: Path) -> None:
             "agent.idle", "session.deleted",
         ]  # fmt: skip
         assert not others._waiting
+
+
+async def test_the_session_of_another_cannot_be_prompted(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, agent(tmp_path)) as daemon:
+        await op(daemon, "session.new", session_id="s")
+        stranger = Principal("bob", "http", frozenset({Scope.INVOKE}))
+        error = await op(daemon, "session.prompt", stranger, session_id="s", content="say hi")
+        assert error["message"] == "there is no session 's'"
