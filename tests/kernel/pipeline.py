@@ -18,6 +18,7 @@ from supervisor.kernel.durability import Durability
 from supervisor.kernel.grants.remembered import Answers
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.gates import Gates
+from supervisor.kernel.notes import KeptNotes
 from supervisor.kernel.operations.op import Asked
 from supervisor.kernel.parties import Lineage
 from supervisor.kernel.recorder import Forgetful
@@ -179,6 +180,7 @@ async def pipeline(folder: Path) -> AsyncIterator[World]:
         answers=Answers(recorder, host.wall_clock),
         tokens=Tokens(recorder, host.wall_clock, host.deadlines),
         descriptions=RememberedDescriptions(recorder, host.wall_clock),
+        notes=KeptNotes(recorder),
         lineage=Lineage(),
     )
     deciding = Deciding(Gates(), Approvals(recorder), nothing)

@@ -139,6 +139,10 @@ async def test_a_stray_print_is_a_warning_and_the_stream_stays_in_step(
     (notice,) = one.all_notices()
     assert (notice.reason, notice.line_excerpt) == ("malformed_json", "a banner")
     assert await ask(module, "echo", n=2) == {"n": 2}
+    ((instance, _),) = module.instances()
+    assert instance.warning == notice.words
+    assert notice.words in [one.text for one in await module.log.last_lines(100)]
+    assert module.counters.quarantined_lines == 1
 
 
 @pytest.mark.parametrize(
@@ -234,7 +238,10 @@ async def test_a_deadline_after_a_banner_quotes_it(running: Running, tmp_path: P
         await trio.testing.wait_all_tasks_blocked()
     module.give_up(one, LATE)
     failure = await heard.failure()
-    assert "; the last line it printed is no answer: Loading model... (use" in failure.message
+    assert (
+        "; the last line it printed is no answer: Loading model... (the line is not JSON; use"
+        in failure.message
+    )
     assert failure.details["line_excerpt"] == "Loading model..."
 
 

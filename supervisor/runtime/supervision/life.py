@@ -11,7 +11,15 @@ from typing import Any, Protocol
 
 import msgspec
 
-from protocol.connection import HostCalled, Memory, Quarantined, Stray, Violated, Warned
+from protocol.connection import (
+    TOLERABLE,
+    HostCalled,
+    Memory,
+    Quarantined,
+    Stray,
+    Violated,
+    Warned,
+)
 from protocol.connection import ModuleLog as ModuleLogEvent
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Outcome
@@ -23,6 +31,7 @@ from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.description import Descriptions
 from supervisor.runtime.supervision.host import Host
+from supervisor.runtime.supervision.preparation import Preparation
 from supervisor.runtime.taps import Taps
 
 
@@ -117,6 +126,10 @@ class Instance(msgspec.Struct, frozen=True):
     in_flight: int
     state: str | None = None
     """What it does, where that is not what its module does."""
+    warning: str | None = None
+    """What of its output was set aside or not understood last, and why."""
+    last_line: str | None = None
+    """What it printed last, of one that prepares its module."""
 
 
 HELD = str(State.STOPPING)
@@ -149,6 +162,8 @@ class Setting(msgspec.Struct, frozen=True):
     gone: Callable[[str], None]
     """Takes note that a process that could make such calls is gone."""
     taps: Taps = msgspec.field(default_factory=Taps)
+    preparation: Preparation = msgspec.field(default_factory=Preparation)
+    """Shared by the lives of one descriptor."""
     memory: Memory = msgspec.field(default_factory=dict)
     """What connections leave to those that follow; of one descriptor, so it is gone with that."""
 
@@ -162,8 +177,8 @@ class Setting(msgspec.Struct, frozen=True):
             case Quarantined() | Violated():
                 self.counters.quarantined_lines += 1
                 self.log.host_line(instance, f"{item.fault.message}: {item.fault.excerpt}")
-            case Warned():
-                self.counters.quarantined_lines += 1
-                self.log.host_line(instance, f"{item.notice.message}: {item.notice.line_excerpt}")
+            case Warned(notice=notice):
+                self.counters.quarantined_lines += notice.reason in TOLERABLE
+                self.log.host_line(instance, notice.words)
             case ModuleLogEvent():
                 self.log.log_event(instance, log_text(item.event))

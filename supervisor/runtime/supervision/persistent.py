@@ -69,6 +69,11 @@ LATE = (
 )
 
 LEFT = "; a persistent module has to go on reading after its first answer, until its stdin ends"
+MUTE = "; it answered nothing"
+A_LOOP = (
+    ": a persistent module has to read its stdin line by line until that ends, and to answer each "
+    "line with one of its own"
+)
 PER_INVOCATION = ', or to have "lifecycle":"per-invocation" in its transport'
 """What is said of a process that ends well by itself when it has served one request, or none."""
 
@@ -104,6 +109,7 @@ class PersistentLife:
         self._served = 0
         self._instead = ""
         """What it printed last in the place of an answer, as a clause."""
+        self._warning: str | None = None
         self._was_mute = False
         """Whether it had printed nothing when its time to start was over."""
         self._abrupt = False
@@ -176,14 +182,16 @@ class PersistentLife:
         return Ended(str(exit_.reason), f"{exit_.words}{exit_.remark}", exit_)
 
     def _remarked(self, exit_: Exit) -> Exit:
-        well = exit_.exit_code == 0 and not exit_.stopped_by_host
-        if well and self._has_answered and self._served <= 1:
+        remark = ""
+        if not self._was_ready and self._instead:
+            remark = f"; {self._instead}"
+        if exit_.exit_code == 0 and not exit_.stopped_by_host and self._served <= 1:
             own = self._setting.descriptor.transport.protocol == "module"
-            remark = LEFT + PER_INVOCATION if own else LEFT
-            return msgspec.structs.replace(exit_, remark=remark)
-        if self._was_ready or not self._instead:
-            return exit_
-        return msgspec.structs.replace(exit_, remark=f"; {self._instead}")
+            if self._has_answered:
+                remark = LEFT + PER_INVOCATION if own else LEFT
+            else:
+                remark += MUTE + A_LOOP + PER_INVOCATION if own else MUTE
+        return msgspec.structs.replace(exit_, remark=remark)
 
     def is_alive(self) -> bool:
         """Whether its process runs, as far as the kernel knows this moment."""
@@ -234,7 +242,15 @@ class PersistentLife:
         incarnation = self._incarnation
         if incarnation is None:
             return []
-        return [Instance(self.id, incarnation.pid, incarnation.uptime_s, len(self._calls))]
+        return [
+            Instance(
+                self.id,
+                incarnation.pid,
+                incarnation.uptime_s,
+                len(self._calls),
+                warning=self._warning,
+            )
+        ]
 
     async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
         """Ask for `health` or `describe` and wait for the answer."""
@@ -318,12 +334,16 @@ class PersistentLife:
                 if item.named is not None and len(self._calls) == 1:
                     (call,) = self._calls.values()
                     call.instead = item
-            case Quarantined(fault=fault):
-                self._instead = Notice.of(fault).in_place_of_answer or self._instead
+            case Quarantined(fault=fault) | Violated(fault=fault):
+                self._note(Notice.of(fault))
             case Warned(notice=notice):
-                self._instead = notice.in_place_of_answer or self._instead
-            case _:
+                self._note(notice)
+            case ModuleLog():
                 pass
+
+    def _note(self, notice: Notice) -> None:
+        self._instead = notice.in_place_of_answer or self._instead
+        self._warning = notice.words
 
     def congested(self) -> bool:
         """Whether somebody who was just told something, or the module itself, cannot keep up."""
@@ -446,14 +466,14 @@ class PersistentLife:
 
     def _faulty(self, item: Warned | Violated) -> None:
         call = self._calls.get(item.request_id)
-        if call is None:
-            # It stands before the answer to a probe, which has no response to carry a warning.
-            self._setting.keep(self.id, item)
-            self._note_instead(item)
-        elif isinstance(item, Warned):
-            call.warn(item.notice)
-        else:
+        if call is not None and isinstance(item, Violated):
             call.fault = item.fault
+            return
+        # A probe has no response that could carry a warning.
+        self._setting.keep(self.id, item)
+        self._note_instead(item)
+        if call is not None and isinstance(item, Warned):
+            call.warn(item.notice)
 
     def _called(self, item: HostCalled) -> None:
         if item.request_id is None:
