@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from tests.conformance.test_transcripts import FILES, SERVERS, read
 from tests.protocol.mcp_server import SCHEMAS, check
 
 
-def agreed_on(lines: list[tuple[Source, dict[str, Any]]]) -> str:
+def agreed_on(lines: Sequence[tuple[Source, dict[str, Any]]]) -> str:
     """Return the revision that was agreed on, in either handshake."""
     for source, line in lines:
         result = line.get("result", {})
