@@ -9,7 +9,7 @@ from typing import Any
 
 ERA = sys.argv[1]
 OPS = ["well", "batch", "own_id", "close", "long", "flood", "twice", "noise"]
-OFFERS = {"tools": {}}
+OFFERS: dict[str, Any] = {"tools": {}}
 
 
 def line(**message: Any) -> bytes:
