@@ -64,7 +64,7 @@ class FakeModule:
         call.settle(Failure.because(stopped.reason, stopped.message))
 
     def resume(self, call: Call) -> None:
-        call.resume()
+        call.nudge()
 
     # What the test has it do, with the call of an op.
 
