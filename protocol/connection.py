@@ -82,6 +82,8 @@ class Request(msgspec.Struct, frozen=True):
     op: str = ""
     args: dict[str, Any] = msgspec.field(default_factory=dict)
     session_id: str | None = None
+    traceparent: str | None = None
+    """For a dialect that has `span_attributes`."""
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -95,7 +95,8 @@ class AssetBytes(msgspec.Struct, frozen=True, kw_only=True, tag="asset_bytes", g
     asset_id: str
     kind: str
     media_type: str
-    data: bytes
+    data: bytes | str
+    """Text is the bytes in base64: it is decoded where it is written, not where it is read."""
     last: bool = False
     metadata: dict[str, Any] | UnsetType = UNSET
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 
-from protocol.connection import Connection, Memory, NewId
+from protocol.connection import Connection, Memory, NewId, Request
 from protocol.descriptor.model import Descriptor, Lifecycle, StdoutPolicy
 from protocol.dialects.mcp.connection import McpConnection
+from protocol.dialects.mcp.spans import span_attributes
 from protocol.dialects.module import ModuleConnection
 from protocol.dialects.narratoria import NarratoriaConnection
+from protocol.errors import Outcome
+
+SpanAttributes = Callable[[Mapping[str, Any] | None, Request, Outcome], dict[str, str]]
 
 
 class Dialect(msgspec.Struct, frozen=True):
@@ -23,6 +28,10 @@ class Dialect(msgspec.Struct, frozen=True):
     stdout: StdoutPolicy
     answers_probes: bool
     """Whether a process can be asked `health` and `describe`; else the host answers."""
+    span_attributes: SpanAttributes | None = None
+    """What the journal says of a request beside its op, from the description, if there is one.
+
+    A dialect with this carries the `traceparent` of a request."""
 
 
 DIALECTS: dict[str, Dialect] = {
@@ -31,6 +40,7 @@ DIALECTS: dict[str, Dialect] = {
         lifecycles=(Lifecycle.PERSISTENT,),
         stdout=StdoutPolicy.TOLERANT,
         answers_probes=True,
+        span_attributes=span_attributes,
     ),
     "module": Dialect(
         connect=ModuleConnection,

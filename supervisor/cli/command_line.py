@@ -51,6 +51,7 @@ VERBS = {
     "asset": Verb("Modules", "asset", "Find the files that modules handed over, and open them."),
     "approvals": Verb("Modules", "approvals", "Show the questions that wait for a person."),
     "approve": Verb("Modules", "approve", "Answer one of them: allow, deny, or an option."),
+    "token": Verb("Daemon", "token", "Make, list and revoke what others come in with over HTTP."),
     "ui": Verb("Modules", "ui", "Watch the ui_events of all invocations."),
     "validate": Verb("Descriptors", "validate", "Check descriptor files, and say what is wrong."),
     "import": Verb("Descriptors", "import_servers", "Make descriptors of an mcpServers file."),

@@ -38,6 +38,7 @@ from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.status import DaemonFacts
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.kernel.taking_effect import Effects
+from supervisor.kernel.tokens import Tokens
 from supervisor.kernel.ui_events import UiEvents
 from supervisor.policy.findings import Found
 from supervisor.policy.reload_plan import Plan
@@ -79,6 +80,7 @@ class Daemon:
         """Who asked for it, if somebody did."""
         self.fleet = parts.fleet
         self.sessions = parts.effects.sessions
+        self.tokens = parts.effects.tokens
         self._durability = parts.effects.durability
         self.reloads = parts.reloads
         self.requests = requests
@@ -261,6 +263,7 @@ async def running(
                 assets=Assets(recorder, nursery, checks, host.wall_clock),
                 ui=UiEvents(),
                 answers=Answers(recorder, host.wall_clock),
+                tokens=Tokens(recorder, host.wall_clock, host.deadlines),
                 descriptions=RememberedDescriptions(recorder, host.wall_clock),
                 lineage=Lineage(),
                 with_sessions=with_sessions,

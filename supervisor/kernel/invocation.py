@@ -20,7 +20,7 @@ from protocol.errors import Failure, Outcome, Reason
 from protocol.events import Asset, AssetBytes, CallEvent, ErrorEvent, Progress, StatePatch, UiEvent
 from protocol.response import Response
 from supervisor.kernel.hooks.approvals import with_questions
-from supervisor.kernel.invoke_record import record_response
+from supervisor.kernel.invoke_record import NOTHING, record_response
 from supervisor.kernel.long_way import LongWay
 from supervisor.kernel.parties import Calls, Client, Origin
 from supervisor.kernel.request_checks import without_unseen
@@ -72,6 +72,8 @@ class Invocation(Call, kw_only=True, eq=False):
     """The one that its request names."""
     parent: Invocation | None
     """The invocation on whose behalf it is made: its end is the end of this one."""
+    traceparent: str | None
+    """That of who asked first, if that had one."""
     span: Span
     accepted_at: float
     """By trio's clock."""
@@ -92,7 +94,12 @@ class Invocation(Call, kw_only=True, eq=False):
             self.setting.effects.recorder.span_began(self.span.key, self.span)
         deadlines = self.setting.host.deadlines
         self.deadline = deadlines.bound(self, self.timeout_s, self.accepted_at)
-        if self.session is not None or self.parent is not None or silence_s is not None:
+        if (
+            self.session is not None
+            or self.parent is not None
+            or silence_s is not None
+            or self.module.span_attributes is not None
+        ):
             self.take_long_way().begin(silence_s)
 
     def take_long_way(self) -> LongWay:
@@ -198,7 +205,6 @@ class Invocation(Call, kw_only=True, eq=False):
             span, recorder = self.span, setting.effects.recorder
             span.ended, span.duration_ms = setting.host.wall_clock(), response.duration_ms
             if not (is_plain and recorder.span_ended(span)):
-                errors = 0 if long_way is None else long_way.errors
                 record_response(
                     recorder,
                     response,
@@ -206,7 +212,8 @@ class Invocation(Call, kw_only=True, eq=False):
                     parent=span.parent,
                     by=span.by,
                     was_in_flight=True,
-                    errors=errors,
+                    errors=0 if long_way is None else long_way.errors,
+                    attributes=NOTHING if long_way is None else long_way.attributes(outcome),
                 )
         return response
 

@@ -6,6 +6,8 @@ the wire may be; the response itself has it all.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -26,6 +28,8 @@ DETAILS_BYTES = 8192
 ERRORS_RECORDED = 16
 """Of the `error` events of one request; the entry of its end says how many there were."""
 
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
 _encode = msgspec.json.Encoder().encode
 
 log = structlog.get_logger()
@@ -40,18 +44,19 @@ def record_response(
     by: msgspec.Raw,
     was_in_flight: bool,
     errors: int = 0,
+    attributes: Mapping[str, str] = NOTHING,
 ) -> None:
     """Record how an invocation ended, one too that was never accepted.
 
     At any moment the disk says that, or that it is in flight. `errors` is how many `error` events
-    came before.
+    came before, `attributes` what its dialect says of it.
     """
     _log(response)
     outcome = response.outcome
     # `type() is`: `isinstance` of a msgspec type is slow to say no, and mostly it is a success.
     error = bounded_error(outcome) if type(outcome) is Failure else None
     session_id = response.session_id
-    data: dict[str, Any] = {"op": response.op[:NAME_CHARS]}
+    data: dict[str, Any] = {"op": response.op[:NAME_CHARS], **attributes}
     if parent is not None:
         data["parent_span_id"] = parent
     if response.notices:

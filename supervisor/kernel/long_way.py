@@ -1,22 +1,25 @@
 """What an invocation that is not plain needs beside itself, from acceptance to response.
 
-A session, gates, assets, calls of its module to the host, a parent and children, errors to tell
-of, a turn to wait for, a bound on the module's silence: what each of them takes is here, and None
-or empty for who has none.
+A session, gates, assets, calls of its module to the host, a parent and children, errors and spans
+to tell of, a turn to wait for, a bound on the module's silence: what each of them takes is here,
+and None or empty for who has none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from protocol import trace_context
 from protocol.connection import HostCalled
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import Asset, AssetBytes, ErrorEvent
 from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.begin_order import BeginOrder, Held
 from supervisor.kernel.durability import acknowledged
-from supervisor.kernel.invoke_record import ERRORS_RECORDED, record_error
+from supervisor.kernel.invoke_record import ERRORS_RECORDED, NOTHING, record_error
 from supervisor.kernel.parties import Calls
 from supervisor.kernel.request_checks import Doubt
 from supervisor.kernel.taking_effect import InTurn
@@ -69,6 +72,9 @@ class LongWay:
             self._family.adopt(one)
         if one.session is not None:
             one.setting.effects.sessions.began(one.session, one.request_id, one)
+        if one.module.span_attributes is not None:
+            own = trace_context.traceparent(one.span_id, one.first.span_id, one.traceparent)
+            one.request = msgspec.structs.replace(one.request, traceparent=own)
         if silence_s is not None:
             one.heard_at = one.accepted_at
             self._look_later(silence_s, silence_s)
@@ -169,6 +175,14 @@ class LongWay:
         if self._guard is not None and self._guard.question is not None:
             found.append(self._guard.question)
         return found
+
+    def attributes(self, outcome: Outcome) -> Mapping[str, str]:
+        """Return what the dialect of its module says of it in the journal."""
+        module, request = self._invocation.module, self._invocation.request
+        if module.span_attributes is None or request.traceparent is None:
+            return NOTHING
+        found = module.span_attributes(module.descriptions.current, request, outcome)
+        return {**found, "traceparent": request.traceparent}
 
     @property
     def injected(self) -> tuple[dict[str, Any], ...]:

@@ -15,7 +15,8 @@ import trio
 
 from protocol.args_schema import OpSchema
 from protocol.errors import Failure, Reason
-from protocol.problem import did_you_mean, named
+from protocol.problem import described, did_you_mean, named
+from protocol.trace_context import EXAMPLE, is_traceparent
 from supervisor.policy.findings import Quarantined
 from supervisor.policy.principals import Principal, Scope
 from supervisor.runtime.checking.checker import Unchecked
@@ -190,6 +191,10 @@ def obstacle(module: Module, content: Mapping[str, Any]) -> Failure | Doubt | No
     timeout_s = content.get("timeout_s")
     if timeout_s is not None and not _is_timeout(timeout_s):
         words = f'"timeout_s" must be a number above 0 and at most {MAX_TIMEOUT_S:g}'
+        return Failure.because(Reason.MALFORMED_REQUEST, words)
+    caller = content.get("traceparent")
+    if caller is not None and not is_traceparent(caller):
+        words = f'"traceparent" is {described(caller)}, it must be one of W3C such as {EXAMPLE}'
         return Failure.because(Reason.MALFORMED_REQUEST, words)
     descriptions = module.descriptions
     validator = descriptions.renewed() if descriptions.is_outdated else descriptions.validator

@@ -113,6 +113,7 @@ class Requests:
             approvals=deciding.approvals,
             checks=host.checks,
             deadlines=host.deadlines,
+            fleet=fleet,
             nursery=nursery,
         )
         host.calls = CallsOfModules(calls)
@@ -170,13 +171,13 @@ class Requests:
     ) -> Invocation | None:
         """Accept an invocation, or answer at once why not; `content` is the frame's `input`.
 
-        Fields: `op`, `args` (an object, {} if absent), `session_id`, and `timeout_s`, which takes
-        the place of the module's `invoke_s`. `parent` is the invocation on whose behalf it is
-        made, and with whose end it ends. Without one, `behind` are the hooks that it is made for;
-        who names some takes them back in the end (`lineage`). Unless it is `recorded`, the journal
-        says nothing of it: it gives an event to a hook that observes, and else a hook for
-        `module:*` would be told of itself. It begins in the order of those with the same `order`,
-        and what is held for it counts for `account`, or for that of its parent.
+        Fields: `op`, `args` (an object, {} if absent), `session_id`, `timeout_s`, which takes the
+        place of the module's `invoke_s`, and `traceparent`. `parent` is the invocation on whose
+        behalf it is made, and with whose end it ends. Without one, `behind` are the hooks that it
+        is made for; who names some takes them back in the end (`lineage`). Unless it is `recorded`,
+        the journal says nothing of it: it gives an event to a hook that observes, and else a hook
+        for `module:*` would be told of itself. It begins in the order of those with the same
+        `order`, and what is held for it counts for `account`, or for that of its parent.
         None is returned if there is nothing left to cancel.
         """
         op, session_id = content.get("op"), content.get("session_id")
@@ -218,6 +219,7 @@ class Requests:
             setting=self._setting,
             session=session,
             parent=parent,
+            traceparent=content.get("traceparent") if parent is None else parent.traceparent,
             span=Span(
                 key=(IN_FLIGHT, effects.recorder.new_span()),
                 began=host.wall_clock(),

@@ -19,13 +19,14 @@ from supervisor.kernel.parties import Lineage, Origin
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.sessions.session import Session
+from supervisor.kernel.tokens import Tokens
 from supervisor.kernel.ui_events import UiEvents
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.supervision.call import Call, Congestion, Listener
 
 
 class Effects(msgspec.Struct, frozen=True, kw_only=True):
-    """State, assets, UI events, answers, and the record of it all, of one daemon."""
+    """State, assets, UI events, answers, tokens, and the record of it all, of one daemon."""
 
     recorder: Recorder
     durability: Durability
@@ -33,6 +34,7 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
     assets: Assets
     ui: UiEvents
     answers: Answers
+    tokens: Tokens
     descriptions: RememberedDescriptions
     lineage: Lineage
     with_sessions: bool = True
@@ -45,6 +47,7 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
             return
         self.sessions.restore(restored)
         self.answers.restore(restored)
+        self.tokens.restore(restored)
         self.descriptions.restore(restored)
         bodies = [one.body for one in restored.documents(ASSET)]
         await self.assets.restore(bodies, complete=complete)
@@ -54,6 +57,7 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
         self.sessions.keep_all()
         self.assets.keep_all()
         self.answers.keep_all()
+        self.tokens.keep_all()
         self.descriptions.keep_all()
 
 

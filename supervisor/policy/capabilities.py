@@ -29,7 +29,8 @@ EMIT = "event.emit"
 LOG = "log"
 ROOTS = "roots.list"
 USER_ASK = "user.ask"
-METHODS = (INVOKE, SESSION_READ, SESSION_WRITE, EMIT, LOG, ROOTS, USER_ASK)
+SAMPLE = "model.sample"
+METHODS = (INVOKE, SESSION_READ, SESSION_WRITE, EMIT, LOG, ROOTS, USER_ASK, SAMPLE)
 
 WILDCARD = "*"
 _LEVELS = (".", ":")
@@ -53,6 +54,11 @@ def invoke_capability(module: str, op: str) -> str:
 def emit_capability(event: str) -> str:
     """Return `event.emit:NAME`."""
     return f"{EMIT}:{event}"
+
+
+def sample_capability(module: str) -> str:
+    """Return `model.sample:MODULE`."""
+    return f"{SAMPLE}:{operation(module)}"
 
 
 def covers(entry: str, capability: str) -> bool:

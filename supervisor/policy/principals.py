@@ -6,6 +6,9 @@ another one: `admin` alone may not invoke. A glob is about a module, `kv`, or ab
 (`capabilities.covers`): `*` stands for any characters and nothing else is special, and "%", "." and
 ":" in a module's name are written as in a URL, so that `kv.get` is never a module of that name.
 
+What belongs to somebody does so by name, and a name is one party's: a user of the machine has the
+bare name, in which there is no colon (passwd(5)); `token:` and `module:` stand before the others.
+
 Narrowing can only take away. Of two globs that partly overlap, such as `k*` and `*v`, nothing is
 left: what they share is no glob.
 """
@@ -33,6 +36,16 @@ class Scope(StrEnum):
 
 
 ALL_SCOPES = frozenset(Scope)
+
+
+def token_name(name: str) -> str:
+    """Return as whom somebody asks who came in with a token of that name."""
+    return f"token:{name}"
+
+
+def module_name(name: str) -> str:
+    """Return as whom a module asks on its own account."""
+    return f"module:{name}"
 
 
 class Principal(msgspec.Struct, frozen=True):

@@ -304,6 +304,7 @@ def test_the_methods_of_host_calls_are_those_there_are_with_their_params() -> No
         capability = {
             "module.invoke": "module.invoke:MODULE.OP",
             "event.emit": "event.emit:NAME",
+            "model.sample": "model.sample:MODULE",
         }.get(method.names[0], method.names[0])
         names = ", ".join(f"`{name}`" for name in method.names)
         found[names] = (", ".join(params), f"`{capability}`")

@@ -17,6 +17,10 @@ FORM = {
     "message": "Who?",
     "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
 }
+SAMPLE = {
+    "messages": [{"role": "user", "content": {"type": "text", "text": "Who?"}}],
+    "maxTokens": 9,
+}
 N = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 
@@ -36,7 +40,7 @@ def read() -> dict[str, Any]:
 class Server:
     def __init__(self, kind: str) -> None:
         self.kind = kind
-        self.tools = ["draw", "ask", "grow", "die"]
+        self.tools = ["draw", "ask", "sample", "trace", "album", "grow", "die"]
         self.listening: str | None = None
 
     @property
@@ -77,7 +81,15 @@ class Server:
         if params["name"] == "die":
             sys.stderr.write("I die\n")
             os.kill(os.getpid(), signal.SIGKILL)
-        if params["name"] == "ask":
+        if params["name"] == "album":
+            data = base64.b64encode(b"png").decode()
+            images = [{"type": "image", "data": one} for one in ["%%%%", *[data] * 30]]
+            self.end(named, content=images)
+            return
+        if params["name"] == "trace":
+            self.tell(named, params["_meta"]["traceparent"])
+            return
+        if params["name"] in ("ask", "sample"):
             self.ask(named, params)
             return
         if params["name"] == "grow":
@@ -92,6 +104,8 @@ class Server:
     def ask(self, named: str, params: dict[str, Any]) -> None:
         person: dict[str, Any] = {"method": "elicitation/create", "params": FORM}
         wanted = {"roots": {"method": "roots/list"}, "person": person}
+        if params["name"] == "sample":
+            wanted = {"model": {"method": "sampling/createMessage", "params": SAMPLE}}
         if not self.modern:
             said = {}
             for key, request in wanted.items():

@@ -24,6 +24,7 @@ from supervisor.kernel.recorder import Forgetful
 from supervisor.kernel.requests import Deciding, Requests
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.taking_effect import Effects
+from supervisor.kernel.tokens import Tokens
 from supervisor.kernel.ui_events import UiEvents
 from supervisor.policy.latency import Histogram
 from supervisor.policy.verdict import Stopped
@@ -176,6 +177,7 @@ async def pipeline(folder: Path) -> AsyncIterator[World]:
         assets=nothing,
         ui=UiEvents(),
         answers=Answers(recorder, host.wall_clock),
+        tokens=Tokens(recorder, host.wall_clock, host.deadlines),
         descriptions=RememberedDescriptions(recorder, host.wall_clock),
         lineage=Lineage(),
     )

@@ -121,7 +121,7 @@ async def test_a_module_invokes_another_one_on_its_own_account(tmp_path: Path) -
         said = await calling(daemon, "module.invoke", **params)
         assert said["c0"]["result"] == {"name": "b"}
         assert json.loads(bytes(recorder.invoked("relay")["by"])) == {
-            "name": "dice", "face": "module",
+            "name": "module:dice", "face": "module",
         }  # fmt: skip
 
 

@@ -12,11 +12,13 @@ from msgspec.structs import replace
 from protocol.descriptor.model import Lifecycle, McpTransport
 from protocol.events import UiEvent
 from protocol.host_events import RegisteredAsset
+from protocol.trace_context import EXAMPLE, is_traceparent
 from supervisor.kernel.daemon import Daemon
 from tests.factories import PYTHON, descriptor
 from tests.kernel.conftest import ask, daemon_with, run_op
 from tests.kernel.test_grants import nothing
-from tests.kernel.test_host_calls import allowing
+from tests.kernel.test_host_calls import allowing, caller, payload
+from tests.kernel.test_lineage import Noting
 from tests.kernel.test_policy_prompts import question
 
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
@@ -28,7 +30,7 @@ def served(folder: Path, *flags: str, **fields: Any) -> Any:
         folder,
         [*PYTHON, SERVER, *flags],
         name="server",
-        capabilities=["roots.list", "user.ask"],
+        capabilities=["roots.list", "user.ask", "model.sample:p"],
         **fields,
     )
     transport = replace(
@@ -60,7 +62,7 @@ async def test_a_server_is_called_in_its_era_whatever_it_does_on_discover(
             "revision": "2026-07-28" if modern else "2025-06-18",
         }
         assert (shown["restarts"], shown["last_exit"]) == (0, None)
-        assert shown["ops"]["names"] == ["draw", "ask", "grow", "die"]
+        assert shown["ops"]["names"] == ["draw", "ask", "sample", "trace", "album", "grow", "die"]
         asker = ask(daemon, "server", "draw", args={"n": 2})
         document = await asker.document()
         assert document["result"] == {
@@ -113,3 +115,45 @@ async def test_a_server_that_dies_in_a_call_has_its_cause_told_and_serves_the_ne
         assert (error["code"], error["details"]["signal"]) == ("unreachable", 9)
         assert error["details"]["stderr_tail"] == ["I die"]
         assert (await ask(daemon, "server", "draw", args={"n": 1}).document())["ok"]
+
+
+async def test_a_trace_goes_from_who_asks_to_the_server_and_into_the_journal(
+    tmp_path: Path,
+) -> None:
+    recorder = Noting()
+    between = caller(tmp_path, "a", capabilities=["module.invoke"])
+    options: dict[str, Any] = {"operator": allowing(tmp_path), "recorder": recorder}
+    async with daemon_with(tmp_path, served(tmp_path, "modern"), between, **options) as daemon:
+        own = await ask(daemon, "server", "trace").document()
+        assert is_traceparent(heard := json.loads(own["result"]["content"][0]["text"]))
+        data = recorder.invoked("trace")["data"]
+        assert data == {
+            "op": "trace",
+            "traceparent": heard,
+            "mcp.method.name": "tools/call",
+            "mcp.protocol.version": "2026-07-28",
+            "network.transport": "pipe",
+            "gen_ai.operation.name": "execute_tool",
+            "gen_ai.tool.name": "trace",
+        }
+        calls = {"calls": [payload("invoke", module="server", op="trace")], "lines": []}
+        asker = ask(daemon, "a", "calls", args=calls, traceparent=EXAMPLE)
+        [found] = (await asker.document())["result"]["results"]
+        through = json.loads(found["output"]["result"]["content"][0]["text"])
+        assert (through[:36], through != EXAMPLE) == (EXAMPLE[:36], True)
+        bad = (await ask(daemon, "server", "trace", traceparent="x").document())["error"]
+        assert (bad["code"], EXAMPLE in bad["message"]) == ("bad_request", True)
+
+
+async def test_an_answer_may_carry_many_files_and_says_which_of_them_is_none(
+    tmp_path: Path,
+) -> None:
+    async with daemon_with(tmp_path, served(tmp_path, "legacy")) as daemon:
+        asker = ask(daemon, "server", "album")
+        document = await asker.document()
+    images = [one for one in asker.events if isinstance(one, RegisteredAsset)]
+    named = [one["assetId"] for one in document["result"]["content"]]
+    assert [one.asset_id for one in images] == named[1:]
+    [warning] = document["warnings"]
+    assert warning["reason"] == "asset_not_copied"
+    assert "'image-1': what stands for it is no base64" in warning["message"]

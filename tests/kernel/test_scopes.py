@@ -49,6 +49,9 @@ ARGS: dict[str, dict[str, Any]] = {
     "policy.forget": {"module": "m"},
     "approvals": {"follow": True},
     "approve": {"id": "ap-1"},
+    "token.new": {"name": "t", "scopes": []},
+    "token.list": {},
+    "token.revoke": {"name": "t"},
     "invoke": {"module": "m", "op": "hang"},
 }
 """What each op can be asked with; those that would not end are cancelled."""

@@ -86,7 +86,7 @@ class Calls:
     def ask(self, request: Request, method: str, params: dict[str, Any]) -> None:
         """Open a request and write it."""
         # Written before it is noted as open: args that cannot be encoded leave nothing behind.
-        self._speaker.ask(request.request_id, request.request_id, method, params)
+        self._speaker.ask(request, request.request_id, method, params)
         self.sent(request, method, params)
 
     def sent(self, request: Request, method: str, params: dict[str, Any]) -> None:
@@ -210,7 +210,7 @@ class Calls:
         request_id = call.request.request_id
         rpc_id = f"{request_id}{AGAIN}{call.rounds}"
         try:
-            self._speaker.ask(request_id, rpc_id, call.method, {**call.params, **wanted.params()})
+            self._speaker.ask(call.request, rpc_id, call.method, {**call.params, **wanted.params()})
         except UNENCODABLE as error:
             words = f"what the server wanted to know cannot be written: {type(error).__name__}"
             self._close(call, Failure.because(Reason.INVALID_EVENT, words), received)

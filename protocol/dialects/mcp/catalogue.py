@@ -19,6 +19,7 @@ from protocol.problem import described, quoted
 from protocol.weight import is_deeper
 
 TOOLS = "tools/list"
+CALL = "tools/call"
 
 PAGES = 100
 """A server that pages by ones may have so many; one whose cursors never end has too."""

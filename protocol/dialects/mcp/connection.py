@@ -43,7 +43,7 @@ from protocol.connection import (
 )
 from protocol.descriptor.model import Descriptor, StdoutPolicy
 from protocol.dialects.mcp.calls import Calls
-from protocol.dialects.mcp.catalogue import ACCEPTED, CHANGED, OPS
+from protocol.dialects.mcp.catalogue import ACCEPTED, CALL, CHANGED, OPS
 from protocol.dialects.mcp.greeting import DISCOVER
 from protocol.dialects.mcp.inquiries import client_capabilities, client_result, host_call
 from protocol.dialects.mcp.introduction import Introduction
@@ -68,7 +68,6 @@ from protocol.replies import Operation
 from protocol.weight import LONG_BYTES, collector_paused
 
 PING = "ping"
-CALL = "tools/call"
 
 OPEN_INQUIRIES = 1024
 """Requests of the server's that wait for an answer; a further one is refused."""

@@ -7,14 +7,13 @@ link is left a link.
 
 from __future__ import annotations
 
-import binascii
 from collections.abc import Iterable
 from typing import Any
 
 from msgspec import UNSET
 
 from protocol.assets import is_media_type
-from protocol.connection import EventReceived, Notice, Received, Warned
+from protocol.connection import EventReceived, Received
 from protocol.dialects.mcp.rpc import INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
 from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import AssetBytes
@@ -82,12 +81,6 @@ class Unpacking:
         return resource
 
     def _unpacked(self, holder: dict[str, Any], field: str, data: str, sort: str) -> dict[str, Any]:
-        try:
-            found = binascii.a2b_base64(data, strict_mode=True)
-        except (binascii.Error, ValueError) as error:
-            words = f"the {sort} in the answer is no base64 and stays as it is: {error}"
-            self.events.append(Warned(self._request_id, Notice("bad_base64", words)))
-            return holder
         self._count += 1
         named = f"{sort}-{self._count}"
         media_type = holder.get("mimeType")
@@ -98,7 +91,7 @@ class Unpacking:
             asset_id=named,
             kind=sort,
             media_type=media_type,
-            data=found,
+            data=data,
             last=True,
             metadata={"uri": uri} if isinstance(uri, str) else UNSET,
         )

@@ -52,7 +52,7 @@ def client_capabilities(descriptor: Descriptor) -> dict[str, Any]:
         for method, told in _CLIENT_CAPABILITIES.items()
         if any(
             fnmatchcase(method, entry) or method.startswith(f"{entry}.")
-            for entry in descriptor.capabilities
+            for entry in (one.partition(":")[0] for one in descriptor.capabilities)
         )
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from protocol.connection import NewId
+from protocol.connection import NewId, Request
 from protocol.dialects.mcp.greeting import INITIALIZE, META, Agreed, Era, modern_meta
 from protocol.dialects.mcp.rpc import RpcId, answer_line, notification_line, request_line
 from protocol.errors import Outcome
@@ -36,10 +36,13 @@ class Speaker:
         self.outgoing.add(request_line(own, method, self._with_meta(method, params, {})))
         return own
 
-    def ask(self, request_id: str, rpc_id: str, method: str, params: dict[str, Any]) -> None:
+    def ask(self, request: Request, rpc_id: str, method: str, params: dict[str, Any]) -> None:
         """Ask something of the host's; raises one of `UNENCODABLE` and then writes nothing."""
-        params = self._with_meta(method, params, {"progressToken": request_id})
-        self.outgoing.add(request_line(rpc_id, method, params), request_id)
+        meta = {"progressToken": request.request_id}
+        if request.traceparent is not None:
+            meta["traceparent"] = request.traceparent
+        line = request_line(rpc_id, method, self._with_meta(method, params, meta))
+        self.outgoing.add(line, request.request_id)
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
         """Tell something."""

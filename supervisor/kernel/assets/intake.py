@@ -17,7 +17,7 @@ from protocol.connection import Notice
 from protocol.events import Asset, AssetBytes, CallEvent, Progress
 from supervisor.kernel.assets.checks import Looked
 from supervisor.kernel.assets.registry import Assets
-from supervisor.kernel.assets.spool import SPOOLS_OPEN, Spool
+from supervisor.kernel.assets.spool import SPOOLS_OPEN, SPOOLS_WHOLE, Spool
 from supervisor.kernel.parties import Origin
 from supervisor.runtime.held_bytes import ASSETS, Account
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
@@ -151,8 +151,9 @@ class AssetIntake:
         if asset_id in self._refused:
             return self._refused[asset_id]
         refusal = self._rules.refusal(spool.asset(""))
-        if refusal is None and len(self._spools) >= SPOOLS_OPEN:
-            words = f"{SPOOLS_OPEN} others are being handed over, which is the most there may be"
+        most = SPOOLS_WHOLE if spool.first.last else SPOOLS_OPEN
+        if refusal is None and len(self._spools) >= most:
+            words = f"{most} others are being handed over, which is the most there may be"
             # Remembered: its next piece is no beginning, even if there is room by then.
             refusal = self._refused[asset_id] = spool.notice("asset_not_copied", words)
         return refusal

@@ -9,11 +9,12 @@ disk that does not answer keeps a thread, not the daemon.
 
 from __future__ import annotations
 
+import binascii
 import contextlib
 import hashlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +27,12 @@ from supervisor.kernel.assets.store import AssetStore, NotCopiedError
 
 SPOOLS_OPEN = 16
 """Files that a request may hand over at a time."""
+
+SPOOLS_WHOLE = 256
+"""The same, of those that come in one piece: as many may stand in one answer."""
+
+DECODED_CHARS = 1 << 16
+"""Of base64 at a time: Python's lock is held for that long, and the event loop waits for it."""
 
 
 class Spool:
@@ -50,7 +57,7 @@ class Spool:
         self._done = done
         self._drained = drained
         self._half = HalfFile(checks.store)
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | str] = []
         self._more = trio.Event()
         self._dropped = False
         self._given_up = threading.Event()
@@ -111,7 +118,7 @@ class Spool:
             if isinstance(found, Looked):  # dropped while the thread was about to return
                 await self._checks.in_lane(self._module, partial(self._checks.release, found))
 
-    async def _write(self, pieces: list[bytes], *, whole: bool) -> Looked | Notice | None:
+    async def _write(self, pieces: list[bytes | str], *, whole: bool) -> Looked | Notice | None:
         """Return what came of it, if that is known: None while more is to come."""
         if self._refused is not None:
             return self._refused
@@ -154,8 +161,8 @@ class HalfFile:
         self._descriptor = -1
         self._busy = self._dropped = False
 
-    def write(self, pieces: list[bytes]) -> None:
-        """Add pieces; raises `NotCopiedError`."""
+    def write(self, pieces: list[bytes | str]) -> None:
+        """Add pieces, those in base64 decoded; raises `NotCopiedError`."""
         self._enter()
         try:
             if self._path is None:
@@ -163,17 +170,23 @@ class HalfFile:
                 flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
                 self._descriptor = os.open(self._path, flags, 0o600)
             for piece in pieces:
-                self._store.reserve(len(piece))
-                self._size += len(piece)
-                self._summed.update(piece)
-                left = memoryview(piece)
-                while left:
-                    left = left[os.write(self._descriptor, left) :]
+                for part in [piece] if isinstance(piece, bytes) else _decoded(piece):
+                    self._add(part)
+        except ValueError as error:
+            raise NotCopiedError(f"what stands for it is no base64: {error}") from None
         except OSError as error:
             words = f"it could not be written to {self._store.folder}: {error.strerror}"
             raise NotCopiedError(words) from None
         finally:
             self._leave()
+
+    def _add(self, part: bytes) -> None:
+        self._store.reserve(len(part))
+        self._size += len(part)
+        self._summed.update(part)
+        left = memoryview(part)
+        while left:
+            left = left[os.write(self._descriptor, left) :]
 
     def finish(self) -> Looked:
         """Give it its name; raises `NotCopiedError`."""
@@ -230,3 +243,22 @@ class HalfFile:
             with contextlib.suppress(OSError):
                 self._store.drop_half(path)
         self._store.reserve(-size)
+
+
+def _decoded(text: str) -> Iterator[bytes]:
+    """Yield the bytes that a text in base64 stands for; white space is none of it.
+
+    Raises `ValueError` if it is none, which may be after some bytes.
+    """
+    left, padded = b"", False
+    for start in range(0, len(text), DECODED_CHARS):
+        chars = text[start : start + DECODED_CHARS].encode("ascii")
+        chars = left + chars.translate(None, b" \t\r\n")
+        whole = len(chars) // 4 * 4
+        part, left = chars[:whole], chars[whole:]
+        if part and padded:
+            raise ValueError("it goes on after its padding")
+        padded = padded or part.endswith(b"=")
+        yield binascii.a2b_base64(part, strict_mode=True)
+    if left:
+        raise ValueError("its length is not a multiple of four")

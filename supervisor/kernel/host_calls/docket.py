@@ -20,7 +20,7 @@ from protocol.errors import Failure, Reason
 from protocol.problem import quoted
 from supervisor.kernel.begin_order import BeginOrder
 from supervisor.kernel.grants.grants import CAPABILITY_CHARS, Grant
-from supervisor.kernel.host_calls.method import Host, Method
+from supervisor.kernel.host_calls.method import Host, Method, check_params
 from supervisor.kernel.host_calls.methods import method_named
 from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.parties import Caller, RefusedError
@@ -121,7 +121,8 @@ class Docket:
 
     def _begin(self, call: OpenCall) -> None:
         method = method_named(call.asked.call.method)
-        capability = method.capability(call.params)
+        check_params(method, call.params)
+        capability = method.capability(call, self._host)
         module = call.caller.module
         decision = self._host.grants.decide(module.descriptor, capability)
         if decision.verdict is Verdict.ASK:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -12,7 +12,7 @@ from protocol.descriptor.model import Kind
 from protocol.errors import Failure, Reason
 from protocol.events import Progress
 from protocol.response import Response
-from supervisor.kernel.host_calls.method import Host, check_params, invalid
+from supervisor.kernel.host_calls.method import Host, invalid
 from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.parties import NOBODY, Caller, RefusedError
 from supervisor.policy.capabilities import INVOKE, invoke_capability
@@ -38,9 +38,10 @@ class ModuleInvoke:
     )
     required = ("module", "op")
 
-    def capability(self, params: Mapping[str, Any]) -> str:
+    def capability(self, call: OpenCall, host: Host) -> str:
         """Return `module.invoke:MODULE.OP`."""
-        check_params(self, params)
+        del host
+        params = call.params
         for field in ("module", "op"):
             if not params[field]:
                 raise RefusedError(invalid(f'"{field}" is empty'))
@@ -49,11 +50,6 @@ class ModuleInvoke:
     def begin(self, call: OpenCall, host: Host) -> None:
         """Submit the invocation; the call's answer is its response."""
         caller, params = call.caller, call.params
-        chain = [caller.module.name, *(one.module.name for one in caller.ancestors)][::-1]
-        if len(chain) >= DEPTH:
-            words = f"calls are nested {DEPTH} deep, which is the deepest there may be"
-            failure = Failure.because(Reason.LIMIT_REACHED, words, chain=chain, most=DEPTH)
-            raise RefusedError(failure)
         session_id = params.get("session_id")
         if session_id is not None and session_id != caller.session_id:
             own = "none" if caller.session_id is None else repr(caller.session_id)
@@ -67,15 +63,42 @@ class ModuleInvoke:
         content: dict[str, Any] = {
             key: params[key] for key in ("op", "args", "session_id", "timeout_s") if key in params
         }
-        call.child = host.invoke(
-            caller.principal.delegated(),
+        begin_child(
+            call,
+            host,
             params["module"],
             content,
-            _Asker(call, host),
-            parent=caller.serving,
-            behind=_behind(caller),
-            order=call.order,
+            lambda one: call.answer(one.document(built=False)),
         )
+
+
+def begin_child(
+    call: OpenCall,
+    host: Host,
+    module: str,
+    content: Mapping[str, Any],
+    answer: Callable[[Response], None],
+) -> None:
+    """Have an invocation serve a call; raises `RefusedError` where calls are nested too deeply.
+
+    `answer` is called if it ends well, and else its failure is the call's. `content` is as in
+    `Requests.invoke`.
+    """
+    caller = call.caller
+    chain = [caller.module.name, *(one.module.name for one in caller.ancestors)][::-1]
+    if len(chain) >= DEPTH:
+        words = f"calls are nested {DEPTH} deep, which is the deepest there may be"
+        failure = Failure.because(Reason.LIMIT_REACHED, words, chain=chain, most=DEPTH)
+        raise RefusedError(failure)
+    call.child = host.invoke(
+        caller.principal.delegated(),
+        module,
+        content,
+        _Asker(call, host, answer),
+        parent=caller.serving,
+        behind=_behind(caller),
+        order=call.order,
+    )
 
 
 def _behind(caller: Caller) -> frozenset[str]:
@@ -87,8 +110,9 @@ def _behind(caller: Caller) -> frozenset[str]:
 class _Asker:
     """The client of a child: the call that it serves."""
 
-    def __init__(self, call: OpenCall, host: Host) -> None:
+    def __init__(self, call: OpenCall, host: Host, answer: Callable[[Response], None]) -> None:
         self._call = call
+        self._answer = answer
         self._lineage = host.effects.lineage
 
     def event(self, event: Progress, line: bytes | None) -> None:
@@ -107,7 +131,7 @@ class _Asker:
                 failure = msgspec.structs.replace(failure, details=details)
             self._call.refuse(failure)
         else:
-            self._call.answer(response.document(built=False))
+            self._answer(response)
 
     def congested(self) -> Congestion:
         """Whether the module that called does not read what it gets."""

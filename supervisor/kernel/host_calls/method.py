@@ -1,7 +1,7 @@
 """What a method that a module can call is, and what all of them work on.
 
-`capability` is made from the params, and says no to those that make no sense; `begin` does at once
-what can be done at once. Both may raise `RefusedError`.
+What is asked is held to `params` and `required` first. `capability` is made from it, and says no to
+what makes no sense; `begin` does at once what can be done at once. Both may raise `RefusedError`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from supervisor.kernel.parties import Invoke, RefusedError
 from supervisor.kernel.taking_effect import Effects
 from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.supervision.deadlines import Deadlines
+from supervisor.runtime.supervision.fleet import Fleet
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +33,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
     approvals: Approvals
     checks: Checks
     deadlines: Deadlines
+    fleet: Fleet
     nursery: trio.Nursery
 
 
@@ -50,8 +52,8 @@ class Method(Protocol):
     def required(self) -> tuple[str, ...]:
         """What of that must be there."""
 
-    def capability(self, params: Mapping[str, Any]) -> str:
-        """Return what a module needs for it; raises `RefusedError` over bad params."""
+    def capability(self, call: OpenCall, host: Host) -> str:
+        """Return what the module needs for it; raises `RefusedError` over a bad call."""
 
     def begin(self, call: OpenCall, host: Host) -> None:
         """Do it, or begin to; the call is then answered once. Raises `RefusedError`."""
@@ -59,6 +61,7 @@ class Method(Protocol):
 
 _KINDS = {
     dict: "an object",
+    list: "an array",
     str: "a string",
     int: "a whole number",
     float: "a number",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any
 
 import msgspec
 
@@ -14,9 +13,10 @@ from protocol.events import Log
 from protocol.journal_event import module_event_problem
 from protocol.problem import described, did_you_mean
 from supervisor.kernel.host_calls.invoking import ModuleInvoke
-from supervisor.kernel.host_calls.method import Host, Method, check_params, invalid
+from supervisor.kernel.host_calls.method import Host, Method, invalid
 from supervisor.kernel.host_calls.of_client import RootsList, UserAsk
 from supervisor.kernel.host_calls.open_call import OpenCall
+from supervisor.kernel.host_calls.sampling import ModelSample
 from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.sessions.session import Session
 from supervisor.policy.capabilities import (
@@ -40,9 +40,9 @@ class SessionRead:
     params: Mapping[str, type] = MappingProxyType({})
     required: tuple[str, ...] = ()
 
-    def capability(self, params: Mapping[str, Any]) -> str:
+    def capability(self, call: OpenCall, host: Host) -> str:
         """Return `session.read`."""
-        check_params(self, params)
+        del call, host
         return SESSION_READ
 
     def begin(self, call: OpenCall, host: Host) -> None:
@@ -59,9 +59,9 @@ class SessionWrite:
     params: Mapping[str, type] = MappingProxyType({"patch": dict, "if_revision": int})
     required = ("patch",)
 
-    def capability(self, params: Mapping[str, Any]) -> str:
+    def capability(self, call: OpenCall, host: Host) -> str:
         """Return `session.write`."""
-        check_params(self, params)
+        del call, host
         return SESSION_WRITE
 
     def begin(self, call: OpenCall, host: Host) -> None:
@@ -91,9 +91,10 @@ class EventEmit:
     params: Mapping[str, type] = MappingProxyType({"event": str, "data": dict, "status": str})
     required = ("event",)
 
-    def capability(self, params: Mapping[str, Any]) -> str:
+    def capability(self, call: OpenCall, host: Host) -> str:
         """Return `event.emit:NAME`."""
-        check_params(self, params)
+        del host
+        params = call.params
         problem = module_event_problem(params)
         if problem is not None:
             raise RefusedError(invalid(problem))
@@ -131,9 +132,10 @@ class LogLine:
     params: Mapping[str, type] = MappingProxyType({"message": str, "level": str, "fields": dict})
     required = ("message",)
 
-    def capability(self, params: Mapping[str, Any]) -> str:
+    def capability(self, call: OpenCall, host: Host) -> str:
         """Return `log`."""
-        check_params(self, params)
+        del host
+        params = call.params
         level = params.get("level", "info")
         if level not in _LEVELS:
             words = f'"level" is {described(level)}, it must be one of {", ".join(_LEVELS)}'
@@ -178,6 +180,7 @@ METHODS: tuple[Method, ...] = (
     LogLine(),
     RootsList(),
     UserAsk(),
+    ModelSample(),
 )
 
 _BY_NAME = {name: method for method in METHODS for name in method.names}

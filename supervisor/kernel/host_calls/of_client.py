@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from supervisor.kernel.hooks.approvals import Decision, Question
-from supervisor.kernel.host_calls.method import Host, check_params, invalid
+from supervisor.kernel.host_calls.method import Host, invalid
 from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy.capabilities import ROOTS, USER_ASK
@@ -23,9 +23,9 @@ class RootsList:
     params: Mapping[str, type] = MappingProxyType({})
     required: tuple[str, ...] = ()
 
-    def capability(self, params: Mapping[str, Any]) -> str:
+    def capability(self, call: OpenCall, host: Host) -> str:
         """Return `roots.list`."""
-        check_params(self, params)
+        del call, host
         return ROOTS
 
     def begin(self, call: OpenCall, host: Host) -> None:
@@ -47,9 +47,10 @@ class UserAsk:
     params: Mapping[str, type] = MappingProxyType({"message": str, "form": dict})
     required = ("message",)
 
-    def capability(self, params: Mapping[str, Any]) -> str:
+    def capability(self, call: OpenCall, host: Host) -> str:
         """Return `user.ask`."""
-        check_params(self, params)
+        del host
+        params = call.params
         problem = form_problem(params["form"]) if "form" in params else None
         if problem is not None:
             raise RefusedError(invalid(problem))

@@ -12,7 +12,7 @@ from protocol.events import Progress
 from supervisor.kernel.host_calls.docket import Docket
 from supervisor.kernel.host_calls.method import Host
 from supervisor.kernel.parties import Origin
-from supervisor.policy.principals import Principal, Scope
+from supervisor.policy.principals import Principal, Scope, module_name
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.supervision.module import Module
@@ -27,7 +27,7 @@ class ModuleItself:
 
     def __init__(self, module: Module) -> None:
         self.module = module
-        self.principal = Principal(module.name, "module", frozenset({Scope.INVOKE}))
+        self.principal = Principal(module_name(module.name), "module", frozenset({Scope.INVOKE}))
         self.origin = Origin(module.name, "", None, owner=self.principal.name, by=self.principal.by)
 
     def attend(self) -> None:

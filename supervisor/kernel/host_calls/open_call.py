@@ -41,6 +41,7 @@ class OpenCall:
         "asked",
         "caller",
         "child",
+        "chosen",
         "done",
         "question",
         "scope",
@@ -53,6 +54,8 @@ class OpenCall:
         self.asked = asked
         self.child: Invocation | None = None
         """The invocation that serves it, if one does."""
+        self.chosen = ""
+        """The module that its method chose to serve it, if the method does that."""
         self.question: str | None = None
         """The id of the question to a person that it waits for, while that is open."""
         self.scope = trio.CancelScope()

@@ -23,6 +23,7 @@ from supervisor.kernel.operations.op import MODULE, Asked, Begun, Op, OpGroup, P
 from supervisor.kernel.operations.policy import PolicyOps
 from supervisor.kernel.operations.record import RecordOps
 from supervisor.kernel.operations.sessions import SessionOps
+from supervisor.kernel.operations.tokens import TokenOps
 from supervisor.kernel.operations.ui import UiOps
 from supervisor.kernel.request_checks import Doubt
 
@@ -37,6 +38,7 @@ GROUPS: tuple[type[OpGroup], ...] = (
     UiOps,
     PolicyOps,
     ApprovalOps,
+    TokenOps,
 )
 
 # Served straight from the pipeline (kernel.requests): it streams and is cancelled like any other

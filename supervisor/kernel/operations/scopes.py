@@ -39,10 +39,13 @@ SCOPES: Mapping[str, Scope | None] = {
     "policy.forget": Scope.ADMIN,
     "approvals": Scope.READ,
     "approve": Scope.INVOKE,
+    "token.new": Scope.ADMIN,
+    "token.list": Scope.ADMIN,
+    "token.revoke": Scope.ADMIN,
 }
 """None: whoever asks may have it. `health`, `describe` and `invoke` are also those of modules."""
 
-ALL_MODULES = frozenset({"reload", "shutdown"})
+ALL_MODULES = frozenset({"reload", "shutdown", "token.new", "token.list", "token.revoke"})
 """Those that concern all modules: globs have to cover every one there may be."""
 
 WHOLE_MODULE = frozenset(

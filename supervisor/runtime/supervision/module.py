@@ -12,6 +12,7 @@ import trio
 
 from protocol.connection import HostCalled
 from protocol.descriptor.model import Descriptor, Start
+from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
 from supervisor.policy.findings import Quarantined
@@ -86,6 +87,7 @@ class Module:
         self.pool = self.make_pool(descriptor)
         self.pool.queue = self._queue
         self.descriptions = self.pool.setting.descriptions
+        self.span_attributes = DIALECTS[descriptor.transport.protocol].span_attributes
         self.succession = Succession(self)
 
     # Commands.
@@ -167,6 +169,7 @@ class Module:
         self._last_exit = before.last_exit or self._last_exit
         before.queue, pool.queue = CallQueue(), self._queue
         self.descriptor, self.descriptions = descriptor, pool.setting.descriptions
+        self.span_attributes = DIALECTS[descriptor.transport.protocol].span_attributes
         if pool.state is State.DOWN:
             self.missing = descriptor.supervision.depends_on  # `_changed` looks who serves
         self._host.observer.mounted(descriptor, again=True)

@@ -1,0 +1,117 @@
+"""`stdiod token`: make, list and take back what others come in with over HTTP."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import click
+
+from supervisor.cli.client import SUPERVISOR, Answer, Client
+from supervisor.cli.options import TEXT, Subverbs, with_json, with_socket
+from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.terminal import one_line
+
+DAY_S = 86400.0
+SCOPES = ("read", "invoke", "admin")
+
+
+@click.group(cls=Subverbs)
+def token() -> None:
+    """Make, list and take back tokens: who is no user of this machine comes in with one."""
+
+
+@token.command
+@click.argument("name", type=TEXT)
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice(SCOPES),
+    multiple=True,
+    help="What it is good for; give it once for each.  [default: read and invoke]",
+)
+@click.option(
+    "--modules",
+    type=TEXT,
+    multiple=True,
+    metavar="GLOB",
+    help="The modules (kv) or ops (kv.get*) it may use; give it once for each.  [default: all]",
+)
+@click.option(
+    "--expires",
+    "days",
+    type=click.FloatRange(0, 36_500, min_open=True),
+    metavar="DAYS",
+    help="For how long it is good.  [default: until it is revoked]",
+)
+@with_json
+@with_socket
+def new(
+    *,
+    name: str,
+    scopes: tuple[str, ...],
+    modules: tuple[str, ...],
+    days: float | None,
+    as_json: bool,
+    socket: Path,
+) -> None:
+    """Make a token for NAME and print it: this once, for the daemon keeps a digest only."""
+    args: dict[str, Any] = {"name": name}
+    if scopes:
+        args["scopes"] = list(scopes)
+    if modules:
+        args["modules"] = list(modules)
+    if days is not None:
+        args["expires_s"] = days * DAY_S
+    answer = _ask(socket, "token.new", args, as_json=as_json)
+    if as_json:
+        print_json(answer.result)
+        return
+    click.echo(answer.result["token"])
+    click.echo(_words(answer.result), err=True)
+
+
+@token.command("list")
+@with_json
+@with_socket
+def list_(*, as_json: bool, socket: Path) -> None:
+    """List the tokens, the oldest first; what they are is not known any more."""
+    answer = _ask(socket, "token.list", {}, as_json=as_json)
+    if as_json:
+        print_json(answer.result)
+        return
+    for one in answer.result["tokens"]:
+        click.echo(_words(one))
+    if not answer.result["tokens"]:
+        click.echo("no tokens")
+
+
+@token.command
+@click.argument("name", type=TEXT)
+@with_json
+@with_socket
+def revoke(*, name: str, as_json: bool, socket: Path) -> None:
+    """Take back the token of NAME; who is connected with it is parted from."""
+    answer = _ask(socket, "token.revoke", {"name": name}, as_json=as_json)
+    if as_json:
+        print_json(answer.result)
+    else:
+        click.echo(f"the token {one_line(name)} is revoked")
+
+
+def _words(one: dict[str, Any]) -> str:
+    expires = one["expires"]
+    until = "until it is revoked"
+    if expires is not None:
+        until = f"until {dt.datetime.fromtimestamp(expires, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
+    scopes, modules = ", ".join(one["scopes"]) or "nothing", ", ".join(one["modules"]) or "none"
+    return one_line(f"{one['name']}: may {scopes}, modules {modules}, {until}")
+
+
+def _ask(socket: Path, op: str, args: dict[str, Any], *, as_json: bool) -> Answer:
+    with Client(socket) as client:
+        answer = client.known(op, args)
+    if not answer.ok:
+        end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op=op)
+    return answer

@@ -1,0 +1,167 @@
+"""`model.sample`: a module has a model say something, by way of a module that is a provider.
+
+The params are those of MCP's `sampling/createMessage`, text only. The provider's op `complete` is
+asked with `messages`, each `{role, content}`, and with what else of `_OPTIONS` its schema names; it
+answers with the `content` (or `text`), and with its `model` and `stop_reason` if it likes.
+
+Which provider that is, is the operator's choice: of several, the one that the module is granted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from protocol.descriptor.model import Kind
+from protocol.errors import Failure, Reason, Success
+from protocol.problem import described, quoted
+from protocol.response import Response
+from supervisor.kernel.host_calls.invoking import begin_child
+from supervisor.kernel.host_calls.method import Host, invalid
+from supervisor.kernel.host_calls.open_call import OpenCall
+from supervisor.kernel.parties import RefusedError
+from supervisor.policy.capabilities import SAMPLE, Verdict, sample_capability
+from supervisor.runtime.supervision.module import Module
+
+OP = "complete"
+"""What a provider is asked for."""
+
+_OPTIONS = {"maxTokens": "max_tokens", "temperature": "temperature", "stopSequences": "stop"}
+"""What a provider is told beside the messages, if its schema has it, by its name in MCP."""
+
+_ROLES = ("user", "assistant")
+
+SHOWN = 8
+"""So many providers are named to who has to choose among them."""
+
+
+class ModelSample:
+    """`model.sample`."""
+
+    names = (SAMPLE,)
+    params: Mapping[str, type] = MappingProxyType(
+        {
+            "messages": list,
+            "systemPrompt": str,
+            "maxTokens": int,
+            "temperature": float,
+            "stopSequences": list,
+            "modelPreferences": dict,
+            "includeContext": str,
+            "metadata": dict,
+        }
+    )
+    required = ("messages",)
+
+    def capability(self, call: OpenCall, host: Host) -> str:
+        """Return `model.sample:MODULE`, with the provider that is to answer."""
+        _messages(call.params)
+        call.chosen = _choose(call, host)
+        return sample_capability(call.chosen)
+
+    def begin(self, call: OpenCall, host: Host) -> None:
+        """Ask the provider."""
+        provider = host.fleet.modules.get(call.chosen)
+        wanted = {} if provider is None else _properties(provider)
+        params = call.params
+        args = {"messages": _messages(params)}
+        args |= {
+            name: params[key] for key, name in _OPTIONS.items() if key in params and name in wanted
+        }
+        begin_child(
+            call, host, call.chosen, {"op": OP, "args": args}, lambda one: _answer(call, one)
+        )
+
+
+def _choose(call: OpenCall, host: Host) -> str:
+    """Return the name of the provider; raises `RefusedError` if it is not clear which."""
+    caller = call.caller
+    able = [
+        one.name
+        for one in host.fleet.modules.values()
+        if one is not caller.module
+        and one.descriptor.kind is Kind.PROVIDER
+        and "messages" in _properties(one)
+        and caller.principal.covers(one.name, OP)
+    ]
+    if not able:
+        words = (
+            f"nothing can answer {SAMPLE}: that takes a module of the kind provider whose op"
+            f' {OP} has an arg "messages" in its inputs, and there is none, or none that is allowed'
+            " to who asked"
+        )
+        raise RefusedError(Failure.because(Reason.UNKNOWN_MODULE, words))
+    by_verdict: dict[Verdict, list[str]] = {}
+    for one in able:
+        decision = host.grants.decide(caller.module.descriptor, sample_capability(one))
+        by_verdict.setdefault(decision.verdict, []).append(one)
+    # Those that a person would have to be asked about only where none is allowed.
+    found = by_verdict.get(Verdict.ALLOWED) or by_verdict.get(Verdict.ASK)
+    if found is None:
+        return able[0]  # which is denied, with the rule
+    if len(found) > 1:
+        shown = ", ".join(map(quoted, found[:SHOWN]))
+        example = f"allow = [{quoted(sample_capability(found[0]))}]"
+        words = (
+            f"several modules could answer {SAMPLE} ({shown}): have the policy grant"
+            f" {caller.module.name} one of them only, such as `{example}`"
+        )
+        raise RefusedError(Failure.because(Reason.CAPABILITY, words, capability=SAMPLE))
+    return found[0]
+
+
+def _properties(module: Module) -> Mapping[str, Any]:
+    """Return the args of its op, by name, as far as they are known."""
+    said = module.descriptions.current or {}
+    inputs = module.descriptor.inputs or said.get("inputs")
+    schema = inputs.get(OP) if isinstance(inputs, Mapping) else None
+    found = schema.get("properties") if isinstance(schema, Mapping) else None
+    return found if isinstance(found, Mapping) else {}
+
+
+def _messages(params: Mapping[str, Any]) -> list[dict[str, str]]:
+    """Return the messages as a provider takes them; raises `RefusedError`."""
+    found = (
+        [{"role": "system", "content": params["systemPrompt"]}] if "systemPrompt" in params else []
+    )
+    for index, one in enumerate(params["messages"]):
+        role = one.get("role") if isinstance(one, dict) else None
+        text = _text(one.get("content")) if isinstance(one, dict) else None
+        if role not in _ROLES or text is None:
+            words = f'"messages" has {described(one)} at {index}, no text of user or assistant'
+            raise RefusedError(invalid(words))
+        found.append({"role": role, "content": text})
+    return found
+
+
+def _text(content: object) -> str | None:
+    """Return the text of a content: one itself, a block of text, or a list of those."""
+    match content:
+        case str():
+            return content
+        case {"type": "text", "text": str(text)}:
+            return text
+        case [*blocks]:
+            texts = [_text(one) for one in blocks if isinstance(one, dict)]
+            known = [one for one in texts if one is not None]
+            return "\n".join(known) if len(known) == len(blocks) else None
+    return None
+
+
+def _answer(call: OpenCall, response: Response) -> None:
+    outcome = response.outcome
+    result = outcome.result if isinstance(outcome, Success) else None
+    said = result if isinstance(result, dict) else {}
+    text = _text(said.get("content", said.get("text")))
+    if text is None:
+        words = f'{call.chosen}.{OP} answered without a text in "content": {described(result)}'
+        call.refuse(Failure.because(Reason.INVALID_EVENT, words))
+        return
+    model, why = said.get("model"), said.get("stop_reason")
+    answer = {
+        "role": "assistant",
+        "content": {"type": "text", "text": text},
+        "model": model if isinstance(model, str) else call.chosen,
+    }
+    call.answer({**answer, "stopReason": why} if isinstance(why, str) else answer)

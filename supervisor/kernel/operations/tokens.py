@@ -1,0 +1,83 @@
+"""The ops about tokens: `token.new`, `token.list`, `token.revoke`.
+
+Those that change something answer once the change is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from typing import Any, ClassVar
+
+from supervisor.kernel.operations.connection import GLOB_CHARS, GLOBS
+from supervisor.kernel.operations.op import Asked, Op, Parts, args_schema
+from supervisor.kernel.tokens import NAME_CHARS
+from supervisor.policy.principals import EVERYTHING, Scope
+
+USUAL = (Scope.READ, Scope.INVOKE)
+"""The scopes of a token of which nothing else is said."""
+
+MAX_EXPIRES_S = 100 * 365 * 86400.0
+
+_NAME = {"type": "string", "minLength": 1, "maxLength": NAME_CHARS}
+
+
+class TokenOps:
+    """Ops about tokens."""
+
+    INPUTS: ClassVar[Mapping[str, Any]] = {
+        "token.new": args_schema(
+            ("name",),
+            name={**_NAME, "description": "who it is for"},
+            scopes={
+                "type": "array",
+                "items": {"enum": [str(one) for one in Scope]},
+                "default": [str(one) for one in USUAL],
+            },
+            modules={
+                "type": "array",
+                "items": {"type": "string", "minLength": 1, "maxLength": GLOB_CHARS},
+                "maxItems": GLOBS,
+                "default": list(EVERYTHING),
+                "description": "globs over MODULE and MODULE.OP that it may use",
+            },
+            expires_s={
+                "type": "number",
+                "exclusiveMinimum": 0,
+                "maximum": MAX_EXPIRES_S,
+                "description": "for how long it is good; until it is revoked if left out",
+            },
+        ),
+        "token.list": args_schema(),
+        "token.revoke": args_schema(("name",), name=_NAME),
+    }
+
+    def __init__(self, parts: Parts) -> None:
+        """Prepare to serve."""
+        self._tokens = parts.effects.tokens
+        self._durability = parts.effects.durability
+
+    def ops(self) -> Mapping[str, Op]:
+        """Return the ops."""
+        return {"token.new": self._new, "token.list": self._list, "token.revoke": self._revoke}
+
+    def _new(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
+        token, said = self._tokens.new(
+            asked.principal,
+            args["name"],
+            frozenset(map(Scope, args.get("scopes", USUAL))),
+            tuple(args.get("modules", EVERYTHING)),
+            args.get("expires_s"),
+        )
+        return self._confirmed({**token.document(), "token": said})
+
+    def _list(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+        del args, asked
+        return {"tokens": self._tokens.shown()}
+
+    def _revoke(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
+        del asked
+        return self._confirmed(self._tokens.revoke(args["name"]).document())
+
+    async def _confirmed(self, result: dict[str, Any]) -> dict[str, Any]:
+        await self._durability.confirmed()
+        return result

@@ -1,0 +1,225 @@
+"""Tokens: how somebody who is no user of this machine is known, by a secret that is shown once.
+
+    stdiod_ID_SECRET    ID finds the token, and is no secret; of SECRET only a digest is kept
+
+The secret is 256 random bits, so one round of SHA-256 keeps it as well as a slow hash would.
+Whoever has the token asks as `token:NAME`, with the scopes and the globs that it was made with. The
+name is who it is: a token that takes the place of one of the same name sees what that one began.
+When a token is revoked, or expires, those who came in with it are told, and have to go.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+import structlog
+
+from protocol.errors import Failure, Reason
+from protocol.problem import did_you_mean, named, printable
+from supervisor.kernel.parties import RefusedError
+from supervisor.kernel.recorder import Recorder, Restored
+from supervisor.policy.principals import Principal, Scope, token_name
+from supervisor.runtime.supervision.deadlines import Deadlines, Timer
+
+KIND = "token"
+"""Of the documents."""
+
+TOKENS = 1000
+"""How many there may be; expired ones make room."""
+
+NAME_CHARS = 64
+
+_MARK = "stdiod"
+"""What a token begins with, so that scanners for leaked secrets can be told of it."""
+
+_NO_DIGEST = "0" * 64
+
+log = structlog.get_logger()
+
+
+class Token(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of a token; times are Unix time (s)."""
+
+    id: str
+    name: str
+    sha256: str
+    scopes: tuple[Scope, ...]
+    modules: tuple[str, ...]
+    created: float
+    expires: float | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return what may be shown of it: not the digest, which nobody needs."""
+        shown = {name: getattr(self, name) for name in ("id", "name", "created", "expires")}
+        return {**shown, "scopes": list(map(str, self.scopes)), "modules": list(self.modules)}
+
+
+class Login:
+    """Somebody who came in with a token, until he leaves or the token is over."""
+
+    def __init__(self, token: Token, face: str, over: Callable[[], None]) -> None:
+        self.token = token
+        self.principal = Principal(
+            token_name(token.name), face, frozenset(token.scopes), token.modules
+        )
+        self.over = over
+        """Called once, when the token is revoked or expires; must neither block nor raise."""
+        self.timer: Timer | None = None
+
+
+class Tokens:
+    """The tokens of one daemon, the oldest first."""
+
+    def __init__(
+        self, recorder: Recorder, wall_clock: Callable[[], float], deadlines: Deadlines
+    ) -> None:
+        """`wall_clock` gives Unix time (s)."""
+        self._recorder = recorder
+        self._wall_clock = wall_clock
+        self._deadlines = deadlines
+        self._all: dict[str, Token] = {}
+        """By id."""
+        self._logins: dict[str, set[Login]] = {}
+
+    # To come in by.
+
+    def login(self, said: str, face: str, over: Callable[[], None]) -> Login | None:
+        """Let somebody in who says a token; None if it is none, any more or at all."""
+        token = self._find(said)
+        if token is None:
+            return None
+        login = Login(token, face, over)
+        self._logins.setdefault(token.id, set()).add(login)
+        if token.expires is not None:
+            left_s = max(0.0, token.expires - self._wall_clock())
+            login.timer = self._deadlines.after(left_s, partial(self._end, login))
+        return login
+
+    def is_of(self, login: Login, said: str) -> bool:
+        """Tell whether what is said now is the token that somebody came in with."""
+        return self._find(said) is login.token
+
+    def leave(self, login: Login) -> None:
+        """Take note that he has left; idempotent."""
+        if login.timer is not None:
+            login.timer.cancel()
+        others = self._logins.get(login.token.id, set())
+        others.discard(login)
+        if not others:
+            self._logins.pop(login.token.id, None)
+
+    # To make and to take back; what changes raises `RefusedError` and has then changed nothing.
+
+    def new(
+        self,
+        maker: Principal,
+        name: str,
+        scopes: frozenset[Scope],
+        modules: tuple[str, ...],
+        expires_s: float | None,
+    ) -> tuple[Token, str]:
+        """Make a token for somebody, with no more scopes than its maker has; returns it as said."""
+        if printable(name) != name or not name.strip():
+            words = f"a token's name is for people to read, and {named(name, NAME_CHARS)} is not"
+            raise _refused(Reason.INVALID_ARGS, words, pointer="/name")
+        if more := scopes - maker.scopes:
+            which = ", ".join(one for one in Scope if one in more)
+            words = f"{maker.name} may not give what it does not have: {which}"
+            raise _refused(Reason.SCOPE, words, scope=which)
+        self._drop_expired()
+        if any(one.name == name for one in self._all.values()):
+            words = f"there is a token {name!r} already; revoke it first, or choose another name"
+            raise _refused(Reason.INVALID_ARGS, words, pointer="/name")
+        if len(self._all) >= TOKENS:
+            raise _refused(Reason.LIMIT_REACHED, f"there are {TOKENS} tokens; revoke one")
+        if unavailable := self._recorder.unavailable():
+            raise RefusedError(unavailable)
+        token_id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
+        now = self._wall_clock()
+        token = Token(
+            id=token_id,
+            name=name,
+            sha256=_digest(secret),
+            scopes=tuple(one for one in Scope if one in scopes),
+            modules=modules,
+            created=now,
+            expires=None if expires_s is None else now + expires_s,
+        )
+        self._all[token_id] = token
+        self._keep(token)
+        return token, f"{_MARK}_{token_id}_{secret}"
+
+    def revoke(self, name: str) -> Token:
+        """Take a token back: nobody comes in with it, and who has is told."""
+        self._drop_expired()
+        for token in self._all.values():
+            if token.name == name:
+                self._drop(token)
+                return token
+        hint = did_you_mean(name, [one.name for one in self._all.values()])
+        words = f"there is no token {named(name, NAME_CHARS)}{hint}"
+        raise _refused(Reason.INVALID_ARGS, words, pointer="/name")
+
+    def shown(self) -> list[dict[str, Any]]:
+        """Return what may be shown of all that have not expired."""
+        self._drop_expired()
+        return [one.document() for one in self._all.values()]
+
+    # Start of the daemon, and loss of what was kept.
+
+    def restore(self, restored: Restored) -> None:
+        """Take over what was kept."""
+        found: list[Token] = []
+        for document in restored.documents(KIND):
+            try:
+                found.append(msgspec.json.decode(document.body, type=Token))
+            except msgspec.DecodeError as error:
+                log.warning("a token was not restored", id=document.name, words=str(error))
+        self._all = {one.id: one for one in sorted(found, key=lambda one: one.created)}
+
+    def keep_all(self) -> None:
+        """Keep all anew: what was kept is lost."""
+        for one in self._all.values():
+            self._keep(one)
+
+    def _find(self, said: str) -> Token | None:
+        mark, _, rest = said.partition("_")
+        token_id, _, secret = rest.partition("_")
+        token = self._all.get(token_id) if mark == _MARK else None
+        # What takes the same time for any secret; which ids there are is no secret.
+        same = hmac.compare_digest(_digest(secret), _NO_DIGEST if token is None else token.sha256)
+        return None if token is None or not same or self._is_over(token) else token
+
+    def _is_over(self, token: Token) -> bool:
+        return token.expires is not None and token.expires <= self._wall_clock()
+
+    def _drop_expired(self) -> None:
+        for token in [one for one in self._all.values() if self._is_over(one)]:
+            self._drop(token)
+
+    def _drop(self, token: Token) -> None:
+        del self._all[token.id]
+        self._recorder.keep(KIND, token.id, None)
+        for login in tuple(self._logins.get(token.id, ())):
+            self._end(login)
+
+    def _end(self, login: Login) -> None:
+        self.leave(login)
+        login.over()
+
+    def _keep(self, token: Token) -> None:
+        self._recorder.keep(KIND, token.id, msgspec.json.encode(token))
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode(errors="replace")).hexdigest()
+
+
+def _refused(reason: Reason, words: str, **evidence: Any) -> RefusedError:
+    return RefusedError(Failure.because(reason, words, **evidence))

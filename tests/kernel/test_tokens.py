@@ -1,0 +1,186 @@
+"""Tokens: who comes in by one, as whom, for how long, and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+
+from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.store.settings import JournalOptions
+from supervisor.kernel.tokens import TOKENS, Tokens
+from supervisor.policy.principals import ALL_SCOPES, EVERYTHING, Principal, Scope
+from supervisor.runtime.supervision.deadlines import Deadlines
+from tests.factories import actor
+from tests.kernel.conftest import begin, daemon_with
+from tests.kernel.remembering import Remembering
+from tests.kernel.test_owners import own
+from tests.principals import ADA
+
+
+def nothing() -> None:
+    """Be told that a token is over."""
+
+
+def comes_in(daemon: Daemon, said: str) -> Principal | None:
+    login = daemon.tokens.login(said, "http", nothing)
+    return None if login is None else login.principal
+
+
+async def made(daemon: Daemon, who: Principal = ADA, **args: Any) -> dict[str, Any]:
+    found = await own(daemon, who, "token.new", **{"name": "ada", **args})
+    assert isinstance(found, dict), found
+    return found
+
+
+async def test_who_says_a_token_is_its_name_with_its_scopes_and_globs(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path) as daemon:
+        usual = await made(daemon)
+        assert comes_in(daemon, usual["token"]) == Principal(
+            "token:ada", "http", frozenset({Scope.READ, Scope.INVOKE}), EVERYTHING
+        )
+        narrow = await made(daemon, name="max", scopes=["read"], modules=["kv.get*"])
+        assert comes_in(daemon, narrow["token"]) == Principal(
+            "token:max", "http", frozenset({Scope.READ}), ("kv.get*",)
+        )
+
+
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        lambda said: said[:-1],
+        lambda said: said + "x",
+        lambda said: said[:-1] + ("a" if said[-1] != "a" else "b"),
+        lambda said: said.replace("stdiod_", "other_"),
+        lambda said: said.rpartition("_")[0],
+        lambda said: "stdiod_0000_" + said.split("_", 2)[2],
+        lambda said: "",
+        lambda said: "_",
+        lambda said: "\udc80é",
+    ],
+)
+async def test_what_is_not_quite_a_token_lets_nobody_in(spoilt: Any, tmp_path: Path) -> None:
+    async with daemon_with(tmp_path) as daemon:
+        assert comes_in(daemon, spoilt((await made(daemon))["token"])) is None
+
+
+async def test_a_token_is_told_once_and_kept_as_a_digest(tmp_path: Path) -> None:
+    recorder = Remembering()
+    async with daemon_with(tmp_path, recorder=recorder) as daemon:
+        said = (await made(daemon))["token"]
+        listed = await own(daemon, ADA, "token.list")
+        (one,) = listed["tokens"]
+        assert (one["name"], one["scopes"], one["modules"]) == ("ada", ["read", "invoke"], ["*"])
+        secret = said.split("_", 2)[2]
+        known = json.dumps([listed, recorder.entries], default=repr) + repr(recorder.kept)
+        assert secret not in known
+        assert "sha256" not in one
+
+
+async def test_tokens_are_good_with_the_next_daemon_and_revoked_ones_are_not(
+    tmp_path: Path,
+) -> None:
+    async with daemon_with(tmp_path, memory=JournalOptions()) as daemon:
+        kept = (await made(daemon))["token"]
+        revoked = (await made(daemon, name="max"))["token"]
+        await own(daemon, ADA, "token.revoke", name="max")
+    async with daemon_with(tmp_path, memory=JournalOptions()) as daemon:
+        assert comes_in(daemon, kept) is not None
+        assert comes_in(daemon, revoked) is None
+
+
+async def test_who_came_in_with_a_token_is_told_when_it_is_revoked(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path) as daemon:
+        told: list[str] = []
+        said = {name: (await made(daemon, name=name))["token"] for name in ("ada", "max")}
+        for who, name in (("first", "ada"), ("second", "ada"), ("other", "max"), ("left", "ada")):
+            login = daemon.tokens.login(said[name], "http", partial(told.append, who))
+            assert login is not None
+            if who == "left":
+                daemon.tokens.leave(login)
+                daemon.tokens.leave(login)
+        await own(daemon, ADA, "token.revoke", name="ada")
+        assert sorted(told) == ["first", "second"]
+        assert comes_in(daemon, said["ada"]) is None
+        assert comes_in(daemon, said["max"]) is not None
+
+
+async def test_a_token_ends_with_its_time(
+    autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
+) -> None:
+    deadlines = Deadlines()
+    nursery.start_soon(deadlines.run)
+    tokens = Tokens(Remembering(), trio.current_time, deadlines)
+    _, said = tokens.new(ADA, "ada", ALL_SCOPES, EVERYTHING, 10)
+    over = trio.Event()
+    login = tokens.login(said, "http", over.set)
+    assert login is not None
+    await trio.sleep(9.9)
+    assert tokens.is_of(login, said)
+    assert not over.is_set()
+    await trio.sleep(0.2)
+    assert over.is_set()
+    assert not tokens.is_of(login, said)
+    assert tokens.login(said, "http", nothing) is None
+    assert tokens.shown() == []
+    tokens.new(ADA, "ada", ALL_SCOPES, EVERYTHING, None)  # its name is free again
+
+
+async def test_nobody_gives_what_he_does_not_have(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path) as daemon:
+        admin = Principal("token:boss", "http", frozenset({Scope.ADMIN}))
+        words = await own(daemon, admin, "token.new", name="x")
+        assert words == "token:boss may not give what it does not have: read, invoke"
+        assert (await made(daemon, admin, scopes=["admin"]))["scopes"] == ["admin"]
+        some = Principal("token:some", "http", ALL_SCOPES, ("kv",))
+        for op in ("token.new", "token.list", "token.revoke"):
+            args = {} if op == "token.list" else {"name": "ada"}
+            assert "it concerns all modules" in await own(daemon, some, op, **args)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        ({"name": "ada"}, "there is a token 'ada' already"),
+        ({"name": "a\nb"}, "is for people to read"),
+        ({"name": " "}, "is for people to read"),
+    ],
+)
+async def test_a_bad_name_is_refused(args: dict[str, Any], words: str, tmp_path: Path) -> None:
+    async with daemon_with(tmp_path) as daemon:
+        await made(daemon)
+        assert words in await own(daemon, ADA, "token.new", **args)
+
+
+async def test_a_misspelt_name_is_told_with_what_was_meant(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path) as daemon:
+        await made(daemon)
+        words = await own(daemon, ADA, "token.revoke", name="adda")
+        assert words == "there is no token 'adda'; did you mean 'ada'?"
+
+
+async def test_the_number_of_tokens_has_a_bound(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path) as daemon:
+        for number in range(TOKENS):
+            daemon.tokens.new(ADA, f"t{number}", ALL_SCOPES, EVERYTHING, None)
+        assert (
+            await own(daemon, ADA, "token.new", name="x")
+            == f"there are {TOKENS} tokens; revoke one"
+        )
+
+
+async def test_a_token_owns_nothing_of_a_user_or_a_module_of_its_name(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path, actor(tmp_path, name="ada")) as daemon:
+        token = comes_in(daemon, (await made(daemon))["token"])
+        assert token is not None
+        await own(daemon, ADA, "session.new", session_id="hers")
+        assert "there is no session" in await own(daemon, token, "session.show", session_id="hers")
+        await own(daemon, token, "session.new", session_id="its")
+        user = ADA.narrowed((Scope.READ, Scope.INVOKE))
+        assert "there is no session" in await own(daemon, user, "session.show", session_id="its")
+        asked = begin(daemon, "ada", "invoke", {"op": "echo", "session_id": "its"}, token)
+        assert (await asked.response()).ok
