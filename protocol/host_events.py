@@ -6,7 +6,7 @@ to a client even where other fields that Spec 001 does not know do (`extended_ev
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
@@ -46,6 +46,13 @@ class SeenUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
 
     origin: dict[str, Any]
     placeholder: str | UnsetType = UNSET
+    by_host: Literal[True] | UnsetType = UNSET
+
+
+class HostUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
+    """A `ui_event` in which the host itself tells of something: of a session, a prompt, a call."""
+
+    by_host: Literal[True] = True
 
 
 class ApprovalUiEvent(UiEvent, tag="ui_event", frozen=True, kw_only=True):
@@ -63,6 +70,7 @@ _ADDED_TO: Final[dict[type[Struct], type[Struct]]] = {
     RegisteredAsset: Asset,
     PlaceholderUiEvent: UiEvent,
     SeenUiEvent: UiEvent,
+    HostUiEvent: UiEvent,
     ApprovalUiEvent: UiEvent,
 }
 

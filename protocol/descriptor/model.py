@@ -114,6 +114,7 @@ class Transport(msgspec.Struct, frozen=True, kw_only=True):
 
     type: str = "stdio"
     command: tuple[str, ...]
+    prepare: tuple[str, ...] = ()
     protocol: str = "module"
     lifecycle: Lifecycle = Lifecycle.PERSISTENT
     input: InputForm = InputForm.ENVELOPE
@@ -144,6 +145,7 @@ class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     exit_s: float = 2.0
     linger_s: float = 10.0
     stop_s: float = 5.0
+    prepare_s: float = 600.0
 
 
 class HealthChecks(msgspec.Struct, frozen=True, kw_only=True):

@@ -51,9 +51,12 @@ def _reachability(transport: dict[str, Any]) -> Iterator[Problem]:
     match transport.get("type"):
         case "stdio" if "command" not in transport:
             yield TRANSPORT.missing("command", transport, at)
-        case "stdio" if isinstance(transport["command"], list) and transport["command"][:1] == [""]:
+        case "stdio":
             # An empty argument is an argument; an empty program is a slip.
-            yield Problem(f"{at}/command/0", "is empty, must name the program to run")
+            for field in ("command", "prepare"):
+                words = transport.get(field)
+                if isinstance(words, list) and words[:1] == [""]:
+                    yield Problem(f"{at}/{field}/0", "is empty, must name the program to run")
         case "http":
             # The base format has HTTP modules, so both things there are to say are said at once.
             yield Problem(

@@ -63,6 +63,7 @@ _NAME = Scalar(
     },
 )
 _ANY_TEXT = text("a string", empty=True)
+_ARGUMENT = text("a string without NUL", forbidden=NUL, empty=True)
 _VARIABLE = text("the name of an environment variable, without '=' and NUL", forbidden="=" + NUL)
 
 MCP = Fields(
@@ -79,11 +80,8 @@ MCP = Fields(
 TRANSPORT = Fields(
     {
         "type": Choice(("stdio", "http")),
-        "command": Array(
-            'an array of strings such as ["python3","dice.py"]',
-            text("a string without NUL", forbidden=NUL, empty=True),
-            least=1,
-        ),
+        "command": Array('an array of strings such as ["python3","dice.py"]', _ARGUMENT, least=1),
+        "prepare": Array('an array of strings such as ["make"]', _ARGUMENT),
         "url": _ANY_TEXT,
         "protocol": Choice(tuple(DIALECTS)),
         "lifecycle": Choice(tuple(Lifecycle)),
@@ -127,6 +125,7 @@ TIMEOUTS = Fields(
         "exit_s": seconds("2"),
         "linger_s": seconds("10"),
         "stop_s": seconds("5"),
+        "prepare_s": seconds("600"),
     },
     closed=True,
 )

@@ -22,7 +22,7 @@ from supervisor.runtime.files.directory import (
     shown,
 )
 from supervisor.runtime.files.sources import scan
-from supervisor.runtime.process.preflight import obstacle
+from supervisor.runtime.process.preflight import first_obstacle
 
 
 class CheckedDescriptor(msgspec.Struct):
@@ -76,9 +76,10 @@ def _check_file(path: Path, fleet: Sequence[Descriptor] | None = None) -> Checke
         checked.problems = list(error.problems)
         return checked
     checked.name = descriptor.name
-    found = obstacle(descriptor, os.environ)
+    found = first_obstacle(descriptor, os.environ)
     if found is not None:
-        checked.problems = [Problem("/transport/command", f"{found.words}; {found.hint}")]
+        field = "prepare" if descriptor.transport.prepare else "command"
+        checked.problems = [Problem(f"/transport/{field}", f"{found.words}; {found.hint}")]
     document = read_document(path.read_bytes())
     if isinstance(document, dict):
         checked.warnings = sorted((*near_misses(document), *hook_findings(descriptor, fleet)))

@@ -41,7 +41,14 @@ def directories(ctx: click.Context) -> tuple[Path, ...]:
     """Return the directories that the file names; raises `click.UsageError` if one is not there."""
     path, config = ctx.meta.get(_KEY, (None, None))
     named: tuple[Path, ...] = () if config is None else config.directories or ()
-    for directory in named:
-        if not directory.is_dir():
-            raise click.UsageError(f"{path}: directories: {directory} is not a directory", ctx)
+    for directory in no_directories(named):
+        raise click.UsageError(f"{path}: directories: {directory} is not a directory", ctx)
     return named
+
+
+def no_directories(paths: tuple[Path, ...]) -> list[Path]:
+    """Return those that are no directories; one that does not answer is left to the daemon."""
+    from supervisor.runtime.files.looks import Looks
+
+    are = Looks().each([(f"looking at {path}", path.is_dir) for path in paths])
+    return [path for path, is_one in zip(paths, are, strict=True) if is_one is False]

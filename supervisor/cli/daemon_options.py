@@ -43,7 +43,17 @@ def _directories(
     found = value or configured.directories(ctx)
     if not found:
         raise click.MissingParameter(ctx=ctx, param=param)
+    for directory in configured.no_directories(found):
+        raise click.BadParameter(f"{directory} is not a directory", ctx, param)
     return found
+
+
+class _Directory(click.Path):
+    """Completed as one by shells; `click.Path` would wait for one that does not answer."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        del param, ctx
+        return Path(value)
 
 
 with_config = click.option(
@@ -62,7 +72,7 @@ _OPTIONS = (
         nargs=-1,
         required=False,  # a configuration file may name them
         callback=_directories,
-        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        type=_Directory(file_okay=False),
     ),
     with_config,
     click.option(

@@ -79,6 +79,19 @@ def stall_words(stall: dict[str, Any] | None) -> str | None:
     return f"{words}, by {stall['culprit']} ({stall['doing']})"
 
 
+HELD_BYTES = 1 << 20
+"""Less than this is held for anybody, and no news."""
+
+
+def held_words(held: dict[str, Any] | None) -> str | None:
+    """Return words for `daemon.held_bytes`, or None for so little that it is not worth any."""
+    if held is None or held["total"] < HELD_BYTES:
+        return None
+    words = f"holds {size(held['total'])} of {size(held['limit'])} for others"
+    most = held["parties"][:1]
+    return words if not most else f"{words}, most for {most[0]['party']}"
+
+
 def limit_text(limit: dict[str, Any]) -> str:
     """Write `last_exit.limit`, or `details.limit` of a failure: memory 412.0 MiB of 256.0 MiB."""
     name, used, allowed = limit["limit"], limit["used"], limit["allowed"]

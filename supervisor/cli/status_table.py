@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.quantities import count, duration, limit_text, size, stall_words
+from supervisor.cli.quantities import count, duration, held_words, limit_text, size, stall_words
 from supervisor.cli.terminal import cells, cut, dim, one_line, pad, state_word
 
 Row = dict[str, str]
@@ -51,7 +51,7 @@ def status_text(status: dict[str, Any], width: int | None) -> str:
     lines += _journal_trouble(status["daemon"].get("journal") or {})
     lines += _policy_trouble(status["daemon"].get("policy") or {})
     lines += [*_lost_time(status["daemon"]), *_stuck(status["daemon"])]
-    lines += [*_crowd(status["daemon"]), ""]
+    lines += [*_own_log_trouble(status["daemon"]), *_crowd(status["daemon"]), ""]
     modules = status["modules"]
     if modules:
         lines += _table([_row(module) for module in modules], [note(one) for one in modules], width)
@@ -105,6 +105,10 @@ def note(module: dict[str, Any]) -> str:
             retry_s = module["next_retry_s"]
             again = "" if retry_s is None else f"next try in {duration(retry_s)}"
             return "; ".join(filter(None, (cause, again)))
+        case "preparing" if module["instances"]:
+            one = module["instances"][0]
+            words = f"for {duration(one['uptime_s'])}"
+            return f"{words}: {one_line(one['last_line'])}" if one.get("last_line") else words
         case _:
             held = "; ".join(_traced(one) for one in module["instances"] if one.get("traced_by"))
             missing = module.get("missing") or ()
@@ -175,10 +179,20 @@ def _stuck(daemon: dict[str, Any]) -> Iterator[str]:
         yield click.style(one_line(words), fg="yellow")
 
 
+def _own_log_trouble(daemon: dict[str, Any]) -> Iterator[str]:
+    own = daemon.get("own_log") or {}
+    if own.get("lost_lines"):
+        why = f"; now it cannot be written: {own['problem']}" if own["problem"] else ""
+        words = f"the daemon's own log has lost {count(own['lost_lines'], 'line')}{why}"
+        yield click.style(one_line(words), fg="yellow")
+
+
 def _crowd(daemon: dict[str, Any]) -> Iterator[str]:
     files = daemon.get("open_files") or {}
     if files and files["used"] > files["limit"] * _NEARLY_ALL:
         yield click.style(f"{files['used']} of {files['limit']} files are open", fg="yellow")
+    if words := held_words(daemon.get("held_bytes")):
+        yield one_line(f"it {words}")
     if refused := (daemon.get("connections") or {}).get("refused"):
         words = f"{count(refused, 'client')} refused: there was no room for more"
         yield click.style(words, fg="yellow")

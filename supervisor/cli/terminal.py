@@ -25,6 +25,7 @@ _CLEAR_LINE = "\r\x1b[K"
 
 STATE_COLOURS = {
     "ready": "green",
+    "preparing": "cyan",
     "starting": "cyan",
     "stopping": "cyan",
     "degraded": "yellow",

@@ -3,25 +3,24 @@
 from __future__ import annotations
 
 import logging
-import logging.handlers
 import os
 import sys
-from collections.abc import Callable
-from io import TextIOWrapper
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO, cast
 
 import structlog
 
-from supervisor.daemon.log_stream import PID_FIELD, LogStream
-
-FILE_BYTES = 5 << 20
-OLD_FILES = 2
-"""A daemon runs for months: its log is put aside at this size, and so many old ones are kept."""
+from supervisor.daemon.log_stream import PID_FIELD, LogStream, Put
+from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.files import rotated_file
 
 
-def set_up_logging(log_format: str, log_file: Path | None) -> None:
-    """Configure structlog: `console`, `json` or `auto`; to stderr, or to a rotated file."""
+def set_up_logging(log_format: str, log_file: Path | None, blocking: BlockingWork) -> LogStream:
+    """Configure structlog: `console`, `json` or `auto`; to stderr, or to a rotated file.
+
+    Returns what has to be closed at the end; `blocking` is told what its thread is at.
+    """
     on_terminal = log_file is None and sys.stderr.isatty()
     as_json = log_format == "json" or (log_format == "auto" and not on_terminal)
     renderer = (
@@ -30,23 +29,29 @@ def set_up_logging(log_format: str, log_file: Path | None) -> None:
         else structlog.dev.ConsoleRenderer(colors=on_terminal)
     )
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
+    beginning: list[structlog.typing.Processor] = [
+        *([] if log_file is None else [_add_daemon_pid]),
+        structlog.processors.add_log_level,
+        stamp,
+    ]
 
     def notice(lines: int, words: str) -> str:
-        lost = {"event": "log lines were lost", "level": "warning", "lines": lines, "words": words}
-        return str(renderer(None, "warning", stamp(None, "warning", lost))) + "\n"
+        line: Any = {"event": "log lines were lost", "lines": lines, "words": words}
+        for process in (*beginning, renderer):
+            line = process(None, "warning", line)
+        return f"{line}\n"
 
+    put: Put = partial(os.write, sys.stderr.fileno())
+    if log_file is not None:
+        put = partial(rotated_file.append, log_file)
+    stream = LogStream(put, notice, blocking)
     structlog.configure(
-        processors=[
-            *([] if log_file is None else [_add_daemon_pid]),
-            structlog.processors.add_log_level,
-            stamp,
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
+        processors=[*beginning, structlog.processors.format_exc_info, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=_to_stderr(notice) if log_file is None else _to_file(log_file),
+        logger_factory=structlog.WriteLoggerFactory(cast("TextIO", stream)),
         cache_logger_on_first_use=True,
     )
+    return stream
 
 
 def _add_daemon_pid(logger: Any, method: str, line: Any) -> Any:
@@ -54,25 +59,3 @@ def _add_daemon_pid(logger: Any, method: str, line: Any) -> Any:
     del logger, method
     line[PID_FIELD] = os.getpid()
     return line
-
-
-def _to_stderr(notice: Callable[[int, str], str]) -> Callable[..., Any]:
-    stream = LogStream(sys.stderr.fileno(), notice)
-    return structlog.WriteLoggerFactory(cast("TextIO", stream))
-
-
-class _PrivateFile(logging.handlers.RotatingFileHandler):
-    def _open(self) -> TextIOWrapper:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-        return os.fdopen(os.open(self.baseFilename, flags, 0o600), "a", encoding=self.encoding)
-
-
-def _to_file(log_file: Path) -> Callable[..., Any]:
-    handler = _PrivateFile(log_file, maxBytes=FILE_BYTES, backupCount=OLD_FILES, encoding="utf-8")
-    # A full disk is to degrade the log, not to fill stderr, the same file, with tracebacks.
-    logging.raiseExceptions = False
-    logger = logging.getLogger("stdiod")
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-    logger.addHandler(handler)
-    return lambda *_: logger

@@ -1,70 +1,128 @@
 """Write the daemon's own log to a place that may be full, gone or stuck.
 
-A full disk (ENOSPC), a closed terminal (EIO), a reader that went away (EPIPE) or one that does not
-read would otherwise fail, or hold up, whatever was about to say something. Lines that cannot be
-written are counted, and the next one that can be is preceded by their number.
+A full disk (ENOSPC), a closed terminal (EIO) or a reader that went away (EPIPE) would otherwise
+fail whatever was about to say something; a reader that does not read, or a dead mount, would hold
+it up. So a thread writes, behind a queue of bounded bytes. Lines that find no room there, or that
+cannot be written, are counted, and the next one that can be is preceded by their number.
 """
 
 from __future__ import annotations
 
 import os
-import select
+import queue
+import threading
 from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from supervisor.runtime.blocking import BlockingWork
 
 PID_FIELD = "daemon_pid"
 """Whose line it is, in the log: another daemon may write to the same file."""
 
-PIECE_BYTES = select.PIPE_BUF
-"""A pipe that polls as writable takes this many without making the writer wait."""
+QUEUE_BYTES = 1 << 20
+"""How much may wait to be written: some thousand lines."""
 
-PATIENCE_MS = 100
-"""How long a reader may make the daemon wait; once, until it has read again."""
+CLOSE_S = 2.0
+"""How long the end of the daemon waits for what does not answer."""
+
+SLOW = "they came faster than they could be written"
+
+Put = Callable[[bytes], int]
+"""As `os.write` to somewhere."""
+
+
+class _Waiting(NamedTuple):
+    line: bytes
+    lines: int
+    told: int
+    """How many lost ones it tells of: if it is lost, they are untold again."""
 
 
 class LogStream:
-    """A text stream, as far as structlog needs one."""
+    """A text stream, as far as structlog needs one; it can be written to from any thread."""
 
-    def __init__(self, descriptor: int, notice: Callable[[int, str], str]) -> None:
-        """Write to `descriptor`; `notice` makes a line out of a number of lost ones and why."""
+    def __init__(self, put: Put, notice: Callable[[int, str], str], blocking: BlockingWork) -> None:
+        """Write by `put`; `notice` makes a line out of a number of lost ones and why.
+
+        `blocking` is told what the thread is at.
+        """
         self.lost_lines = 0
-        self._descriptor = descriptor
+        """Since the daemon's start."""
+        self.problem: str | None = None
+        """Why the last line could not be written."""
+        self._put = put
         self._notice = notice
-        self._why = ""
-        self._patience_ms = PATIENCE_MS
+        self._blocking = blocking
+        self._queue: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._waiting_bytes = 0
+        self._untold = 0
+        """So many of the lost lines are not said in the log yet."""
         self._torn = False
+        self._thread: threading.Thread | None = None
 
     def write(self, text: str) -> int:
-        """Write a line, or count it as lost; never raises."""
-        if self.lost_lines and self._put(self._notice(self.lost_lines, self._why)):
-            self.lost_lines = 0
-        if self.lost_lines or not self._put(text):
-            self.lost_lines += 1
+        """Queue a line, or count it as lost; never raises, and never waits."""
+        line = text.encode(errors="backslashreplace")
+        with self._lock:
+            if self._waiting_bytes + len(line) > QUEUE_BYTES:
+                self._lose(1, 0, self.problem or SLOW)
+            else:
+                self._submit(line, 1)
         return len(text)
 
     def flush(self) -> None:
-        """Do nothing: nothing is kept back."""
+        """Do nothing: what waits is written as soon as can be."""
 
-    def _put(self, text: str) -> bool:
-        left = memoryview(("\n" * self._torn + text).encode(errors="backslashreplace"))
+    def close(self) -> None:
+        """Write what waits, as far as that can be done in time."""
+        with self._lock:
+            if self._untold:
+                self._submit(b"", 0)
+            thread, self._thread = self._thread, None
+        if thread is not None:
+            self._queue.put(None)
+            thread.join(CLOSE_S)
+
+    def status(self) -> dict[str, Any]:
+        """Return what `status` shows."""
+        return {"lost_lines": self.lost_lines, "problem": self.problem}
+
+    def _submit(self, line: bytes, lines: int) -> None:
+        told, self._untold = self._untold, 0
+        if told:
+            line = self._notice(told, self.problem or SLOW).encode() + line
+        self._waiting_bytes += len(line)
+        if self._thread is None:
+            # A daemon thread: what hangs for good must not keep the process from ending.
+            self._thread = threading.Thread(target=self._run, name="daemon-log", daemon=True)
+            self._thread.start()
+        self._queue.put(_Waiting(line, lines, told))
+
+    def _run(self) -> None:
+        while (one := self._queue.get()) is not None:
+            with self._blocking.naming("writing the daemon's own log"):
+                problem = self._write(one.line)
+            with self._lock:
+                self._waiting_bytes -= len(one.line)
+                self.problem = None
+                if problem is not None:
+                    self._lose(one.lines, one.told, problem)
+
+    def _lose(self, lines: int, told: int, problem: str) -> None:
+        self.problem = problem
+        self.lost_lines += lines
+        self._untold += lines + told
+
+    def _write(self, line: bytes) -> str | None:
+        """Write all of it; returns why that could not be done."""
+        left = b"\n" * self._torn + line
         size = len(left)
-        while left:
-            if not self._is_writable():
-                self._why = "its reader does not read"
-            else:
-                try:
-                    left = left[os.write(self._descriptor, left[:PIECE_BYTES]) :]
-                    continue
-                except OSError as error:
-                    self._why = os.strerror(error.errno or 0)
+        try:
+            while left:
+                left = left[self._put(left) :]
+        except OSError as error:
             self._torn = self._torn or len(left) < size
-            return False
+            return os.strerror(error.errno or 0)
         self._torn = False
-        return True
-
-    def _is_writable(self) -> bool:
-        poll = select.poll()
-        poll.register(self._descriptor, select.POLLOUT)
-        # An error is for `write` to find out about; it does not block then.
-        writable = bool(poll.poll(self._patience_ms))
-        self._patience_ms = PATIENCE_MS if writable else 0
-        return writable
+        return None

@@ -23,6 +23,7 @@ from supervisor.daemon import collector
 from supervisor.daemon.daemon_log import set_up_logging
 from supervisor.daemon.daemon_signals import SIGNALS, Continued, Edges, Reloading, obey, receiving
 from supervisor.daemon.inherited import mend_signals, mend_umask
+from supervisor.daemon.log_stream import LogStream
 from supervisor.daemon.sd_notify import Notifier
 from supervisor.daemon.service_status import tell_status
 from supervisor.faces import control_socket, stdio
@@ -33,6 +34,7 @@ from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.findings import Found, usable
 from supervisor.policy.policy_file import PolicyError
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.survivors import DataInUseError
 from supervisor.runtime.files.directory import MissingDirectoryError, shown
@@ -88,10 +90,23 @@ def serve(options: ServeOptions) -> int:
     mend_signals()
     mend_umask()
     file_limit = FileLimit.raised()
-    set_up_logging(options.log_format, options.log_file)
+    blocking = BlockingWork()
+    with contextlib.closing(
+        set_up_logging(options.log_format, options.log_file, blocking)
+    ) as own_log:
+        return _serve(options, edges, file_limit, blocking, own_log)
+
+
+def _serve(
+    options: ServeOptions,
+    edges: Edges,
+    file_limit: FileLimit,
+    blocking: BlockingWork,
+    own_log: LogStream,
+) -> int:
     notifier = Notifier.from_environment(os.environ)
     try:
-        sources = Sources.of_directories(options.directories)
+        sources = Sources.of_directories(options.directories, blocking)
         found = usable({}, sources.read_first())
         operator = OperatorPolicy(options.policy)
         _make_data_dir(options.data_dir)
@@ -112,7 +127,16 @@ def serve(options: ServeOptions) -> int:
             stalls = Stalls(run_delay=run_delay, continued=Continued())
             clock = LoopClock(turn_ended=stalls.turn_ended, woke_late=stalls.woke_late)
             begun = _Begun(
-                options, found, sources, operator, listener, notifier, stalls, file_limit
+                options=options,
+                found=found,
+                sources=sources,
+                operator=operator,
+                listener=listener,
+                notifier=notifier,
+                stalls=stalls,
+                file_limit=file_limit,
+                blocking=blocking,
+                own_log=own_log,
             )
             trio.run(_main, begun, clock=clock, instruments=[clock])
     except* (SocketTakenError, SocketPathError, ContainmentError, DataInUseError) as group:
@@ -133,7 +157,7 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Begun:
     """What there is before the event loop runs."""
 
@@ -145,6 +169,8 @@ class _Begun:
     notifier: Notifier
     stalls: Stalls
     file_limit: FileLimit
+    blocking: BlockingWork
+    own_log: LogStream
 
 
 async def _main(begun: _Begun) -> None:
@@ -173,7 +199,9 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
         asset_options=asset_options(options),
         operator=begun.operator,
         stalls=begun.stalls,
+        blocking=begun.blocking,
     ) as daemon:
+        daemon.facts.own_log = begun.own_log
         daemon.facts.socket = shown(options.socket)
         async with trio.open_nursery() as nursery:
             reloading = Reloading(daemon.reload, notifier)

@@ -28,6 +28,7 @@ from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.gates import Gates
 from supervisor.kernel.hooks.observing import Observing
 from supervisor.kernel.hooks.registry import Hooks
+from supervisor.kernel.notes import KeptNotes
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.op import Parts, ShutDown
 from supervisor.kernel.parties import Lineage, RefusedError
@@ -194,6 +195,7 @@ async def running(
     asset_options: AssetOptions | None = None,
     operator: OperatorPolicy | None = None,
     stalls: Stalls | None = None,
+    blocking: BlockingWork | None = None,
 ) -> AsyncIterator[Daemon]:
     """Run a daemon around the block; at its end all modules are stopped and nothing is left.
 
@@ -206,12 +208,13 @@ async def running(
     what one before it kept, or nothing outlives the daemon. Without sessions a `session_id` is
     passed on to the module and means nothing here. `operator` says what modules may call the daemon
     for; without it, nothing. `stalls` is told by the clock of the event loop when it does not come
-    round.
+    round, `blocking` of what threads are at.
     Raises `ContainmentError`, and `DataInUseError` if another daemon has `data_dir`.
     """
     if sources is None:
         sources = Sources.of_directories(directories)
-    log_files = LogFiles(data_dir / "logs")
+    blocking = blocking or BlockingWork()
+    log_files = LogFiles(data_dir / "logs", blocking)
     try:
         async with (
             holding(
@@ -219,8 +222,9 @@ async def running(
                 containment=containment,
                 whole_process=whole_process,
                 file_limit=file_limit,
+                blocking=blocking,
             ) as custody,
-            _memory(data_dir, memory, custody.blocking) as (journal, feed),
+            _memory(data_dir, memory, blocking) as (journal, feed),
             trio.open_nursery() as nursery,
         ):
             recorder = journal or recorder or Forgetful()
@@ -254,7 +258,7 @@ async def running(
             reloads = Reloads(host, fleet, sources, found, operator, nursery=nursery)
             options = asset_options or AssetOptions()
             checks = AssetChecks(
-                AssetStore(data_dir / "assets", options), custody.blocking, copy=options.copy
+                AssetStore(data_dir / "assets", options), blocking, copy=options.copy
             )
             effects = Effects(
                 recorder=recorder,
@@ -265,14 +269,16 @@ async def running(
                 answers=Answers(recorder, host.wall_clock),
                 tokens=Tokens(recorder, host.wall_clock, host.deadlines),
                 descriptions=RememberedDescriptions(recorder, host.wall_clock),
+                notes=KeptNotes(recorder),
                 lineage=Lineage(),
                 with_sessions=with_sessions,
             )
             await _take_over(effects, journal, restored)
+            host.notes = effects.notes
             gates, approvals = Gates(), Approvals(recorder)
             asker = ApprovalAsker(approvals)
             grants = Grants(
-                operator, recorder, effects.answers, environment, asker, blocking=custody.blocking
+                operator, recorder, effects.answers, environment, asker, blocking=blocking
             )
             deciding = Deciding(gates, approvals, grants)
             requests = Requests(host, fleet, effects, deciding, nursery)
@@ -333,7 +339,7 @@ async def _memory(
     from supervisor.kernel.event_feed import EventFeed  # noqa: PLC0415
     from supervisor.kernel.journal import remembering  # noqa: PLC0415
 
-    async with remembering(data_dir, options) as journal:
+    async with remembering(data_dir, options, blocking=blocking) as journal:
         feed = EventFeed(journal, blocking)
         try:
             yield journal, feed

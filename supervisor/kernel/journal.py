@@ -39,6 +39,7 @@ from supervisor.kernel.store.restored import RestoredJournal
 from supervisor.kernel.store.retention import Clocks
 from supervisor.kernel.store.settings import DocumentKey, JournalOptions, Span
 from supervisor.kernel.store.writer import Told, Writer, WriterOptions
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.directory import shown
 
 FILE = "journal.db"
@@ -56,7 +57,11 @@ class Journal:
     """The recorder of a daemon (kernel.recorder); made by `remembering`."""
 
     def __init__(
-        self, data_dir: Path, options: JournalOptions, wall_clock: Callable[[], float]
+        self,
+        data_dir: Path,
+        options: JournalOptions,
+        wall_clock: Callable[[], float],
+        blocking: BlockingWork,
     ) -> None:
         self.path = data_dir / FILE
         self.life = uuid.uuid4().hex[:8]
@@ -87,6 +92,7 @@ class Journal:
             ),
             _Relay(self, trio.lowlevel.current_trio_token()),
             self._unended,
+            blocking,
         )
 
     # The recorder.
@@ -350,10 +356,16 @@ class _Relay:
 
 @asynccontextmanager
 async def remembering(
-    data_dir: Path, options: JournalOptions, wall_clock: Callable[[], float] = time.time
+    data_dir: Path,
+    options: JournalOptions,
+    wall_clock: Callable[[], float] = time.time,
+    blocking: BlockingWork | None = None,
 ) -> AsyncIterator[Journal]:
-    """Keep the journal in `data_dir` around the block; never fails for want of a disk."""
-    journal = Journal(data_dir, options, wall_clock)
+    """Keep the journal in `data_dir` around the block; never fails for want of a disk.
+
+    `blocking` is told what its thread is at.
+    """
+    journal = Journal(data_dir, options, wall_clock, blocking or BlockingWork())
     await journal.begin()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(journal.expire_flushes)

@@ -16,6 +16,7 @@ import msgspec
 import structlog
 import trio
 
+from protocol.descriptor.model import Descriptor
 from protocol.errors import Failure, Reason
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.parties import RefusedError
@@ -23,9 +24,11 @@ from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.hook_findings import hook_findings
 from supervisor.policy.policy_file import PolicyError, PolicyFile
 from supervisor.policy.reload_plan import Plan, Running, plan, runnable
+from supervisor.runtime.files.looks import Looks, Unanswered
 from supervisor.runtime.files.source import Source
 from supervisor.runtime.files.sources import Sources
-from supervisor.runtime.process.preflight import Obstacle, obstacle
+from supervisor.runtime.files.watched_paths import Interests
+from supervisor.runtime.process.preflight import Obstacle, first_obstacle
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.succession import Succession
@@ -76,6 +79,7 @@ class Reloads:
         self._programs: Mapping[str, Mapping[str, str]] = found.programs
         self._quarantined = found.quarantined
         self._one_at_a_time = trio.Lock()
+        self._looks = Looks(host.custody.blocking)
 
     async def reload(self, cause: str, *, if_needed: bool = False, again: bool = False) -> Plan:
         """Apply what changed and return it; raises `RefusedError` once the daemon is stopping.
@@ -188,7 +192,7 @@ class Reloads:
         current = {
             name: Running(
                 one.descriptor,
-                self._programs.get(name, {}),
+                self._programs.get(name),
                 one.succession.offered,
                 again and one.succession.refused is not None,
             )
@@ -202,33 +206,45 @@ class Reloads:
         # If it is cancelled, the next one waits until it is done.
         blocking = self._host.custody.blocking
         found = await blocking.run("reading the descriptors and their programs", read_and_compare)
-        obstacles = await self._obstacles(found)
+        obstacles, interests = await self._obstacles(found)
         hopeless = {name for name, one in self._fleet.modules.items() if one.succession.hopeless}
         words = {name: one.words for name, one in obstacles.items()}
         found = runnable(found, words, current, hopeless)
-        for one in obstacles.values():
-            if one.path is not None:  # once it is there, it is looked at again
-                self.sources.interests.add_path(one.path, content=True)
+        self.sources.interests.add(interests)
         self.on_reading()
         self._refuse_at_the_end()
         return found
 
-    async def _obstacles(self, found: Plan) -> Mapping[str, Obstacle]:
-        """Return what is in the way of new and changed modules, as far as it shows in time."""
-        obstacles: dict[str, Obstacle] = {}
+    async def _obstacles(self, found: Plan) -> tuple[Mapping[str, Obstacle], Interests]:
+        """Return what is in the way of new and changed modules, as far as it answers.
+
+        Once it is there, it is looked at again: what matters for that is returned, too.
+        """
         descriptors = [*found.added, *(one.descriptor for one in found.changed)]
+        looks = [
+            (f"looking whether {one.name} can be run", partial(self._obstacle, one))
+            for one in descriptors
+        ]
+        obstacles: dict[str, Obstacle] = {}
+        interests = Interests()
+        if looks:
+            blocking = self._host.custody.blocking
+            do = partial(self._looks.each, looks)
+            seen = await blocking.run("looking whether programs can be run", do)
+            for descriptor, one in zip(descriptors, seen, strict=True):
+                if one is not None and not isinstance(one, Unanswered):
+                    obstacles[descriptor.name], way = one
+                    interests.add(way)
+        return obstacles, interests
 
-        def look() -> None:
-            for descriptor in descriptors:
-                seen = obstacle(descriptor, self._host.environment)
-                if seen is not None:
-                    obstacles[descriptor.name] = seen
-
-        if descriptors:
-            with trio.move_on_after(LOOK_S):
-                blocking = self._host.custody.blocking
-                await blocking.run("looking whether programs can be run", look)
-        return dict(obstacles)
+    def _obstacle(self, descriptor: Descriptor) -> tuple[Obstacle, Interests] | None:
+        seen = first_obstacle(descriptor, self._host.environment)
+        if seen is None:
+            return None
+        way = Interests()
+        if seen.path is not None:
+            way.add_path(seen.path, content=True)
+        return seen, way
 
     def _refuse_at_the_end(self) -> None:
         if self._host.shutting_down:
@@ -243,9 +259,6 @@ def _shown(found: Plan) -> dict[str, Any]:
         "modules_changed": [one.descriptor.name for one in found.changed][:SHOWN],
     }
 
-
-LOOK_S = 2.0
-"""How long a reload waits to hear what programs are like: one may be on a dead mount."""
 
 SHOWN = 20
 """How many names a log line holds."""

@@ -26,8 +26,8 @@ _MAY_BE_TRACED = frozenset((str(State.STOPPING), str(State.DEGRADED)))
 NOTHING_QUARANTINED: Mapping[str, str] = MappingProxyType({})
 
 
-class Remembering(Protocol):
-    """The daemon's memory, as far as `status` shows it."""
+class Shown(Protocol):
+    """A part of the daemon, as far as `status` shows it."""
 
     def status(self) -> dict[str, Any]:
         """Return how it is."""
@@ -54,7 +54,9 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     data_dir: str
     directories: list[str]
     log_files: LogFiles
-    journal: Remembering | None = None
+    own_log: Shown | None = None
+    """What the daemon says of itself, if anybody is told."""
+    journal: Shown | None = None
     """The daemon's memory, unless it has none."""
     stalls: Stalls
     watch: WatchState = msgspec.field(default_factory=WatchState)
@@ -89,6 +91,7 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "connections": msgspec.to_builtins(facts.connections),
         "dropped_log_bytes": facts.log_files.dropped_bytes,
         "log_error": facts.log_files.last_error,
+        "own_log": None if facts.own_log is None else facts.own_log.status(),
         **facts.stalls.status(),
         "stuck": msgspec.to_builtins(facts.custody.blocking.stuck()),
         "journal": None if facts.journal is None else facts.journal.status(),
@@ -164,6 +167,7 @@ def _instance(one: Instance, state: State) -> dict[str, Any]:
         "rss_bytes": None if one.pid is None else procfs.rss_bytes_of_process(one.pid) or None,
         "in_flight": one.in_flight,
         "traced_by": None if tracer is None else msgspec.structs.asdict(tracer),
+        "last_line": one.last_line,
     }
 
 

@@ -15,6 +15,7 @@ from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.descriptions import RememberedDescriptions
 from supervisor.kernel.durability import Durability
 from supervisor.kernel.grants.remembered import Answers
+from supervisor.kernel.notes import KeptNotes
 from supervisor.kernel.parties import Lineage, Origin
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.kernel.sessions.registry import Sessions
@@ -36,6 +37,7 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
     answers: Answers
     tokens: Tokens
     descriptions: RememberedDescriptions
+    notes: KeptNotes
     lineage: Lineage
     with_sessions: bool = True
     """If not, an id of a session is passed on to the module, and means nothing here."""
@@ -49,6 +51,7 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
         self.answers.restore(restored)
         self.tokens.restore(restored)
         self.descriptions.restore(restored)
+        self.notes.restore(restored)
         bodies = [one.body for one in restored.documents(ASSET)]
         await self.assets.restore(bodies, complete=complete)
 
@@ -59,6 +62,7 @@ class Effects(msgspec.Struct, frozen=True, kw_only=True):
         self.answers.keep_all()
         self.tokens.keep_all()
         self.descriptions.keep_all()
+        self.notes.keep_all()
 
 
 def take_effect(

@@ -33,29 +33,40 @@ Rule = Callable[[Mapping[str, Any]], str | None]
 _ENCODE = msgspec.json.Encoder().encode
 
 
-def _content(payload: Mapping[str, Any]) -> str | None:
-    return None if type(payload.get("content")) is str else '"content" must be a string'
+def _text(*names: str) -> Rule:
+    """Return the rule that one of these is a string."""
+    named = (f'"{name}"' for name in names)
+    words = f"{' or '.join(named)} must be a string"
+
+    def rule(payload: Mapping[str, Any]) -> str | None:
+        return None if any(type(payload.get(name)) is str for name in names) else words
+
+    return rule
 
 
-def _tool_name(payload: Mapping[str, Any]) -> str | None:
-    return None if type(payload.get("tool_name")) is str else '"tool_name" must be a string'
+_thought = _text("content", "thought")
 
 
-def _tool_or_call(payload: Mapping[str, Any]) -> str | None:
-    if type(payload.get("tool_name")) is str or type(payload.get("tool_call_id")) is str:
+def _thinking(payload: Mapping[str, Any]) -> str | None:
+    plan = payload.get("plan")
+    if type(plan) is list and all(type(step) is dict for step in plan):
         return None
-    return '"tool_name" or "tool_call_id" must be a string'
+    wrong = _thought(payload)
+    return None if wrong is None else f'{wrong}, or "plan" a list of objects'
 
 
 def _progress(payload: Mapping[str, Any]) -> str | None:
     return None if type(payload.get("done")) in (int, float) else '"done" must be a number'
 
 
+_called = _text("tool_name", "tool_call_id")
+
 KNOWN: dict[str, Rule] = {
-    "message.chunk": _content,
-    "agent.thinking": _content,
-    "tool.call_start": _tool_name,
-    "tool.call_complete": _tool_or_call,
+    "message.chunk": _text("content"),
+    "agent.thinking": _thinking,
+    "tool.call_start": _text("tool_name", "title", "tool_call_id"),
+    "tool.call_complete": _called,
+    "tool.call_error": _called,
     "progress": _progress,
 }
 """The agreed names, each with the rule for its payload."""

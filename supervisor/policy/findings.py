@@ -49,13 +49,15 @@ class Reading(msgspec.Struct, frozen=True):
     `bad` names the files that are no descriptors, and the owners of what cannot be read: those say
     nothing about their files. `bad_names` are the modules that bad files are about, as far as
     that is known. `programs` has, for the watched program files of each version of a descriptor,
-    used or not, the digests of their bytes; a file that is not there has none.
+    used or not, the digests of their bytes; a file that is not there has none, and a version whose
+    files did not answer is not in it. `unanswered` says that something did not answer.
     """
 
     descriptors: tuple[Descriptor, ...] = ()
     bad: tuple[Quarantined, ...] = ()
     bad_names: frozenset[str] = frozenset()
     programs: Mapping[Version, Mapping[str, str]] = {}
+    unanswered: bool = False
 
 
 def version_of(descriptor: Descriptor) -> Version:
@@ -68,13 +70,20 @@ def merged(readings: Iterable[Reading]) -> Reading:
     descriptors: dict[str, Descriptor] = {}
     bad: dict[str, Quarantined] = {}
     bad_names: set[str] = set()
+    unanswered = False
     for reading in readings:
+        unanswered = unanswered or reading.unanswered
         for one in reading.descriptors:
             descriptors.setdefault(one.source, one)
         for other in reading.bad:
             bad.setdefault(other.descriptor, other)
         bad_names |= reading.bad_names
-    return Reading(tuple(descriptors.values()), tuple(bad.values()), frozenset(bad_names))
+    return Reading(
+        tuple(descriptors.values()),
+        tuple(bad.values()),
+        frozenset(bad_names),
+        unanswered=unanswered,
+    )
 
 
 class Found(msgspec.Struct, frozen=True):

@@ -2,11 +2,14 @@
 
 Rules that live here, and nowhere else (docs/architecture.md):
 
-- a slot has a process in `starting`, `ready`, `degraded` and `stopping`, and in no other state;
-- a process is spawned only where there is none: `SPAWN` stands only behind a `GONE_*` input, or in
-  a state without a process;
+- a slot has a process in `preparing`, `starting`, `ready`, `degraded` and `stopping`, and in no
+  other state;
+- a process is begun (`PREPARE`, `SPAWN`) only where there is none: behind an input that says that
+  one is gone, or in a state without a process;
 - every way out of life goes through `stopping` or through the process's own death, and both end
-  with one of the four `GONE_*` inputs, which `policy.restart` chooses;
+  with one of the four `GONE_*` inputs, which `policy.restart` chooses; only the end of a
+  preparation that went well is `PREPARED`;
+- what would spawn a program that is still to be prepared is given as `UNPREPARED`;
 - what is wanted (up or down) is not a state: it decides which `GONE_*` is given.
 
 A pair that is not a key cannot happen; giving it is an error of the caller (`IllegalMoveError`).
@@ -23,6 +26,8 @@ class State(StrEnum):
     """What a slot is doing."""
 
     DOWN = "down"
+    PREPARING = "preparing"
+    """Running the command that has to be done before the first start."""
     STARTING = "starting"
     READY = "ready"
     DEGRADED = "degraded"
@@ -55,11 +60,16 @@ class Input(StrEnum):
     GONE_FOR_GOOD = "gone_for_good"
     RETRY = "retry"
     """The time to try again has come."""
+    UNPREPARED = "unprepared"
+    """In the place of one that would spawn: its program has to be prepared before."""
+    PREPARED = "prepared"
+    """The command that prepares it has ended well."""
 
 
 class Action(StrEnum):
     """What the runtime does about it."""
 
+    PREPARE = "prepare"
     SPAWN = "spawn"
     END = "end"
     """Begin the stop ladder on the process."""
@@ -83,16 +93,23 @@ class IllegalMoveError(Exception):
     """An input was given in a state in which it cannot happen."""
 
 
-HAS_PROCESS = frozenset({State.STARTING, State.READY, State.DEGRADED, State.STOPPING})
+HAS_PROCESS = frozenset(
+    {State.PREPARING, State.STARTING, State.READY, State.DEGRADED, State.STOPPING}
+)
 SERVES = frozenset({State.READY, State.DEGRADED})
+COMES = frozenset({State.PREPARING, State.STARTING})
+"""On the way to serving."""
 
 _S, _I, _A = State, Input, Action
 _SPAWN = Move(_S.STARTING, (_A.SPAWN,))
 _SPAWN_NOW = Move(_S.STARTING, (_A.DISARM, _A.SPAWN))
+_PREPARE = Move(_S.PREPARING, (_A.PREPARE,))
+_PREPARE_NOW = Move(_S.PREPARING, (_A.DISARM, _A.PREPARE))
 _END = Move(_S.STOPPING, (_A.END,))
 
 _GONE: dict[Input, Move] = {
     _I.GONE_AT_ONCE: _SPAWN,
+    _I.UNPREPARED: _PREPARE,
     # The timer first: who is refused is told when the next try is.
     _I.GONE_LATER: Move(_S.BACKOFF, (_A.ARM, _A.REFUSE)),
     _I.GONE_TOO_OFTEN: Move(_S.FAILED, (_A.ARM, _A.REFUSE)),
@@ -103,7 +120,16 @@ TABLE: dict[State, dict[Input, Move]] = {
     _S.DOWN: {
         _I.START: _SPAWN,
         _I.RESTART: _SPAWN,
+        _I.UNPREPARED: _PREPARE,
         _I.STOP: Move(_S.DOWN, (_A.REFUSE,)),
+    },
+    _S.PREPARING: {
+        _I.START: Move(_S.PREPARING),
+        _I.PREPARED: _SPAWN,
+        _I.START_FAILED: _END,
+        _I.RESTART: _END,
+        _I.STOP: _END,
+        **_GONE,
     },
     _S.STARTING: {
         _I.START: Move(_S.STARTING),
@@ -147,12 +173,14 @@ TABLE: dict[State, dict[Input, Move]] = {
         _I.RETRY: _SPAWN,
         _I.START: _SPAWN_NOW,
         _I.RESTART: _SPAWN_NOW,
+        _I.UNPREPARED: _PREPARE_NOW,
         _I.STOP: Move(_S.DOWN, (_A.DISARM, _A.REFUSE)),
     },
     _S.FAILED: {
         _I.RETRY: _SPAWN,
         _I.START: _SPAWN_NOW,
         _I.RESTART: _SPAWN_NOW,
+        _I.UNPREPARED: _PREPARE_NOW,
         _I.STOP: Move(_S.DOWN, (_A.DISARM, _A.REFUSE)),
     },
 }

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
+from supervisor.policy.lifecycle import COMES, HAS_PROCESS, SERVES, State
 
 QUEUE_WAIT_S = 0.1
 """Short enough to be no delay for a person, and too long for what is served in a moment anyway."""
@@ -34,7 +34,13 @@ class Condition(NamedTuple):
     """Whether it is on its way out: it gets no more calls, and does not come back."""
 
 
-_WITHOUT_SERVICE = (State.STARTING, State.STOPPING, State.BACKOFF, State.FAILED)
+_WITHOUT_SERVICE = (
+    State.STARTING,
+    State.PREPARING,
+    State.STOPPING,
+    State.BACKOFF,
+    State.FAILED,
+)
 """What can be hoped for, most of it first."""
 
 
@@ -47,7 +53,7 @@ def state_of(slots: Sequence[Condition], least: int) -> State:
     states = {one.state for one in staying}
     if not SERVES.isdisjoint(states):
         well = sum(
-            one.state is State.READY or (one.state is State.STARTING and not one.restarted)
+            one.state is State.READY or (one.state in COMES and not one.restarted)
             for one in staying
         )
         return State.READY if well >= max(least, 1) else State.DEGRADED

@@ -21,12 +21,12 @@ from supervisor.policy.findings import Quarantined, Reading, kept, usable
 class Running(msgspec.Struct, frozen=True):
     """A module as it was started: its descriptor, and the digests of its watched program files.
 
-    `offered` is a newer descriptor, which is being tried, or has failed; with `again`, what has
-    failed is to be tried once more.
+    `programs` is None as long as those were never seen. `offered` is a newer descriptor, which is
+    being tried, or has failed; with `again`, what has failed is to be tried once more.
     """
 
     descriptor: Descriptor
-    programs: Mapping[str, str] = {}
+    programs: Mapping[str, str] | None = None
     offered: Descriptor | None = None
     again: bool = False
 
@@ -128,9 +128,9 @@ def plan(current: Mapping[str, Running], reading: Reading) -> Plan:
         moved=tuple(moved),
         quarantined=found.quarantined,
         programs={
-            name: {**(current[name].programs if name in current else {}), **programs}
-            for name, programs in found.programs.items()
-            if name in wanted
+            name: digests
+            for name, one in wanted.items()
+            if (digests := _seen(current.get(name), one, found.programs.get(name))) is not None
         },
     )
 
@@ -168,19 +168,32 @@ def runnable(
             if one.name in obstacles and one.name not in refused
         ),
         programs={
-            name: current[name].programs if name in refused else digests
+            name: (current[name].programs or {}) if name in refused else digests
             for name, digests in found.programs.items()
         },
     )
 
 
-def changed_programs(before: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the program files whose bytes changed.
+def _seen(
+    before: Running | None, descriptor: Descriptor, now: Mapping[str, str] | None
+) -> Mapping[str, str] | None:
+    """Return the digests to remember of a module, None if there never were any.
+
+    What is not there now, or does not answer, is compared with what it was once it does.
+    """
+    known = before.programs if before is not None and descriptor.supervision.watch else None
+    return now if known is None else {**known, **(now or {})}
+
+
+def changed_programs(before: Mapping[str, str] | None, now: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the program files whose bytes changed; none if they were never seen before.
 
     One that is not there is about to be: a build replaces its output. Until then what runs is the
     last good one. One that was not known before came with a change of the descriptor, or is the
     first sight of a file that was missing; the module is to see that too, if it was started.
     """
+    if before is None:
+        return ()
     return tuple(sorted(path for path, digest in now.items() if before.get(path) != digest))
 
 

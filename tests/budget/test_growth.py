@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
+import trio
 
 import supervisor
 from protocol.events import Progress
@@ -27,6 +28,8 @@ from tests.kernel.conftest import daemon_with, run_op
 FEW, MANY = 20, 100
 GROWTH = 1.2
 """A line that is run for each module whenever one changes makes this 1.4 and more."""
+
+LAZY = {"start": "lazy"}
 
 OURS = str(Path(supervisor.__file__).parent)
 
@@ -74,6 +77,49 @@ async def restarted_and_stopped(folder: Path, count: int) -> tuple[float, float]
             await daemon.fleet.stop()
         assert all(module.state is State.DOWN for module in modules)
     return restart.run / count, stop.run / count
+
+
+async def lines_of_status(folder: Path, count: int) -> float:
+    """Return how many lines it takes, for each module, to tell the status of all."""
+    made = [
+        factories.descriptor(folder, ["true"], name=f"m{one}", supervision=LAZY)
+        for one in range(count)
+    ]
+    status = Lines()
+    async with daemon_with(folder, *made) as daemon:
+        with status.counting():
+            told = await run_op(daemon, "status", {}, ignore)
+        assert len(told["modules"]) == count
+    return status.run / count
+
+
+async def test_telling_the_status_of_a_module_costs_the_same_among_many(tmp_path: Path) -> None:
+    few, many = [await lines_of_status(tmp_path / str(n), n) for n in (FEW, MANY)]
+    assert many / few < GROWTH, f"lines of one: {few}, among more {many}"
+
+
+async def test_a_long_status_leaves_the_neighbours_their_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("supervisor.runtime.turns.TURN_S", 0)  # each module is a turn of its own
+    made = [
+        factories.descriptor(tmp_path, ["true"], name=f"m{one}", supervision=LAZY)
+        for one in range(FEW)
+    ]
+    rounds = 0
+
+    async def neighbour() -> None:
+        nonlocal rounds
+        while True:
+            await trio.lowlevel.checkpoint()
+            rounds += 1
+
+    async with daemon_with(tmp_path, *made) as daemon, trio.open_nursery() as nursery:
+        nursery.start_soon(neighbour)
+        told = await run_op(daemon, "status", {}, ignore)
+        nursery.cancel_scope.cancel()
+    assert [one["name"] for one in told["modules"]] == sorted(f"m{one}" for one in range(FEW))
+    assert rounds >= FEW // 2  # who of the two comes first in a turn is chance
 
 
 async def test_starting_and_stopping_a_module_costs_the_same_among_many(

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from supervisor.cli.doctor.descriptors import examine
 from supervisor.policy.findings import Found
-from tests.factories import actor
+from tests.factories import actor, descriptor
+
+
+def test_of_a_module_that_is_prepared_the_program_for_that_is_looked_at(tmp_path: Path) -> None:
+    built = {"prepare": ["true"]}
+    good = descriptor(tmp_path, ["./built"], transport=built)
+    bad = descriptor(tmp_path, ["true"], name="b", transport={"prepare": ["./fetch"]})
+    well, wrong = examine(Found((good, bad)), os.environ, [tmp_path])
+    assert well.level == "ok"
+    assert well.message.startswith("is prepared by /")
+    assert (wrong.level, wrong.message) == ("bad", f"{tmp_path}/fetch is not there")
 
 
 def test_a_hook_that_is_told_of_nothing_is_a_warning(tmp_path: Path) -> None:

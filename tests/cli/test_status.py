@@ -68,6 +68,14 @@ def test_the_page_has_the_daemon_then_a_row_per_module_then_what_is_quarantined(
     assert lines[7:] == ["Quarantined descriptors", "  /modules/bad.json", "    /kind: is missing"]
 
 
+def test_how_far_a_preparation_is_stands_beside_it() -> None:
+    (running,) = module()["instances"]
+    said = {**running, "last_line": "fetched 2 of 3", "uptime_s": 12.0}
+    assert note(module(state="preparing", instances=[said])) == "for 12s: fetched 2 of 3"
+    assert note(module(state="preparing", instances=[{**said, "last_line": None}])) == "for 12s"
+    assert note(module(state="preparing", instances=[])) == ""
+
+
 def test_what_is_wrong_with_the_journal_stands_above_the_table() -> None:
     aside = {"path": "/data/journal.db.set-aside-1", "why": "it is no SQLite database"}
     journal = {"problem": "/data/journal.db: disk I/O error", "set_aside": [aside]}
@@ -98,6 +106,21 @@ def test_a_stall_that_others_can_have_noticed_and_a_stop_are_told_above_the_tabl
     assert lines[3] == "it was suspended for 4.0s, 1m00s ago"
     document["daemon"]["longest_stall"] = {**stall, "ms": 49.9}
     document["daemon"]["suspensions"] = {**stopped, "count": 0}
+    assert plain(status_text(document, None))[2] == ""
+
+
+def test_what_is_held_and_what_its_own_log_lost_are_told_above_the_table() -> None:
+    document = status(module())
+    document["daemon"]["own_log"] = {"lost_lines": 2, "problem": "No space left on device"}
+    held = {"total": 45 << 20, "limit": 256 << 20, "parties": [{"party": "client 7"}]}
+    document["daemon"]["held_bytes"] = held
+    lines = plain(status_text(document, None))
+    words = (
+        "the daemon's own log has lost 2 lines; now it cannot be written: No space left on device"
+    )
+    assert lines[2] == words
+    assert lines[3] == "it holds 45.0 MiB of 256.0 MiB for others, most for client 7"
+    document["daemon"]["own_log"]["lost_lines"] = held["total"] = 0
     assert plain(status_text(document, None))[2] == ""
 
 

@@ -104,8 +104,10 @@ def test_every_line_of_a_log_file_says_which_daemon_wrote_it(tmp_path: Path) -> 
     program = (
         "import sys, structlog; from pathlib import Path\n"
         "from supervisor.daemon.daemon_log import set_up_logging\n"
-        "set_up_logging('json', Path(sys.argv[1]))\n"
-        "import os; structlog.get_logger().info('here', pid=os.getpid())"
+        "from supervisor.runtime.blocking import BlockingWork\n"
+        "log = set_up_logging('json', Path(sys.argv[1]), BlockingWork())\n"
+        "import os; structlog.get_logger().info('here', pid=os.getpid())\n"
+        "log.close()"
     )
     subprocess.run([sys.executable, "-c", program, str(log_file)], check=True)
     line = json.loads(log_file.read_text())
@@ -162,6 +164,17 @@ def test_up_is_0_when_every_eager_module_is_ready(
     assert ended.stderr == "dice settled\n"
     assert ended.stdout.startswith("stdiod is up (pid 99, socket /run/s): 1 of 1 module ready in ")
     assert ended.stdout.endswith(", 1 lazy\n")
+
+
+def test_up_tells_what_is_being_prepared_and_does_not_count_it(
+    run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    preparing = log("dice is preparing", "debug", module="dice", state="preparing")
+    serve(answers(waiting=(preparing, settled("dice", 1)), answer=status(module())))
+    pretend_to_start(monkeypatch)
+    ended = run("up", str(tmp_path))
+    assert ended.stderr == "dice is preparing\ndice settled\n"
+    assert "1 of 1 module ready" in ended.stdout
 
 
 def test_up_is_1_with_a_line_for_each_module_that_is_not_ready_and_the_quarantined_are_named(

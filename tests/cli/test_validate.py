@@ -32,6 +32,23 @@ def test_a_program_that_is_missing_is_a_problem(run: Run, tmp_path: Path) -> Non
     assert ended.stdout.startswith(f"{path}: /transport/command: {missing} is not there; correct")
 
 
+def test_of_a_module_that_is_prepared_only_the_program_for_that_must_be_there(
+    run: Run, tmp_path: Path
+) -> None:
+    transport = {"type": "stdio", "command": ["./built"], "prepare": ["true"]}
+    good = write(tmp_path / "good.json", "good", transport=transport)
+    assert run("validate", str(good)).exit_code == 0
+    bad = write(tmp_path / "bad.json", "bad", transport={**transport, "prepare": ["./fetch"]})
+    ended = run("validate", str(bad))
+    assert ended.exit_code == 1
+    assert f"/transport/prepare: {tmp_path}/fetch is not there" in ended.stdout
+    assert f"correct transport.prepare or transport.cwd in {bad}" in ended.stdout
+    none = write(tmp_path / "none.json", "none", transport={**transport, "prepare": [""]})
+    assert (
+        "/transport/prepare/0: is empty, must name the program" in run("validate", str(none)).stdout
+    )
+
+
 def test_every_problem_of_every_file_is_a_line_with_file_and_pointer(
     run: Run, tmp_path: Path
 ) -> None:

@@ -89,6 +89,23 @@ def test_wait_shows_each_module_as_it_gets_there(run: Run, serve: Serve) -> None
     assert daemon.frames[0]["input"]["args"] == {"modules": ["dice", "kv"], "for": "ready"}
 
 
+def test_wait_goes_on_waiting_for_a_module_that_is_being_prepared(run: Run, serve: Serve) -> None:
+    serve(lambda frame: [log("dice is preparing", "debug", module="dice")])
+    ended = run("wait", "dice", "--timeout", "0.1")
+    assert ended.exit_code == 1
+    assert ended.stderr.endswith("dice is preparing\nstdiod: not ready after 0.1 s: dice\n")
+
+
+def test_restart_can_have_it_prepared_anew(run: Run, serve: Serve) -> None:
+    daemon = serve(lambda frame: [ok(module())])
+    assert run("restart", "dice", "--prepare").exit_code == 0
+    assert run("restart", "dice").exit_code == 0
+    assert [one["input"]["args"] for one in daemon.frames] == [
+        {"module": "dice", "prepare": True},
+        {"module": "dice"},
+    ]
+
+
 def test_wait_with_json_prints_the_verdicts_alone(run: Run, serve: Serve) -> None:
     verdicts = {"modules": {"dice": "down"}}
     serve(lambda frame: [settled("dice", "down", 1), ok(verdicts)])

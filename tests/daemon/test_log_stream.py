@@ -1,15 +1,21 @@
-"""The daemon's own log where it cannot be written: lines are lost and counted, nothing waits."""
+"""The daemon's own log where it cannot be written: lines are lost and counted, nobody waits."""
 
 from __future__ import annotations
 
 import os
+import select
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from supervisor.daemon.log_stream import LogStream
+from supervisor.daemon import log_stream
+from supervisor.daemon.log_stream import SLOW, LogStream
+from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.files import rotated_file
+from tests.bounds import WAIT_S, until
 
 
 class Pipe(NamedTuple):
@@ -27,9 +33,15 @@ class Pipe(NamedTuple):
             os.set_blocking(self.writing, True)
             return written
 
-    def drain(self, size: int) -> None:
-        while size > 0:
-            size -= len(os.read(self.reading, size))
+    def read(self, size: int) -> bytes:
+        """Read so much, or until nothing more comes."""
+        found = b""
+        while len(found) < size and select.select([self.reading], [], [], WAIT_S)[0]:
+            data = os.read(self.reading, size - len(found))
+            if not data:
+                break
+            found += data
+        return found
 
 
 @pytest.fixture
@@ -47,60 +59,111 @@ def notice(lines: int, words: str) -> str:
     return f"{lines} lost: {words}\n"
 
 
-def test_lines_are_written_as_they_are(pipe: Pipe) -> None:
-    stream = LogStream(pipe.writing, notice)
+def stream_to(descriptor: int, clock: float = 0.0) -> LogStream:
+    return LogStream(partial(os.write, descriptor), notice, BlockingWork(lambda: clock))
+
+
+def test_lines_are_written_as_they_are_and_all_of_them_by_the_end(pipe: Pipe) -> None:
+    stream = stream_to(pipe.writing)
     assert stream.write("one\n") == 4
     stream.write("tw\udcffo\n")
     stream.flush()
+    stream.close()
     assert os.read(pipe.reading, 100) == b"one\ntw\\udcffo\n"
+    assert stream.status() == {"lost_lines": 0, "problem": None}
 
 
-def test_a_full_disk_loses_lines_and_says_how_many_once_there_is_room(
-    pipe: Pipe, tmp_path: Path
-) -> None:
+def test_a_full_disk_loses_lines_and_says_how_many_once_there_is_room(pipe: Pipe) -> None:
     full = os.open("/dev/full", os.O_WRONLY)
-    stream = LogStream(full, notice)
+    stream = stream_to(full)
     stream.write("lost\n")
+    until(lambda: stream.lost_lines == 1, "a line being lost")
     stream.write("lost too\n")
-    assert stream.lost_lines == 2
+    until(lambda: stream.lost_lines == 2, "another one being lost")
+    assert stream.status()["problem"] == "No space left on device"
     os.dup2(pipe.writing, full)  # the disk has room again
     stream.write("kept\n")
+    stream.close()
     os.close(full)
     assert os.read(pipe.reading, 100) == b"2 lost: No space left on device\nkept\n"
-    assert stream.lost_lines == 0
+    assert stream.status() == {"lost_lines": 2, "problem": None}
 
 
-def test_a_reader_that_went_away_fails_nothing(pipe: Pipe) -> None:
-    os.close(pipe.reading)
-    stream = LogStream(pipe.writing, notice)
+@pytest.mark.parametrize("end", ["reading", "writing"])
+def test_a_reader_that_went_away_and_a_descriptor_that_was_closed_fail_nothing(
+    pipe: Pipe, end: str
+) -> None:
+    os.close(getattr(pipe, end))
+    stream = stream_to(pipe.writing)
     stream.write("lost\n")
+    stream.close()
     assert stream.lost_lines == 1
 
 
-def test_a_descriptor_that_was_closed_fails_nothing(pipe: Pipe) -> None:
-    os.close(pipe.writing)
-    stream = LogStream(pipe.writing, notice)
-    stream.write("lost\n")
-    assert stream.lost_lines == 1
-
-
-def test_a_reader_that_does_not_read_is_not_waited_for(pipe: Pipe) -> None:
-    stream = LogStream(pipe.writing, notice)
+@pytest.mark.fault(36)
+def test_what_does_not_take_lines_holds_nobody_up_is_named_and_what_was_lost_is_said(
+    pipe: Pipe,
+) -> None:
+    now = 0.0
+    blocking = BlockingWork(lambda: now)
+    stream = LogStream(partial(os.write, pipe.writing), notice, blocking)
     filled = pipe.fill()
-    for _ in range(1000):  # were each one waited for, this test would take its time
-        stream.write("lost\n")
-    pipe.drain(filled)
+    line = "y" * 999 + "\n"
+    fitting = log_stream.QUEUE_BYTES // len(line)
+    for _ in range(fitting + 500):
+        stream.write(line)
+    until(lambda: blocking._at_work, "the thread being at work")
+    now = 100.0
+    assert [one.doing for one in blocking.stuck()] == ["writing the daemon's own log"]
+    assert stream.status() == {"lost_lines": 500, "problem": SLOW}
+    assert len(pipe.read(filled)) == filled
+    assert pipe.read(fitting * len(line)) == line.encode() * fitting
     stream.write("kept\n")
-    assert os.read(pipe.reading, 100) == b"1000 lost: its reader does not read\nkept\n"
+    expected = f"500 lost: {SLOW}\nkept\n".encode()
+    assert pipe.read(len(expected)) == expected
+    assert blocking.stuck() == []
+    stream.close()
 
 
-def test_a_line_that_was_torn_ends_before_the_next_one(pipe: Pipe) -> None:
-    stream = LogStream(pipe.writing, notice)
-    filled = pipe.fill()
-    pipe.drain(8192)
-    stream.write("y" * 20_000 + "\n")
-    assert stream.lost_lines == 1
-    pipe.drain(filled - 8192)
+def test_the_end_waits_for_what_does_not_answer_no_longer_than_it_has_to(
+    pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_stream, "CLOSE_S", 0.001)
+    stream = stream_to(pipe.writing)
+    pipe.fill()
+    stream.write("late\n")
+    stream.close()
+    os.read(pipe.reading, 1 << 20)  # the thread ends, too
+
+
+def test_a_line_that_was_torn_ends_before_the_next_one() -> None:
+    written: list[bytes] = []
+    room = [3, 0, 100, 100]
+
+    def put(data: bytes) -> int:
+        if not (take := room.pop(0)):
+            raise OSError(28, "No space left on device")
+        written.append(data[:take])
+        return len(data[:take])
+
+    stream = LogStream(put, notice, BlockingWork())
+    stream.write("torn\n")
+    until(lambda: stream.lost_lines == 1, "a line being lost")
     stream.write("kept\n")
-    rest = os.read(pipe.reading, 100_000)
-    assert rest == b"y" * 8192 + b"\n1 lost: its reader does not read\nkept\n"
+    stream.close()
+    assert b"".join(written) == b"tor\n1 lost: No space left on device\nkept\n"
+
+
+def test_a_file_is_private_and_put_aside_when_it_is_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rotated_file, "FILE_BYTES", 10)
+    path = tmp_path / "log"
+    stream = LogStream(partial(rotated_file.append, path), notice, BlockingWork())
+    for number in range(4):
+        stream.write(f"line {number}, long\n")
+    stream.close()
+    aside = [rotated_file.numbered(path, number).read_text() for number in (1, 2)]
+    assert aside == ["line 3, long\n", "line 2, long\n"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["log.1", "log.2"]
+    assert path.with_name("log.1").stat().st_mode & 0o777 == 0o600

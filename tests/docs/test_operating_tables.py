@@ -16,7 +16,7 @@ from supervisor.cli.top import view
 from supervisor.cli.top.figures import ModuleFigures, Order
 from supervisor.policy.lifecycle import Input, State
 from supervisor.policy.restart import History, after_end
-from supervisor.runtime.files import log_files
+from supervisor.runtime.files import rotated_file
 from tests.docs.markdown import DOCUMENTS, blocks, code, prose, read, rows
 from tests.docs.transcript import steps
 
@@ -60,8 +60,8 @@ def test_the_waits_between_restarts_are_those_of_the_policy(was_ready: bool) -> 
 
 
 def test_the_size_and_number_of_log_files_are_those_of_the_code() -> None:
-    assert log_files.FILE_BYTES == 5 << 20
-    assert log_files.FILES == 3
+    assert rotated_file.FILE_BYTES == 5 << 20
+    assert rotated_file.FILES == 3
     assert "at 5 MiB as `MODULE.log.1`, then `.2`: at most three" in read(DOCUMENT)
 
 

@@ -18,6 +18,7 @@ from supervisor.kernel.durability import Durability
 from supervisor.kernel.grants.remembered import Answers
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.gates import Gates
+from supervisor.kernel.notes import KeptNotes
 from supervisor.kernel.operations.op import Asked
 from supervisor.kernel.parties import Lineage
 from supervisor.kernel.recorder import Forgetful
@@ -52,6 +53,7 @@ class FakeModule:
         self.name = name
         self.descriptions = undescribed(self.descriptor)
         self.has_room = True
+        self.span_attributes = None
         self.counters: Any = Counters()
         self.latency = Histogram()
         self.calls: dict[str, Call] = {}
@@ -179,6 +181,7 @@ async def pipeline(folder: Path) -> AsyncIterator[World]:
         answers=Answers(recorder, host.wall_clock),
         tokens=Tokens(recorder, host.wall_clock, host.deadlines),
         descriptions=RememberedDescriptions(recorder, host.wall_clock),
+        notes=KeptNotes(recorder),
         lineage=Lineage(),
     )
     deciding = Deciding(Gates(), Approvals(recorder), nothing)

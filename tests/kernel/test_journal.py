@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,22 @@ import trio
 
 from protocol.errors import CODE_OF, Code, Failure, Reason
 from supervisor.kernel import journal as journal_module
-from supervisor.kernel.journal import FILE, Journal
+from supervisor.kernel.journal import FILE, Journal, remembering
 from supervisor.kernel.store import database as database_module
 from supervisor.kernel.store import writer as writer_module
-from supervisor.kernel.store.batch import CHUNKS, store_documents
+from supervisor.kernel.store.batch import CHUNKS, insert_entries, store_documents
 from supervisor.kernel.store.reader import Filter, Reader
 from supervisor.kernel.store.restored import RestoredJournal
-from supervisor.kernel.store.settings import IN_FLIGHT, OPEN_QUESTION, InFlight, OpenQuestion, Span
+from supervisor.kernel.store.settings import (
+    IN_FLIGHT,
+    OPEN_QUESTION,
+    InFlight,
+    JournalOptions,
+    OpenQuestion,
+    Span,
+)
 from supervisor.kernel.store.writer import ENTRY_BYTES, QUEUE_BYTES
+from supervisor.runtime.blocking import BlockingWork
 from tests import journals
 from tests.bounds import WAIT_S
 from tests.kernel.memory import Disk, flushed, journal, until
@@ -42,6 +51,12 @@ def end(kept: Journal, span_id: str) -> None:
     )
     span.ended, span.duration_ms = now, 3
     kept.span_ended(span)
+
+
+async def until_true(holds: Callable[[], bool]) -> None:
+    with trio.fail_after(WAIT_S):
+        while not holds():
+            await trio.lowlevel.checkpoint()
 
 
 def numbers(path: Path) -> list[int]:
@@ -67,6 +82,28 @@ async def test_what_a_flush_has_answered_can_be_read_while_the_daemon_runs(tmp_p
         assert await flushed(kept) is None
         with contextlib.closing(sqlite3.connect(kept.path)) as other:
             assert other.execute("SELECT count(*) FROM events").fetchone() == (1,)
+
+
+@pytest.mark.fault(36)
+async def test_a_disk_that_does_not_answer_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, now = threading.Event(), 0.0
+
+    def insert_late(*args: Any) -> None:
+        answers.wait(WAIT_S)
+        insert_entries(*args)
+
+    monkeypatch.setattr(writer_module, "insert_entries", insert_late)
+    blocking = BlockingWork(lambda: now)
+    async with remembering(tmp_path, JournalOptions(), blocking=blocking) as kept:
+        note(kept)
+        await until_true(lambda: bool(blocking._at_work))
+        now = 100.0
+        assert [one.doing for one in blocking.stuck()] == ["writing the journal"]
+        answers.set()
+        assert await flushed(kept) is None
+        await until_true(lambda: not blocking.stuck())
 
 
 async def test_the_next_daemon_goes_on_with_the_next_number(tmp_path: Path) -> None:

@@ -117,10 +117,10 @@ async def test_a_lent_module_does_not_take_the_name_of_one_in_a_directory(tmp_pa
         async with daemon.lend(lent(tmp_path, "a", "x")):
             await serving(daemon, "a", "x")
             taken = f"the name 'a' is taken by {tmp_path}/modules/a.json"
-            assert daemon.fleet.quarantine_reasons() == {f"{EDITOR}/a": taken}
+            assert daemon.fleet.quarantine_reasons == {f"{EDITOR}/a": taken}
         await serving(daemon, "a")
         assert instances(daemon) == ["a#1"]
-        assert daemon.fleet.quarantine_reasons() == {}
+        assert daemon.fleet.quarantine_reasons == {}
 
 
 async def test_a_file_does_not_take_the_name_of_a_lent_module_but_has_it_after_that(
@@ -133,11 +133,11 @@ async def test_a_file_does_not_take_the_name_of_a_lent_module_but_has_it_after_t
             path.write_bytes(text("x", description="of the file"))
             await daemon.reload("the test")
             taken = f"the name 'x' is taken by {EDITOR}/x"
-            assert daemon.fleet.quarantine_reasons() == {str(path): taken}
+            assert daemon.fleet.quarantine_reasons == {str(path): taken}
             assert instances(daemon) == ["a#1", "x#1"]
         await daemon.fleet.wait_until(lambda: instances(daemon) == ["a#1", "x#2"] or None)
         assert module_status(daemon.fleet.modules["x"])["descriptor"] == str(path)
-        assert daemon.fleet.quarantine_reasons() == {}
+        assert daemon.fleet.quarantine_reasons == {}
 
 
 async def test_of_two_owners_the_first_has_a_name_until_he_goes(tmp_path: Path) -> None:
@@ -147,7 +147,7 @@ async def test_of_two_owners_the_first_has_a_name_until_he_goes(tmp_path: Path) 
         async with daemon.lend(lent(tmp_path, "y", owner="other", x=text("x", version="2"))):
             await serving(daemon, "x", "y")
             taken = f"the name 'x' is taken by {EDITOR}/x"
-            assert daemon.fleet.quarantine_reasons() == {"other/x": taken}
+            assert daemon.fleet.quarantine_reasons == {"other/x": taken}
             first.leave()
             await first.gone.wait()
             await daemon.fleet.wait_until(lambda: instances(daemon) == ["x#2", "y#1"] or None)
@@ -196,10 +196,10 @@ async def test_a_bad_document_is_quarantined_and_what_it_said_before_goes_on(
     source = lent(tmp_path, "x", bad=b'{"name": "supervisor"}')
     async with daemon_over(tmp_path) as daemon, daemon.lend(source) as changed:
         await serving(daemon, "x")
-        assert '/name: is "supervisor"' in daemon.fleet.quarantine_reasons()[f"{EDITOR}/bad"]
+        assert '/name: is "supervisor"' in daemon.fleet.quarantine_reasons[f"{EDITOR}/bad"]
         source.put({"x": b'{"name": "x", "kind": "toll"}'})
         await changed()
-        reasons = daemon.fleet.quarantine_reasons()
+        reasons = daemon.fleet.quarantine_reasons
         assert list(reasons) == [f"{EDITOR}/x"]
         assert reasons[f"{EDITOR}/x"].endswith("The last good version stays in use.")
         assert instances(daemon) == ["x#1"]
@@ -213,12 +213,12 @@ async def test_a_source_that_cannot_be_read_keeps_what_was_last_read(tmp_path: P
             owner.unreadable = True
             await changed()
             why = "it does not answer. What was last read stays in use."
-            assert daemon.fleet.quarantine_reasons() == {"far": why}
-            shown = module_status(daemon.fleet.modules["x"], daemon.fleet.quarantine_reasons())
+            assert daemon.fleet.quarantine_reasons == {"far": why}
+            shown = module_status(daemon.fleet.modules["x"], daemon.fleet.quarantine_reasons)
             assert shown["quarantined"] == why
             assert instances(daemon) == ["a#1", "x#1"]
         await serving(daemon, "a")  # it goes all the same
-        assert daemon.fleet.quarantine_reasons() == {}
+        assert daemon.fleet.quarantine_reasons == {}
 
 
 # However the owner ends.

@@ -18,12 +18,23 @@ from supervisor.policy.lifecycle import (
 )
 
 GONE = frozenset(given for given in Input if given.startswith("gone_"))
+BEGINS = frozenset({Action.SPAWN, Action.PREPARE})
 WAITS = frozenset({State.BACKOFF, State.FAILED})
 ENTRIES = [
     pytest.param(state, given, entry, id=f"{state}-{given}")
     for state, row in TABLE.items()
     for given, entry in row.items()
 ]
+
+
+def process_ended(state: State, given: Input) -> bool:
+    """Whether an input says that the process there was is gone."""
+    replaced = given is Input.UNPREPARED and state in HAS_PROCESS
+    return given in GONE or given is Input.PREPARED or replaced
+
+
+def begun(entry: Move) -> int:
+    return sum(action in BEGINS for action in entry.actions)
 
 
 def test_the_table_has_a_row_for_each_state_and_no_other() -> None:
@@ -67,10 +78,22 @@ def test_a_process_can_be_gone_where_there_is_one_and_nowhere_else(
 
 @pytest.mark.parametrize(("state", "given", "entry"), ENTRIES)
 def test_processes_are_conserved(state: State, given: Input, entry: Move) -> None:
-    before = state in HAS_PROCESS and given not in GONE
-    spawned = entry.actions.count(Action.SPAWN)
-    assert before + spawned == (entry.state in HAS_PROCESS)
-    assert spawned <= 1
+    before = state in HAS_PROCESS and not process_ended(state, given)
+    assert before + begun(entry) == (entry.state in HAS_PROCESS)
+
+
+@pytest.mark.parametrize(("state", "given", "entry"), ENTRIES)
+def test_what_would_spawn_can_prepare_in_its_place(state: State, given: Input, entry: Move) -> None:
+    if Action.SPAWN in entry.actions and given is not Input.PREPARED:
+        instead = move(state, Input.UNPREPARED)
+        assert instead.state is State.PREPARING
+        assert Action.PREPARE in instead.actions
+        assert (Action.DISARM in instead.actions) >= (Action.DISARM in entry.actions)
+
+
+def test_only_a_good_end_of_preparing_spawns_what_was_prepared() -> None:
+    assert move(State.PREPARING, Input.PREPARED) == Move(State.STARTING, (Action.SPAWN,))
+    assert [state for state in State if Input.PREPARED in TABLE[state]] == [State.PREPARING]
 
 
 @pytest.mark.parametrize(("state", "given", "entry"), ENTRIES)
@@ -119,7 +142,7 @@ def test_a_running_process_is_replaced_only_after_its_end(state: State, given: I
 
 def test_while_a_process_is_stopping_nothing_but_its_end_changes_the_state() -> None:
     for given, entry in TABLE[State.STOPPING].items():
-        assert given in GONE or entry == Move(State.STOPPING)
+        assert process_ended(State.STOPPING, given) or entry == Move(State.STOPPING)
 
 
 class Slot(RuleBasedStateMachine):
@@ -135,7 +158,7 @@ class Slot(RuleBasedStateMachine):
     @rule(data=st.data())
     def step(self, data: st.DataObject) -> None:
         given = data.draw(st.sampled_from(sorted(TABLE[self.state])))
-        if given in GONE:
+        if process_ended(self.state, given):
             self.processes -= 1
             self.ending = False
         if given is Input.RETRY:
@@ -145,7 +168,7 @@ class Slot(RuleBasedStateMachine):
         self.state = entry.state
         for action in entry.actions:
             match action:
-                case Action.SPAWN:
+                case Action.SPAWN | Action.PREPARE:
                     self.processes += 1
                 case Action.END:
                     assert not self.ending

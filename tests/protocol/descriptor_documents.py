@@ -60,6 +60,7 @@ COMPLETE: dict[str, Any] = {
             "exit_s": 2,
             "linger_s": 10,
             "stop_s": 5,
+            "prepare_s": 600,
         },
         "health": {"interval_s": 10, "failures": 3},
         "limits": {

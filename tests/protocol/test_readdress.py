@@ -312,7 +312,7 @@ def test_what_only_the_host_says_is_not_passed_on(event: type[Any], fields: dict
 
 
 def test_the_names_that_only_the_host_uses() -> None:
-    assert {"approval", "origin", "placeholder", "registered", "revision"} == HOST_FIELDS
+    assert {"approval", "by_host", "origin", "placeholder", "registered", "revision"} == HOST_FIELDS
 
 
 @pytest.mark.parametrize("value", [b"1e999", b"9" * 5000])

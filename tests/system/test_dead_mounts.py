@@ -37,14 +37,81 @@ def test_looks_at_files_that_do_not_answer_hold_up_nobody_else_and_are_named(
             other.send("supervisor", "invoke", {"op": "reload", "args": {}})
             both = {
                 "finding the program of probed",
-                "reading the descriptors and their programs",
+                f"looking at the program of {daemon.modules / 'watched.json'}",
             }
             until(lambda: both <= stuck(daemon), "the looks that are stuck")
+            write(daemon.modules, misbehaving("late"))
+            daemon.op("reload")  # whatever is stuck is left out
+            assert daemon.usable("late").ok
             os.kill(daemon.pid("live"), signal.SIGKILL)
             assert daemon.usable("live").ok
             assert daemon.client.op("logs", module="live", lines=1).ok
             assert daemon.client.op("events", last=1).ok
     until(lambda: not stuck(daemon), "nothing being stuck")
+
+
+@pytest.mark.fault(36)
+def test_a_daemon_starts_whatever_of_its_directories_and_programs_does_not_answer(
+    folder: Path, start_daemon: StartDaemon
+) -> None:
+    modules, mount = folder / "modules", folder / "mount"
+    late, whole = folder / "late", folder / "whole"
+    for one, name in ((late, "late"), (whole, "whole")):
+        write(one, misbehaving(name))
+    modules.mkdir()
+    (modules / "late").symlink_to(mount / "late")  # a module's folder
+    watched = misbehaving("watched", watch=True)
+    watched["transport"]["command"].append(str(mount / "program"))
+    with dead_mount(mount):
+        daemon = start_daemon(misbehaving("live"), watched, options=(str(mount / "whole"),))
+        assert daemon.usable("live").ok
+        bad = {one["descriptor"]: one["reason"] for one in daemon.op("status")["quarantined"]}
+        assert set(bad) == {str(modules / "late" / "module.json"), str(mount / "whole")}
+        assert all("does not answer" in reason for reason in bad.values())
+        named = {
+            f"reading the directory {mount / 'whole'}",
+            f"reading {modules / 'late'}",
+            f"looking at the program of {modules / 'watched.json'}",
+        }
+        until(lambda: named <= stuck(daemon), "all that does not answer")
+        pid = daemon.pid("watched")
+        # What comes is seen although so much else does not answer.
+        write(modules, misbehaving("new"))
+        until(lambda: daemon.invoke("new").ok, "the watch seeing a new module")
+    # It answers now, and what is there is what its files say.
+    late.joinpath("late.json").rename(late / "module.json")
+    for one in (late, whole):
+        one.rename(mount / one.name)
+    until(lambda: daemon.invoke("late").ok, "the module of the folder")
+    until(lambda: daemon.invoke("whole").ok, "the module of the directory")
+    assert daemon.pid("watched") == pid
+    assert daemon.op("status")["quarantined"] == []
+
+
+@pytest.mark.fault(36)
+def test_a_log_that_does_not_answer_and_logs_of_modules_on_a_dead_mount_are_named(
+    folder: Path, start_daemon: StartDaemon
+) -> None:
+    own_log = folder / "own-log"
+    os.mkfifo(own_log)
+    with dead_mount(folder / "mount") as mount:
+        daemon = start_daemon(misbehaving("live"), options=("--log-file", str(own_log)))
+        logs = daemon.data_dir / "logs"
+        logs.rename(daemon.data_dir / "former-logs")
+        logs.symlink_to(mount)
+        expected = {"writing the daemon's own log", "writing and reading the modules' logs"}
+
+        def named() -> bool:
+            assert daemon.invoke("live", fault="stderr", bytes=1000).ok
+            assert daemon.op("restart", module="live")
+            assert daemon.usable("live").ok
+            return expected <= stuck(daemon)
+
+        until(named, "the threads that are stuck")
+        assert daemon.op("status")["daemon"]["own_log"]["lost_lines"] == 0
+    with own_log.open("rb") as reader:
+        assert b'"event"' in reader.readline()
+        daemon.end()
 
 
 @pytest.mark.fault(36)

@@ -35,9 +35,9 @@ def test_a_module_starts_when_what_it_depends_on_is_ready_and_stops_before_it(
     daemon = start_daemon(*chain())
     daemon.op("wait")
     assert daemon.invoke("a", word="hello").result == {"word": "hello"}
+    daemon.end()  # all that was logged is written then
     assert moves(daemon, "starting") == ["c", "b", "a"]
     assert moves(daemon, "ready") == ["c", "b", "a"]
-    daemon.end()
     assert moves(daemon, "down") == ["a", "b", "c"]
 
 
@@ -48,6 +48,7 @@ def test_a_lazy_module_wakes_what_it_depends_on(start_daemon: StartDaemon) -> No
     )
     assert daemon.status("store")["state"] == "down"
     assert daemon.invoke("shop", word="hello").result == {"word": "hello"}
+    daemon.end()
     assert moves(daemon, "ready") == ["store", "shop"]
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from tests.bounds import until
 from tests.system.conftest import StartDaemon
 from tests.system.descriptors import misbehaving, narratoria, per_invocation
 from tests.system.fleet import SHORT_S
@@ -24,6 +27,10 @@ def modules(liveness: Liveness) -> list[dict[str, object]]:
     ]
 
 
+def pids(status: dict[str, Any]) -> list[int]:
+    return [one["pid"] for one in status["instances"]]
+
+
 @pytest.mark.parametrize("module", ["steady", "nameless", "once", "tool"])
 def test_a_cancel_ends_the_request_and_frees_the_slot(
     start_daemon: StartDaemon, liveness: Liveness, module: str
@@ -32,6 +39,8 @@ def test_a_cancel_ends_the_request_and_frees_the_slot(
     client = daemon.client
     request_id = client.send_invoke(module, fault="gate")
     (gate,) = liveness.wait_for("gate")
+    # It may be there before the daemon has heard that it is.
+    until(lambda: gate.pid in pids(daemon.status(module)), "the daemon knowing of the process")
     client.cancel(request_id)
     answer = client.answer(request_id)
     assert answer.verdict == "cancelled/client"
@@ -61,7 +70,7 @@ def test_a_client_that_hangs_up_cancels_what_it_had_open(
     daemon.usable(module)
     status = daemon.status(module)
     assert (status["in_flight"], status["queued"]) == (0, 0)
-    assert '"reason": "disconnect"' in daemon.log()
+    until(lambda: '"reason": "disconnect"' in daemon.log(), "a word in the log")
     assert daemon.invoke("witness").ok
 
 

@@ -181,7 +181,8 @@ def test_a_policy_is_read_again_by_a_signal_and_a_bad_one_is_not_used(
     policy(tmp_path, 'mode = "lax"\n')
     assert ":1: mode" in reload(2)["problem"]
     assert log_result(daemon)["is_error"] is False
-    assert "the last good one stays in use" in daemon.log()
+    words = "the last good one stays in use"
+    until(lambda: words in daemon.log(), "a word in the log")
     for dry_run in (True, False):
         assert ":1: mode" in daemon.op("reload", dry_run=dry_run)["policy_problem"]
     policy(tmp_path, 'mode = "strict"\n')

@@ -328,7 +328,7 @@ def test_a_file_that_is_no_journal_is_set_aside_with_a_warning_and_never_fatal(
     daemon = start_daemon(misbehaving("one"))
     (aside,) = daemon.op("status")["daemon"]["journal"]["set_aside"]
     assert Path(aside["path"]).read_bytes() == before
-    assert aside["path"] in daemon.log()
+    until(lambda: aside["path"] in daemon.log(), "a word in the log")
     assert daemon.invoke("one").ok
     until_seen(daemon, "module:invoke")
 

@@ -249,6 +249,7 @@ def test_fifty_edits_under_load_lose_nothing_and_leave_nothing(start_daemon: Sta
 MANY = 10_000
 
 
+@pytest.mark.bound(600)
 @pytest.mark.fault(22)
 def test_of_ten_thousand_lazy_modules_a_change_touches_one(start_daemon: StartDaemon) -> None:
     many = [misbehaving(f"m{number}", start="lazy") for number in range(MANY)]

@@ -166,6 +166,7 @@ def test_a_changed_module_waits_for_a_changed_one_it_needs(start_daemon: StartDa
     daemon.op("reload")
     daemon.op("wait", modules=["b"])
     assert daemon.usable("a").ok
+    daemon.end()  # all that was logged is written then
     lines = map(json.loads, daemon.log().splitlines())
     states = [(one["instance"], one["after"]) for one in lines if "instance" in one]
     assert states.index(("b#2", "ready")) < states.index(("a#2", "ready"))

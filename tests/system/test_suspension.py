@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from tests.bounds import until
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon
 from tests.system.descriptors import misbehaving
@@ -69,5 +70,7 @@ def test_answers_that_lay_in_the_pipe_count_and_nobody_is_replaced(
     suspensions = daemon.op("status")["daemon"]["suspensions"]
     assert suspensions["count"] == 1
     assert suspensions["last_s"] > STOPPED_S - DEADLINE_S
-    lines = [line for line in daemon.log().splitlines() if "the daemon was suspended" in line]
+    words = "the daemon was suspended"
+    until(lambda: words in daemon.log(), "a word in the log")
+    lines = [line for line in daemon.log().splitlines() if words in line]
     assert [json.loads(line)["seconds"] for line in lines] == [suspensions["last_s"]]

@@ -13,8 +13,8 @@ from supervisor.policy.hook_findings import hook_findings
 from supervisor.runtime.files.directory import MissingDirectoryError
 from supervisor.runtime.files.sources import scan
 from supervisor.runtime.process.environment import module_environment
-from supervisor.runtime.process.preflight import obstacle
-from supervisor.runtime.process.program import find_program
+from supervisor.runtime.process.preflight import first_obstacle
+from supervisor.runtime.process.program import find_program, of_prepare
 
 AREA = "descriptor"
 
@@ -76,8 +76,11 @@ def _examine(
         warn(AREA, str(one), "see what is meant; the hook runs as it is", subject=name)
         for one in hook_findings(descriptor, fleet)
     ]
-    found = obstacle(descriptor, environment)
+    found = first_obstacle(descriptor, environment)
     if found is not None:
         return [*findings, bad(AREA, found.words, found.hint, subject=name)]
-    program = find_program(descriptor, module_environment(transport, environment, name))
-    return findings or [ok(AREA, f"runs {program}", subject=name)]
+    first, does = (
+        (of_prepare(descriptor), "is prepared by") if transport.prepare else (descriptor, "runs")
+    )
+    program = find_program(first, module_environment(transport, environment, name))
+    return findings or [ok(AREA, f"{does} {program}", subject=name)]

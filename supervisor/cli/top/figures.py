@@ -55,6 +55,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     longest_stall: dict[str, Any] | None
     """For how long the daemon's event loop did not come round, since its start, and who was served:
     `ms`, `culprit`, `doing`, `ts`."""
+    held_bytes: dict[str, Any] | None
+    """What the daemon holds for others: `total`, `limit`, and of `parties` the one with most."""
 
 
 def figures(before: Status | None, after: Status) -> Figures:
@@ -79,7 +81,14 @@ def figures(before: Status | None, after: Status) -> Figures:
         invocations_per_s=_sum(interval_s, (one.invocations_per_s for one in modules)),
         failures_per_s=_sum(interval_s, (one.failures_per_s for one in modules)),
         longest_stall=daemon.get("longest_stall"),
+        held_bytes=_held(daemon.get("held_bytes")),
     )
+
+
+def _held(ledger: dict[str, Any] | None) -> dict[str, Any] | None:
+    if ledger is None:
+        return None
+    return {**{one: ledger[one] for one in ("total", "limit")}, "parties": ledger["parties"][:1]}
 
 
 def _module(before: Status | None, after: Status, interval_s: float | None) -> ModuleFigures:
@@ -145,7 +154,16 @@ class Trends:
         return tuple(self._rates.get(name, ()))
 
 
-_WORST_FIRST = ("failed", "backoff", "degraded", "stopping", "starting", "down", "ready")
+_WORST_FIRST = (
+    "failed",
+    "backoff",
+    "degraded",
+    "stopping",
+    "preparing",
+    "starting",
+    "down",
+    "ready",
+)
 
 
 class Order(StrEnum):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import click
 import msgspec
 
-from supervisor.cli.quantities import count, duration, latency, size, stall_words
+from supervisor.cli.quantities import count, duration, held_words, latency, size, stall_words
 from supervisor.cli.terminal import cells, dim, one_line, pad, state_word
 from supervisor.cli.top.figures import Figures, ModuleFigures, Order, Trend, in_order
 
@@ -129,7 +129,10 @@ def _daemon(now: Figures) -> str:
     memory = "" if now.rss_bytes is None else f", {size(now.rss_bytes)}"
     stall = stall_words(now.longest_stall)
     stalled = "" if stall is None else f", {one_line(stall)}"
-    return f"stdiod {now.version}, pid {now.pid}, up {duration(now.uptime_s)}{memory}{stalled}"
+    held = held_words(now.held_bytes)
+    holds = "" if held is None else f", {one_line(held)}"
+    up = f"stdiod {now.version}, pid {now.pid}, up {duration(now.uptime_s)}"
+    return f"{up}{memory}{holds}{stalled}"
 
 
 def _summary(now: Figures) -> str:

@@ -33,17 +33,19 @@ def stop(module: str, as_json: bool, socket: Path) -> None:
 
 @click.command
 @click.argument("module", type=TEXT)
+@click.option("--prepare", is_flag=True, help="Have its program prepared anew before.")
 @with_json
 @with_socket
-def restart(module: str, as_json: bool, socket: Path) -> None:
+def restart(module: str, prepare: bool, as_json: bool, socket: Path) -> None:
     """Replace the process of MODULE; requests that wait go on waiting."""
-    _control("restart", module, socket, as_json=as_json)
+    more = {"prepare": True} if prepare else {}
+    _control("restart", module, socket, as_json=as_json, **more)
 
 
-def _control(op: str, module: str, socket: Path, *, as_json: bool) -> None:
-    # The daemon bounds each by the module's own start_s and stop_s.
+def _control(op: str, module: str, socket: Path, *, as_json: bool, **args: bool) -> None:
+    # The daemon bounds each by the module's own prepare_s, start_s and stop_s.
     with Client(socket) as client:
-        answer = client.own(op, {"module": module})
+        answer = client.own(op, {"module": module, **args})
     if not answer.ok:
         end_with_failure(answer, as_json=as_json, module=module)
     if as_json:

@@ -92,6 +92,9 @@ def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, 
         nonlocal ready
         del line
         fields = event.get("fields") or {}
+        if event.get("level") == "debug":
+            ticker.line(one_line(str(event.get("message"))))
+            return
         well = event.get("level") == "info"
         ready += well
         count = f"{ready}/{fields.get('of')} ready"

@@ -45,6 +45,8 @@ def wait(
             nonlocal last
             del line
             ticker.line(one_line(str(event.get("message"))))
+            if event.get("level") == "debug":
+                return  # of one that is still waited for
             last = str((event.get("fields") or {}).get("module"))
             if last in pending:
                 pending.remove(last)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import msgspec
 import trio
 
-from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, Asked, Begun, Op, Parts, args_schema
 from supervisor.kernel.status import daemon_status
+from supervisor.runtime.turns import Turn
 
 
 class DaemonOps:
@@ -60,7 +62,7 @@ class DaemonOps:
             "shutdown": self._shutdown,
         }
 
-    def _status(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+    def _status(self, args: dict[str, Any], asked: Asked) -> Begun:
         histogram, principal = args.get("histogram", False), asked.principal
         fleet, facts, effects = self._parts.fleet, self._parts.facts, self._parts.effects
         status_of = self._parts.status_of
@@ -68,6 +70,7 @@ class DaemonOps:
             module = self._parts.module(args["module"], principal)
             return status_of(module, principal, histogram=histogram)
         whole = principal.covers_all()
+        # First, so that what is said of a module is not older than the reloads that are counted.
         shown: dict[str, Any] = {
             "daemon": {
                 **daemon_status(facts, trio.current_time()),
@@ -85,17 +88,19 @@ class DaemonOps:
                 "policy": self._parts.grants.operator.status(fleet.modules) if whole else None,
                 "approvals": self._parts.approvals.status(principal),
             },
-            "modules": [
-                status_of(module, principal, histogram=histogram)
-                for _, module in sorted(fleet.modules.items(), key=lambda item: item[0])
-                if principal.sees(module.name)
-            ],
+            "modules": [],
             "quarantined": [msgspec.to_builtins(one) for one in fleet.quarantined if whole],
         }
         if not whole:
             # They name modules that the principal may not see.
             shown["daemon"] |= {"possible_survivors": []}
-        return shown
+        by_name = sorted(fleet.modules.items(), key=itemgetter(0))
+        told = (
+            status_of(module, principal, histogram=histogram)
+            for _, module in by_name
+            if principal.sees(module.name)
+        )
+        return shown if _tell_a_turn(told, shown["modules"]) else _tell_the_rest(told, shown)
 
     async def _reload(self, args: dict[str, Any], asked: Asked) -> Any:
         del asked
@@ -124,3 +129,22 @@ class DaemonOps:
         del args
         self._parts.shut_down("a command", asked.principal.by)
         return {"pid": self._parts.facts.pid}
+
+
+def _tell_a_turn(told: Iterator[Any], into: list[Any]) -> bool:
+    """Take as much as a turn has time for; return whether that was all."""
+    turn = Turn()
+    turn.begin()
+    for one in told:
+        into.append(one)
+        if turn.over:
+            return False
+    return True
+
+
+async def _tell_the_rest(told: Iterator[Any], shown: dict[str, Any]) -> dict[str, Any]:
+    """Of thousands of modules the status takes longer than the neighbours should wait."""
+    while True:
+        await trio.lowlevel.checkpoint()
+        if _tell_a_turn(told, shown["modules"]):
+            return shown

@@ -33,7 +33,15 @@ class ModuleOps:
     INPUTS: ClassVar[Mapping[str, Any]] = {
         "start": args_schema(("module",), module=MODULE),
         "stop": args_schema(("module",), module=MODULE),
-        "restart": args_schema(("module",), module=MODULE),
+        "restart": args_schema(
+            ("module",),
+            module=MODULE,
+            prepare={
+                "type": "boolean",
+                "default": False,
+                "description": "have its program prepared anew before",
+            },
+        ),
         "wait": args_schema(
             modules={"type": "array", "items": MODULE, "description": "all eager ones if left out"},
             for_={"enum": ["ready", "down", "verdict"], "default": "ready"},
@@ -69,6 +77,9 @@ class ModuleOps:
 
     def _restart(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
         module = self._module(args["module"], asked.principal)
+        if args.get("prepare", False) and not module.forget_prepared():
+            words = f"{module.name} has no transport.prepare in its descriptor"
+            raise RefusedError(Failure.because(Reason.INVALID_ARGS, words))
         module.restart("a command")
         return self._until_ready(module, asked.principal)
 
@@ -103,6 +114,7 @@ class ModuleOps:
         verdicts: dict[str, str] = {}
         with self._fleet.changes() as changes:
             looked_at = list(pending.values())
+            preparing: set[str] = set()
             while pending:
                 for module, well in self._settled(looked_at, goal):
                     del pending[module.name]
@@ -110,6 +122,10 @@ class ModuleOps:
                     await asked.emit(_progress(module, len(verdicts), len(modules), well=well))
                     if not well and goal != "verdict":
                         raise RefusedError(self._fleet.verdict(module) or module.unavailable())
+                for module in looked_at:
+                    if module.state is State.PREPARING and module.name not in preparing:
+                        preparing.add(module.name)
+                        await asked.emit(_preparing(module))
                 if pending:
                     names = await changes.take()
                     looked_at = [pending[name] for name in names if name in pending]
@@ -188,6 +204,15 @@ def _progress(module: Module, number: int, of: int, *, well: bool) -> Log:
         level="info" if well else "warn",
         message=f"{module.name} is {module.state}{cause}",
         fields={"module": module.name, "state": str(module.state), "number": number, "of": of},
+    )
+
+
+def _preparing(module: Module) -> Log:
+    return Log(
+        version="0",
+        level="debug",
+        message=f"{module.name} is preparing: `stdiod logs -f {module.name}` shows how far it is",
+        fields={"module": module.name, "state": str(module.state)},
     )
 
 

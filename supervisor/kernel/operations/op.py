@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Protocol
 
 import msgspec
 
+from protocol.descriptor.model import Kind
 from protocol.events import Progress
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
@@ -92,8 +93,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         self, module: Module, principal: Principal, *, histogram: bool = False
     ) -> dict[str, Any]:
         """Return one entry of `modules` of `status`, as the principal may see it."""
-        shown = module_status(module, self.fleet.quarantine_reasons(), histogram=histogram)
-        if principal.is_full:
+        shown = module_status(module, self.fleet.quarantine_reasons, histogram=histogram)
+        if principal.is_full and module.descriptor.kind is Kind.HOOK:
             descriptors = [one.descriptor for one in self.fleet.modules.values()]
             shown["misfits"] += map(str, hook_findings(module.descriptor, descriptors))
         else:

@@ -47,6 +47,7 @@ from supervisor.kernel.store.faults import FAILURES, in_words, is_damage
 from supervisor.kernel.store.restored import RestoredJournal, restore
 from supervisor.kernel.store.retention import Clocks, Retention
 from supervisor.kernel.store.settings import UNENDED, DocumentKey, Limits, Span
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.directory import shown
 
 QUEUE_BYTES = 32 << 20
@@ -116,10 +117,15 @@ class Writer:
     """The thread, and what waits for it; `add`, `keep`, `ask` and `close` never block."""
 
     def __init__(
-        self, options: WriterOptions, listener: Listener, unended: dict[DocumentKey, Unended]
+        self,
+        options: WriterOptions,
+        listener: Listener,
+        unended: dict[DocumentKey, Unended],
+        blocking: BlockingWork,
     ) -> None:
         """`unended` is the caller's, who calls `wake` if something is added while it sleeps."""
         self._options = options
+        self._blocking = blocking
         self._listener = listener
         self._unended = unended
         self._pending = Batch()
@@ -291,7 +297,8 @@ class Writer:
     def _try(self, work: Callable[[], None]) -> bool:
         """Do it; a failure is told, and what waits is kept. Returns whether it was done."""
         try:
-            work()
+            with self._blocking.naming("writing the journal"):
+                work()
         except FAILURES as error:
             if is_damage(error) and self._database is not None:
                 why = in_words(error)

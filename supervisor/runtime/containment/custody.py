@@ -67,12 +67,13 @@ class Custody:
         chosen: Chosen,
         orphans: Orphans,
         file_limit: FileLimit | None = None,
+        blocking: BlockingWork | None = None,
     ) -> None:
         self.daemon = daemon
         self.file_limit = file_limit or FileLimit()
         self.why_not_higher = chosen.why_not_higher
         self.mark_fd: int | None = None
-        self.blocking = BlockingWork()
+        self.blocking = blocking or BlockingWork()
         self.spawn_threads = SpawnThreads(self.blocking)
         self._rung = chosen.rung
         self._orphans = orphans
@@ -348,6 +349,7 @@ async def holding(
     containment: str | None = None,
     whole_process: bool = False,
     file_limit: FileLimit | None = None,
+    blocking: BlockingWork | None = None,
 ) -> AsyncIterator[Custody]:
     """Hold the processes that are spawned within the block; at its end none of them is left.
 
@@ -366,7 +368,7 @@ async def holding(
         chosen = ladder.choose(containment, daemon, orphans)
         held.callback(chosen.rung.close)
         author = data.author(daemon, orphans.brands.run)
-        custody = Custody(daemon, chosen, orphans, file_limit)
+        custody = Custody(daemon, chosen, orphans, file_limit, blocking)
         held.callback(custody.spawn_threads.close)
         custody.mark_fd = author.mark_fd
         blocking = custody.blocking

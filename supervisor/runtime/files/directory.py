@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +16,8 @@ from protocol.descriptor.model import Descriptor
 from protocol.problem import Problem
 from supervisor.policy.findings import Quarantined, Reading
 from supervisor.runtime.files.file_digest import Signature, signature, signature_or_none
-from supervisor.runtime.files.source import UnreadableSourceError
+from supervisor.runtime.files.looks import Looks, Unanswered
+from supervisor.runtime.files.source import UnansweredSourceError, UnreadableSourceError
 from supervisor.runtime.files.watched_paths import Interests
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 
@@ -26,11 +29,22 @@ NOT_UTF8 = "its path is not UTF-8, so that nobody could be told of it; rename wh
 """Names are sent as JSON, and printed."""
 
 
+NO_ANSWER = "does not answer: a dead mount, maybe; it is read as soon as it does"
+
+
 class MissingDirectoryError(UnreadableSourceError):
     """A directory that was named cannot be read."""
 
     def __init__(self, directory: Path, words: str, what: str) -> None:
         super().__init__(f"{shown(directory)}{words}", what)
+
+
+class UnansweredDirectoryError(UnansweredSourceError):
+    """A directory that was named does not answer: a dead mount, for one."""
+
+    def __init__(self, directory: Path) -> None:
+        words = " does not answer"
+        super().__init__(f"{shown(directory)}{words}", f"the directory{words}")
 
 
 def shown(path: str | Path) -> str:
@@ -111,6 +125,20 @@ class _Known(msgspec.Struct, frozen=True):
     bad_name: str | None = None
 
 
+class _Entries(NamedTuple):
+    """What a directory holds, or why nobody knows, and what matters for that."""
+
+    found: list[os.DirEntry[str]] | MissingDirectoryError
+    interests: Interests
+
+
+class _Seen(NamedTuple):
+    """The descriptor of an entry, if there is one, by its path, and what matters for that."""
+
+    known: dict[str, _Known]
+    interests: Interests
+
+
 class DescriptorFiles:
     """The descriptor files of a directory (source.Source), read any number of times.
 
@@ -118,22 +146,73 @@ class DescriptorFiles:
     parsed.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, looks: Looks | None = None) -> None:
+        """Look by `looks`, if the daemon has other sources too."""
         self.directory = directory.absolute()
         self.owner = shown(self.directory)
+        self._looks = looks or Looks()
         self._known: dict[str, _Known] = {}
 
     def read(self, interests: Interests) -> Reading:
-        """Read all files that may have changed; raises `MissingDirectoryError`."""
-        interests.add_folder(str(self.directory))
-        known = {str(path): self._look(path) for path in _files(self.directory, interests)}
+        """Read all files that may have changed; raises `UnreadableSourceError`.
+
+        An entry that does not answer is bad, and says nothing about its module.
+        """
+        entries = self._looks.one(f"reading the directory {self.owner}", self._list)
+        if isinstance(entries, Unanswered):
+            raise UnansweredDirectoryError(self.directory)
+        interests.add(entries.interests)
+        if isinstance(entries.found, MissingDirectoryError):
+            raise entries.found
+        looks = [
+            (f"reading {shown(entry.path)}", partial(self._look_at, entry))
+            for entry in entries.found
+        ]
+        seen = self._looks.each(looks)
+        known: dict[str, _Known] = {}
+        for entry, one in zip(entries.found, seen, strict=True):
+            if isinstance(one, Unanswered):
+                path = self._descriptor_of(entry)
+                known[path] = _Known(None, "", Quarantined(shown(path), NO_ANSWER))
+            else:
+                interests.add(one.interests)
+                known.update(one.known)
         self._known = known
         reads = [one.read for one in known.values()]
         return Reading(
             tuple(one for one in reads if isinstance(one, Descriptor)),
             tuple(one for one in reads if isinstance(one, Quarantined)),
             frozenset(one.bad_name for one in known.values() if one.bad_name is not None),
+            unanswered=Unanswered.UNANSWERED in seen,
         )
+
+    def _list(self) -> _Entries:
+        interests = Interests()
+        interests.add_folder(str(self.directory))
+        try:
+            return _Entries(list_entries(self.directory), interests)
+        except MissingDirectoryError as error:  # it may come back
+            return _Entries(error, interests)
+
+    def _look_at(self, entry: os.DirEntry[str]) -> _Seen:
+        """Read the descriptor that an entry is or holds; be interested in the way to it."""
+        seen = _Seen({}, Interests())
+        if entry.is_symlink():
+            seen.interests.add_path(entry.path, content=not _is_folder(entry))
+        if _is_folder(entry):
+            seen.interests.add_file(entry.path, "module.json")
+        path = descriptor_path(entry)
+        if path is not None:
+            if path.name == "module.json" and path.is_symlink():
+                seen.interests.add_path(str(path), content=True)
+            seen.known[str(path)] = self._look(path)
+        return seen
+
+    def _descriptor_of(self, entry: os.DirEntry[str]) -> str:
+        """Return the path of the descriptor that an entry is or holds, without looking there."""
+        inside = os.path.join(entry.path, "module.json")  # noqa: PTH118
+        is_file = entry.path in self._known or entry.name.endswith(".json")
+        return entry.path if is_file and inside not in self._known else inside
 
     def signatures(self) -> Mapping[str, Signature | None]:
         """Return the signatures of the files, and whether the directory can be read."""
@@ -169,19 +248,3 @@ class DescriptorFiles:
             reason, name = error.reason, error.name
         # A bad file is read again each time: it may be half-written, and there are few of them.
         return _Known(None, "", Quarantined(shown(path), reason), name)
-
-
-def _files(directory: Path, interests: Interests) -> list[Path]:
-    """Return the descriptor files of a directory; be interested in what they are reached by."""
-    files: list[Path] = []
-    for entry in list_entries(directory):
-        if entry.is_symlink():
-            interests.add_path(entry.path, content=not _is_folder(entry))
-        if _is_folder(entry):
-            interests.add_file(entry.path, "module.json")
-        path = descriptor_path(entry)
-        if path is not None:
-            files.append(path)
-            if path.name == "module.json" and path.is_symlink():
-                interests.add_path(str(path), content=True)
-    return files

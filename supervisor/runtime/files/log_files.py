@@ -17,24 +17,17 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote
 
-FILE_BYTES = 5 << 20
-"""A file is put aside when it passes this size; so a module's logs stay under FILES times it."""
-
-FILES = 3
-"""How many files a module has: NAME.log, and the older NAME.log.1 and NAME.log.2."""
+from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.files.rotated_file import FILES, append, numbered
 
 QUEUE_BYTES = 8 << 20
 """How much may wait for the disk, all modules together."""
-
 
 BATCH_BYTES = 1 << 18
 """How much is written at once: a flood of short lines costs one write for many."""
 
 CLOSE_S = 5.0
 """How long the end of the daemon waits for a disk that does not answer."""
-
-
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 NAME_CHARS = 200
 """File systems allow 255 bytes; the rest is for the ending."""
@@ -43,9 +36,13 @@ NAME_CHARS = 200
 class LogFiles:
     """Append to files in one folder, from one thread; never blocks the caller."""
 
-    def __init__(self, folder: Path) -> None:
-        """Write below `folder`, which is made when the first line is written."""
+    def __init__(self, folder: Path, blocking: BlockingWork | None = None) -> None:
+        """Write below `folder`, which is made when the first line is written.
+
+        `blocking` is told what the thread is at.
+        """
         self.folder = folder
+        self._blocking = blocking or BlockingWork()
         self.dropped_bytes = 0
         self.last_error: str | None = None
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -95,7 +92,8 @@ class LogFiles:
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:
-            work()
+            with self._blocking.naming("writing and reading the modules' logs"):
+                work()
 
     def _write_batch(self, name: str, batch: bytearray) -> None:
         with self._lock:
@@ -106,14 +104,10 @@ class LogFiles:
     def _write(self, name: str, data: bytes) -> None:
         path = self.path(name)
         try:
-            # Anew if somebody deleted it: nobody else is to read what modules write.
+            # Anew if somebody deleted it.
             self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o700, exist_ok=True)
-            with os.fdopen(os.open(path, _APPEND, 0o600), "ab", buffering=0) as file:
-                file.write(data)
-                size = file.tell()
-            if size > FILE_BYTES:
-                _rotate(path)
+            self.dropped_bytes += len(data) - append(path, data)
             self.last_error = None
         except OSError as error:
             # ENOSPC and its like degrade the logs, not the daemon: the next line tries again.
@@ -127,19 +121,9 @@ class LogFiles:
         path = self.path(name)
         kept: deque[bytes] = deque(maxlen=lines)
         for number in range(FILES - 1, -1, -1):
-            with contextlib.suppress(OSError), _numbered(path, number).open("rb") as file:
+            with contextlib.suppress(OSError), numbered(path, number).open("rb") as file:
                 kept.extend(line.rstrip(b"\n") for line in file)
         return list(kept)
-
-
-def _rotate(path: Path) -> None:
-    for number in range(FILES - 1, 0, -1):
-        with contextlib.suppress(FileNotFoundError):
-            _numbered(path, number - 1).replace(_numbered(path, number))
-
-
-def _numbered(path: Path, number: int) -> Path:
-    return path if number == 0 else path.with_name(f"{path.name}.{number}")
 
 
 def _file_name(name: str) -> str:

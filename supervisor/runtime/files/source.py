@@ -22,6 +22,10 @@ class UnreadableSourceError(Exception):
         self.what = what
 
 
+class UnansweredSourceError(UnreadableSourceError):
+    """A source does not answer; it is read again in a while."""
+
+
 class Source(Protocol):
     """Descriptors that have an owner. It is used from threads, but read by one at a time."""
 

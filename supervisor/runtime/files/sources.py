@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,9 +19,11 @@ from supervisor.policy.findings import (
     usable,
     version_of,
 )
+from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.directory import DescriptorFiles
 from supervisor.runtime.files.file_digest import FileDigests, Signature, signature_or_none
-from supervisor.runtime.files.source import Source, UnreadableSourceError
+from supervisor.runtime.files.looks import Looks, Unanswered
+from supervisor.runtime.files.source import Source, UnansweredSourceError, UnreadableSourceError
 from supervisor.runtime.files.watched_paths import Interests
 from supervisor.runtime.process.program import program_files
 
@@ -31,15 +35,20 @@ class Sources:
     looked at.
     """
 
-    def __init__(self, sources: Iterable[Source] = ()) -> None:
+    def __init__(self, sources: Iterable[Source] = (), looks: Looks | None = None) -> None:
         self._sources = tuple(sources)
+        self._looks = looks or Looks()
         self._programs = FileDigests()
         self._interests = Interests()
+        self._unanswered = False
 
     @classmethod
-    def of_directories(cls, directories: Iterable[Path]) -> Sources:
-        """Have a source for each directory."""
-        return cls(DescriptorFiles(directory) for directory in directories)
+    def of_directories(
+        cls, directories: Iterable[Path], blocking: BlockingWork | None = None
+    ) -> Sources:
+        """Have a source for each directory; `blocking` is told what is looked at."""
+        looks = Looks(blocking)
+        return cls((DescriptorFiles(directory, looks) for directory in directories), looks)
 
     def add(self, source: Source) -> None:
         """Have a further one from the next reading on."""
@@ -56,10 +65,22 @@ class Sources:
         """What to watch, as of the last reading; made anew by each."""
         return self._interests
 
+    @property
+    def unanswered(self) -> bool:
+        """Whether something did not answer at the last reading."""
+        return self._unanswered
+
     def read_first(self) -> Reading:
-        """Read all of them; raises `UnreadableSourceError`."""
+        """Read all of them; raises `UnreadableSourceError`, but for what only does not answer."""
         interests = Interests()
-        return self._together([one.read(interests) for one in self._sources], (), interests)
+        readings: list[Reading] = []
+        for one in self._sources:
+            try:
+                readings.append(one.read(interests))
+            except UnansweredSourceError as error:
+                reason = f"{error.what}. Its modules start as soon as it does."
+                readings.append(_unread(one, reason, unanswered=True))
+        return self._together(readings, (), interests)
 
     def read(self, current: Mapping[str, Descriptor]) -> Reading:
         """Read what may have changed; of a source that cannot be read, the owner is `bad`.
@@ -73,39 +94,60 @@ class Sources:
 
     def signatures(self, current: Mapping[str, Descriptor]) -> dict[str, Signature | None]:
         """Return what a change would show in, for those who cannot be told of one."""
+        looks: list[tuple[str, Callable[[], Mapping[str, Signature | None]]]] = []
+        looks += [(f"comparing {one.owner}", one.signatures) for one in self._sources]
+        looks += [
+            (f"comparing the program of {one.source}", partial(_program_signatures, one))
+            for one in current.values()
+            if one.supervision.watch
+        ]
         found: dict[str, Signature | None] = {}
-        for source in self._sources:
-            found.update(source.signatures())
-        for descriptor in current.values():
-            if descriptor.supervision.watch:
-                found.update((path, signature_or_none(path)) for path in program_files(descriptor))
+        for seen in self._looks.each(looks):
+            if not isinstance(seen, Unanswered):
+                found.update(seen)
         return found
 
     def _together(
         self, readings: Iterable[Reading], current: Iterable[Descriptor], interests: Interests
     ) -> Reading:
         reading = merged(readings)
-        programs = self._watched_programs([*current, *reading.descriptors], interests)
-        self._interests = interests
-        return msgspec.structs.replace(reading, programs=programs)
-
-    def _watched_programs(
-        self, descriptors: Iterable[Descriptor], interests: Interests
-    ) -> dict[Version, dict[str, str]]:
+        every = (*current, *reading.descriptors)
+        watched = list({version_of(one): one for one in every if one.supervision.watch}.values())
+        looks = [
+            (f"looking at the program of {one.source}", partial(self._look_at_program, one))
+            for one in watched
+        ]
         programs: dict[Version, dict[str, str]] = {}
-        paths: set[str] = set()
-        for descriptor in descriptors:
-            if not descriptor.supervision.watch:
-                continue
-            digests = programs[version_of(descriptor)] = {}
-            for path in program_files(descriptor):
-                paths.add(path)
-                interests.add_path(path, content=True)
-                digest = self._programs.digest(path)
-                if digest is not None:
-                    digests[path] = digest
-        self._programs.keep_only(paths)
-        return programs
+        unanswered = reading.unanswered
+        for descriptor, seen in zip(watched, self._looks.each(looks), strict=True):
+            if isinstance(seen, Unanswered):
+                unanswered = True
+            else:
+                programs[version_of(descriptor)] = seen.digests
+                interests.add(seen.interests)
+        self._programs.keep_only({path for digests in programs.values() for path in digests})
+        self._interests, self._unanswered = interests, unanswered
+        return msgspec.structs.replace(reading, programs=programs, unanswered=unanswered)
+
+    def _look_at_program(self, descriptor: Descriptor) -> _Program:
+        seen = _Program({}, Interests())
+        for path in program_files(descriptor):
+            seen.interests.add_path(path, content=True)
+            digest = self._programs.digest(path)
+            if digest is not None:
+                seen.digests[path] = digest
+        return seen
+
+
+class _Program(NamedTuple):
+    """The digests of a module's program files, and what matters for them."""
+
+    digests: dict[str, str]
+    interests: Interests
+
+
+def _program_signatures(descriptor: Descriptor) -> Mapping[str, Signature | None]:
+    return {path: signature_or_none(path) for path in program_files(descriptor)}
 
 
 def scan(directories: Iterable[Path]) -> Found:
@@ -122,4 +164,8 @@ def _read(source: Source, interests: Interests) -> Reading:
         return source.read(interests)
     except UnreadableSourceError as error:
         reason = f"{error.what}. What was last read stays in use."
-        return Reading(bad=(Quarantined(source.owner, reason),))
+        return _unread(source, reason, unanswered=isinstance(error, UnansweredSourceError))
+
+
+def _unread(source: Source, reason: str, *, unanswered: bool) -> Reading:
+    return Reading(bad=(Quarantined(source.owner, reason),), unanswered=unanswered)

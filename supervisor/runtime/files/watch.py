@@ -13,6 +13,7 @@ limit is reached, say), the files' signatures are compared at an interval, and `
 from __future__ import annotations
 
 import errno
+import math
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -34,6 +35,9 @@ RESTLESS_S = 1.0
 
 POLL_S = 2.0
 """How often signatures are compared where there are no watches."""
+
+UNANSWERED_S = 5.0
+"""How often it is looked whether what did not answer does now."""
 
 log = structlog.get_logger()
 
@@ -68,6 +72,10 @@ class Files(Protocol):
     @property
     def interests(self) -> Interests:
         """What to watch, as of the last reading."""
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether something did not answer at the last reading."""
 
     def signatures(self, current: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return what a change would show in."""
@@ -132,12 +140,20 @@ class Watch:
             new = False
             while True:
                 self._state.mode, self._state.directories = "inotify", watches.count
-                if new or await self._wait_changed(watches):
-                    changed = await _until_quiet(watches) or not new
-                    await reload(if_needed=not changed)
+                changed = False
+                with trio.move_on_after(self._patience_s()) as overdue:
+                    changed = not new and await self._wait_changed(watches)
+                if new or changed:
+                    happened = await _until_quiet(watches) or changed
+                    await reload(if_needed=not happened)
+                elif overdue.cancelled_caught:
+                    await reload(if_needed=True)
                 new = await self._follow(watches)
         finally:
             watches.close()
+
+    def _patience_s(self) -> float:
+        return UNANSWERED_S if self._files.unanswered else math.inf
 
     async def _follow(self, watches: Watches) -> bool:
         self._stale = False
@@ -160,9 +176,9 @@ class Watch:
         while True:
             await trio.sleep(POLL_S)
             now = await self._signatures()
-            if now != seen:
+            if now != seen or self._files.unanswered:
+                await reload(if_needed=now == seen)
                 seen = now
-                await reload(if_needed=False)
 
     def _say_started(self) -> None:
         if self._task_status is not None:

@@ -39,6 +39,14 @@ class Interests:
         """Return the interest in a directory, to be added to."""
         return self.by_directory.setdefault(directory, Interest())
 
+    def add(self, others: Interests) -> None:
+        """Be interested in all that others are interested in."""
+        for directory, other in others.by_directory.items():
+            interest = self.at(directory)
+            interest.names |= other.names
+            interest.descriptors |= other.descriptors
+            interest.content |= other.content
+
     def add_path(self, path: str, *, content: bool) -> None:
         """Be interested in each step of the way to a path; with `content`, in the file there."""
         interest: Interest | None = None

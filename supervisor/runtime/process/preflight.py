@@ -21,6 +21,7 @@ from supervisor.runtime.process.program import (
     find_program,
     module_folder,
     named_program,
+    of_prepare,
     working_folder,
 )
 
@@ -41,10 +42,22 @@ class Obstacle(NamedTuple):
     path: str | None = None
 
 
-def obstacle(descriptor: Descriptor, environment: Mapping[str, str]) -> Obstacle | None:
-    """Return the first thing that is in the way, if anything is.
+def first_obstacle(descriptor: Descriptor, environment: Mapping[str, str]) -> Obstacle | None:
+    """Return the first thing that is in the way of what is run first.
 
-    `environment` is the daemon's.
+    Of a module with a `prepare` that is it: its command may be one that is there only afterwards.
+    """
+    if not descriptor.transport.prepare:
+        return obstacle(descriptor, environment)
+    return obstacle(of_prepare(descriptor), environment, "prepare")
+
+
+def obstacle(
+    descriptor: Descriptor, environment: Mapping[str, str], field: str = "command"
+) -> Obstacle | None:
+    """Return the first thing that is in the way of its command, if anything is.
+
+    `environment` is the daemon's; `field` is where that command stands in the `transport`.
     """
     transport = descriptor.transport
     if not transport.command:
@@ -53,7 +66,7 @@ def obstacle(descriptor: Descriptor, environment: Mapping[str, str]) -> Obstacle
         given = module_environment(transport, environment, descriptor.name)
     except UnsetVariableError as error:
         return Obstacle(str(error), "set it where the daemon is started")
-    hint = f"correct transport.command or transport.cwd in {descriptor.source}"
+    hint = f"correct transport.{field} or transport.cwd in {descriptor.source}"
     try:
         working_folder(descriptor)
     except SpawnError as error:
@@ -69,12 +82,12 @@ def obstacle(descriptor: Descriptor, environment: Mapping[str, str]) -> Obstacle
     if Path(program).name == "env":
         wrong = env_problem(list(transport.command[1:]), search)
         if wrong is not None:
-            return Obstacle(f"its command runs env, and {wrong}", hint)
-    return _script_obstacle(descriptor, Path(program).name, search)
+            return Obstacle(f"its {field} runs env, and {wrong}", hint)
+    return _script_obstacle(descriptor, Path(program).name, search, hint)
 
 
 def _script_obstacle(
-    descriptor: Descriptor, interpreter: str, search: str | None
+    descriptor: Descriptor, interpreter: str, search: str | None, hint: str
 ) -> Obstacle | None:
     """Say what is wrong with a script that an interpreter is to run: `python3 dice.py`."""
     words = descriptor.transport.command[1:]
@@ -86,7 +99,6 @@ def _script_obstacle(
         return None  # a shell looks there too
     endings = _NODE_ENDINGS if interpreter.startswith("node") else ("",)
     if not any(Path(f"{script}{ending}").exists() for ending in endings):
-        hint = f"correct transport.command in {descriptor.source}"
         return Obstacle(
             f"{interpreter} is told to run {script}, which is not there", hint, str(script)
         )

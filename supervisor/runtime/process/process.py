@@ -76,6 +76,8 @@ class Wanted(NamedTuple):
     opening: Opening | None
     late: threading.Event
     """Set when nobody waits for it any more: what is made from then on is undone."""
+    one_output: bool = False
+    """Whether what it writes to stdout comes on stderr."""
 
 
 class Process:
@@ -226,10 +228,15 @@ async def spawn(
     instance: str,
     custody: Custody,
     opening: Opening | None = None,
+    *,
+    one_output: bool = False,
 ) -> Process:
-    """Start a module's command, contained; raises `SpawnError` with the reason in words."""
-    wanted = Wanted(descriptor, host, instance, custody, opening, threading.Event())
-    if opening is None:  # nobody waits for its answer
+    """Start a module's command, contained; raises `SpawnError` with the reason in words.
+
+    With `one_output` it writes to one place, in the order in which it does: all is stderr.
+    """
+    wanted = Wanted(descriptor, host, instance, custody, opening, threading.Event(), one_output)
+    if opening is None or one_output:  # nobody waits for its answer
         return await _spawn_in_thread(wanted, None)
     with custody.blank() as blank:
         return await _spawn_in_thread(wanted, blank)
@@ -285,7 +292,7 @@ def _give_up(wanted: Wanted, blank: Blank | None, thread: int) -> None:
 def _spawn(
     wanted: Wanted, blank: Blank | None, environment: dict[str, str], program: str
 ) -> Process:
-    descriptor, _, instance, custody, opening, late = wanted
+    descriptor, _, instance, custody, opening, late, one_output = wanted
     folder = module_folder(descriptor)
     if blank is not None and not blank.spent:
         filled = _fill(blank, wanted, program, environment)
@@ -299,7 +306,7 @@ def _spawn(
                     descriptor.transport.command,
                     executable=program,
                     stdin=stdin,
-                    stdout=stdout,
+                    stdout=stderr if one_output else stdout,
                     stderr=stderr,
                     cwd=folder,
                     env=environment,
@@ -345,7 +352,7 @@ def _fill(
     blank: Blank, wanted: Wanted, program: str, environment: Mapping[str, str]
 ) -> Process | None:
     """Have a blank become the program; None if it hears nothing, and nothing is left of it."""
-    descriptor, _, instance, custody, opening, late = wanted
+    descriptor, _, instance, custody, opening, late, _ = wanted
     blank.spent = True
     containment, folder = blank.containment, module_folder(descriptor)
     with contextlib.ExitStack() as undone, Pipes(custody.file_limit.for_spawns) as pipes:

@@ -49,6 +49,13 @@ def working_folder(descriptor: Descriptor) -> str:
     return folder
 
 
+def of_prepare(descriptor: Descriptor) -> Descriptor:
+    """Return a descriptor whose command is what prepares it, which must be there."""
+    transport = descriptor.transport
+    transport = msgspec.structs.replace(transport, command=transport.prepare, prepare=())
+    return msgspec.structs.replace(descriptor, transport=transport)
+
+
 def program_files(descriptor: Descriptor) -> list[str]:
     """Return the absolute paths of the files that may be a module's program, there or not.
 

@@ -33,6 +33,8 @@ class Fleet:
         """Run all lives in `nursery`."""
         self.modules: dict[str, Module] = {}
         self._quarantined: tuple[Quarantined, ...] = ()
+        self.quarantine_reasons: dict[str, str] = {}
+        """Why a file is quarantined for what it says, by its path."""
         self.leaving: dict[str, Module] = {}
         """Removed modules whose processes are not gone yet."""
         self._generations: dict[str, Iterator[int]] = {}
@@ -142,10 +144,6 @@ class Fleet:
         more = [one for one in refused if one is not None and one.descriptor not in known]
         return (*self._quarantined, *more)
 
-    def quarantine_reasons(self) -> dict[str, str]:
-        """Return why a file is quarantined for what it says, by its path."""
-        return {one.descriptor: one.reason for one in self._quarantined}
-
     def eager(self) -> list[Module]:
         """Return the modules that start with the daemon."""
         return [
@@ -210,6 +208,7 @@ class Fleet:
                 log.warning("descriptor quarantined", descriptor=one.descriptor, reason=one.reason)
                 self._host.observer.quarantined(one)
         self._quarantined = quarantined
+        self.quarantine_reasons = {one.descriptor: one.reason for one in quarantined}
 
     async def _see_off(self, module: Module) -> None:
         """Stop a removed module after those removed with it that depend on it; then forget it."""

@@ -16,6 +16,7 @@ from supervisor.runtime.held_bytes import HeldBytes
 from supervisor.runtime.process.memory import Sampler
 from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.supervision.module_calls import ModuleCalls, Unserved
+from supervisor.runtime.supervision.notes import Notes
 from supervisor.runtime.supervision.observer import Observer, Unobserved
 from supervisor.runtime.supervision.starts import Starts
 
@@ -49,6 +50,7 @@ class Host:
         self.draw = draw
         self.observer = observer or Unobserved()
         self.calls: ModuleCalls = Unserved()
+        self.notes = Notes()
         self.custody = custody or Custody.bare()
         self.checks = Checks(self.custody, self.deadlines)
         self.sampler = Sampler(self.custody.blocking, memory_ceiling_bytes)

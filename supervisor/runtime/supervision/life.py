@@ -23,6 +23,7 @@ from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.description import Descriptions
 from supervisor.runtime.supervision.host import Host
+from supervisor.runtime.supervision.preparation import Preparation
 from supervisor.runtime.taps import Taps
 
 
@@ -117,6 +118,8 @@ class Instance(msgspec.Struct, frozen=True):
     in_flight: int
     state: str | None = None
     """What it does, where that is not what its module does."""
+    last_line: str | None = None
+    """What it printed last, of one that prepares its module."""
 
 
 HELD = str(State.STOPPING)
@@ -149,6 +152,8 @@ class Setting(msgspec.Struct, frozen=True):
     gone: Callable[[str], None]
     """Takes note that a process that could make such calls is gone."""
     taps: Taps = msgspec.field(default_factory=Taps)
+    preparation: Preparation = msgspec.field(default_factory=Preparation)
+    """Shared by the lives of one descriptor."""
     memory: Memory = msgspec.field(default_factory=dict)
     """What connections leave to those that follow; of one descriptor, so it is gone with that."""
 

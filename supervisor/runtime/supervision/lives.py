@@ -14,6 +14,7 @@ from protocol.descriptor.model import Lifecycle, Transport
 from supervisor.runtime.supervision.life import Life, Owner, Setting
 from supervisor.runtime.supervision.per_invocation import PerInvocationLife
 from supervisor.runtime.supervision.persistent import PersistentLife
+from supervisor.runtime.supervision.preparing import PreparingLife
 
 
 class LifeKind(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +36,9 @@ LIVES: dict[tuple[str, Lifecycle], LifeKind] = {
         begin=PerInvocationLife, takes_turn=False, is_instance=False
     ),
 }
+
+PREPARING = LifeKind(begin=PreparingLife, takes_turn=True, is_instance=True)
+"""What comes before the first of a module that has a `prepare`, whatever its transport."""
 
 
 def life_kind(transport: Transport) -> LifeKind:

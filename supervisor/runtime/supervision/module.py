@@ -30,6 +30,7 @@ from supervisor.runtime.supervision.life import Counters, Instance, Setting
 from supervisor.runtime.supervision.not_serving import not_serving, state_evidence
 from supervisor.runtime.supervision.observer import Described
 from supervisor.runtime.supervision.pool import Pool
+from supervisor.runtime.supervision.preparation import forget_prepared
 from supervisor.runtime.supervision.slot import Slot
 from supervisor.runtime.supervision.succession import Succession
 from supervisor.runtime.taps import Taps
@@ -127,6 +128,13 @@ class Module:
             self.start(cause)
         else:
             self.pool.restart(cause)
+
+    def forget_prepared(self) -> bool:
+        """Have its program prepared anew before its next start; False if it is never prepared."""
+        if not self.descriptor.transport.prepare:
+            return False
+        forget_prepared(self.pool.setting)
+        return True
 
     def remove(self, cause: str) -> None:
         """Want it down for good: nobody can start it any more."""

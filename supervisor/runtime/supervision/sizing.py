@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from supervisor.policy.lifecycle import State
+from supervisor.policy.lifecycle import COMES
 from supervisor.policy.pool import QUEUE_WAIT_S, more_needed
 from supervisor.runtime.supervision.deadlines import Timer
 
@@ -50,7 +50,7 @@ class Sizing:
             return
         waited_s = pool.queue.waited_s
         if waited_s >= QUEUE_WAIT_S - SLACK_S:
-            starting = sum(seat.slot.state is State.STARTING for seat in pool.seats.staying())
+            starting = sum(seat.slot.state in COMES for seat in pool.seats.staying())
             supervision = pool.setting.descriptor.supervision
             more = more_needed(len(pool.queue), starting, supervision.concurrency, pool.room)
             for _ in range(more):
@@ -81,7 +81,7 @@ class Sizing:
         now = trio.current_time()
         seats = pool.seats.staying()
         for seat in seats:
-            if seat.load or seat.slot.state is State.STARTING or pool.renews(seat):
+            if seat.load or seat.slot.state in COMES or pool.renews(seat):
                 seat.used_at = now
         idle = [seat for seat in seats if now - seat.used_at >= idle_s - SLACK_S]
         idle.sort(key=lambda seat: seat.used_at)

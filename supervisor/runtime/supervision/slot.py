@@ -17,7 +17,8 @@ from supervisor.policy.lifecycle import SERVES, Action, Input, State, move
 from supervisor.runtime.supervision.crash_record import CrashRecord, LastExit
 from supervisor.runtime.supervision.deadlines import Timer
 from supervisor.runtime.supervision.life import Ended, Life, Setting
-from supervisor.runtime.supervision.lives import life_kind
+from supervisor.runtime.supervision.lives import PREPARING, LifeKind, life_kind
+from supervisor.runtime.supervision.preparation import PREPARED, is_unprepared
 from supervisor.runtime.supervision.starts import StartTurn
 
 log = structlog.get_logger()
@@ -187,6 +188,8 @@ class Slot:
     def _move(self, given: Input, cause: str) -> None:
         before = self.state
         following = move(before, given)
+        if Action.SPAWN in following.actions and is_unprepared(self._setting):
+            following = move(before, Input.UNPREPARED)
         self.state = following.state
         # Told before it is acted upon: what ended is written down before what begins.
         if before is not following.state:
@@ -196,8 +199,10 @@ class Slot:
 
     def _act(self, action: Action) -> None:
         match action:
+            case Action.PREPARE:
+                self._begin(PREPARING)
             case Action.SPAWN:
-                self._spawn()
+                self._begin(life_kind(self._setting.descriptor.transport))
             case Action.END:
                 assert self._life is not None  # noqa: S101 - the table's promise
                 self._life.end(abrupt=self._abrupt)
@@ -219,7 +224,7 @@ class Slot:
         self._retry = self._retry_at = None
         self._feed(Input.RETRY, "the time to try again has come")
 
-    def _spawn(self) -> None:
+    def _begin(self, kind: LifeKind) -> None:
         if self._again:
             self.restarts += 1
         self._again = False
@@ -227,7 +232,6 @@ class Slot:
         self._crashes.spawned()
         self._abrupt = False
         self._replaced_for = None
-        kind = life_kind(self._setting.descriptor.transport)
         self._life = kind.begin(self._setting, self)
         self.instance = self._life.id if kind.is_instance else None
         if kind.takes_turn:
@@ -260,6 +264,9 @@ class Slot:
 
     def _gone(self, ended: Ended) -> None:
         self._life = None
+        if self.state is State.PREPARING and ended.reason == PREPARED:
+            self._feed(Input.PREPARED, ended.message)
+            return
         if self._replaced_for is not None:
             known = self._replaced_for
             # Of a start that failed, its end may say more.

@@ -24,7 +24,7 @@ import structlog
 from protocol.descriptor.model import Descriptor, Start
 from supervisor.policy.effective import changes
 from supervisor.policy.findings import Quarantined, kept
-from supervisor.policy.lifecycle import State
+from supervisor.policy.lifecycle import COMES, State
 
 if TYPE_CHECKING:
     from supervisor.runtime.supervision.module import Module
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
-_UNDECIDED = (State.STARTING, State.STOPPING)
+_UNDECIDED = COMES | {State.STOPPING}
 
 
 class Succession:

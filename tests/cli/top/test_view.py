@@ -54,6 +54,18 @@ def test_a_stall_that_others_can_have_noticed_stands_in_the_first_line() -> None
     assert "stall" not in shown(figures(before, after))[0]
 
 
+def test_what_is_held_for_others_stands_in_the_first_line_with_who_has_most() -> None:
+    before, after = status(uptime_s=1.0), status(uptime_s=3.0)
+    most = {"party": "client 7", "total": 30 << 20}
+    held = {"total": 45 << 20, "limit": 256 << 20, "parties": [most, {"party": "client 8"}]}
+    after["daemon"]["held_bytes"] = held
+    now = figures(before, after)
+    assert now.held_bytes == {"total": 45 << 20, "limit": 256 << 20, "parties": [most]}
+    assert ", holds 45.0 MiB of 256.0 MiB for others, most for client 7" in shown(now)[0]
+    held["total"] = 1000
+    assert "holds" not in shown(figures(before, after))[0]
+
+
 @given(
     width=st.integers(0, 200),
     height=st.integers(0, 60),

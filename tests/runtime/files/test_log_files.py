@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.runtime.files import log_files
-from supervisor.runtime.files.log_files import FILES, LogFiles
+from supervisor.runtime.files import log_files, rotated_file
+from supervisor.runtime.files.log_files import LogFiles
+from supervisor.runtime.files.rotated_file import FILES
 from tests.factories import open_files, opened_since
 
 
@@ -48,7 +49,7 @@ def test_the_tail_of_a_log_that_was_never_written_is_empty(files: LogFiles) -> N
 def test_a_file_that_is_full_is_put_aside_and_a_tail_reads_across(
     files: LogFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_files, "FILE_BYTES", 100)
+    monkeypatch.setattr(rotated_file, "FILE_BYTES", 100)
     monkeypatch.setattr(log_files, "BATCH_BYTES", 10)
     for number in range(40):
         files.append("m", b"line %04d\n" % number)
@@ -61,7 +62,7 @@ def test_a_file_that_is_full_is_put_aside_and_a_tail_reads_across(
 def test_the_files_of_a_module_are_bounded_whatever_it_writes(
     files: LogFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_files, "FILE_BYTES", 1000)
+    monkeypatch.setattr(rotated_file, "FILE_BYTES", 1000)
     monkeypatch.setattr(log_files, "BATCH_BYTES", 100)
     for _ in range(1000):
         files.append("m", b"x" * 99 + b"\n")

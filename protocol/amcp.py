@@ -1,0 +1,382 @@
+"""The unified event model of AMCP, and its forms on WebSocket, SSE and ACP-style updates.
+
+    to_ws    from_ws     a frame {"type","id","timestamp","payload"}, in either vocabulary
+    to_sse   from_sse    an event of an event stream, with an `id` if it has one
+    to_acp   from_acp    an update {"session_update",...}
+    of_ui_event          what a `ui_event` is in this model, if it is anything
+
+An event keeps its type and payload on SSE. The other two have fewer words: a frame or an update
+that was made of an event, and is read and made again, is the same one. The documented words are
+those of vectors/amcp_adapter.json; the deployed ones are what clients of that server read.
+What cannot be known here, such as the time, is an argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final
+
+import msgspec
+
+from protocol.events import UiEvent
+from protocol.host_events import HostUiEvent, SeenUiEvent
+
+Payload = Mapping[str, Any]
+
+
+class EventType(StrEnum):
+    """All types of events there are."""
+
+    CONNECTED = "connected"
+    DISCONNECTED = "disconnected"
+    HEARTBEAT = "heartbeat"
+    SESSION_CREATED = "session.created"
+    SESSION_DELETED = "session.deleted"
+    SESSION_STATUS_CHANGED = "session.status_changed"
+    MESSAGE_START = "message.start"
+    MESSAGE_CHUNK = "message.chunk"
+    MESSAGE_COMPLETE = "message.complete"
+    MESSAGE_ERROR = "message.error"
+    TOOL_CALL_START = "tool.call_start"
+    TOOL_CALL_COMPLETE = "tool.call_complete"
+    TOOL_CALL_ERROR = "tool.call_error"
+    AGENT_THINKING = "agent.thinking"
+    AGENT_IDLE = "agent.idle"
+    PROMPT_RECEIVED = "prompt.received"
+    PROMPT_STARTED = "prompt.started"
+    PROMPT_QUEUED = "prompt.queued"
+    PROMPT_REJECTED = "prompt.rejected"
+
+
+class Vocabulary(StrEnum):
+    """Which words a WebSocket frame has."""
+
+    DOCUMENTED = "documented"
+    DEPLOYED = "deployed"
+
+
+class UnifiedEvent(msgspec.Struct, frozen=True):
+    """One event; `timestamp` is ISO 8601."""
+
+    type: EventType
+    session_id: str | None = None
+    timestamp: str = ""
+    payload: dict[str, Any] = {}
+
+
+MODULE_TYPES: Final = frozenset(
+    {
+        EventType.MESSAGE_CHUNK,
+        EventType.AGENT_THINKING,
+        EventType.TOOL_CALL_START,
+        EventType.TOOL_CALL_COMPLETE,
+        EventType.TOOL_CALL_ERROR,
+    }
+)
+"""What a module may say by itself, as a `ui_event` of that name; the host alone says the others."""
+
+_TYPES: Final = {str(one): one for one in EventType}
+
+
+def of_ui_event(event: UiEvent, session_id: str | None, at: str) -> UnifiedEvent | None:
+    """Return what a `ui_event` is in this model, None if it has no place there."""
+    kind = _TYPES.get(event.event)
+    by_host = isinstance(event, HostUiEvent) or (
+        isinstance(event, SeenUiEvent) and event.by_host is True
+    )
+    if kind is None or not (by_host or kind in MODULE_TYPES):
+        return None
+    payload = {} if event.payload is msgspec.UNSET else event.payload
+    return UnifiedEvent(kind, session_id, at, payload)
+
+
+# WebSocket.
+
+
+def _message(payload: Payload, *, last: bool) -> dict[str, Any]:
+    return {
+        "content": payload.get("content", ""),
+        "done": last or payload.get("done", False),
+    }
+
+
+def _part(payload: Payload) -> dict[str, Any]:
+    return _message(payload, last=False)
+
+
+def _whole(payload: Payload) -> dict[str, Any]:
+    return _message(payload, last=True)
+
+
+def _call(payload: Payload) -> dict[str, Any]:
+    named = {key: payload.get(key) for key in ("tool_name", "tool_call_id")}
+    return {**named, "arguments": payload.get("arguments", {})}
+
+
+def _result(payload: Payload) -> dict[str, Any]:
+    named = {key: payload.get(key) for key in ("tool_name", "tool_call_id", "result")}
+    return {**named, "success": True}
+
+
+def _failed(payload: Payload) -> dict[str, Any]:
+    return {**_result(payload), "success": False}
+
+
+def _error(payload: Payload) -> dict[str, Any]:
+    return {
+        "error": payload.get("error", "Unknown error"),
+        "code": payload.get("code", "INTERNAL_ERROR"),
+    }
+
+
+_ALL: Final[Callable[[Payload], dict[str, Any]]] = dict
+
+
+class _Frame(msgspec.Struct, frozen=True):
+    """How an event is told on a WebSocket: type of the frame, documented kind, what is told."""
+
+    type: str
+    kind: str
+    told: Callable[[Payload], dict[str, Any]] = _ALL
+
+
+_NAMELESS = "unknown"
+"""The documented kind of what the document has no word for."""
+
+_FRAMES: Final[Mapping[EventType, _Frame]] = {
+    EventType.CONNECTED: _Frame("event", "connected"),
+    EventType.DISCONNECTED: _Frame("event", "disconnected"),
+    EventType.HEARTBEAT: _Frame("event", "heartbeat"),
+    EventType.SESSION_CREATED: _Frame("event", "session_created"),
+    EventType.SESSION_DELETED: _Frame("event", "session_deleted"),
+    EventType.SESSION_STATUS_CHANGED: _Frame("event", "session_status"),
+    EventType.MESSAGE_START: _Frame("response", "text", _part),
+    EventType.MESSAGE_CHUNK: _Frame("response", "text", _part),
+    EventType.MESSAGE_COMPLETE: _Frame("response", "complete", _whole),
+    EventType.MESSAGE_ERROR: _Frame("error", "error", _error),
+    EventType.TOOL_CALL_START: _Frame("event", "tool_call", _call),
+    EventType.TOOL_CALL_COMPLETE: _Frame("event", "tool_result", _result),
+    EventType.TOOL_CALL_ERROR: _Frame("event", "tool_error", _failed),
+    EventType.AGENT_THINKING: _Frame("event", "thinking"),
+    EventType.AGENT_IDLE: _Frame("event", "idle"),
+    EventType.PROMPT_RECEIVED: _Frame("event", _NAMELESS),
+    EventType.PROMPT_STARTED: _Frame("event", _NAMELESS),
+    EventType.PROMPT_QUEUED: _Frame("event", _NAMELESS),
+    EventType.PROMPT_REJECTED: _Frame("event", _NAMELESS),
+}
+
+_DEPLOYED: Final[Mapping[EventType, _Frame]] = {
+    **{one: _Frame("event", str(one)) for one in EventType},
+    EventType.MESSAGE_CHUNK: _Frame("response", "chunk"),
+    EventType.MESSAGE_COMPLETE: _Frame("response", "complete"),
+    EventType.MESSAGE_ERROR: _Frame("error", "error"),
+}
+"""What the deployed clients read; there, an event is told whole."""
+
+_WORDS: Final[Mapping[str, EventType]] = {
+    "prompt": EventType.MESSAGE_START,
+    "cancel": EventType.SESSION_STATUS_CHANGED,
+    "text": EventType.MESSAGE_CHUNK,
+    "chunk": EventType.MESSAGE_CHUNK,
+    "complete": EventType.MESSAGE_COMPLETE,
+    "tool_call": EventType.TOOL_CALL_START,
+    "tool_result": EventType.TOOL_CALL_COMPLETE,
+    "error": EventType.MESSAGE_ERROR,
+}
+"""The actions and kinds that mean the same in a frame of any type."""
+
+_EVENT_WORDS: Final[Mapping[str, EventType]] = {
+    **_WORDS,
+    **{one.kind: kind for kind, one in _FRAMES.items() if one.type == "event"},
+    **{one.kind: kind for kind, one in _DEPLOYED.items() if one.type == "event"},
+}
+"""The kinds of a frame of the type `event`."""
+
+
+def to_ws(
+    event: UnifiedEvent,
+    message_id: str | None = None,
+    vocabulary: Vocabulary = Vocabulary.DOCUMENTED,
+) -> dict[str, Any]:
+    """Return an event as a frame; `message_id` is the id of the request that it answers."""
+    if vocabulary is Vocabulary.DOCUMENTED:
+        frame = _FRAMES[event.type]
+        # What is told whole may have a kind of its own, of a tool for example.
+        own = {"kind": frame.kind, "session_id": event.session_id}
+        payload = {**own, **frame.told(event.payload)}
+    else:
+        frame = _DEPLOYED[event.type]
+        payload = {"session_id": event.session_id, **event.payload, "kind": frame.kind}
+    return {
+        "type": frame.type,
+        "id": message_id,
+        "timestamp": event.timestamp,
+        "payload": payload,
+    }
+
+
+def from_ws(message: object, at: str) -> UnifiedEvent | None:
+    """Read a frame of either vocabulary, a request too; None is what no frame is.
+
+    `at` is its time if it does not say. A word that is not known is read as a message.
+    """
+    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+        return None
+    payload = message.get("payload", {})
+    timestamp = message.get("timestamp", at)
+    message_id = message.get("id")
+    if not isinstance(payload, dict) or not (message_id is None or isinstance(message_id, str)):
+        return None
+    if not _is_time(timestamp):
+        return None
+    word = payload.get("action", payload.get("kind"))
+    words = _EVENT_WORDS if message["type"] == "event" else _WORDS
+    kind = words.get(word) if isinstance(word, str) else None
+    session_id = payload.get("session_id")
+    return UnifiedEvent(
+        kind or EventType.MESSAGE_CHUNK,
+        session_id if isinstance(session_id, str) else None,
+        timestamp,
+        payload,
+    )
+
+
+def _is_time(value: object) -> bool:
+    try:
+        return isinstance(value, str) and datetime.fromisoformat(value) is not None
+    except ValueError:
+        return False
+
+
+# Server-sent events.
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(UnifiedEvent).decode
+
+
+def to_sse(event: UnifiedEvent, number: int | None = None) -> bytes:
+    """Return an event as one of an event stream; `number` is what a client can go on after."""
+    head = b"" if number is None else b"id: %d\n" % number
+    return b"%sevent: %s\ndata: %s\n\n" % (head, event.type.encode(), _encode(event))
+
+
+def from_sse(block: bytes) -> UnifiedEvent:
+    """Read one event of an event stream; raises `msgspec.DecodeError` if it is none of ours."""
+    lines = [line.partition(b":") for line in block.splitlines() if line]
+    data = [value.removeprefix(b" ") for name, _, value in lines if name == b"data"]
+    return _decode(b"\n".join(data))
+
+
+# ACP-style updates.
+
+_UPDATES: Final[Mapping[str, EventType]] = {
+    "agent_message": EventType.MESSAGE_CHUNK,
+    "agent_response": EventType.MESSAGE_COMPLETE,
+    "agent_thought": EventType.AGENT_THINKING,
+    "tool_call_start": EventType.TOOL_CALL_START,
+    "tool_call_update": EventType.TOOL_CALL_COMPLETE,
+    "current_mode_update": EventType.SESSION_STATUS_CHANGED,
+    "available_commands_update": EventType.SESSION_STATUS_CHANGED,
+    "plan": EventType.AGENT_THINKING,
+    "idle": EventType.AGENT_IDLE,
+}
+
+_CALL_STATUSES: Final = ("pending", "in_progress", "completed", "failed")
+
+_CHANGES: Final = {
+    "available_commands": "available_commands_update",
+    "current_mode_id": "current_mode_update",
+}
+"""The updates of a session that a payload with that field is."""
+
+
+def to_acp(event: UnifiedEvent) -> dict[str, Any]:
+    """Return an event as an update; what has no update of its own is told whole."""
+    payload = event.payload
+    match event.type:
+        case EventType.MESSAGE_START | EventType.MESSAGE_CHUNK:
+            return _said("agent_message", payload.get("content", ""))
+        case EventType.MESSAGE_COMPLETE:
+            return _said("agent_response", payload.get("content", ""))
+        case EventType.MESSAGE_ERROR:
+            return _said("agent_message", f"Error: {payload.get('error', 'Unknown error')}")
+        case EventType.AGENT_THINKING if "thought" not in payload and "plan" in payload:
+            return {"session_update": "plan", "entries": _entries(payload["plan"])}
+        case EventType.AGENT_THINKING:
+            return _said("agent_thought", payload.get("thought", payload.get("content", "")))
+        case EventType.TOOL_CALL_START:
+            return {
+                "session_update": "tool_call_start",
+                "tool_call_id": payload.get("tool_call_id"),
+                "title": payload.get("title", payload.get("tool_name")),
+                "kind": payload.get("kind", "other"),
+            }
+        case EventType.TOOL_CALL_COMPLETE | EventType.TOOL_CALL_ERROR:
+            usual = "completed" if event.type is EventType.TOOL_CALL_COMPLETE else "failed"
+            status = payload.get("status")
+            return {
+                "session_update": "tool_call_update",
+                "tool_call_id": payload.get("tool_call_id"),
+                "status": status if status in _CALL_STATUSES else usual,
+                "content": [{"type": "content", "content": _text(payload.get("result", ""))}],
+            }
+        case EventType.AGENT_IDLE:
+            return {**payload, "session_update": "idle"}
+        case EventType.SESSION_STATUS_CHANGED:
+            changes = (update for field, update in _CHANGES.items() if field in payload)
+            return {**payload, "session_update": next(changes, "agent_message")}
+    return {**payload, "session_update": "agent_message"}
+
+
+def from_acp(update: Payload, session_id: str | None, at: str) -> UnifiedEvent:
+    """Read an update; one that is not known is read as a message, with all its fields."""
+    name = update.get("session_update")
+    kind = _UPDATES.get(name) if isinstance(name, str) else None
+    blocks = update.get("content")
+    payload: dict[str, Any]
+    match name:
+        case "agent_message" | "agent_response":
+            payload = {"content": "".join(_texts(blocks)), "done": name == "agent_response"}
+        case "agent_thought":
+            payload = {"thought": "".join(_texts(blocks))}
+        case "tool_call_start":
+            payload = {key: update.get(key) for key in ("tool_call_id", "title", "kind")}
+        case "tool_call_update":
+            payload = {key: update.get(key) for key in ("tool_call_id", "status")}
+            inner = [one.get("content") for one in _objects(blocks) if one.get("type") == "content"]
+            if found := _texts(inner):
+                payload["result"] = found[0]
+        case "plan":
+            payload = {"plan": _entries(update.get("entries"))}
+        case _:
+            payload = {key: value for key, value in update.items() if key != "session_update"}
+    return UnifiedEvent(kind or EventType.MESSAGE_CHUNK, session_id, at, payload)
+
+
+def _said(update: str, content: object) -> dict[str, Any]:
+    return {"session_update": update, "content": [_text(content)]}
+
+
+def _text(content: object) -> dict[str, str]:
+    return {
+        "type": "text",
+        "text": content if isinstance(content, str) else _encode(content).decode(),
+    }
+
+
+def _objects(value: object) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _texts(blocks: object) -> list[str]:
+    found = [one.get("text", "") for one in _objects(blocks) if one.get("type") == "text"]
+    return [one for one in found if isinstance(one, str)]
+
+
+def _entries(plan: object) -> list[dict[str, Any]]:
+    usual = {"content": "", "priority": "medium", "status": "pending"}
+    return [
+        {key: one.get(key, default) for key, default in usual.items()} for one in _objects(plan)
+    ]

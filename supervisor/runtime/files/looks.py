@@ -1,0 +1,132 @@
+"""Look at one file after the other, and leave behind what does not answer.
+
+A thread does the looks, in order. One that takes longer than it may (a dead mount under it) keeps
+that thread, and another one goes on with the next look. Until it answers nobody looks there again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Final, Generic, TypeVar
+
+from supervisor.runtime.blocking import BlockingWork
+
+PATIENCE_S = 2.0
+"""What a look may take; a disk that has to spin up, or a slow network, is given that time."""
+
+LEAST_PATIENCE_S = 0.05
+"""Each look that was left halves the patience with the others, down to this: a hundred files on one
+dead mount do not take a hundred times as long."""
+
+T = TypeVar("T")
+
+
+class Unanswered(Enum):
+    """What came of a look that did not answer."""
+
+    UNANSWERED = "unanswered"
+
+
+UNANSWERED: Final = Unanswered.UNANSWERED
+
+
+class Looks:
+    """The looks of some sources; they may come from several threads."""
+
+    def __init__(self, blocking: BlockingWork | None = None) -> None:
+        """`blocking` is told what is looked at."""
+        self._blocking = blocking or BlockingWork()
+        self._left: set[str] = set()
+        """What the looks do that were left, and have not answered yet."""
+
+    def each(self, looks: Iterable[tuple[str, Callable[[], T]]]) -> list[T | Unanswered]:
+        """Return what comes of looks, in their order, each with words for what it does.
+
+        Raises what the first one raises that does.
+        """
+        row = _Row(looks)
+        patience_s = PATIENCE_S
+        while not row.over:
+            name = f"looks-{len(self._left)}"
+            # Daemon threads: one that is left must not keep the process from ending.
+            threading.Thread(target=self._run, args=(row,), name=name, daemon=True).start()
+            while not row.wait(patience_s):
+                if self._leave(row, patience_s):
+                    patience_s = max(patience_s / 2, LEAST_PATIENCE_S)
+                    break
+        if row.error is not None:
+            raise row.error
+        return row.seen
+
+    def one(self, doing: str, look: Callable[[], T]) -> T | Unanswered:
+        """Return what comes of a single look; raises what it raises."""
+        (seen,) = self.each([(doing, look)])
+        return seen
+
+    def _leave(self, row: _Row[T], patience_s: float) -> bool:
+        """Go on without the look at work, if it has taken too long."""
+        with row.changed:
+            too_long = not row.over and time.monotonic() - row.since > patience_s
+            if too_long:
+                self._left.add(row.doing)
+                row.turn += 1
+            return too_long
+
+    def _run(self, row: _Row[T]) -> None:
+        turn = row.turn
+        while (taken := row.take(self._left)) is not None:
+            index, doing, look = taken
+            error: Exception | None = None
+            with self._blocking.naming(doing):
+                try:
+                    seen: T | Unanswered = look()
+                except Exception as raised:  # noqa: BLE001 - whoever waits raises it
+                    seen, error = UNANSWERED, raised
+            with row.changed:
+                if row.turn != turn:  # it was left
+                    self._left.discard(doing)
+                    return
+                row.seen[index] = seen
+                if error is not None:
+                    row.end(error)
+
+
+class _Row(Generic[T]):
+    """Looks that are done one after the other, by one thread at a time."""
+
+    def __init__(self, looks: Iterable[tuple[str, Callable[[], T]]]) -> None:
+        self._ahead = deque((index, *one) for index, one in enumerate(looks))
+        self.seen: list[T | Unanswered] = [UNANSWERED] * len(self._ahead)
+        self.error: Exception | None = None
+        self.over = not self._ahead
+        self.changed = threading.Condition()
+        self.turn = 0
+        """Which thread's turn it is: each that is left is followed by another."""
+        self.doing = ""
+        self.since = time.monotonic()
+
+    def take(self, left: set[str]) -> tuple[int, str, Callable[[], T]] | None:
+        """Return the next look that is not among those that were left; None after the last."""
+        with self.changed:
+            while self._ahead:
+                index, doing, look = self._ahead.popleft()
+                if doing not in left:
+                    self.doing, self.since = doing, time.monotonic()
+                    return index, doing, look
+            self.end(None)
+            return None
+
+    def end(self, error: Exception | None) -> None:
+        """Let whoever waits go on; within the lock."""
+        self.error, self.over = self.error or error, True
+        self._ahead.clear()
+        self.changed.notify()
+
+    def wait(self, patience_s: float) -> bool:
+        """Wait so long for the last look; returns whether that is over."""
+        with self.changed:
+            return self.changed.wait_for(lambda: self.over, patience_s)

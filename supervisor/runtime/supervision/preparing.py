@@ -1,0 +1,180 @@
+"""A slot while its program is prepared: one process that is not spoken with, or a wait for that.
+
+What it prints goes to the module's log as stderr, both streams in one; its stdin is empty. It has
+`prepare_s`; it ends by SIGTERM, then SIGKILL, as all that is stopped at once.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from protocol.connection import Events
+from protocol.errors import Failure, Outcome, Reason
+from protocol.replies import Operation
+from supervisor.policy.verdict import Exit
+from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.incarnation import Incarnation, StopStep
+from supervisor.runtime.process.opening import Opening
+from supervisor.runtime.process.process import spawn
+from supervisor.runtime.process.program import SpawnError, of_prepare
+from supervisor.runtime.process.unspoken import Unspoken
+from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.supervision.life import Ended, Instance, Owner, Setting
+from supervisor.runtime.supervision.preparation import (
+    PREPARED,
+    is_unprepared,
+    note_prepared,
+)
+from supervisor.runtime.taps import Taps
+
+START_DEADLINE = str(Reason.START_DEADLINE)
+
+
+class PreparingLife:
+    """The preparation of a module, as far as one slot is concerned."""
+
+    load = 0
+
+    def __init__(self, setting: Setting, owner: Owner) -> None:
+        self.id = setting.next_instance()
+        self._setting = setting
+        self._owner = owner
+        self._descriptor = of_prepare(setting.descriptor)
+        self._incarnation: Incarnation | None = None
+        self._waiting: trio.CancelScope | None = None
+        self._stop_at: StopStep | None = None
+
+    async def run(self) -> Ended:
+        """Prepare, unless another slot does, or has done meanwhile."""
+        shared = self._setting.preparation
+        while is_unprepared(self._setting) and self._stop_at is None:
+            if not shared.is_running:
+                return await self._prepare_for_all()
+            with trio.CancelScope() as self._waiting:
+                failure = await shared.wait()
+                if failure is not None:
+                    return failure
+        if self._stop_at is not None:
+            return Ended("stopped", "was stopped before it was prepared")
+        return Ended(PREPARED, "is prepared")
+
+    async def _prepare_for_all(self) -> Ended:
+        shared = self._setting.preparation
+        shared.begin()
+        failure: Ended | None = None
+        try:
+            ended = await self._prepare()
+            # If it was this slot that did not want it any more, the next one begins anew.
+            if ended.reason != PREPARED and self._stop_at is None:
+                failure = ended
+        finally:
+            shared.end(failure)
+        return ended
+
+    async def _prepare(self) -> Ended:
+        setting, host = self._setting, self._setting.host
+        timeouts, limits = (
+            self._descriptor.supervision.timeouts,
+            self._descriptor.supervision.limits,
+        )
+        dialogue = Dialogue(self.id, Unspoken(), self, host.deadlines, Taps())
+        try:
+            process = await spawn(
+                self._descriptor,
+                host.environment,
+                self.id,
+                host.custody,
+                Opening(b"", closes_stdin=True),
+                one_output=True,
+            )
+        except SpawnError as error:
+            return Ended("spawn_failed", f"could not be prepared: {error}")
+        self._incarnation = Incarnation(
+            self.id,
+            process,
+            dialogue,
+            setting.log,
+            exit_s=timeouts.exit_s,
+            stop_s=timeouts.stop_s,
+            parting=lambda: host.shutting_down,
+        )
+        if self._stop_at is not None:
+            self._incarnation.stop(self._stop_at)
+        timer = host.deadlines.after(timeouts.prepare_s, self._overdue)
+        try:
+            with host.sampler.watching(self._incarnation, limits):
+                exit_ = await self._incarnation.run()
+        finally:
+            timer.cancel()
+        if exit_.abnormal or self._stop_at is not None:
+            words = f"could not be prepared: {self._descriptor.transport.command[0]} {exit_.words}"
+            return Ended(str(exit_.reason), words, exit_)
+        note_prepared(setting)
+        return Ended(PREPARED, f"was prepared in {exit_.uptime_s:.3g} s", exit_)
+
+    def _overdue(self) -> None:
+        bound_s = self._descriptor.supervision.timeouts.prepare_s
+        words = f"was not prepared within {bound_s:g} s"
+        self._owner.start_failed(self, Ended(START_DEADLINE, words))
+
+    def is_alive(self) -> bool:
+        """Whether it serves; it never does."""
+        return False
+
+    def can_take(self) -> bool:
+        """Whether a call may be given to it: none may."""
+        return False
+
+    def take(self, call: Call) -> None:
+        """Refuse a call; `can_take` said so."""
+        raise AssertionError(call.request.request_id)
+
+    def end(self, *, abrupt: bool) -> None:
+        """Stop: nothing is left to be finished."""
+        del abrupt
+        self._stop(StopStep.TERMINATE)
+
+    def hurry(self) -> None:
+        """Kill what there is."""
+        self._stop(StopStep.KILL)
+
+    def _stop(self, rung: StopStep) -> None:
+        self._stop_at = rung if self._stop_at is None else max(rung, self._stop_at)
+        if self._waiting is not None:
+            self._waiting.cancel()
+        if self._incarnation is not None:
+            self._incarnation.stop(rung)
+
+    async def ask(self, operation: Operation, timeout_s: float) -> Outcome:
+        """Say that it is not ready."""
+        del operation, timeout_s
+        return Failure.because(Reason.NOT_READY, f"{self.id} is being prepared")
+
+    def instances(self) -> list[Instance]:
+        """Return the process, if this slot has it."""
+        one = self._incarnation
+        if one is None:
+            return []
+        said = one.stderr.tail()
+        return [Instance(self.id, one.pid, one.uptime_s, 0, last_line=said[-1] if said else None)]
+
+    # What its process says (dialogue.Receiver): nothing, as it has nothing but stderr.
+
+    def receive(self, events: Events) -> None:
+        """Take nothing."""
+
+    def congested(self) -> bool:
+        """Whether reading should pause: never."""
+        return False
+
+    def drained(self) -> None:
+        """Take no note."""
+
+    def stdout_closed(self) -> None:
+        """Take no note: it was never open."""
+
+    def stdin_broken(self) -> None:
+        """Take no note: nothing is written."""
+
+    def held(self, end: Exit) -> None:
+        """Take no note: its slot waits until it is reaped."""

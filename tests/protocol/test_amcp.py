@@ -1,0 +1,220 @@
+"""The unified events: what becomes of one on its way to a wire and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.amcp import (
+    MODULE_TYPES,
+    EventType,
+    UnifiedEvent,
+    Vocabulary,
+    from_acp,
+    from_sse,
+    from_ws,
+    of_ui_event,
+    to_acp,
+    to_sse,
+    to_ws,
+)
+from protocol.amcp_errors import ErrorCode, error_of, session_busy, validation_error
+from protocol.errors import Code, Failure, Reason
+from protocol.events import UiEvent
+from protocol.host_events import HostUiEvent, SeenUiEvent
+
+AT = "2026-01-08T12:00:00"
+NOW = "2026-01-08T12:00:05Z"
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=6,
+)
+FIELDS = [
+    *("content", "done", "thought", "plan", "message_id", "tool_name", "tool_call_id", "status"),
+    *("arguments", "title", "result", "error", "code", "success", "position", "reason"),
+    *("available_commands", "current_mode_id"),
+]
+payloads = st.dictionaries(st.sampled_from(FIELDS) | st.text(max_size=4), values, max_size=6)
+events = st.builds(
+    UnifiedEvent,
+    st.sampled_from(EventType),
+    st.none() | st.text(max_size=5),
+    st.just(AT),
+    payloads,
+)
+
+
+@given(events, st.none() | st.integers(0, 2**63))
+def test_an_event_stream_keeps_an_event_as_it_is(event: UnifiedEvent, number: int | None) -> None:
+    told = to_sse(event, number)
+    assert told.endswith(b"\n\n")
+    assert told.count(b"\n") == (3 if number is None else 4)
+    assert told.startswith(b"event: " if number is None else b"id: %d\n" % number)
+    assert from_sse(told) == event
+
+
+@given(events, st.sampled_from(Vocabulary), st.none() | st.text(max_size=3))
+def test_a_frame_that_is_read_and_told_again_is_the_same(
+    event: UnifiedEvent, vocabulary: Vocabulary, message_id: str | None
+) -> None:
+    # An `action` is a client's word, and a `kind` of its own takes the place of ours.
+    own = {"action", "kind", "session_id"}
+    payload = {key: value for key, value in event.payload.items() if key not in own}
+    frame = to_ws(msgspec.structs.replace(event, payload=payload), message_id, vocabulary)
+    again = from_ws(frame, NOW)
+    assert again is not None
+    named = event.type not in _NAMELESS or vocabulary is Vocabulary.DEPLOYED
+    start = event.type is EventType.MESSAGE_START and vocabulary is Vocabulary.DOCUMENTED
+    if named:
+        assert again.type is (EventType.MESSAGE_CHUNK if start else event.type)
+        assert to_ws(again, message_id, vocabulary) == frame
+    assert (again.session_id, again.timestamp) == (event.session_id, AT)
+    assert vocabulary is Vocabulary.DOCUMENTED or payload.items() <= again.payload.items()
+
+
+_NAMELESS = {one for one in EventType if one.startswith("prompt.")}
+
+
+@given(events)
+def test_an_update_that_is_read_and_told_again_is_the_same(event: UnifiedEvent) -> None:
+    update = to_acp(event)
+    assert all(isinstance(one["text"], str) for one in texts_of(update))
+    if update["session_update"] == "agent_message" and event.type not in _SAID:
+        return  # told whole, for want of an update of its own; it is read as a message
+    assert to_acp(from_acp(update, event.session_id, AT)) == update
+
+
+_SAID = {EventType.MESSAGE_START, EventType.MESSAGE_CHUNK, EventType.MESSAGE_ERROR}
+
+
+def texts_of(update: dict[str, Any]) -> list[dict[str, Any]]:
+    if update["session_update"] in ("agent_response", "agent_thought"):
+        return list(update["content"])
+    return []
+
+
+@given(values | st.dictionaries(st.sampled_from(["type", "id", "timestamp", "payload"]), values))
+def test_whatever_comes_as_a_frame_is_an_event_or_none(message: Any) -> None:
+    event = from_ws(message, AT)
+    assert event is None or isinstance(event.payload, dict)
+
+
+@given(st.dictionaries(st.sampled_from(["session_update", "content", "entries", "status"]), values))
+def test_whatever_comes_as_an_update_is_an_event(update: dict[str, Any]) -> None:
+    assert isinstance(from_acp(update, None, AT).payload, dict)
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "frame"),
+    [
+        ("message.chunk", {"content": "a"}, ("response", "chunk")),
+        ("message.complete", {"content": "ab"}, ("response", "complete")),
+        ("message.error", {"error": "boom", "code": "TIMEOUT"}, ("error", "error")),
+        ("connected", {}, ("event", "connected")),
+        ("tool.call_start", {"tool_name": "dice"}, ("event", "tool.call_start")),
+        ("prompt.queued", {"position": 1}, ("event", "prompt.queued")),
+    ],
+)
+def test_the_deployed_words_are_those_its_clients_read(
+    kind: str, payload: dict[str, Any], frame: tuple[str, str]
+) -> None:
+    told = to_ws(UnifiedEvent(EventType(kind), "s", AT, payload), "m", Vocabulary.DEPLOYED)
+    assert (told["type"], told["payload"]["kind"]) == frame
+    assert told["payload"] == {"session_id": "s", **payload, "kind": frame[1]}
+    assert (told["id"], told["timestamp"]) == ("m", AT)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [None, "x", {}, {"type": 1}, {"type": "event", "payload": []}, {"type": "event", "id": 3}]
+    + [{"type": "event", "timestamp": one} for one in (5, None, "yesterday")],
+)
+def test_what_is_no_frame_is_none(message: Any) -> None:
+    assert from_ws(message, AT) is None
+
+
+def test_a_call_that_failed_is_told_and_read_as_one_that_has_ended() -> None:
+    update = to_acp(UnifiedEvent(EventType.TOOL_CALL_ERROR, "s", AT, {"result": "no dice"}))
+    assert update["status"] == "failed"
+    event = from_acp(update, "s", AT)
+    assert event.type is EventType.TOOL_CALL_COMPLETE
+    assert event.payload == {"tool_call_id": None, "status": "failed", "result": "no dice"}
+    assert to_acp(event) == update
+
+
+def test_what_a_payload_says_decides_on_the_update() -> None:
+    def name(kind: EventType, **payload: Any) -> str:
+        return str(to_acp(UnifiedEvent(kind, "s", AT, payload))["session_update"])
+
+    assert name(EventType.AGENT_THINKING, content="hm") == "agent_thought"
+    assert name(EventType.AGENT_THINKING, plan=[{"content": "look"}]) == "plan"
+    assert name(EventType.SESSION_STATUS_CHANGED, current_mode_id="ask") == "current_mode_update"
+    status = EventType.SESSION_STATUS_CHANGED
+    assert name(status, available_commands=[]) == "available_commands_update"
+    named = to_acp(UnifiedEvent(EventType.TOOL_CALL_START, "s", AT, {"tool_name": "dice.roll"}))
+    assert (named["title"], named["kind"]) == ("dice.roll", "other")
+
+
+@pytest.mark.parametrize("event", [b"", b"event: x\n\n", b"data: {}\n\n", b'data: {"type":"x"}\n'])
+def test_what_is_none_of_our_events_cannot_be_read(event: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        from_sse(event)
+
+
+@pytest.mark.parametrize("kind", EventType)
+def test_only_some_events_are_a_modules_to_tell(kind: EventType) -> None:
+    said = of_ui_event(UiEvent(version="0", event=kind, payload={"content": "x"}), "s", AT)
+    told = HostUiEvent(version="0", event=kind, payload={"content": "x"})
+    event = UnifiedEvent(kind, "s", AT, {"content": "x"})
+    assert said == (event if kind in MODULE_TYPES else None)
+    assert of_ui_event(told, "s", AT) == event
+    fields = msgspec.structs.asdict(told)
+    assert of_ui_event(SeenUiEvent(**fields, origin={}), "s", AT) == event
+    fields["by_host"] = msgspec.UNSET
+    assert of_ui_event(SeenUiEvent(**fields, origin={}), "s", AT) == said
+
+
+def test_other_ui_events_have_no_place_in_it() -> None:
+    assert of_ui_event(UiEvent(version="0", event="progress"), "s", AT) is None
+    assert of_ui_event(HostUiEvent(version="0", event="approval.request"), "s", AT) is None
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "status"),
+    [
+        (Failure.because(Reason.UNKNOWN_SESSION, "w"), "SESSION_NOT_FOUND", 404),
+        (Failure.because(Reason.SESSION_ENDED, "w"), "SESSION_NOT_FOUND", 404),
+        (Failure.because(Reason.INVALID_ARGS, "w"), "VALIDATION_ERROR", 400),
+        (Failure.because(Reason.MALFORMED_REQUEST, "w"), "BAD_REQUEST", 400),
+        (Failure.because(Reason.REVISION_CONFLICT, "w"), "CONFLICT", 409),
+        (Failure.because(Reason.SCOPE, "w"), "FORBIDDEN", 403),
+        (Failure.because(Reason.DEADLINE, "w"), "TIMEOUT", 504),
+        (Failure.because(Reason.CLIENT, "w"), "CANCELLED", 499),
+        (Failure.because(Reason.QUEUE_FULL, "w"), "RATE_LIMITED", 429),
+        (Failure.reported("wet", "w"), "TOOL_ERROR", 500),
+        # What a module claims to have found is no finding of the host's.
+        (Failure.reported("bad_request", "w", {"reason": "scope"}), "BAD_REQUEST", 400),
+    ],
+)
+def test_a_failure_has_a_code_and_a_status_there(failure: Failure, code: str, status: int) -> None:
+    error = error_of(failure)
+    assert (error.code, error.status, error.message) == (code, status, "w")
+    assert error.details == {**failure.details, "code": failure.code}
+
+
+def test_every_code_of_ours_has_one_there() -> None:
+    known = {error_of(Failure(code, "w")).code for code in Code}
+    assert ErrorCode.TOOL_ERROR not in known
+
+
+def test_an_error_names_what_it_is_about() -> None:
+    assert session_busy("s").body() == {
+        "error": "Session is busy: s", "code": "SESSION_BUSY", "details": {"session_id": "s"},
+    }  # fmt: skip
+    assert validation_error("bad", "content").details == {"field": "content"}
