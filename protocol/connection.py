@@ -101,12 +101,17 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(str(fault.reason), words, fault.excerpt)
 
     @property
+    def words(self) -> str:
+        """What is said, with the line that it is about."""
+        shown = self.line_excerpt
+        return self.message if shown is None else f"{self.message}: {shown}"
+
+    @property
     def in_place_of_answer(self) -> str:
         """Say as a clause what was printed where an answer was waited for; empty if nothing was."""
         if self.line_excerpt is None or self.reason not in TOLERABLE:
             return ""
-        shown = f"the last line it printed is no answer: {self.line_excerpt}"
-        return f"{shown} (use stderr for whatever else is to be read)"
+        return f"the last line it printed is no answer: {self.line_excerpt} ({self.message})"
 
     @property
     def evidence(self) -> dict[str, Any]:

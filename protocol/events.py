@@ -14,7 +14,9 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from protocol.errors import Reason
+from protocol.event_fields import wrong_field
 from protocol.json_line import Fault, excerpt
+from protocol.problem import did_you_mean, kind
 
 VERSION = "0"
 
@@ -166,19 +168,18 @@ def read_event(line: bytes, document: dict[str, Any]) -> Event | Fault:
         return Fault(
             Reason.INVALID_EVENT, 'the event has no "type" (Spec 001 section 3)', excerpt(line)
         )
-    if isinstance(name, str) and name not in TYPES:
-        return Fault(
-            Reason.UNKNOWN_TYPE,
-            f"{name!r:.40} is no event type; there are {', '.join(TYPES)} (Spec 001 section 3)",
-            excerpt(line),
-        )
-    ours = document
-    if isinstance(name, str):
-        names = (*BY_TYPE[name].__struct_encode_fields__, "type")
-        absent = {field for field in OPTIONAL[name] if document.get(field) is None}
-        ours = {field: document[field] for field in names if field in document.keys() - absent}
+    if not isinstance(name, str):
+        words = f'the event\'s "type" is {kind(name)}, must be one of {", ".join(TYPES)}'
+        return Fault(Reason.INVALID_EVENT, f"{words} (Spec 001 section 3)", excerpt(line))
+    if name not in TYPES:
+        words = f"{name!r:.40} is no event type; there are {', '.join(TYPES)} (Spec 001 section 3)"
+        return Fault(Reason.UNKNOWN_TYPE, words + did_you_mean(name, TYPES), excerpt(line))
+    absent = {field for field in OPTIONAL[name] if document.get(field) is None}
+    ours = {key: value for key, value in document.items() if key not in absent}
+    known = (*BY_TYPE[name].__struct_encode_fields__, "type")
     try:
-        event: Event = msgspec.convert(ours, Event)
+        event: Event = msgspec.convert({key: ours[key] for key in known if key in ours}, Event)
     except msgspec.ValidationError as error:
-        return Fault(Reason.INVALID_EVENT, f"bad {name!s:.40} event: {error}", excerpt(line))
+        words = wrong_field(name, ours) or str(error)
+        return Fault(Reason.INVALID_EVENT, f"bad {name} event: {words}", excerpt(line))
     return event

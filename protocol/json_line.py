@@ -14,6 +14,7 @@ import msgspec
 
 from protocol.errors import Failure, Reason
 from protocol.framing import EXCERPT_BYTES, Overlong
+from protocol.malformed_json import is_utf16, too_large_number, why_malformed
 
 _ANY = msgspec.json.Decoder()
 
@@ -112,26 +113,33 @@ def read_object(line: bytes) -> dict[str, Any] | Fault:
         line.isascii() or line.decode()
     except UnicodeDecodeError as error:
         place = f"byte 0x{line[error.start]:02x} at position {error.start}"
-        words = f"the line is not UTF-8: {place}; encode what is printed as UTF-8"
-        return Fault(Reason.INVALID_UTF8, words, excerpt(line))
+        words = "it seems to be UTF-16" if is_utf16(line) else place
+        return _fault(Reason.INVALID_UTF8, f"is not UTF-8: {words}; {_ENCODE}", line)
     try:
         value = _ANY.decode(line)
     except RecursionError:
-        return Fault(Reason.MALFORMED_JSON, "the line's JSON is nested too deeply", excerpt(line))
-    except msgspec.ValidationError as error:
+        return _fault(Reason.MALFORMED_JSON, "holds JSON that is nested too deeply", line)
+    except msgspec.ValidationError:
         # The only validation without a type is a number no double can hold, or an integer of more
         # digits than Python converts (4300).
-        words = f"the line holds a number that is too large to be kept exactly: {error}"
-        return Fault(Reason.MALFORMED_JSON, words, excerpt(line))
+        return _fault(Reason.MALFORMED_JSON, too_large_number(line), line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        words = str(error).removeprefix("JSON is malformed: ")
-        return Fault(Reason.MALFORMED_JSON, f"the line is not JSON: {words}", excerpt(line))
+        if is_utf16(line):
+            words = f"is not UTF-8: it seems to be UTF-16; {_ENCODE}"
+            return _fault(Reason.INVALID_UTF8, words, line)
+        words = why_malformed(line, str(error).removeprefix("JSON is malformed: "))
+        return _fault(Reason.MALFORMED_JSON, words, line)
     if not isinstance(value, dict):
-        kind = _JSON_NAMES[type(value)]
-        return Fault(
-            Reason.NOT_OBJECT, f"the line is {kind}, it must be a JSON object", excerpt(line)
-        )
+        words = f"is {_JSON_NAMES[type(value)]}, it must be a JSON object"
+        return _fault(Reason.NOT_OBJECT, words, line)
     return value
+
+
+_ENCODE = "encode what is printed as UTF-8"
+
+
+def _fault(reason: Reason, words: str, line: bytes) -> Fault:
+    return Fault(reason, f"the line {words}", excerpt(line))
 
 
 _JSON_NAMES = {

@@ -6,7 +6,7 @@ do not have the form the operation asks for.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -17,7 +17,7 @@ from protocol.descriptor.model import Descriptor
 from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import Done, ErrorEvent
 from protocol.json_line import Fault
-from protocol.problem import Problem, kind
+from protocol.problem import Problem, kind, nearest, quoted
 from protocol.shape import Array, Fields, Rule, Scalar, text
 
 
@@ -70,6 +70,10 @@ _DESCRIPTION = Fields(
         "features": _WORDS,
     }
 )
+_OWN_FIELDS: dict[Operation, Mapping[str, Rule]] = {
+    Operation.HEALTH: _HEALTH.fields,
+    Operation.DESCRIBE: _DESCRIPTION.fields,
+}
 _TELLING = frozenset(_DESCRIPTION.fields) - {"version", "kind"}
 """A line with none of these describes nothing; a program's log may well have the other two."""
 
@@ -89,6 +93,14 @@ _ANSWER = Fields(
     },
     required=("ok",),
 )
+
+_ANSWER_FIELDS = frozenset({*_ANSWER.fields, "result"})
+
+SLIP_CUTOFF = 0.8
+"""How near a field has to be to one that is known: `data` is nothing like `result`."""
+
+MOST_UNKNOWN = 8
+"""Of an answer with more unknown fields none is compared with those that are known."""
 
 
 class _ErrorBody(msgspec.Struct, frozen=True):
@@ -135,41 +147,102 @@ def invoke_outcome(reply: _PlainReply | _InvokeReply) -> Outcome | None:
     )
 
 
+def is_plain(reply: _PlainReply) -> bool:
+    """Tell whether such a reply holds what its kind does, so that there is nothing to warn of."""
+    if reply.ok:
+        return reply.result is not _NULL and reply.error is None
+    return reply.result is _NULL
+
+
 def read_reply(operation: Operation, document: dict[str, Any], shown: str) -> Outcome | Fault:
     """Read a plain reply to `operation`; `shown` is the line's beginning, for a fault.
 
     An object with a boolean `ok` is the envelope of section 2 whatever the operation was: its
     `result` is then looked at in place of the object.
     """
-    if operation is Operation.INVOKE or isinstance(document.get("ok"), bool):
+    named = document.get("requestId")
+    if not isinstance(named, str | None):
+        words = f'"requestId" is {kind(named)}, must be the string that the request has'
+        return _malformed(operation, words, shown)
+    if _is_envelope(operation, document):
         found: list[Problem] = []
         _ANSWER(document, "", found)
         if found:
             return _malformed(operation, _words(found), shown)
         outcome = invoke_outcome(msgspec.convert(document, _InvokeReply))
         if outcome is None:
-            return _malformed(operation, '"ok" is false and "error" is missing', shown)
+            missing = _ANSWER.missing("error", document, "")
+            return _malformed(operation, f'"ok" is false and {_words([missing])}', shown)
         if operation is Operation.INVOKE or isinstance(outcome, Failure):
             return outcome
         return read_result(operation, outcome.result, shown)
     # The id belongs to the frame, not to the answer.
     answer = {key: value for key, value in document.items() if key != "requestId"}
-    return read_result(operation, answer, shown)
+    return _read_probe(operation, answer, "", shown)
+
+
+def _is_envelope(operation: Operation, document: dict[str, Any]) -> bool:
+    if operation is Operation.INVOKE or isinstance(document.get("ok"), bool):
+        return True
+    return "ok" in document and _OWN_FIELDS[operation].keys().isdisjoint(document)
 
 
 def read_result(operation: Operation, result: Any, shown: str) -> Outcome | Fault:
-    """Read the object that answers `health` or `describe`; an invoke's result may be anything."""
+    """Read the `result` that answers `health` or `describe`; an invoke's may be anything."""
     if operation is Operation.INVOKE:
         return Success(result)
     if not isinstance(result, dict):
-        return _malformed(operation, f"it is {kind(result)}", shown)
+        words = "missing" if result is None else f"{kind(result)}, must be an object"
+        return _malformed(operation, f'"result" is {words}', shown)
+    return _read_probe(operation, result, "/result", shown)
+
+
+def _read_probe(
+    operation: Operation, answer: dict[str, Any], at: str, shown: str
+) -> Outcome | Fault:
     found: list[Problem] = []
-    (_HEALTH if operation is Operation.HEALTH else _DESCRIPTION)(result, "", found)
+    (_HEALTH if operation is Operation.HEALTH else _DESCRIPTION)(answer, at, found)
     if found:
         return _malformed(operation, _words(found), shown)
-    if operation is Operation.DESCRIBE and result and not _TELLING & result.keys():
+    if operation is Operation.DESCRIBE and answer and not _TELLING & answer.keys():
         return _malformed(operation, f"there is none of {_listed(_TELLING)} in it", shown)
-    return _health(result) if operation is Operation.HEALTH else Success(result)
+    return _health(answer) if operation is Operation.HEALTH else Success(answer)
+
+
+def slips(operation: Operation, document: dict[str, Any], request_id: str) -> str | None:
+    """Say what a plain reply has that means nothing and was probably meant; None if nothing.
+
+    Unknown fields are tolerated: only what is near a known one that is absent is told, what has the
+    request's id under another name, and which of `result` and `error` does not count.
+    """
+    own = {} if _is_envelope(operation, document) else _OWN_FIELDS[operation]
+    known = {*(own or _ANSWER_FIELDS), "requestId", "version", "type"}
+    told = _near_misses(document, known)
+    if "requestId" not in document:
+        told += [_slip(key, "requestId") for key in document if document[key] == request_id]
+    if not own and document.get("result") is not None and document.get("error") is not None:
+        counts, other = ("result", "error") if document["ok"] else ("error", "result")
+        ok = "true" if document["ok"] else "false"
+        told.append(f'"{other}" is ignored: "ok" is {ok}, so "{counts}" is what counts')
+    return "; ".join(dict.fromkeys(told)) or None
+
+
+def slips_of_done(fields: Collection[str]) -> str | None:
+    """Say which field of a `done` event was probably meant as another one; None if none was."""
+    return "; ".join(_near_misses(fields, {*Done.__struct_encode_fields__, "type"})) or None
+
+
+def _near_misses(fields: Collection[str], known: set[str]) -> list[str]:
+    unknown = [field for field in fields if field not in known]
+    if len(unknown) > MOST_UNKNOWN:
+        return []
+    absent = known.difference(fields)
+    meant = ((field, nearest(field, absent, SLIP_CUTOFF)) for field in unknown)
+    return [_slip(field, one) for field, one in meant if one is not None]
+
+
+def _slip(field: str, meant: str) -> str:
+    return f'{quoted(field)} is no field, and ignored; did you mean "{meant}"?'
 
 
 def completed(operation: Operation, outcome: Outcome, descriptor: Descriptor) -> Outcome:

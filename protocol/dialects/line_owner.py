@@ -13,10 +13,12 @@ from typing import Any
 import msgspec
 
 from protocol.json_line import Fault
+from protocol.malformed_json import is_utf16
 from protocol.replies import EXPECTED, Operation
 
 _KEYS = frozenset({"ok", "result", "error", "status", "type"})
 
+_MARK = re.compile(rb"\xef\xbb\xbf|\xff\xfe|\xfe\xff")
 _BEGINS_JSON = re.compile(rb'\{\s*(?:\Z|")')
 _BEGINS_SHOWN = re.compile(rb"\{\s*'?(?:ok|result|error|status|type|requestId)'?\s*:")
 """How Python and JavaScript show an object to a person."""
@@ -32,6 +34,9 @@ def is_meant_as_answer(
     A `describe` may be meant by its `name`, too.
     """
     if isinstance(line, bytes):
+        line = _MARK.sub(b"", line, count=1) if _MARK.match(line) else line
+        if is_utf16(line):
+            line = line.replace(b"\0", b"")
         return bool(_BEGINS_JSON.match(line) or _BEGINS_SHOWN.match(line))
     if not line or not _KEYS.isdisjoint(line):
         return True
@@ -45,11 +50,9 @@ def named_in(line: bytes) -> str | None:
 
 
 def unreadable_answer(line: bytes, fault: Fault, operation: Operation) -> Fault:
-    """Say of a line that is meant as an answer what would be one."""
+    """Say of a line that may be meant as an answer what would be one."""
     hint = ""
     if _BEGINS_SHOWN.match(line):
         hint = " (an object as the language shows it? JSON.stringify and json.dumps make JSON)"
-    elif fault.message.endswith("truncated"):
-        hint = " (printed over several lines? an answer is one line)"
     words = f"bad reply to {operation}: {fault.message}{hint}; expected {EXPECTED[operation]}"
     return msgspec.structs.replace(fault, message=words)

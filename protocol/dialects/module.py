@@ -87,9 +87,12 @@ from protocol.replies import (
     completed,
     decode_invoke_reply,
     invoke_outcome,
+    is_plain,
     read_done,
     read_error,
     read_reply,
+    slips,
+    slips_of_done,
 )
 from protocol.weight import LONG_BYTES, collector_paused
 
@@ -98,6 +101,10 @@ _DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _INVOKE = Operation.INVOKE
 _DESCRIBE = Operation.DESCRIBE
 """A member of an enum is slow to look up, and each request and each answer ask for these."""
+
+_LIKE_AN_ID = b"equest"
+_LOOKED_AT_BYTES = 256
+"""Where an answer without a `requestId` has this, it may have one of another spelling."""
 
 _FLOW = frozenset(Flow)
 
@@ -122,6 +129,7 @@ class _Envelope(msgspec.Struct):
 
 
 _ENVELOPE = msgspec.json.Decoder(_Envelope).decode
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class ModuleConnection:
@@ -358,6 +366,8 @@ class ModuleConnection:
             request is None
             or outcome is None
             or request.operation is not _INVOKE
+            or not is_plain(reply)
+            or (named is None and line.find(_LIKE_AN_ID, 0, _LOOKED_AT_BYTES) >= 0)
             or not is_utf8(line)
             or not passes_unread(bytes(reply.result))
         ):
@@ -372,6 +382,8 @@ class ModuleConnection:
             self._receive_slowly(line, received)
             return
         if is_utf8(line):
+            if isinstance(event, Done):
+                self._warn_of_slips(event, line, received)
             self._receive_event(event, line, told, received)
         else:
             self._receive_slowly(line, received)
@@ -385,7 +397,7 @@ class ModuleConnection:
         else:
             named, owned = self._answered_by(line)
             request = self._find(named)
-            if owned and request is not None:
+            if request is not None and (owned or document.reason is Reason.NOT_OBJECT):
                 document = unreadable_answer(line, document, request.operation)
             self._reject(document, named, received, owned=owned)
 
@@ -412,8 +424,8 @@ class ModuleConnection:
     def _receive_document(
         self, line: bytes, document: dict[str, Any], received: list[Received]
     ) -> None:
-        named = document.get("requestId")
-        named = named if isinstance(named, str) else None
+        said = document.get("requestId")
+        named = said if isinstance(said, str) else None
         if "type" in document:
             event = read_event(line, document)
             if isinstance(event, Fault):
@@ -438,7 +450,14 @@ class ModuleConnection:
             owned = is_meant_as_answer(document, request.operation)
             self._reject(outcome, named, received, owned=owned)
         else:
+            words = slips(request.operation, document, request.request_id)
+            _warn(request, words, shown, received)
             self._answer(request, named, outcome, received)
+
+    def _warn_of_slips(self, done: Done, line: bytes, received: list[Received]) -> None:
+        request = self._find(None if done.request_id is UNSET else done.request_id)
+        if request is not None:
+            _warn(request, slips_of_done(_MEMBERS(line)), excerpt(line), received)
 
     def _receive_host_call(
         self, line: bytes, document: dict[str, Any], received: list[Received]
@@ -565,3 +584,8 @@ class ModuleConnection:
             self._open.clear()
             if not self._echoes_ids:
                 self._step.lose()
+
+
+def _warn(request: _Open, words: str | None, shown: str, received: list[Received]) -> None:
+    if words is not None:
+        received.append(Warned(request.request_id, Notice("unknown_field", words, shown)))

@@ -115,7 +115,13 @@ def note(module: dict[str, Any]) -> str:
             without = f"runs without {', '.join(map(one_line, missing))}" if missing else ""
             if died is not None:
                 cause += f", {duration(max(0.0, time.time() - died['ts']))} ago"
-            return "; ".join(filter(None, (held, without, cause)))
+            return "; ".join(filter(None, (held, without, cause, warning(module))))
+
+
+def warning(module: dict[str, Any]) -> str:
+    """Say what of a running process's output was set aside or not understood last."""
+    words = (one.get("warning") for one in module["instances"])
+    return cut(one_line(next(filter(None, words), "")), CAUSE_CHARS)
 
 
 def _traced(instance: dict[str, Any]) -> str:

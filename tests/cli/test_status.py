@@ -181,10 +181,16 @@ def test_a_fleet_without_modules_says_where_it_looked() -> None:
     )
 
 
+def warned(said: str) -> dict[str, Any]:
+    (instance,) = module()["instances"]
+    return module(instances=[{**instance, "warning": said}])
+
+
 @pytest.mark.parametrize(
     ("entry", "words"),
     [
         (module(), ""),
+        (warned("the line is not JSON: hello\x1b"), "the line is not JSON: hello\\x1b"),
         (module(state="down", wanted="up", waits_for=["kv"]), "waits for kv"),
         (module(state="down", wanted="down"), "stopped"),
         (module(state="down", wanted="down", start="lazy"), "lazy: starts with its first request"),

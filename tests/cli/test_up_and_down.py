@@ -197,6 +197,18 @@ def test_up_is_1_with_a_line_for_each_module_that_is_not_ready_and_the_quarantin
     assert "1 of 2 modules ready" in ended.stdout
 
 
+def test_up_shows_what_a_module_that_serves_printed_beside_its_answers(
+    run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (instance,) = module()["instances"]
+    fleet = status(module(instances=[{**instance, "warning": "the line is not JSON: hello"}]))
+    serve(answers(waiting=(settled("dice", 1),), answer=fleet))
+    pretend_to_start(monkeypatch)
+    ended = run("up", str(tmp_path))
+    assert ended.exit_code == 0
+    assert "warning: dice: the line is not JSON: hello" in ended.stderr.splitlines()
+
+
 def test_up_with_json_prints_the_status_and_nothing_else(
     run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

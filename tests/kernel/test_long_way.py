@@ -50,8 +50,7 @@ PLAIN = (
     event("state_patch", patch={"a": {"b": 1}}),
 )
 ERROR = event("error", errorCode="odd", errorMessage="an odd thing", details={"why": "no"})
-ASSET = event("asset", assetId="a", kind="file", mediaType="text/plain", path="not-there")
-SAID = st.sampled_from((*PLAIN, ERROR, ASSET))
+SAID = st.sampled_from((*PLAIN, ERROR))
 
 RESULT = st.sampled_from(
     ('{"n":1}', "null", '"\\ud800"', "[1,2,3]", "1e999", str(2**80), '{"n":1,"n":2}', "1E5", '"é"')
@@ -117,21 +116,24 @@ class Client:
         self._ended = ended
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        self.told.append((msgspec.structs.replace(event, request_id=ID), line and _bare(line)))
+        self.told.append(
+            (msgspec.structs.replace(event, request_id=ID), line and _bare(line.decode()))
+        )
         if isinstance(event, Log) and event.message == "waiting":
             self.waits.set()
 
     def finished(self, response: Response) -> None:
         document = response.document()
-        self.told.append(_without(document, "request_id", "duration_ms", "uptime_s"))
+        self.told.append(_bare(json.dumps(_without(document, "duration_ms", "uptime_s"))))
         self._ended()
 
     def congested(self) -> Congestion:
         return Congestion.NONE
 
 
-def _bare(line: bytes) -> bytes:
-    return re.sub(rb'"r\d+"', b'"%b"' % ID.encode(), line)
+def _bare(text: str) -> str:
+    # The numbers are not the same: a probe may have had one.
+    return re.sub(r"\br\d+\b", ID, text)
 
 
 def _without(value: Any, *names: str) -> Any:
@@ -183,15 +185,15 @@ async def _talk(folder: Path, talk: list[list[Asking]], patch: pytest.MonkeyPatc
                 msgspec.to_builtins(module.counters),
                 sum(count for _, count in module.latency.reading()),
                 (module.in_flight, module.queued),
-                [len(queue) for queue in module._host.deadlines._queues.values()],
+                [len(queue) for queue in module.host.deadlines._queues.values()],
             )
             ways = daemon.requests.long_ways
     entries = [entry for _, entry in journals.read(folder / "data" / journals.FILE)]
     shutil.rmtree(folder / "data")
     own = [entry for entry in entries if entry["event"] in ("module:invoke", "module:error")]
-    names = ("id", "ts", "span_id", "request_id", "duration_ms", "uptime_s")
-    # Sorted: whose assets are looked at first is a matter of threads.
-    return (*seen, sorted(json.dumps(_without(entry, *names)) for entry in own)), ways
+    names = ("id", "ts", "span_id", "duration_ms", "uptime_s")
+    # Sorted: which of two that were asked at once ends first is the loop's matter.
+    return (*seen, sorted(_bare(json.dumps(_without(entry, *names))) for entry in own)), ways
 
 
 @settings(max_examples=15)
@@ -217,5 +219,5 @@ def test_what_is_told_recorded_and_counted_is_the_same_on_both_ways(
         assert seen == other
     refused = sum(one.more.get("op", "say") != "say" for one in asked)
     assert all_of_them == len(asked) - refused
-    plain = [one for one in asked if not {ERROR, ASSET} & {*one.lines} and "op" not in one.more]
+    plain = [one for one in asked if not {ERROR} & {*one.lines} and "op" not in one.more]
     assert left <= all_of_them - sum("session_id" not in one.more for one in plain)

@@ -56,9 +56,7 @@ async def test_status_has_what_is_documented(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path), quarantined=(bad,)) as daemon:
         await ask(daemon, "m", "exit", args={"code": 3, "words": "boom"}).response()
         m = daemon.fleet.modules["m"]
-        await daemon.fleet.wait_until(
-            lambda: (m.slot.restarts == 1 and m.state is State.READY) or None
-        )
+        await daemon.fleet.wait_until(lambda: (m.restarts == 1 and m.state is State.READY) or None)
         status = await run(daemon, "status")
         assert set(status) == {"daemon", "modules", "quarantined"}
         assert set(status["daemon"]) >= DAEMON_KEYS
@@ -254,6 +252,6 @@ async def test_an_end_that_is_asked_for_twice_is_hurried(tmp_path: Path) -> None
         daemon.shut_down("the test")
         daemon.shut_down("the test")
         await daemon.stop_fleet()
-        last_exit = daemon.fleet.modules["m"].slot.last_exit
+        last_exit = daemon.fleet.modules["m"].last_exit
         assert last_exit is not None
         assert last_exit.signal == 9

@@ -60,7 +60,12 @@ def invoked(reply: bytes, probes: bytes = GOOD) -> tuple[bytes, ...]:
 BAD = "bad reply to invoke: "
 RIGHT = '; expected {"ok":true,"result":...} or {"ok":false,"error":{"code":"...","message":"..."}}'
 NO_ANSWER = "the last line it printed is no answer: "
-USE_STDERR = " (use stderr for whatever else is to be read)"
+USE_STDERR = "use stderr for what is no answer"
+NOT_JSON = f" (the line is not JSON; {USE_STDERR})"
+A_LOOP = (
+    "a persistent module has to read its stdin line by line until that ends, and to answer each "
+    'line with one of its own, or to have "lifecycle":"per-invocation" in its transport'
+)
 LEFT = (
     "exited with code 0; a persistent module has to go on reading after its first answer, until "
     'its stdin ends, or to have "lifecycle":"per-invocation" in its transport'
@@ -83,26 +88,31 @@ MISTAKES = (
     Mistake("does not answer `health`", "it printed nothing", AT_START_S, read=False),
     Mistake(
         "prints something else in the place of its answer to `health`",
-        f"{NO_ANSWER}got a line{USE_STDERR}",
+        f"{NO_ANSWER}got a line{NOT_JSON}",
         AT_START_S,
         replies=(b"got a line\n",),
     ),
     Mistake(
         "prints something else in the place of its answer to `invoke`",
-        f"{NO_ANSWER}got a line{USE_STDERR}",
+        f"{NO_ANSWER}got a line{NOT_JSON}",
         AT_DEADLINE,
         replies=invoked(b"got a line\n"),
     ),
     Mistake(
         "prints something before its answer to `invoke`",
-        "the line is not JSON: invalid character (byte 0); use stderr for what is no answer: got a "
-        "line",
+        f"the line is not JSON; {USE_STDERR}: got a line",
         replies=invoked(b'got a line\n{"ok":true,"result":1}\n'),
     ),
     Mistake(
         "prints something and exits",
-        f"exited with code 0; {NO_ANSWER}hello{USE_STDERR}",
+        f"exited with code 0; {NO_ANSWER}hello{NOT_JSON}; it answered nothing: {A_LOOP}",
         first=b"hello\n",
+        read=False,
+        lines=1,
+    ),
+    Mistake(
+        "exits without a word",
+        f"exited with code 0; it answered nothing: {A_LOOP}",
         read=False,
         lines=1,
     ),
@@ -132,9 +142,51 @@ MISTAKES = (
         replies=invoked(b'{"result":1}\n'),
     ),
     Mistake(
+        "misspells `ok`",
+        f'{NO_ANSWER}{{"OK":true}} ({BAD}"ok" is missing, must be true or false; is "OK" a '
+        f"misspelling of it?{RIGHT}; {USE_STDERR})",
+        AT_DEADLINE,
+        replies=invoked(b'{"OK":true}\n'),
+    ),
+    Mistake(
+        "misspells `result`",
+        '"resutl" is no field, and ignored; did you mean "result"?: {"ok":true,"resutl":1}',
+        replies=invoked(b'{"ok":true,"resutl":1}\n'),
+    ),
+    Mistake(
+        "answers as another protocol does",
+        f'{NO_ANSWER}{{"success":true}} ({BAD}"ok" is missing, must be true or false{RIGHT}; '
+        f"{USE_STDERR})",
+        AT_DEADLINE,
+        replies=invoked(b'{"success":true}\n'),
+    ),
+    Mistake(
+        "prints `null` in the place of an object",
+        f"{NO_ANSWER}null ({BAD}the line is JSON null, it must be a JSON object{RIGHT}; "
+        f"{USE_STDERR})",
+        AT_DEADLINE,
+        replies=invoked(b"null\n"),
+    ),
+    Mistake(
+        "gives an id that is no string",
+        f'{BAD}"requestId" is a number, must be the string that the request has{RIGHT}',
+        replies=invoked(b'{"requestId":1,"ok":true,"result":1}\n'),
+    ),
+    Mistake(
+        "ends a stream without `ok`",
+        'bad done event: "ok" is missing, must be true or false',
+        replies=invoked(b'{"version":"0","type":"done"}\n'),
+    ),
+    Mistake(
+        "answers with a number that is none",
+        f"{BAD}the line holds a number that is too large to be kept exactly: `1e999` in "
+        f'"result.0"{RIGHT}',
+        replies=invoked(b'{"ok":true,"result":[1e999]}\n'),
+    ),
+    Mistake(
         "prints its answer over several lines",
-        f"{BAD}the line is not JSON: Input data was truncated (printed over several lines? an "
-        f"answer is one line){RIGHT}",
+        f"{BAD}the line is not JSON: it ends in the middle (printed over several lines? it has to "
+        f"be one){RIGHT}",
         replies=invoked(b'{\n  "ok": true,\n  "result": 1\n}\n'),
     ),
     Mistake(

@@ -156,6 +156,40 @@ def test_what_is_no_event_is_refused_by_name(change: dict[str, Any], reason: Rea
     assert fault.reason is reason
 
 
+WORDS: dict[str, dict[str, Any]] = {
+    '"ok" is missing, must be true or false': {"type": "done"},
+    '"ok" is a string, must be true or false': {"type": "done", "ok": "true"},
+    '"ok" is missing, must be true or false; is "Ok" a misspelling of it?': {
+        "type": "done",
+        "Ok": True,
+    },
+    '"summary" is a number, must be a string': {"type": "done", "ok": True, "summary": 5},
+    '"requestId" is a number, must be a string': {"type": "done", "ok": True, "requestId": 1},
+    "did you mean 'warn'?": {"type": "log", "level": "warning", "message": "m"},
+    '"patch" is an array, must be an object': {"type": "state_patch", "patch": []},
+    '"errorCode" is missing, must be a string': {"type": "error", "errorMessage": "m"},
+    '"type" is a number, must be one of log, state_patch': {"type": 1},
+    "did you mean 'log'?": {"type": "logs", "message": "m"},
+}
+
+
+@pytest.mark.parametrize(("words", "document"), WORDS.items(), ids=WORDS)
+def test_what_is_no_event_is_told_the_field_and_what_would_be_right(
+    words: str, document: dict[str, Any]
+) -> None:
+    found = slow(encode({"version": "0", **document}))
+    assert isinstance(found, Fault)
+    assert words in found.message
+
+
+@given(mutations())
+def test_what_is_no_event_is_told_in_no_decoders_words(document: dict[str, Any]) -> None:
+    found = slow(encode(document))
+    if isinstance(found, Fault) and found.reason is Reason.INVALID_EVENT:
+        assert "Expected `" not in found.message
+        assert "Object missing" not in found.message
+
+
 @pytest.mark.parametrize("value", ["null", '"x"', "[]", "1" * 4000, "-" + "1" * 4000, "{}"])
 def test_a_bad_version_of_any_kind_and_size_is_put_in_short_words(value: str) -> None:
     fault = slow(b'{"version":%b,"type":"log"}' % value.encode())

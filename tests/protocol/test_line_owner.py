@@ -53,12 +53,17 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "a status": (b'{"status":"done"}\n', '"ok" is missing'),
     "an event without a version": (b'{"type":"done","ok":true}\n', '"version" is missing'),
     "over several lines": (b'{\n  "ok": true\n}\n', "printed over several lines?"),
-    "cut in two": (b'{"ok":true,\n"result":1}\n', "an answer is one line"),
+    "cut in two": (b'{"ok":true,\n"result":1}\n', "it ends in the middle"),
     "no JSON number": (b'{"ok":true,"result":NaN}\n', "the line is not JSON"),
-    "a number that is none": (b'{"ok":true,"result":1e999}\n', "out of range"),
+    "a number that is none": (b'{"ok":true,"result":1e999}\n', '1e999` in "result"'),
     "no UTF-8": (b'{"ok":true,"result":"\xe9"}\n', "the line is not UTF-8"),
     "as Python shows it": (b"{'ok': True, 'result': 1}\n", "JSON.stringify and json.dumps"),
     "as Node shows it": (b"{ ok: true, result: 1 }\n", "JSON.stringify and json.dumps"),
+    "an error misspelt": (b'{"ok":false,"Error":{}}\n', 'is "Error" a misspelling of it?'),
+    "a number for an id": (
+        b'{"requestId":1,"ok":true,"result":1}\n',
+        '"requestId" is a number, must be the string that the request has',
+    ),
 }
 
 NOISE = [
@@ -69,6 +74,10 @@ NOISE = [
     b"[1]\n",
     b'"ok"\n',
     b"{brace}\n",
+    b"null\n",
+    b"undefined\n",
+    b"True\n",
+    b'{"success":true,"data":1}\n',
 ]
 
 
@@ -105,6 +114,14 @@ def test_the_requests_behind_a_wrong_answer_get_their_own(bad: bytes) -> None:
         assert answers(received) == {name: Success(name)}
 
 
+def test_an_answer_behind_a_byte_order_mark_fails_unless_it_is_the_first_line() -> None:
+    connection = asked(invoke("r1"))
+    marked = b"\xef\xbb\xbf" + line(ok=True, result=1)
+    assert answers(feed(connection, marked)) == {"r1": Success(1)}
+    connection.ask(invoke("r2"))
+    assert "byte order mark" in failure(feed(connection, marked), "r2").message
+
+
 @pytest.mark.parametrize("noise", NOISE)
 def test_noise_is_set_aside_and_the_answer_counts(noise: bytes) -> None:
     for request, answer in (
@@ -123,7 +140,8 @@ def test_a_warning_of_noise_says_that_it_was_no_answer(noise: bytes) -> None:
     assert isinstance(item, Warned)
     shown = noise.decode().strip()
     said = item.notice.in_place_of_answer
-    assert said.startswith(f"the last line it printed is no answer: {shown} (use stderr")
+    assert said.startswith(f"the last line it printed is no answer: {shown} (")
+    assert said.endswith("; use stderr for what is no answer)")
 
 
 def test_of_a_module_that_repeats_ids_an_object_without_one_is_noise() -> None:
@@ -198,6 +216,7 @@ def last_wait(connection: ModuleConnection) -> Wait:
     [
         (b"status ok\n", "the last line it printed is no answer: status ok"),
         (b'{"level":"info"}\n', 'the last line it printed is no answer: {"level":"info"}'),
+        (b"null\n", 'JSON null, it must be a JSON object; expected {"'),
         (b"", "it printed nothing"),
     ],
 )
@@ -359,3 +378,80 @@ def test_of_a_tool_an_object_that_is_wrong_ends_it_where_a_banner_is_passed_over
     assert [type(one) for one in feed(connection, b"banner\n[1]\n\xff\n")] == [Warned] * 3
     (ended,) = feed(connection, event("log", level="loud", message="m"))
     assert not isinstance(ended, Warned | Quarantined)
+
+
+@pytest.mark.parametrize(
+    ("noise", "words"),
+    [
+        (b"null\n", f"the line is JSON null, it must be a JSON object; {RIGHT}"),
+        (b'[{"ok":true}]\n', f"the line is a JSON array, it must be a JSON object; {RIGHT}"),
+        (b"None\n", "`None` is no value that JSON has"),
+        (b'{"OK":true}\n', f'is "OK" a misspelling of it?; {RIGHT}'),
+        (b'{"success":true}\n', f'"ok" is missing, must be true or false; {RIGHT}'),
+    ],
+)
+def test_noise_that_may_be_meant_as_an_answer_says_what_is_right(noise: bytes, words: str) -> None:
+    (item,) = feed(asked(invoke("r1")), noise)
+    assert isinstance(item, Warned)
+    assert words in item.notice.in_place_of_answer
+
+
+SLIPS: dict[str, tuple[dict[str, Any], str]] = {
+    "result": ({"ok": True, "resutl": 1}, '"resutl" is no field, and ignored; did you mean "resul'),
+    "id": ({"request_id": "r1", "ok": True, "result": 1}, 'did you mean "requestId"?'),
+    "id by its value": ({"ok": True, "id": "r1"}, '"id" is no field, and ignored; did you mean "r'),
+    "type": ({"version": "0", "Type": "done", "ok": True}, 'did you mean "type"?'),
+    "both": (
+        {"ok": True, "result": 1, "error": {"code": "a", "message": "b"}},
+        '"error" is ignored: "ok" is true, so "result" is what counts',
+    ),
+    "both of a failure": (
+        {"ok": False, "result": 1, "error": {"code": "a", "message": "b"}},
+        '"result" is ignored: "ok" is false, so "error" is what counts',
+    ),
+    "done": ({"version": "0", "type": "done", "ok": True, "results": 1}, 'did you mean "result"?'),
+}
+
+
+@pytest.mark.parametrize(("said", "words"), SLIPS.values(), ids=SLIPS)
+def test_an_answer_with_a_slip_counts_and_is_warned_of(said: dict[str, Any], words: str) -> None:
+    warned, answered = feed(asked(invoke("r1")), line(said))
+    assert isinstance(warned, Warned)
+    assert isinstance(answered, Answered)
+    assert words in warned.notice.message
+    assert answered.fault is None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"ok": True},
+        {"ok": True, "result": {"request_id": "r1"}},
+        {"ok": True, "data": 1, "took_ms": 3},
+        {"ok": False, "error": {"code": "a", "message": "b"}, "result": None},
+        {"ok": True, **{f"resul{number}": 1 for number in range(1000)}},
+    ],
+)
+def test_other_fields_are_nobodys_business(said: dict[str, Any]) -> None:
+    (answered,) = feed(asked(invoke("r1")), line(said))
+    assert isinstance(answered, Answered)
+
+
+def test_the_slips_of_probes_are_told() -> None:
+    _, received = started(line(requestID="r1", status="ok"), line(name="dice", input={}))
+    told = [item.notice.message for item in received if isinstance(item, Warned)]
+    assert ["requestId" in told[0], "inputs" in told[1]] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"ok": True}, '"result" is missing; expected {"status":"ok"}'),
+        ({"ok": True, "result": 1}, '"result" is a number, must be an object'),
+        ({"ok": True, "result": {}}, '"result.status" is missing'),
+        ({"ok": 1}, '"ok" is a number, must be true or false'),
+        ({"version": "0", "type": "done", "ok": True, "result": 1}, '"result" is a number'),
+    ],
+)
+def test_a_wrong_answer_to_health_names_the_field(said: dict[str, Any], words: str) -> None:
+    assert words in failure(feed(asked(health("r1")), line(said))).message

@@ -9,6 +9,7 @@ from protocol.version import VERSION
 from supervisor.cli.doctor import containment, descriptors, places
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
 from supervisor.cli.quantities import duration, size
+from supervisor.cli.status_table import warning
 from supervisor.cli.terminal import shell_word
 
 AREA = "module"
@@ -18,9 +19,11 @@ TAIL_LINES = 5
 
 _HINTS = {
     "spawn_failed": "correct what the message names, then `stdiod restart {name}`",
-    "start_deadline": "if it is slow to start, raise supervision.timeouts.start_s",
+    "start_deadline": "it must answer a health request with one JSON line on stdout, and flush it; "
+    "if it is only slow to begin, supervision.timeouts.start_s allows more",
     "bad_health": "it must answer a health request with one JSON line on stdout, and nothing else",
-    "bad_describe": "what it answers to describe must match its descriptor",
+    "bad_describe": "it must answer a describe request with one JSON line on stdout, which must "
+    "match its descriptor",
     "memory_limit": "raise supervision.limits.memory_bytes, or find what takes the memory",
     "cgroup_oom": "raise supervision.limits.memory_bytes, or find what takes the memory",
     "supervision_failed": "this is a bug in stdiod; the daemon's own log has the traceback",
@@ -131,6 +134,10 @@ def _module(one: dict[str, Any]) -> Finding:
     if one["restarts"] and died is not None and died["reason"] != "stopped":
         words += f"; {one['restarts']} restarts"
         return warn(AREA, words, hint, subject=name, evidence=tail)
+    if said := warning(one):
+        return warn(
+            AREA, f"{words}; {said}", f"`stdiod logs {shell_word(name)}` shows when", subject=name
+        )
     return ok(AREA, words, subject=name)
 
 
@@ -141,7 +148,7 @@ def _death(died: dict[str, Any]) -> str:
 
 def _hint(name: str, died: dict[str, Any] | None) -> str:
     word = shell_word(name)
-    look = f"`stdiod logs {word}` shows what it said"
+    look = f"`stdiod logs {word}` has the rest"
     if died is None:
         return look
     known = _HINTS.get(died["reason"]) or _EXIT_HINTS.get(died.get("exit_code") or 0)

@@ -15,7 +15,7 @@ from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError, NoError
 from supervisor.cli.options import SECONDS, socket_option, with_json, with_socket
 from supervisor.cli.quantities import count, duration
 from supervisor.cli.results import end_with_failure, print_json
-from supervisor.cli.status_table import note
+from supervisor.cli.status_table import note, warning
 from supervisor.cli.terminal import Ticker, one_line, state_word
 
 
@@ -125,6 +125,10 @@ def _report(status: dict[str, Any], late: list[dict[str, Any]], took_s: float) -
     for one in late:
         words = f"{one_line(one['name'])} is {state_word(one['state'])}"
         click.echo(": ".join(filter(None, (words, note(one)))), err=True)
+    for one in status["modules"]:
+        if one not in late and (words := warning(one)):
+            told = f"warning: {one_line(one['name'])}: {words}"
+            click.echo(click.style(told, fg="yellow"), err=True)
     for one in status["quarantined"]:
         words = f"{one_line(one['descriptor'])} is quarantined: {one_line(one['reason'])}"
         click.echo(click.style(words, fg="yellow"), err=True)

@@ -1,0 +1,50 @@
+"""The fields of Spec 001's events (sections 3 and 4), to say of an event what is wrong with it.
+
+Whether it is one `events` decides, in one typed parse; this is for the words.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protocol.problem import Problem
+from protocol.shape import Choice, Fields, Rule, Scalar, text
+
+_OBJECT = Fields({})
+_TEXT = text("a string", empty=True)
+_ENVELOPE: dict[str, Rule] = {
+    "requestId": text("a string, that of the request", empty=True),
+    "timestamp": _TEXT,
+}
+
+
+def _event(*optional: str, **fields: Rule) -> Fields:
+    required = tuple(name for name in fields if name not in optional)
+    return Fields({**fields, **_ENVELOPE}, required=required)
+
+
+_FIELDS = {
+    "log": _event(
+        "fields", level=Choice(("debug", "info", "warn", "error")), message=_TEXT, fields=_OBJECT
+    ),
+    "state_patch": _event(patch=_OBJECT),
+    "asset": _event(
+        "metadata", assetId=_TEXT, kind=_TEXT, mediaType=_TEXT, path=_TEXT, metadata=_OBJECT
+    ),
+    "ui_event": _event("payload", event=_TEXT, payload=_OBJECT),
+    "error": _event("details", errorCode=_TEXT, errorMessage=_TEXT, details=_OBJECT),
+    "done": _event("summary", ok=Scalar("true or false", (bool,)), summary=_TEXT),
+}
+
+
+def wrong_field(type_: str, fields: dict[str, Any]) -> str | None:
+    """Say what is wrong with the first wrong field of an event of a known type, if one is.
+
+    `fields` has those that are not absent.
+    """
+    found: list[Problem] = []
+    _FIELDS[type_](fields, "", found)
+    if not found:
+        return None
+    first = min(found)
+    return f'"{first.pointer.removeprefix("/")}" {first.message}'
