@@ -1,6 +1,6 @@
 """One module: the calls that wait for it, its workers, and the descriptor that is in effect.
 
-It gives each call to a worker, has as many of them as `workers.plan` says, and tells of their
+It gives each call to a worker, has as many of them as `sizing.plan` says, and tells of their
 states, which together are its own. While its descriptor changes, it has workers of two descriptors:
 those in effect serve, those beside them come or go (`succession`).
 """
