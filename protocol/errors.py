@@ -13,7 +13,7 @@ module, which may be another host's, whole and once.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, final
 
 import msgspec
 
@@ -190,6 +190,7 @@ class Success(msgspec.Struct, frozen=True, eq=False):
     __hash__ = None  # type: ignore[assignment] # a value may be a list
 
 
+@final
 class Failure(msgspec.Struct, frozen=True):
     """A request that ended badly, as Error Schema v1: code, message, details."""
 

@@ -395,7 +395,7 @@ class Module:
     def resume(self, call: Call) -> None:
         """Have a call go on: its client may have room again."""
         if call.server is not None:
-            call.resume()
+            call.nudge()
         elif self.queue.recall(call):
             self.submit(call)
 
