@@ -68,6 +68,11 @@ class Reason(StrEnum):
     REENTRANT_CALL = "reentrant_call"
     UNKNOWN_SESSION = "unknown_session"
     SESSION_ENDED = "session_ended"
+    SESSION_EXISTS = "session_exists"
+    SESSION_BUSY = "session_busy"
+    """It has a prompt already, and who asked would not wait."""
+    NO_AGENT = "no_agent"
+    """The session names nobody to serve its prompts, and it is not clear who should."""
     REVISION_CONFLICT = "revision_conflict"
     LIMIT_REACHED = "limit_reached"
     UNKNOWN_ASSET = "unknown_asset"
@@ -129,6 +134,9 @@ CODE_OF: dict[Reason, Code] = {
     Reason.REENTRANT_CALL: Code.BAD_REQUEST,
     Reason.UNKNOWN_SESSION: Code.BAD_REQUEST,
     Reason.SESSION_ENDED: Code.BAD_REQUEST,
+    Reason.SESSION_EXISTS: Code.BAD_REQUEST,
+    Reason.SESSION_BUSY: Code.BAD_REQUEST,
+    Reason.NO_AGENT: Code.BAD_REQUEST,
     Reason.REVISION_CONFLICT: Code.BAD_REQUEST,
     Reason.LIMIT_REACHED: Code.BAD_REQUEST,
     Reason.UNKNOWN_ASSET: Code.BAD_REQUEST,

@@ -199,7 +199,7 @@ async def ask(one: Daemon, module: str, op: str, count: int, window: int) -> flo
 
 
 def _pids(module: Module) -> list[int]:
-    life = module.slot.life
+    life = module.workers[0].life
     shown = [] if life is None else life.instances()
     return [instance.pid for instance in shown if instance.pid is not None]
 

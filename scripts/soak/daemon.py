@@ -34,7 +34,7 @@ class Daemon:
     def __init__(self, folder: Path, tally: Tally) -> None:
         self.modules = folder / "modules"
         self.socket = folder / "socket"
-        self._data_dir = folder / "data"
+        self.data_dir = folder / "data"
         self._log = folder / "log"
         self._mark = folder / "tmp"
         self._mark.mkdir()
@@ -66,7 +66,7 @@ class Daemon:
         installed = Path(sys.executable).with_name("stdiod")
         python = [sys.executable, "-m", "supervisor.cli"]
         stdiod = [str(installed)] if installed.exists() else python
-        where = ["--socket", str(self.socket), "--data-dir", str(self._data_dir), "--http", "off"]
+        where = ["--socket", str(self.socket), "--data-dir", str(self.data_dir), "--http", "off"]
         reading, writing = os.pipe()
         ready = ["--log-format", "json", "--ready-fd", str(writing)]
         with self._log.open("ab") as log:
@@ -123,7 +123,7 @@ class Daemon:
         for link in Path(f"/proc/{self.pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):
                 target = link.readlink()
-                if not target.is_relative_to(self._data_dir):
+                if not target.is_relative_to(self.data_dir):
                     found[int(link.name)] = str(target)
         return found
 

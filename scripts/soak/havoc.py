@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
+import sys
+from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import psutil
@@ -13,13 +16,24 @@ import trio
 from scripts.soak.clients import ANSWERED_WITHIN_S, Client, HungUpError, connect
 from scripts.soak.daemon import Daemon
 from scripts.soak.tally import Tally
-from scripts.soak.zoo import FLOOD, MANY_VALUES, PICKY, Zoo
+from scripts.soak.zoo import BIG_ANSWER, CHECKOUT, FLOOD, MANY_VALUES, PICKY, Zoo
 
 CLIENTS: Final = 6
 MOST_OPEN: Final = 48
 """More open requests than this would only wait in queues."""
 
 SUSPENDED_S: Final = 1.5
+
+HELD_S: Final = 0.7
+"""How long a debugger, a pipe or a crowd stays."""
+
+TRACER: Final = CHECKOUT / "tests" / "runtime" / "containment" / "tracer.py"
+
+CROWD: Final = 300
+MISSPELT: Final = 200
+UNREAD_ANSWERS: Final = 30
+WAITING_REQUESTS: Final = 8
+REQUEST_BYTES: Final = 10 << 20
 
 WEIGHTS: Final = {
     "invoke": 60,
@@ -39,6 +53,12 @@ WEIGHTS: Final = {
     "backtrack": 1,
     "misspell": 1,
     "small_values": 1,
+    "trace": 1,
+    "leave_unread": 0.5,
+    "big_requests": 0.5,
+    "crowd": 1,
+    "fifo_descriptor": 1,
+    "fifo_log": 0.5,
     "suspend": 0.5,
     "kill_daemon": 0.4,
 }
@@ -181,13 +201,80 @@ class Havoc:
 
     async def _misspell(self) -> None:
         client = self._any()
-        for _ in range(100):
+        for _ in range(MISSPELT):
             await client.send(self._zoo.misspelt(), "go", {})
 
     async def _small_values(self) -> None:
         # Lines of 1 and of 15 MB, of which none is read so far that it has an id.
         count = self._draw.choice((MANY_VALUES, 7_500_000))
         await self._any().send_nameless(b'{"requestId":"","input":[' + b"0," * count + b"0]}\n")
+
+    async def _trace(self) -> None:
+        """Have a debugger hold a process while its module is restarted."""
+        status = await self._ask(self._any(), "status")
+        held = [
+            (one["name"], each["pid"]) for one in status["modules"] for each in one["instances"]
+        ]
+        if not held:
+            return
+        name, pid = self._draw.choice(held)
+        tracer = await trio.lowlevel.open_process(
+            [sys.executable, "-I", "-S", str(TRACER), str(pid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            assert tracer.stdout is not None
+            with trio.move_on_after(ANSWERED_WITHIN_S):
+                await tracer.stdout.receive_some()
+            await self._any().send("supervisor", "restart", {"module": name})
+            await trio.sleep(HELD_S)
+        finally:
+            tracer.kill()
+            await tracer.wait()
+
+    async def _leave_unread(self) -> None:
+        """Ask for answers of 4 MiB, and read none of them for a while."""
+        self._open_a_gate()
+        client = self._any()
+        client.gate = trio.Event()
+        for _ in range(UNREAD_ANSWERS):
+            await client.send("many", "go", dict(BIG_ANSWER))
+
+    async def _big_requests(self) -> None:
+        """Send more than one party may have waiting; what was not read by then is withdrawn."""
+        client = await self._connect()
+        args = {"fault": "hang", "word": "x" * REQUEST_BYTES}
+        with trio.move_on_after(HELD_S):
+            for _ in range(WAITING_REQUESTS):
+                await client.send("plain", "go", args, 0.3)
+        await client.hang_up()
+
+    async def _crowd(self) -> None:
+        """Have clients come who ask nothing."""
+        async with AsyncExitStack() as crowd:
+            for _ in range(CROWD):
+                stream = await trio.open_unix_socket(self._daemon.socket)
+                await crowd.enter_async_context(stream)
+            await trio.sleep(HELD_S)
+
+    async def _fifo_descriptor(self) -> None:
+        self._zoo.replace_by_fifo(self._draw.choice(self._zoo.names))
+
+    async def _fifo_log(self) -> None:
+        """Have a pipe that nobody reads in the place of a module's log."""
+        log = self._daemon.data_dir / "logs" / "many.log"
+        log.unlink(missing_ok=True)
+        os.mkfifo(log)
+        await self._any().send("many", "go", {"fault": "stderr", "bytes": 1000})
+        await trio.sleep(HELD_S)
+        log.rename(log.with_name("fifo"))
+        # Whoever waits to open it goes on.
+        reader = os.open(log.with_name("fifo"), os.O_RDONLY | os.O_NONBLOCK)
+        log.with_name("fifo").unlink()
+        await trio.sleep(HELD_S)
+        os.close(reader)
 
     async def _suspend(self) -> None:
         await self._daemon.suspend(SUSPENDED_S)

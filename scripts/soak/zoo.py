@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import sys
 from pathlib import Path
@@ -65,6 +66,7 @@ CALLS: Final[tuple[tuple[int, dict[str, Any]], ...]] = (
     (1, {"fault": "ignore_sigterm+hang"}),
     (2, {"fault": "grandchild"}),
     (2, {"fault": "escapee"}),
+    (2, {"fault": "headless"}),
     (1, {"fault": "stop_self"}),
     (1, {"fault": "done+spin"}),
     (2, {"fault": "banner+bad_utf8+nul"}),
@@ -75,11 +77,13 @@ CALLS: Final[tuple[tuple[int, dict[str, Any]], ...]] = (
 
 MANY_VALUES: Final = 450_000
 
-EXTRAS: Final = 200
+EXTRAS: Final = 1000
 """Modules that nobody calls, but for those who misspell their names."""
 
 PICKY: Final = "picky"
 """The module whose schema backtracks."""
+
+BIG_ANSWER: Final = {"fault": "big_answer", "bytes": 4 << 20}
 
 FLOOD: Final = {"fault": "flood", "events": 20_000}
 
@@ -134,6 +138,12 @@ class Zoo:
     def spoil(self, name: str) -> None:
         """Leave half a descriptor, as an editor might."""
         (self._folder / f"{name}.json").write_text('{"name": ')
+
+    def replace_by_fifo(self, name: str) -> None:
+        """Have a pipe without a writer in the place of a descriptor."""
+        new = self._folder / f".{name}.new"
+        os.mkfifo(new)
+        new.replace(self._folder / f"{name}.json")
 
     def remove(self, name: str) -> None:
         """Take a descriptor away."""

@@ -42,6 +42,7 @@ from supervisor.kernel.operations.op import Begun
 from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
 from supervisor.kernel.own_request import OwnRequest, answer_of
 from supervisor.kernel.parties import NOBODY, Client, Handle, Party, RefusedError
+from supervisor.kernel.prompts import PROMPT, Prompt, Prompts
 from supervisor.kernel.request_checks import (
     Doubt,
     doubt_about,
@@ -124,6 +125,7 @@ class Requests:
             account=Account(host.ledger, "the daemon"),
             now=trio.lowlevel.current_clock().current_time,
         )
+        self.prompts = Prompts(fleet, effects.sessions, effects.ui, self.invoke)
         self._unrecorded = msgspec.structs.replace(self._setting, recorded=False)
 
     def begin(
@@ -297,9 +299,27 @@ class Requests:
             return self.invoke(
                 party.principal, args["module"], args, client, order=order, account=party.account
             )
+        elif op == PROMPT:
+            return self._prompt(party, args, client)
         else:
             self._begin_in_order(request, op, args)
         return None if request.ended else request
+
+    def _prompt(self, party: Party, args: dict[str, Any], client: Client) -> Handle | None:
+        """Begin a prompt: no sooner than what its client asked of the daemon before it."""
+        prompt = Prompt(self.prompts, party.principal, args, client)
+        prompt.account = party.account
+
+        def begin(_: Failure | None = None) -> None:
+            if not prompt.ended:
+                self.prompts.begin(prompt)
+
+        order = self._order(party)
+        if order.is_empty:
+            begin()
+        else:
+            order.hold(None, None, begin)
+        return None if prompt.ended else prompt
 
     def _begin_in_order(self, request: OwnRequest, op: str, args: dict[str, Any]) -> None:
         def begin(_: Failure | None) -> None:
@@ -329,7 +349,8 @@ class Requests:
         op, args = doubt.what, doubt.args
         refusal = await doubt.settled(self.checks, request.party.label)
         refusal = refusal or self._module_refusal(request.principal, op, args)
-        if refusal is None and op == "invoke":  # of which all that is valid is accepted at once
+        # Of these all that is valid is accepted at once.
+        if refusal is None and op in ("invoke", PROMPT):
             refusal = Failure.because(Reason.INVALID_ARGS, "the args are not valid")
         if refusal is not None:
             raise RefusedError(refusal)

@@ -108,7 +108,7 @@ def module_status(
 
     `quarantined` has the reasons by path; `histogram` adds what quantiles of a time are made of.
     """
-    descriptor, pool = module.descriptor, module.pool
+    descriptor = module.descriptor
     last_exit = module.last_exit
     return {
         "name": module.name,
@@ -118,13 +118,13 @@ def module_status(
         "protocol": descriptor.transport.protocol,
         "lifecycle": str(descriptor.transport.lifecycle),
         "mcp": _agreed(module),
-        "state": str(pool.state),
+        "state": str(module.state),
         "wanted": "up" if module.wanted else "down",
         "start": str(descriptor.supervision.start),
         "waits_for": list(module.waits_for),
-        "missing": list(module.missing) if pool.state in HAS_PROCESS else [],
+        "missing": list(module.missing) if module.state in HAS_PROCESS else [],
         "restarts": module.restarts,
-        "next_retry_s": pool.seats.next_retry_s,
+        "next_retry_s": module.next_retry_s,
         "in_flight": module.in_flight,
         "queued": module.queued,
         "descriptor": descriptor.source,

@@ -30,6 +30,7 @@ STATUS = VERSION | {
     "protocol.frames",
     "protocol.framing",
     "protocol.json_line",
+    "protocol.malformed_json",
     "protocol.weight",
     "protocol.problem",
     "supervisor.cli.client",

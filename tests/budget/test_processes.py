@@ -51,7 +51,7 @@ async def test_modules_are_not_among_the_children_in_which_orphans_are_looked_fo
 ) -> None:
     modules = [factories.actor(tmp_path, name=f"m{number}") for number in range(5)]
     async with daemon_with(tmp_path, *modules) as daemon:
-        found = [one.pool.seats.instances() for one in daemon.fleet.modules.values()]
+        found = [one.instances() for one in daemon.fleet.modules.values()]
         pids = {instance.pid for ((instance, _),) in found}
         me = os.getpid()
         assert len(pids) == len(modules)

@@ -8,8 +8,13 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from scripts import lifecycle_diagram
 from supervisor.policy.lifecycle import TABLE
+from supervisor.runtime.supervision.life import Owner
+from supervisor.runtime.supervision.module import Peers
+from supervisor.runtime.supervision.worker import Employer
 from tests.docs.markdown import ROOT, code, read, rows
 
 
@@ -45,6 +50,16 @@ def test_the_rings_are_those_of_the_import_contract() -> None:
     assert [code(row[0]) for row in rows("ARCHITECTURE.md", "Ring")] == layers[::-1]
     for name in ("ARCHITECTURE.md", "CONTRIBUTING.md"):
         assert f"    {' <- '.join(layers[::-1])}\n" in read(name)
+
+
+@pytest.mark.parametrize("interface", [Owner, Employer, Peers])
+def test_the_picture_of_supervision_names_what_is_told_upwards(interface: type) -> None:
+    label = re.search(rf'"{interface.__name__}: ([\w, ]+)"', read("docs/architecture.md"))
+    assert label is not None
+    told = {
+        name for name, one in vars(interface).items() if not name.startswith("_") and callable(one)
+    }
+    assert set(label[1].split(", ")) == told
 
 
 def public_classes(path: Path) -> list[str]:

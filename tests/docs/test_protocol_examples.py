@@ -41,6 +41,7 @@ from supervisor.kernel.host_calls.methods import METHODS
 from supervisor.kernel.operations import INPUTS
 from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
 from supervisor.kernel.parties import Party
+from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.principals import Scope
 from supervisor.policy.session import BOUNDS, Status
 from supervisor.policy.verdict import Exit, Said, on_invocation
@@ -226,7 +227,9 @@ async def test_an_example_of_the_control_socket_goes_as_it_is_shown(
     async with running(scan([tmp_path / "modules"]), data_dir=tmp_path) as daemon:
         modules = daemon.fleet.modules.values()
         with trio.fail_after(PATIENCE_S):
-            await daemon.fleet.wait_until(lambda: all(one.slot.serves for one in modules) or None)
+            await daemon.fleet.wait_until(
+                lambda: all(one.state in SERVES for one in modules) or None
+            )
         conversation = Conversation(daemon, Party(ADA))
         conversation._turn = Turn(lambda: 0.0)  # nobody serves what a turn leaves
         shown: list[str] = []

@@ -115,5 +115,5 @@ async def congested(folder: Path) -> AsyncIterator[tuple[Daemon, Client]]:
 
 
 def noisy_calls(daemon: Daemon) -> list[Any]:
-    life: Any = daemon.fleet.modules["noisy"].slot.life
+    life: Any = daemon.fleet.modules["noisy"].workers[0].life
     return list(life._calls.values())

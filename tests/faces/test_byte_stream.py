@@ -77,7 +77,7 @@ async def test_a_client_that_reads_nothing_costs_bounded_memory_and_nobody_else(
 
 
 async def _calls(daemon: object) -> list:  # type: ignore[type-arg]
-    life = daemon.fleet.modules["noisy"].slot.life  # type: ignore[attr-defined]
+    life = daemon.fleet.modules["noisy"].workers[0].life  # type: ignore[attr-defined]
     while not life._calls:
         await trio.testing.wait_all_tasks_blocked()
     return list(life._calls.values())

@@ -175,7 +175,7 @@ async def test_an_answer_that_finds_no_room_is_told_as_one(
         await client.send(*(request(name, "m", op="hang") for name in "ab"))
         while module.in_flight < 2:
             await trio.testing.wait_all_tasks_blocked()
-        life: Any = module.slot.life
+        life: Any = module.workers[0].life
         for call in list(life._calls.values()):
             life._calls.pop(call.request.request_id)
             call.settle(Success("x" * HIGH_BYTES * 2))

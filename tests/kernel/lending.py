@@ -95,9 +95,9 @@ async def serving(daemon: Daemon, *names: str) -> None:
 
 
 def instances(daemon: Daemon) -> list[str]:
-    return sorted(
-        one.id for module in daemon.fleet.all() for one, _ in module.pool.seats.instances()
-    )
+    """Return the ids of those of the descriptors in effect."""
+    lives = [one.life for module in daemon.fleet.all() for one in module.workers]
+    return sorted(one.id for life in lives if life is not None for one in life.instances())
 
 
 def cause(daemon: Daemon) -> str:

@@ -143,7 +143,7 @@ async def test_what_a_module_began_on_its_own_account_ends_with_its_process(
         assert not b.in_flight
         entry = recorder.invoked("hang")
         assert entry["error"]["details"]["reason"] == "parent_ended"
-        calls: Any = daemon.fleet.modules["dice"]._host.calls
+        calls: Any = daemon.fleet.modules["dice"].host.calls
         assert (calls._dockets, dice.account.total) == ({}, 0)
 
 
@@ -164,8 +164,8 @@ async def test_calls_that_end_before_they_are_begun_do_not_pile_up(
     made = speaking(tmp_path, "silent", capabilities=ALL)
     async with daemon_with(tmp_path, made, operator=allowing(tmp_path)) as daemon:
         module = daemon.fleet.modules["dice"]
-        life: Any = module.slot.life
-        calls = CallsOfModules(module._host.calls._host)  # type: ignore[attr-defined]
+        life: Any = module.workers[0].life
+        calls = CallsOfModules(module.host.calls._host)  # type: ignore[attr-defined]
         monkeypatch.setattr(life._dialogue, "answer", lambda *_: None)
         for turn in range(20):
             for number in range(100):
@@ -268,7 +268,7 @@ async def test_a_thousand_changes_are_told_in_a_few_words(
         # One for each look at args, not for each change.
         assert len(built) <= 2 + 6
         told = [one for one in recorder.entries if one["event"] == "module:description"]
-        seconds = daemon.fleet.modules["dice"].slot.life.instances()[0].uptime_s  # type: ignore[union-attr]
+        seconds = daemon.fleet.modules["dice"].workers[0].life.instances()[0].uptime_s  # type: ignore[union-attr]
         assert 1 <= len(told) <= seconds / description_module.TELL_EVERY_S + 1
         assert len(added) <= 1 + len(told)
 
@@ -290,7 +290,7 @@ async def test_a_change_that_contradicts_the_descriptor_is_a_misfit_and_no_end(
 
 async def both_ready(daemon: Daemon, module: Module) -> None:
     def ready() -> bool | None:
-        return all(one.slot.state is State.READY for one in module.pool.seats) or None
+        return all(one.state is State.READY for one in module.workers) or None
 
     await daemon.fleet.wait_until(ready)
 
@@ -308,8 +308,8 @@ async def test_in_a_pool_the_newest_ready_process_counts_and_others_that_differ_
         assert await reason(daemon, "op0") == "unknown_op"
         words = "dice#1 describes itself differently than dice#2"
         assert (await status(daemon))["misfits"] == [words]
-        second = module.pool.seats[1].slot
-        module.pool.leave(module.pool.seats[1], "the test")
+        second = module.workers[1]
+        module.let_go(second, "the test")
         await daemon.fleet.wait_until(lambda: second.life is None or None)
         assert module.descriptions.newest == "dice#1"
         assert await reason(daemon, "op0") is None
@@ -478,7 +478,7 @@ async def test_a_request_may_hand_over_several_and_each_id_once(
     monkeypatch.setattr(asset_intake, "SPOOLS_OPEN", 2)
     made = speaking(tmp_path, "carrier")
     async with daemon_with(tmp_path, made, recorder=Remembering()) as daemon:
-        dialogue: Any = daemon.fleet.modules["dice"].slot.life._dialogue  # type: ignore[union-attr]
+        dialogue: Any = daemon.fleet.modules["dice"].workers[0].life._dialogue  # type: ignore[union-attr]
         asker = ask(daemon, "dice", "echo", args={})
         [request_id] = dialogue._connection.open
         for of, last in (("a", 0), ("b", 0), ("c", 0), ("a", 1), ("c", 1), ("a", 1), ("b", 1)):
@@ -505,7 +505,7 @@ async def test_a_disk_that_is_slow_pauses_who_hands_over(
 async def test_the_death_of_the_module_takes_its_half_files_along(tmp_path: Path) -> None:
     made = speaking(tmp_path, "carrier")
     async with daemon_with(tmp_path, made, recorder=Remembering()) as daemon:
-        life: Any = daemon.fleet.modules["dice"].slot.life
+        life: Any = daemon.fleet.modules["dice"].workers[0].life
         asker = ask(daemon, "dice", "echo", args={"hang": True})
         [request_id] = life._dialogue._connection.open
         life._dialogue.receive_data(peers.line(id=request_id, bytes="eA==", of="a", last=False))
@@ -523,7 +523,7 @@ async def test_a_store_that_is_gone_is_a_warning_and_no_end_of_the_daemon(
 ) -> None:
     made = speaking(tmp_path, "carrier")
     async with daemon_with(tmp_path, made, recorder=Remembering()) as daemon:
-        dialogue: Any = daemon.fleet.modules["dice"].slot.life._dialogue  # type: ignore[union-attr]
+        dialogue: Any = daemon.fleet.modules["dice"].workers[0].life._dialogue  # type: ignore[union-attr]
         asker = ask(daemon, "dice", "echo", args={"hang": True})
         [request_id] = dialogue._connection.open
         dialogue.receive_data(peers.line(id=request_id, bytes="eA==", of="a", last=False))

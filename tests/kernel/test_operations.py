@@ -56,9 +56,7 @@ async def test_status_has_what_is_documented(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path), quarantined=(bad,)) as daemon:
         await ask(daemon, "m", "exit", args={"code": 3, "words": "boom"}).response()
         m = daemon.fleet.modules["m"]
-        await daemon.fleet.wait_until(
-            lambda: (m.slot.restarts == 1 and m.state is State.READY) or None
-        )
+        await daemon.fleet.wait_until(lambda: (m.restarts == 1 and m.state is State.READY) or None)
         status = await run(daemon, "status")
         assert set(status) == {"daemon", "modules", "quarantined"}
         assert set(status["daemon"]) >= DAEMON_KEYS
@@ -143,7 +141,7 @@ async def test_describe_lists_each_op_that_there_is(tmp_path: Path) -> None:
     async with daemon_with(tmp_path) as daemon:
         described = daemon.requests.operations.describe("supervisor")
         assert described["inputs"] == INPUTS
-        assert set(INPUTS) == {*daemon.requests.operations._ops, "invoke"}
+        assert set(INPUTS) == {*daemon.requests.operations._ops, "invoke", "session.prompt"}
 
 
 async def test_describe_of_a_module_has_the_ops_that_its_descriptor_holds_it_to(
@@ -254,6 +252,6 @@ async def test_an_end_that_is_asked_for_twice_is_hurried(tmp_path: Path) -> None
         daemon.shut_down("the test")
         daemon.shut_down("the test")
         await daemon.stop_fleet()
-        last_exit = daemon.fleet.modules["m"].slot.last_exit
+        last_exit = daemon.fleet.modules["m"].last_exit
         assert last_exit is not None
         assert last_exit.signal == 9

@@ -69,6 +69,7 @@ async def world(folder: Path, **options: Any) -> AsyncIterator[Daemon]:
         ("session.fork", {}),
         ("session.end", {}),
         ("session.patch", {"patch": {}}),
+        ("session.cancel", {}),
         ("invoke", {"module": "kv", "op": "echo"}),
     ],
 )
@@ -532,7 +533,15 @@ def test_the_table_has_been_looked_at_with_owners_in_mind() -> None:
     owned = {op for op in SCOPES if op.split(".")[0] in {"session", "asset", "ui"}}
     assert owned | {"approvals", "approve", "events", "status", "invoke"} == {
         *("session.new", "session.list", "session.show", "session.fork", "session.end"),
-        *("session.patch", "asset.list", "asset.show", "asset.read", "ui.subscribe"),
+        *(
+            "session.patch",
+            "session.prompt",
+            "session.cancel",
+            "asset.list",
+            "asset.show",
+            "asset.read",
+            "ui.subscribe",
+        ),
         *("approvals", "approve", "events", "status", "invoke"),
     }
 

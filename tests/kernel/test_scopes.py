@@ -41,6 +41,8 @@ ARGS: dict[str, dict[str, Any]] = {
     "session.fork": {"session_id": "s"},
     "session.end": {"session_id": "s"},
     "session.patch": {"session_id": "s", "patch": {}},
+    "session.prompt": {"session_id": "s", "content": "hello"},
+    "session.cancel": {"session_id": "s"},
     "asset.list": {},
     "asset.show": {"asset": "a"},
     "asset.read": {"asset": "a"},

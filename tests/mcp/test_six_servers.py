@@ -204,7 +204,7 @@ async def test_a_server_that_is_stopped_is_noticed_and_replaced(tmp_path: Path) 
         os.kill(first, signal.SIGSTOP)
         module = daemon.fleet.modules["time"]
         await daemon.fleet.wait_until(
-            lambda: (module.pool.restarts > 0 and module.pool.state is State.READY) or None
+            lambda: (module.restarts > 0 and module.state is State.READY) or None
         )
         shown = await run_op(daemon, "status", {"module": "time"}, nothing)
         assert shown["instances"][0]["pid"] != first

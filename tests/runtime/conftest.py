@@ -15,7 +15,7 @@ from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
-from tests.runtime.fakes import Stage
+from tests.runtime.fakes import Alone, Stage
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
     files.close()
 
 
-class Running:
+class Running(Alone):
     """Makes modules and waits for their states."""
 
     def __init__(self, host: Host, nursery: trio.Nursery) -> None:
@@ -37,7 +37,7 @@ class Running:
         self.module: Module
 
     def __call__(self, descriptor: Descriptor) -> Module:
-        self.module = Module(descriptor, self.host, self._nursery, self._changed, lambda _: None)
+        self.module = Module(descriptor, self.host, self._nursery, self)
         return self.module
 
     async def ready(self, descriptor: Descriptor) -> Module:
@@ -54,8 +54,8 @@ class Running:
         self.module.stop("the test is over")
         await self.until(lambda: self.module.state is State.DOWN)
 
-    def _changed(self) -> None:
-        self.states.append(self.module.state)
+    def module_changed(self, module: Module) -> None:
+        self.states.append(module.state)
         self._change.set()
         self._change = trio.Event()
 

@@ -1,4 +1,4 @@
-"""Lives without processes, for slots, modules and fleets under a virtual clock.
+"""Lives without processes, for workers, modules and fleets under a virtual clock.
 
 They are a kind of life like any other: over a transport that only the tests know, which has nothing
 that could be run.
@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from protocol.descriptor.model import Descriptor, Lifecycle
 from protocol.errors import Outcome, Success
 from protocol.replies import Operation
-from supervisor.policy.lifecycle import State
+from supervisor.policy.lifecycle import Input, State
 from supervisor.policy.verdict import Exit, Stopped
 from supervisor.runtime.files.module_log import ModuleLog
 from supervisor.runtime.supervision.call import Call
@@ -27,7 +27,8 @@ from supervisor.runtime.supervision.description import Descriptions
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.life import Counters, Ended, Instance, Owner, Setting
 from supervisor.runtime.supervision.lives import LIVES, LifeKind
-from supervisor.runtime.supervision.slot import Slot
+from supervisor.runtime.supervision.module import Module
+from supervisor.runtime.supervision.worker import Worker
 from tests import factories
 
 STAGE = "stage"
@@ -55,7 +56,6 @@ def plain_setting(made: Descriptor, host: Host, names: Iterator[str]) -> Setting
         undescribed(made),
         Counters(),
         lambda asked, dialogue: dialogue.refuse(asked, "nobody serves calls"),
-        lambda _: None,
     )
 
 
@@ -131,23 +131,25 @@ class FakeLife:
 
     @property
     def state(self) -> State:
-        """The state of its slot."""
-        assert isinstance(self._owner, Slot)
+        """The state of its worker."""
+        assert isinstance(self._owner, Worker)
         return self._owner.state
 
     # What the test makes it do.
 
     def get_ready(self) -> None:
-        self._owner.started(self, "answered health and describe")
+        self._owner.happened(self, Input.STARTED, "answered health and describe")
 
     def fail_to_start(self, reason: str = "start_deadline") -> None:
-        self._owner.start_failed(self, Ended(reason, "was not healthy within 10 s"))
+        ended = Ended(reason, "was not healthy within 10 s")
+        self._owner.happened(self, Input.START_FAILED, ended.message, ended)
 
     def probe(self, *, well: bool) -> None:
-        self._owner.health(self, well=well)
+        news = Input.HEALTHY if well else Input.UNHEALTHY
+        self._owner.happened(self, news, "a probe")
 
     def need_replacement(self) -> None:
-        self._owner.replace(self, "closed its stdout")
+        self._owner.happened(self, Input.REPLACE, "closed its stdout")
 
     def answer(self, result: Any = None) -> None:
         self.calls.pop(0).settle(Success(result))
@@ -163,6 +165,22 @@ class FakeLife:
         self._ended = Ended("spawn_failed", "could not be started: no such program")
         self._over.set()
         await trio.testing.wait_all_tasks_blocked()
+
+
+class Alone:
+    """The fleet of a module that is all there is."""
+
+    def module_changed(self, module: Module) -> None:
+        pass
+
+    def descriptor_changed(self, module: Module) -> None:
+        pass
+
+    def verdict(self, module: Module) -> None:
+        return None
+
+    def dependants(self, name: str) -> tuple[Module, ...]:
+        return ()
 
 
 class Stage:

@@ -158,7 +158,7 @@ class FleetOrders:
         served = {id(call) for life in self.stage.lives for call in life.calls if not life.gone}
         for name, call, _ in self.calls:
             module = self.fleet.modules.get(name) or self.fleet.leaving.get(name)
-            waiting = module is not None and call.request.request_id in module._queue
+            waiting = module is not None and call.request.request_id in module.queue
             assert call.settled or waiting or id(call) in served, f"{name}: a call is nowhere"
         self.calls = [one for one in self.calls if not one[1].settled]
 
@@ -170,17 +170,19 @@ class FleetOrders:
         if module is None:
             assert not alive
             return
-        beside = module.succession.beside()
+        beside = module.succession.beside
         assert len(alive) == (module.state in HAS_PROCESS) + len(beside), f"{name} {module.state}"
         if module.state in (State.BACKOFF, State.FAILED):
-            assert module.slot.next_retry_s is not None
+            assert module.next_retry_s is not None
             assert not module.queued
         if module.queued:
-            assert module.slot.free() is None, f"{name} has room, and {module.queued} requests wait"
-            hope = alive or (module.slot.wanted and module.waits_for)
+            assert module.workers[0].free() is None, (
+                f"{name} has room, and {module.queued} requests wait"
+            )
+            hope = alive or (module.workers[0].is_wanted and module.waits_for)
             assert hope, f"{name} is {module.state}, and {module.queued} requests wait for nothing"
-        if module.slot.last_exit is not None:
-            assert module.slot.last_exit.reason
+        if module.last_exit is not None:
+            assert module.last_exit.reason
         numbers = [int(one.id.partition("#")[2]) for one in self.stage.lives if one.name == name]
         assert numbers == sorted(set(numbers)), f"generations of {name}: {numbers}"
 

@@ -14,6 +14,7 @@ from protocol.descriptor.model import Descriptor
 from protocol.replies import Operation
 from supervisor.kernel.daemon import running
 from supervisor.policy.findings import Found
+from supervisor.policy.lifecycle import Input
 from supervisor.runtime.process.incarnation import StopStep
 from supervisor.runtime.process.process import spawn
 from supervisor.runtime.supervision.call import Call
@@ -52,17 +53,10 @@ class Listening:
     def __init__(self) -> None:
         self.ready = trio.Event()
 
-    def started(self, life: Life, why: str) -> None:
-        self.ready.set()
-
-    def start_failed(self, life: Life, ended: Ended) -> None:
-        raise AssertionError(ended)
-
-    def health(self, life: Life, *, well: bool) -> None:
-        pass
-
-    def replace(self, life: Life, why: str) -> None:
-        raise AssertionError(why)
+    def happened(self, life: Life, news: Input, why: str, failure: Ended | None = None) -> None:
+        assert news in (Input.STARTED, Input.HEALTHY, Input.UNHEALTHY), why
+        if news is Input.STARTED:
+            self.ready.set()
 
     def run_failed(self, life: Life, ended: Ended) -> None:
         pass

@@ -33,11 +33,11 @@ async def test_a_jump_of_a_day_moves_stamps_and_no_timer(
     await stage.life.die()  # again at once
     stage.life.get_ready()
     await stage.life.die()
-    assert (module.state, module.slot.next_retry_s) == (State.BACKOFF, 10)
+    assert (module.state, module.next_retry_s) == (State.BACKOFF, 10)
 
     wall_s += jump_s
     await trio.testing.wait_all_tasks_blocked()
-    assert (module.state, module.slot.next_retry_s) == (State.BACKOFF, 10)
+    assert (module.state, module.next_retry_s) == (State.BACKOFF, 10)
     mock_clock.jump(9.5)
     await trio.testing.wait_all_tasks_blocked()
     assert (module.state, len(stage.lives)) == (State.BACKOFF, 2)
@@ -50,5 +50,5 @@ async def test_a_jump_of_a_day_moves_stamps_and_no_timer(
     wall_s += jump_s
     await stage.life.die()
     assert (module.state, len(stage.lives)) == (State.BACKOFF, 3)
-    assert module.slot.last_exit is not None
-    assert module.slot.last_exit.ts == wall_s
+    assert module.last_exit is not None
+    assert module.last_exit.ts == wall_s

@@ -49,8 +49,8 @@ async def test_an_hour_of_crashes_costs_few_spawns_and_few_wake_ups(
             await crashed.die()
             continue
         assert module.state in (State.BACKOFF, State.FAILED)
-        assert module.slot.next_retry_s
-        mock_clock.jump(module.slot.next_retry_s)
+        assert module.next_retry_s
+        mock_clock.jump(module.next_retry_s)
         before = steps.number
         await trio.testing.wait_all_tasks_blocked()
         spent += steps.number - before
@@ -89,5 +89,5 @@ async def test_modules_that_crash_together_do_not_come_back_together(
         module = running(staged(tmp_path))
         module.start("the test")
         await stage.life.die()
-        waits.add(module.slot.next_retry_s)
+        waits.add(module.next_retry_s)
     assert len(waits) == 4

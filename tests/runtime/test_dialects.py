@@ -62,7 +62,7 @@ async def test_each_gets_ready_in_its_own_way_serves_and_stops(
     before = open_files()
     module = await running.ready(speaking(tmp_path, dialect))
     assert await ask(module, text="hi") == {"op": "echo", "text": "hi"}
-    assert (module.slot.restarts, module.slot.last_exit) == (0, None)
+    assert (module.restarts, module.last_exit) == (0, None)
     await running.down()
     assert children() == []
     assert not opened_since(before)
@@ -97,7 +97,7 @@ async def test_who_says_nothing_is_asked_otherwise_and_that_is_remembered(
     module.start("the test")
     await running.until(module.is_ready)
     module.restart("the test")
-    await running.until(lambda: module.slot.instance == "dice#2" and module.is_ready())
+    await running.until(lambda: module.workers[0].instance == "dice#2" and module.is_ready())
     greetings = [(who, one["hello"]) for who, one in told(recording)]
     assert greetings == [("dice#1", "new"), ("dice#1", "old"), ("dice#2", "old")]
     await running.down()
@@ -111,9 +111,9 @@ async def test_a_start_that_takes_a_second_process_is_no_crash(
     module.start("the test")
     await running.until(module.is_ready)
     assert running.states == [State.STARTING, State.READY]
-    assert (module.slot.restarts, module.slot.last_exit) == (0, None)
-    assert module.slot.instance == "dice#2"
-    assert [one.id for one in module.slot.life.instances()] == ["dice#2"]  # type: ignore[union-attr]
+    assert (module.restarts, module.last_exit) == (0, None)
+    assert module.workers[0].instance == "dice#2"
+    assert [one.id for one in module.workers[0].life.instances()] == ["dice#2"]  # type: ignore[union-attr]
     assert await ask(module) == {"op": "echo"}
     entries = list(recording.take())
     spawned = [one.instance for one in entries if one.event is Happened.SPAWNED]
@@ -163,7 +163,7 @@ async def test_a_second_process_is_all_that_a_start_gets(
     module = running(speaking(tmp_path, "fallback", supervision=SHORT))
     module.start("the test")
     await running.until(lambda: module.state is State.BACKOFF)
-    died = module.slot.last_exit
+    died = module.last_exit
     assert died is not None
     assert died.reason == "bad_start"
     assert died.message == "has had a bad beginning, for the second time"
@@ -179,7 +179,7 @@ async def test_a_stop_between_two_processes_of_a_start_ends_it(
     await running.until(lambda: module.state is State.STARTING)
     module.stop("the test")
     if hurried:
-        module.pool.hurry()
+        module.hurry()
     await running.until(lambda: module.state is State.DOWN)
     assert children() == []
 
@@ -211,7 +211,7 @@ async def test_a_peer_that_dies_floods_or_lies_while_it_starts_fails_that_start_
     module = running(made)
     module.start("the test")
     await running.until(lambda: module.state is State.BACKOFF)
-    died = module.slot.last_exit
+    died = module.last_exit
     assert died is not None
     assert died.reason in EXPECTED[fault]
     one, heard = call("echo")
@@ -227,7 +227,7 @@ async def test_no_handshake_is_without_an_end(running: Running, tmp_path: Path) 
     module = running(speaking(tmp_path, "silent", "fallback", supervision=SHORT))
     module.start("the test")
     await running.until(lambda: module.state is State.BACKOFF)
-    died = module.slot.last_exit
+    died = module.last_exit
     assert died is not None
     assert died.message == "was not ready within 0.8 s"
     # The end of its stdin came first: it may have sufficed.
@@ -340,7 +340,7 @@ async def test_one_that_pings_and_does_not_read_is_not_read_from_either(
 ) -> None:
     monkeypatch.setattr(dialogue_module, "HIGH_BYTES", 1000)
     module = await running.ready(speaking(tmp_path, "silent"))
-    life: Any = module.slot.life
+    life: Any = module.workers[0].life
     dialogue = life._dialogue
     dialogue._left = memoryview(b"x")  # as if its pipe were full
     dialogue._outgoing.add(b"y" * 1001)

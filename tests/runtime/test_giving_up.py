@@ -48,8 +48,8 @@ async def test_a_module_that_echoes_no_ids_is_replaced(running: Running, tmp_pat
     module.give_up(one, LATE)
     assert module.state is State.STOPPING
     assert (await behind.success()).result["instance"] == "m#2"
-    assert module.slot.last_exit is not None
-    assert "echoes no requestId" in module.slot.last_exit.message
+    assert module.last_exit is not None
+    assert "echoes no requestId" in module.last_exit.message
 
 
 async def test_one_that_does_not_answer_the_probe_after_it_is_replaced(
@@ -62,8 +62,8 @@ async def test_one_that_does_not_answer_the_probe_after_it_is_replaced(
     behind = submit(module, "whoami")
     module.give_up(one, LATE)
     assert (await behind.success()).result["instance"] == "m#2"
-    assert module.slot.last_exit is not None
-    assert module.slot.last_exit.message == "did not answer after a call was given up"
+    assert module.last_exit is not None
+    assert module.last_exit.message == "did not answer after a call was given up"
 
 
 async def test_giving_one_call_up_does_not_disturb_the_others_in_flight(
@@ -100,7 +100,7 @@ async def test_a_request_that_is_not_read_to_its_end_poisons_that_instance_only(
     submit(module, "deaf")
     large, heard = call("echo", text="x" * 1_000_000)
     module.submit(large)
-    life = module.slot.life
+    life = module.workers[0].life
     while not life._dialogue.half_written:  # type: ignore[union-attr]
         await trio.testing.wait_all_tasks_blocked()
     module.give_up(large, LATE)
@@ -108,8 +108,8 @@ async def test_a_request_that_is_not_read_to_its_end_poisons_that_instance_only(
     assert (await heard.failure()).details["reason"] == "deadline"
     await running.until(lambda: module.state is State.READY)
     assert await instance(running) == "m#2"
-    assert module.slot.last_exit is not None
-    assert "did not read the request" in module.slot.last_exit.message
+    assert module.last_exit is not None
+    assert "did not read the request" in module.last_exit.message
 
 
 @pytest.mark.parametrize("number", [0, 1])
@@ -122,9 +122,9 @@ async def test_a_process_that_closes_a_pipe_and_lives_on_is_replaced(
         submit(module, "echo", text="x" * 1_000_000)
     failure = await first.failure()
     assert (failure.code, failure.details["reason"]) == ("unreachable", "broken_pipe")
-    await running.until(lambda: module.slot.restarts == 1)
-    assert module.slot.last_exit is not None
-    assert "and kept running" in module.slot.last_exit.message
+    await running.until(lambda: module.restarts == 1)
+    assert module.last_exit is not None
+    assert "and kept running" in module.last_exit.message
 
 
 async def test_a_stray_print_is_a_warning_and_the_stream_stays_in_step(

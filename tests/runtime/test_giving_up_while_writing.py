@@ -33,8 +33,8 @@ async def ready(running: Running, folder: Path, health_s: float, **supervision: 
 
 
 def life(module: Module) -> PersistentLife:
-    assert isinstance(module.slot.life, PersistentLife)
-    return module.slot.life
+    assert isinstance(module.workers[0].life, PersistentLife)
+    return module.workers[0].life
 
 
 def send(module: Module, number: signal.Signals) -> None:
@@ -60,7 +60,7 @@ async def test_a_request_of_which_nothing_was_written_is_never_sent(
     assert (await ask(module, "whoami"))["instance"] == "m#1"
     await life(module).ask(Operation.HEALTH, NEVER_S)  # it makes the module answer
     assert (await first.success()).result == "late"
-    assert (module.slot.restarts, module.counters.late_lines) == (0, 0)
+    assert (module.restarts, module.counters.late_lines) == (0, 0)
 
 
 @pytest.mark.fault(15)
@@ -83,7 +83,7 @@ async def test_a_request_that_waits_behind_one_that_is_not_read_can_be_withdrawn
     send(module, signal.SIGCONT)
     answers = [(await one.success()).result for one in read]
     assert answers == [{"n": 1}, {"text": TOO_MUCH}, {"n": 2}]
-    assert module.slot.restarts == 0
+    assert module.restarts == 0
 
 
 @pytest.mark.fault(15)
@@ -112,7 +112,7 @@ async def test_giving_up_many_that_wait_to_be_written_copies_nothing_of_the_othe
     assert [(await heard.failure()).code for _, heard in many] == ["cancelled"] * len(many)
     send(module, signal.SIGCONT)
     assert (await read.success()).result == {"text": TOO_MUCH}
-    assert (module.slot.restarts, module.state) == (0, State.READY)
+    assert (module.restarts, module.state) == (0, State.READY)
 
 
 @pytest.mark.fault(15)
@@ -129,8 +129,8 @@ async def test_a_request_given_up_at_once_is_half_written_if_it_is_too_much_for_
     assert module.state is State.STOPPING
     assert (await heard.failure()).code == "cancelled"
     assert (await behind.success()).result["instance"] == "m#2"
-    assert module.slot.last_exit is not None
-    assert "did not read the request it was sent (client)" in module.slot.last_exit.message
+    assert module.last_exit is not None
+    assert "did not read the request it was sent (client)" in module.last_exit.message
 
 
 @pytest.mark.fault(15)
@@ -146,8 +146,8 @@ async def test_a_request_written_whole_and_not_read_is_found_out_by_the_probe_af
     assert (module.state, in_doubt(module), behind.outcomes) == (State.READY, True, [])
     assert (await heard.failure()).code == "cancelled"
     assert (await behind.success()).result["instance"] == "m#2"
-    assert module.slot.last_exit is not None
-    assert module.slot.last_exit.message == "did not answer after a call was given up"
+    assert module.last_exit is not None
+    assert module.last_exit.message == "did not answer after a call was given up"
 
 
 @pytest.mark.fault(15)

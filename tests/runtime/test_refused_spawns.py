@@ -37,8 +37,8 @@ async def test_a_respawn_that_the_kernel_refuses_is_told_and_tried_again(
     told: list[str] = []
 
     def refuse(*args: Any, **options: Any) -> Any:
-        if module.slot.last_exit is not None and module.slot.last_exit.reason == "spawn_failed":
-            told.append(module.slot.last_exit.message)
+        if module.last_exit is not None and module.last_exit.reason == "spawn_failed":
+            told.append(module.last_exit.message)
         if len(told) < refusals:
             raise OSError(code, os.strerror(code))
         return popen(*args, **options)

@@ -70,7 +70,7 @@ async def serve(running: Running, folder: Path, body: str, **fields: Any) -> tup
             supervision=msgspec.structs.replace(made.supervision, warm=1),
         )
     module = await running.ready(made)
-    while running.warm and not (module.slot.life and module.slot.life.instances()):
+    while running.warm and not (module.workers[0].life and module.workers[0].life.instances()):
         await trio.lowlevel.checkpoint()
     one, heard = call("draw", sides=6)
     module.submit(one)

@@ -86,7 +86,17 @@ def hang() -> NoReturn:
         signal.pause()
 
 
-def child(role: str, *, new_session: bool) -> None:
+def lose_the_main_thread() -> NoReturn:
+    """Go on without the main thread, as a zombie that works."""
+    import ctypes  # noqa: PLC0415 - few need it, and it takes its time
+    import threading  # noqa: PLC0415
+
+    threading.Thread(target=threading.Event().wait).start()
+    ctypes.CDLL(None).pthread_exit(None)
+    raise AssertionError("unreachable")
+
+
+def child(role: str, *, new_session: bool, then: Callable[[], NoReturn] = hang) -> None:
     """Leave a child behind that holds our pipes; returns once it is known to the test."""
     reading, writing = os.pipe()
     if os.fork() == 0:
@@ -100,7 +110,7 @@ def child(role: str, *, new_session: bool) -> None:
         tell(role)
         os.close(reading)
         os.close(writing)
-        hang()
+        then()
     os.close(writing)
     os.read(reading, 1)
 
@@ -242,11 +252,13 @@ FAULTS: dict[str, Callable[[Answer], object]] = {
     "close_stdout": lambda _: os.close(1),
     "grandchild": lambda _: child("grandchild", new_session=False),
     "escapee": lambda _: child("escapee", new_session=True),
+    "headless": lambda _: child("headless", new_session=True, then=lose_the_main_thread),
     "gate": gate,
     "stderr": stderr,
     "stderr_newlines": stderr_newlines,
     "long_line": long_line,
     "many_values": many_values,
+    "big_answer": lambda answer: answer.done("x" * answer.number("bytes")),
     "flood": flood,
     "assets": assets,
     "allocate": allocate,

@@ -90,7 +90,7 @@ async def test_it_is_attached_and_detached_while_the_process_runs(
     assert b"during" in said(entries, Source.HOST)[0]
     assert outcomes(entries) == ["echo"]
     assert outcomes(more) == ["echo", "echo"]
-    assert module.slot.restarts == 0
+    assert module.restarts == 0
     await running.down()
 
 
@@ -99,8 +99,8 @@ async def test_from_the_spawn_on_means_only_new_processes(running: Running, tmp_
     kept = Kept()
     module.taps.attach(kept.recording, from_spawn=True)
     module.restart("the test")
-    await running.until(lambda: module.is_ready() and module.slot.life is not None
-                        and module.slot.life.instances()[0].id == "m#2")  # fmt: skip
+    await running.until(lambda: module.is_ready() and module.workers[0].life is not None
+                        and module.workers[0].life.instances()[0].id == "m#2")  # fmt: skip
     module.taps.detach(kept.recording)
     assert module.taps.tap is None
     entries = kept.entries()

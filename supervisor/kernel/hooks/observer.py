@@ -20,7 +20,7 @@ from protocol.response import Response
 from protocol.weight import is_deeper
 from supervisor.kernel.parties import OutcomeOnly
 from supervisor.kernel.recorder import Recorder
-from supervisor.policy.lifecycle import State
+from supervisor.policy.lifecycle import SERVES, State
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 from supervisor.runtime.supervision.module import Module
 
@@ -212,14 +212,14 @@ def _room(descriptor: Descriptor, hook: Hook) -> int:
 
 def _takes_events(module: Module) -> bool:
     """Tell whether it serves now; one that starts with its first request may do so for an event."""
-    if module.slot.serves:
+    if module.state in SERVES:
         return module.is_ready()
-    supervision, slot = module.descriptor.supervision, module.slot
+    supervision = module.descriptor.supervision
     return (
         module.state is State.DOWN
         and supervision.start is Start.LAZY
         and not module.stopped_by_command
-        and not slot.barred
+        and not module.barred
         and not module.waits_for
         and module.queued == 0
     )

@@ -17,6 +17,7 @@ from supervisor.kernel.hooks.observer import Observer, Waiting
 from supervisor.kernel.parties import Invoke, OutcomeOnly
 from supervisor.kernel.recorder import Overheard
 from supervisor.kernel.taking_effect import Effects
+from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.principals import SUPERVISOR
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
@@ -126,7 +127,7 @@ class Observing:
 
     def _module(self, name: str) -> Module | None:
         module = self._fleet.modules.get(name)
-        if module is not None and self._host.shutting_down and not module.slot.serves:
+        if module is not None and self._host.shutting_down and module.state not in SERVES:
             return None  # it will not serve again
         return module
 

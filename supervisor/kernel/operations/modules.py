@@ -16,6 +16,7 @@ from supervisor.policy.principals import Principal
 from supervisor.runtime.files.module_log import LogLine
 from supervisor.runtime.process.reaping import tracer_of
 from supervisor.runtime.supervision.module import Module
+from supervisor.runtime.supervision.refusal import unavailable
 
 LOG_LINES = 50
 MAX_LOG_LINES = 10_000
@@ -121,7 +122,7 @@ class ModuleOps:
                     verdicts[module.name] = str(module.state)
                     await asked.emit(_progress(module, len(verdicts), len(modules), well=well))
                     if not well and goal != "verdict":
-                        raise RefusedError(self._fleet.verdict(module) or module.unavailable())
+                        raise RefusedError(self._fleet.verdict(module) or unavailable(module))
                 for module in looked_at:
                     if module.state is State.PREPARING and module.name not in preparing:
                         preparing.add(module.name)
@@ -179,7 +180,7 @@ class ModuleOps:
             if goal == "down":
                 if module.state is State.DOWN:
                     settled.append((module, True))
-            elif module.is_ready() or module.pool.asleep:  # a request is all it waits for
+            elif module.is_ready() or module.asleep:  # a request is all it waits for
                 settled.append((module, True))
             elif self._fleet.verdict(module, final=goal == "ready") is not None:
                 settled.append((module, False))

@@ -31,6 +31,8 @@ SCOPES: Mapping[str, Scope | None] = {
     "session.fork": Scope.INVOKE,
     "session.end": Scope.INVOKE,
     "session.patch": Scope.INVOKE,
+    "session.prompt": Scope.INVOKE,
+    "session.cancel": Scope.INVOKE,
     "asset.list": Scope.READ,
     "asset.show": Scope.READ,
     "asset.read": Scope.READ,

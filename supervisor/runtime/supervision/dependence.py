@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from protocol.errors import Failure, Reason
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.supervision.module import Module
+from supervisor.runtime.supervision.refusal import unavailable
 
 
 class Dependence:
@@ -42,7 +43,7 @@ def outlook(
     With `final`, a module in `backoff` still may be.
     """
     if _is_stuck(module, final=final):
-        return module.unavailable()
+        return unavailable(module)
     # Without recursion: a chain of dependencies may be long.
     left, seen = [module], {module.name}
     while left:
@@ -55,7 +56,7 @@ def outlook(
                 words = f"{module.name} waits for {name}, and there is no such module"
                 return Failure.because(Reason.NOT_READY, words, waits_for=name)
             if _is_stuck(needed, final=final) and not starts_on_demand(needed):
-                words = f"{module.name} waits for {name}: {needed.unavailable().message}"
+                words = f"{module.name} waits for {name}: {unavailable(needed).message}"
                 return Failure.because(Reason.NOT_READY, words, waits_for=name)
             if name not in seen:
                 seen.add(name)
@@ -82,5 +83,5 @@ def starts_on_demand(module: Module) -> bool:
     return (
         module.state is State.DOWN
         and not module.stopped_by_command
-        and (module.pool.asleep or module.last_exit is None)
+        and (module.asleep or module.last_exit is None)
     )

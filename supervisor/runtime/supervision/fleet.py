@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -20,6 +19,7 @@ from supervisor.runtime.supervision.changes import Changes, Noted
 from supervisor.runtime.supervision.dependence import Dependence, outlook, starts_on_demand
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
+from supervisor.runtime.supervision.refusal import unavailable
 
 log = structlog.get_logger()
 
@@ -118,7 +118,7 @@ class Fleet:
         """Answer all requests that wait: whatever the daemon ends by, nobody will serve them."""
         self._host.shutting_down = True
         for module in self.all():
-            module.refuse_waiting(module.unavailable())
+            module.refuse_waiting(unavailable(module))
 
     def hurry(self) -> None:
         """Kill whatever still runs."""
@@ -131,6 +131,17 @@ class Fleet:
     def all(self) -> list[Module]:
         """Return all modules that may have a process, those that were removed included."""
         return [*self.modules.values(), *self.leaving.values()]
+
+    # What a module tells (module.Peers).
+
+    def module_changed(self, module: Module) -> None:
+        """Wake those who wait for it, or depend on it."""
+        self._changed(module.name)
+
+    def descriptor_changed(self, module: Module) -> None:
+        """Look anew who depends on whom."""
+        del module
+        self._dependence = None
 
     def dependants(self, name: str) -> list[Module]:
         """Return the modules that name this one in `depends_on`."""
@@ -169,17 +180,10 @@ class Fleet:
                 descriptor,
                 self._host,
                 self._nursery,
-                partial(self._changed, name),
-                self.verdict,
-                dependants=self.dependants,
-                succeeded=self._relate_anew,
-                generations=generations,
+                self,
+                generations,
             )
-            module.missing = descriptor.supervision.depends_on  # `_changed` looks who serves
         self.modules[name] = module
-        self._dependence = None
-
-    def _relate_anew(self) -> None:
         self._dependence = None
 
     def _has(self, module: Module) -> bool:

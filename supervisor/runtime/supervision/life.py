@@ -1,7 +1,7 @@
-"""What a slot supervises: something that starts, serves calls, and is gone at the end.
+"""What a worker holds: something that starts, serves calls, and is gone at the end.
 
 There are several kinds, such as a persistent process, and the readiness to run a process per
-invocation; the transport chooses (`lives`). A slot does not know which it has.
+invocation; the transport chooses (`lives`). A worker does not know which it has.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from protocol.connection import ModuleLog as ModuleLogEvent
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Outcome
 from protocol.replies import Operation
-from supervisor.policy.lifecycle import State
+from supervisor.policy.lifecycle import Input, State
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.files.module_log import ModuleLog, log_text
 from supervisor.runtime.process.dialogue import Dialogue
@@ -49,6 +49,18 @@ class Ended(msgspec.Struct, frozen=True):
         """Whether `transient` restarts after this end."""
         return self.exit is None or self.exit.abnormal
 
+    def as_told(self, blamed: Ended | None, *, stopped: bool) -> Ended:
+        """Return it with the reason that counts: what it was `blamed` for, or that it was asked."""
+        reason, message = self.reason, self.message
+        if blamed is not None:
+            # Of a start that failed, its end may say more.
+            message = message if reason == blamed.reason else blamed.message
+            reason = blamed.reason
+        if self.obstacle is not None:
+            message = f"cannot be run as it is ({self.obstacle}): it {message}"
+        reason = "stopped" if stopped else reason
+        return msgspec.structs.replace(self, reason=reason, message=message)
+
     def evidence(self) -> dict[str, Any]:
         """Return what is known of it, for the daemon's log."""
         evidence: dict[str, Any] = {"reason": self.reason, "words": self.message}
@@ -59,19 +71,15 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 class Owner(Protocol):
-    """What a life tells its slot; each is ignored once the slot has another life."""
+    """What a life tells its worker, and nobody else; ignored once that has another life."""
 
-    def started(self, life: Life, why: str) -> None:
-        """Take note that it is ready to serve; `why` is what shows it."""
+    def happened(self, life: Life, news: Input, why: str, failure: Ended | None = None) -> None:
+        """Take one of the inputs that are about a life.
 
-    def start_failed(self, life: Life, ended: Ended) -> None:
-        """Take note that it will not get ready; `ended` says why."""
-
-    def health(self, life: Life, *, well: bool) -> None:
-        """Take note of a probe."""
-
-    def replace(self, life: Life, why: str) -> None:
-        """Replace it: it can no longer be spoken with."""
+        STARTED: it is ready to serve; `why` is what shows it. START_FAILED: it will not get ready,
+        for this `failure`. HEALTHY, UNHEALTHY: what a probe found. REPLACE: it can no longer be
+        spoken with.
+        """
 
     def run_failed(self, life: Life, ended: Ended) -> None:
         """Take note that one process of several came to a bad end; the life goes on."""
@@ -159,8 +167,6 @@ class Setting(msgspec.Struct, frozen=True):
     counters: Counters
     called: Callable[[HostCalled, Dialogue], None]
     """Takes a call to the host that is of no request."""
-    gone: Callable[[str], None]
-    """Takes note that a process that could make such calls is gone."""
     taps: Taps = msgspec.field(default_factory=Taps)
     preparation: Preparation = msgspec.field(default_factory=Preparation)
     """Shared by the lives of one descriptor."""

@@ -1,7 +1,7 @@
 """The kinds of life there are, by what a transport says; asked here and nowhere else.
 
 A new kind is a class with the methods of `life.Life` and an entry in `LIVES`. What is written down
-there is all that supervision knows of a kind: slot, pool, module and fleet never ask which it is.
+there is all that supervision knows of a kind: worker, module and fleet never ask which it is.
 """
 
 from __future__ import annotations

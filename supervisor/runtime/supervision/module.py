@@ -1,41 +1,67 @@
-"""One module: its queue, its slots, and what it answers when it cannot serve."""
+"""One module: the calls that wait for it, its workers, and the descriptor that is in effect.
+
+It gives each call to a worker, has as many of them as `sizing.plan` says, and tells of their
+states, which together are its own. While its descriptor changes, it has workers of two descriptors:
+those in effect serve, those beside them come or go (`succession`).
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Protocol
 
-import msgspec
-import structlog
 import trio
 
-from protocol.connection import HostCalled
 from protocol.descriptor.model import Descriptor, Start
 from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
-from supervisor.policy.findings import Quarantined
 from supervisor.policy.latency import Histogram
 from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.module_log import ModuleLog
 from supervisor.runtime.held_bytes import Account
-from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.supervision import workers
 from supervisor.runtime.supervision.call import Call, CallQueue
 from supervisor.runtime.supervision.crash_record import LastExit
 from supervisor.runtime.supervision.description import Descriptions
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.life import Counters, Instance, Setting
-from supervisor.runtime.supervision.not_serving import not_serving, state_evidence
-from supervisor.runtime.supervision.observer import Described
-from supervisor.runtime.supervision.pool import Pool
+from supervisor.runtime.supervision.news import (
+    tell_of_description,
+    tell_of_module,
+    tell_of_worker,
+)
 from supervisor.runtime.supervision.preparation import forget_prepared
-from supervisor.runtime.supervision.slot import Slot
+from supervisor.runtime.supervision.refusal import (
+    given_up,
+    queue_full,
+    refusal,
+    state_evidence,
+    unavailable,
+)
+from supervisor.runtime.supervision.sizing import Sizing
 from supervisor.runtime.supervision.succession import Succession
+from supervisor.runtime.supervision.worker import Wish, Worker
 from supervisor.runtime.taps import Taps
 
-log = structlog.get_logger()
+
+class Peers(Protocol):
+    """What a module tells its fleet, and asks it."""
+
+    def module_changed(self, module: Module) -> None:
+        """Take note that its state has changed, or what is wanted of it."""
+
+    def descriptor_changed(self, module: Module) -> None:
+        """Take note that another descriptor has taken effect."""
+
+    def verdict(self, module: Module) -> Failure | None:
+        """Return why it will not be ready soon, or None if it is, or may be."""
+
+    def dependants(self, name: str) -> Iterable[Module]:
+        """Return the modules that name this one in `depends_on`."""
 
 
 class Module:
@@ -46,23 +72,13 @@ class Module:
         descriptor: Descriptor,
         host: Host,
         nursery: trio.Nursery,
-        changed: Callable[[], None],
-        stuck: Callable[[Module], Failure | None],
-        *,
-        dependants: Callable[[str], Iterable[Module]] = lambda _: (),
-        succeeded: Callable[[], None] = lambda: None,
+        fleet: Peers,
         generations: Iterator[int] | None = None,
     ) -> None:
-        """Make the module, down.
-
-        `changed` is called after each change of its state; `stuck` says why the modules it waits
-        for will not be ready soon, if so; `dependants` gives those that depend on it, by its name;
-        `succeeded` is called when another descriptor has taken effect. `generations` numbers its
-        instances, from 1 if left out.
-        """
-        self.descriptor = descriptor
-        """That of the pool which serves."""
+        """Make the module, down; `generations` numbers its instances, from 1 if left out."""
         self.name = descriptor.name
+        self.host = host
+        self.fleet = fleet
         self.counters = Counters()
         self.latency = Histogram()
         """From acceptance to response, of those in `counters.invocations`."""
@@ -70,25 +86,33 @@ class Module:
         self.taps = Taps()
         self.account = Account(host.ledger, f"module {descriptor.name}")
         """Of its calls to the host."""
-        self.missing: tuple[str, ...] = ()
+        self.missing: tuple[str, ...] = descriptor.supervision.depends_on
         """Those of `depends_on` that do not serve at the moment."""
-        self._host = host
-        self._nursery = nursery
-        self.changed = changed
-        self._stuck = stuck
-        self._dependants = dependants
-        self._succeeded = succeeded
-        self._generations = itertools.count(1) if generations is None else generations
-        self._queue = CallQueue()
         self.stopped_by_command = False
-        self._removed = False
+        self.removed = False
+        self.asleep = False
+        """Whether it is down, or about to be, for being idle: a request starts it again."""
+        self.barred = False
+        """Whether `never_on` keeps it from being started for a request."""
+        self.exit: LastExit | None = None
+        """What its last process died of, under the descriptor in effect."""
+        self._former_exit: LastExit | None = None
         self._restarts = 0
-        """Of pools that are gone."""
-        self._last_exit: LastExit | None = None
-        self.pool = self.make_pool(descriptor)
-        self.pool.queue = self._queue
-        self.descriptions = self.pool.setting.descriptions
+        """Of workers that are gone."""
+        self._nursery = nursery
+        self._generations = itertools.count(1) if generations is None else generations
+        self.queue = CallQueue()
+        self.descriptor = descriptor
+        """The one in effect."""
+        self.setting = self.make_setting(descriptor)
         self.span_attributes = DIALECTS[descriptor.transport.protocol].span_attributes
+        self.workers = [self.make_worker(self.setting)]
+        """Those of the descriptor in effect, in the order they were added; there is always one."""
+        self.state = State.DOWN
+        """That of its workers together."""
+        self.only = workers.only(self.workers)
+        """The worker where there is but one, and nothing to be done beside its calls."""
+        self.sizing = Sizing(self)
         self.succession = Succession(self)
 
     # Commands.
@@ -98,154 +122,348 @@ class Module:
 
         Without effect when the daemon is stopping: nobody would tell it to stop again.
         """
-        if self._host.shutting_down:
+        if self.host.shutting_down:
             return
         self.stopped_by_command = False
         if self.succession.follows:
             self.succession.start(cause)
-        elif self.waits_for and self.state is State.DOWN:
-            self.pool.want()
-            self.changed()  # so that what it waits for is started
-        else:
-            self.pool.start(cause)
+            return
+        if self.waits_for and self.state is State.DOWN:
+            self.workers[0].wanted = Wish.UP
+            self.fleet.module_changed(self)  # so that what it waits for is started
+            return
+        self.asleep = self.barred = False
+        for worker in workers.staying(self.workers) or self.workers[:1]:
+            worker.start(cause)
+        self.fill(self.workers, cause)
+        if self.only is None:
+            self._enter(self.workers[0].instance, cause)
+            self._serve()  # one that was on its way out may have stayed
 
     def stop(self, cause: str) -> None:
         """Want it down."""
         self.stopped_by_command = True
         was_down = self.state is State.DOWN
         self.succession.stop(cause, for_good=self.ending)
-        self.pool.stop(cause)
+        self.stop_workers(cause)
         if was_down:
             self.succession.follow()
-            self.changed()  # what is wanted has changed, and others wait for that too
+            self.fleet.module_changed(self)  # what is wanted has changed, and others wait for that
+
+    def stop_workers(self, cause: str) -> None:
+        """Have those in effect go down, and none come up before."""
+        self.asleep = False
+        for worker in self.workers:
+            worker.want_down()
+        self._cut_renewal_short(cause)
+        for worker in tuple(self.workers):
+            worker.stop(cause)
 
     def restart(self, cause: str) -> None:
         """Replace its processes; requests that wait go on waiting. At the end, as `start`."""
-        if self._host.shutting_down:
+        if self.host.shutting_down:
             return
         self.stopped_by_command = False
         if self.succession.follows or self.state is State.DOWN:
             self.start(cause)
-        else:
-            self.pool.restart(cause)
+            return
+        self.asleep = self.barred = False
+        self._cut_renewal_short(cause)
+        most = self.descriptor.supervision.instances.max
+        for worker in workers.staying(self.workers)[most:]:
+            self.let_go(worker, cause)
+        for worker in workers.staying(self.workers) or self.workers[:1]:
+            worker.restart(cause)
+        self.fill(self.workers, cause)
 
     def forget_prepared(self) -> bool:
         """Have its program prepared anew before its next start; False if it is never prepared."""
         if not self.descriptor.transport.prepare:
             return False
-        forget_prepared(self.pool.setting)
+        forget_prepared(self.setting)
         return True
 
     def remove(self, cause: str) -> None:
         """Want it down for good: nobody can start it any more."""
-        self._removed = True
+        self.removed = True
         self.stop(cause)
 
     def come_back(self, descriptor: Descriptor) -> None:
         """Be there again, though its process may not be gone yet: what follows waits for that."""
-        self._removed = self.stopped_by_command = False
+        self.removed = self.stopped_by_command = False
         words = "its descriptor came back"
         self.succession.offer(descriptor, words, anew=False)
         if descriptor.supervision.start is Start.EAGER:
             self.start(words)
 
-    # What its succession has it do.
+    def hurry(self) -> None:
+        """Kill what there is."""
+        for worker in (*self.workers, *self.succession.beside):
+            worker.hurry()
 
-    def make_pool(self, descriptor: Descriptor) -> Pool:
-        """Return a pool for a descriptor of its; down, and nothing waits for it."""
-        descriptions = Descriptions(descriptor, self._host.deadlines, self._described)
-        setting = Setting(
+    # Its workers.
+
+    def make_setting(self, descriptor: Descriptor) -> Setting:
+        """Return what workers of a descriptor of its live by."""
+        return Setting(
             descriptor,
-            self._host,
+            self.host,
             self.log,
-            self._next_instance,
-            descriptions,
+            lambda: f"{self.name}#{next(self._generations)}",
+            Descriptions(descriptor, self.host.deadlines, partial(tell_of_description, self)),
             self.counters,
-            self._called,
-            self._gone,
+            lambda asked, dialogue: self.host.calls.take(self, asked, dialogue),
             self.taps,
         )
-        return Pool(setting, self._nursery, CallQueue(), self)
 
-    def install(self, pool: Pool, descriptor: Descriptor) -> None:
-        """Have another pool serve, by its descriptor; who waits is served by that.
+    def make_worker(self, setting: Setting, follows: Worker | None = None) -> Worker:
+        """Return a worker, down; it `follows` the one that goes once this one is ready."""
+        return Worker(setting, self._nursery, self, follows)
+
+    def fill(self, group: list[Worker], cause: str, at_least: int = 1) -> None:
+        """Start as many more of these as there are to be: `min`, or so many at least."""
+        setting = group[0].setting
+        supervision = setting.descriptor.supervision
+        least = max(supervision.instances.min, at_least)
+        while workers.lasting(group) < least and workers.room(group, supervision) > 0:
+            group.append(self.make_worker(setting))
+            group[-1].start(cause)
+
+    def install(self, group: list[Worker], descriptor: Descriptor) -> list[Worker]:
+        """Have other workers serve, by their descriptor; return those that did.
 
         Generations, counters, the log and the requests that wait are the module's, and stay.
         """
-        before, self.pool = self.pool, pool
-        self._restarts += before.restarts
-        self._last_exit = before.last_exit or self._last_exit
-        before.queue, pool.queue = CallQueue(), self._queue
-        self.descriptor, self.descriptions = descriptor, pool.setting.descriptions
+        former, before = self.workers, self.state
+        self._restarts += sum(one.restarts for one in former)
+        self._former_exit = self.exit or self._former_exit
+        self.workers, self.setting, self.descriptor = group, group[0].setting, descriptor
         self.span_attributes = DIALECTS[descriptor.transport.protocol].span_attributes
-        if pool.state is State.DOWN:
-            self.missing = descriptor.supervision.depends_on  # `_changed` looks who serves
-        self._host.observer.mounted(descriptor, again=True)
-        self._succeeded()
-        if before.state is not pool.state:
-            self.moved(pool, None, before.state, pool.state, "its new descriptor took effect")
+        self.exit = workers.newest_exit(group)
+        self.asleep = self.barred = False
+        self.only = workers.only(group)
+        self.state = workers.state(group)
+        if self.state is State.DOWN:
+            self.missing = descriptor.supervision.depends_on  # the fleet looks who serves
+        self.host.observer.mounted(descriptor, again=True)
+        self.fleet.descriptor_changed(self)
+        if before is self.state:
+            self.fleet.module_changed(self)
         else:
-            self.changed()
-        pool.serve()
+            self._announce(before, None, "its new descriptor took effect")
+        self._serve()
+        self.sizing.look()
+        return former
 
     def label(self, descriptor: Descriptor) -> None:
         """Take a descriptor that differs in nothing but where its file is and how it is written."""
         self.descriptor = descriptor
         self.descriptions.relabel(descriptor)
 
-    def tell_refused(self, refused: Quarantined) -> None:
-        """Tell that a descriptor failed."""
-        log.warning("descriptor refused", module=self.name, **msgspec.structs.asdict(refused))
-        self.log.host_line(None, refused.reason)
-        self._host.observer.quarantined(refused)
+    # What a worker tells (worker.Employer).
+
+    def moved(self, worker: Worker, before: State, cause: str) -> None:
+        """Do what follows from the new state of a worker."""
+        if worker is self.only:
+            self._enter(worker.instance, cause)
+            return
+        in_effect = worker.setting is self.setting
+        if in_effect and before is State.STARTING and worker.serves:
+            old = worker.follows
+            if old is not None and not old.leaves:
+                self.let_go(old, f"it {old.service.why_due}")
+        if not in_effect or len(self.workers) > 1:
+            tell_of_worker(self, worker, before, cause)
+            self.fleet.module_changed(self)
+        if not in_effect:
+            self.succession.look_beside()
+            return
+        if worker.is_gone:
+            self._drop(worker)
+        self._enter(worker.instance, cause)
+        self.sizing.look()
+
+    def died(self, worker: Worker) -> None:
+        """Remember what one died of that is not just renewed, or idle for long."""
+        if worker.setting is self.setting and not worker.leaves:
+            self.exit = worker.last_exit
+            self.barred = self.barred or (self.exit is not None and self.exit.rule is not None)
+
+    def freed(self, worker: Worker) -> None:
+        """Hand out what waits."""
+        if worker is not self.only:
+            worker.service.used_at = trio.current_time()
+            if worker.leaves and not worker.load:
+                worker.leave(worker.why_gone)
+        if self.queue:
+            self._serve()
+
+    def refuse(self, worker: Worker) -> None:
+        """Answer those that wait, unless another worker serves them, or another descriptor will."""
+        hopeless = self.state in (State.BACKOFF, State.FAILED, State.DOWN)
+        if worker.setting is self.setting and hopeless and not self.succession.follows:
+            self.refuse_waiting(unavailable(self))
+
+    def _cut_renewal_short(self, cause: str) -> None:
+        old = workers.renewed(self.workers)
+        if old is not None and not old.leaves:
+            self.let_go(old, cause)
+
+    def _drop(self, gone: Worker) -> None:
+        """Forget one that does not come back; the last one stands for the module while it is down.
+
+        A successor that is gone leaves the one that it followed in its place, for a while.
+        """
+        old, gone.follows = gone.follows, None
+        if old is not None and old.serves and not old.leaves:
+            later_s = self.descriptor.supervision.retry_failed_s
+            old.service.spared_until = trio.current_time() + later_s
+        for one in self.workers:
+            if one.follows is gone:
+                one.follows = None
+        gone.wanted = Wish.DOWN
+        if len(self.workers) > 1:
+            self.workers.remove(gone)
+            self._restarts += gone.restarts
+            self.only = workers.only(self.workers)
+
+    def add(self, cause: str, follows: Worker | None = None) -> None:
+        """Start one more worker; it may follow another."""
+        self.workers.append(self.make_worker(self.setting, follows))
+        self.workers[-1].start(cause)
+
+    def let_go(self, worker: Worker, cause: str) -> None:
+        """Have one leave when it has served the calls that it has."""
+        worker.leave(cause)
+        self._enter(worker.instance, cause)
+
+    # Its own state, and who is told of it.
+
+    def _enter(self, instance: str | None, cause: str) -> None:
+        """Take the state that its workers come to together, and tell of it if it is another."""
+        before, only = self.state, self.only
+        self.state = workers.state(self.workers) if only is None else only.state
+        if before is not self.state:
+            self._announce(before, instance, cause)
+
+    def _announce(self, before: State, instance: str | None, cause: str) -> None:
+        if self.state in SERVES and before not in SERVES:
+            self.sizing.settle()
+        tell_of_module(self, before, instance, cause)
+        self.succession.look()
+        self.fleet.module_changed(self)
 
     # Calls.
 
-    @property
-    def state(self) -> State:
-        """The state of its slots together."""
-        return self.pool.state
+    def submit(self, call: Call) -> None:
+        """Serve a call now, let it wait, or refuse it."""
+        if not self.queue and self._take(call):
+            return
+        refused = refusal(self) or queue_full(self, len(self.queue))
+        if refused is not None:
+            call.settle(refused)
+            return
+        self.queue.add(call)
+        if self.state is State.DOWN or self.asleep:
+            self.start("a request came")
+        if self.only is None:
+            self.sizing.press()
+
+    def _take(self, call: Call) -> bool:
+        """Give a call to the worker that has the fewest; False if none has room."""
+        worker = self.only or workers.least_loaded(self.workers)
+        life = None if worker is None else worker.free()
+        if worker is None or life is None:
+            return False
+        life.take(call)
+        service = worker.service
+        service.served += 1
+        if service.served >= service.most:
+            self.sizing.look()
+        return True
+
+    def _has_free(self) -> bool:
+        worker = self.only or workers.least_loaded(self.workers)
+        return worker is not None and worker.free() is not None
+
+    def _serve(self) -> None:
+        while self.queue and self._has_free():
+            call = self.queue.take()
+            if call is not None:
+                self._take(call)
+
+    def resume(self, call: Call) -> None:
+        """Have a call go on: its client may have room again."""
+        if call.server is not None:
+            call.resume()
+        elif self.queue.recall(call):
+            self.submit(call)
+
+    def refuse_waiting(self, failure: Failure) -> None:
+        """Answer those that wait: it will not be ready soon."""
+        for call in self.queue.take_all():
+            call.settle(failure)
+
+    def give_up(self, call: Call, stopped: Stopped) -> None:
+        """End a call for a reason of the host's own, wherever it is."""
+        if call.settled:
+            return
+        waited = self.queue.drop(call)
+        if call.server is not None:
+            stopped = call.server.refined(stopped)
+        call.settle(given_up(self, call, stopped, waited=waited))
+        if call.server is not None:
+            call.server.give_up(call, stopped)
+
+    async def ask(self, operation: Operation, timeout_s: float | None = None) -> Outcome:
+        """Ask `health` or `describe` of a module that is up."""
+        if self.state not in SERVES:
+            return refusal(self) or Failure.because(
+                Reason.NOT_READY, f"{self.name} is {self.state}", **state_evidence(self)
+            )
+        timeouts = self.descriptor.supervision.timeouts
+        usual = timeouts.health_s if operation is Operation.HEALTH else timeouts.describe_s
+        lives = workers.serving(self.workers)
+        return await workers.asked(lives, operation, usual if timeout_s is None else timeout_s)
+
+    # What is known of it.
 
     @property
-    def slot(self) -> Slot:
-        """The first of its slots; most modules have no other."""
-        return self.pool.seats[0].slot
+    def descriptions(self) -> Descriptions:
+        """What its processes say that they are."""
+        return self.setting.descriptions
 
     @property
     def wanted(self) -> bool:
         """Whether it is to be up."""
-        return self.pool.seats.wanted or self.succession.wants
+        return workers.is_wanted(self.workers) or self.succession.wants
 
     @property
     def is_down(self) -> bool:
         """Whether nothing of it runs, and nothing is to."""
         busy = self.state in HAS_PROCESS or self.wanted
-        return not (busy or self.succession.beside())
+        return not (busy or self.succession.beside)
 
     @property
     def ending(self) -> bool:
         """Whether it is to go for good, by itself or with the daemon."""
-        return self._removed or self._host.shutting_down
+        return self.removed or self.host.shutting_down
 
     @property
     def restarts(self) -> int:
         """How often one of its processes came back after an end nobody asked for."""
-        return self._restarts + self.pool.restarts
+        return self._restarts + sum(one.restarts for one in self.workers)
 
     @property
     def last_exit(self) -> LastExit | None:
         """What the last process died of, but for those that were renewed, or idle for long."""
-        return self.pool.last_exit or self._last_exit
+        return self.exit or self._former_exit
 
-    def instances(self) -> list[tuple[Instance, State]]:
-        """Return what runs at the moment, each with its state; what goes or comes is last."""
-        pools = [self.pool, *self.succession.beside()]
-        return [one for pool in pools for one in pool.seats.instances()]
-
-    def hurry(self) -> None:
-        """Kill what there is."""
-        for pool in (self.pool, *self.succession.beside()):
-            pool.hurry()
+    @property
+    def next_retry_s(self) -> float | None:
+        """Seconds until the next try of a worker in `backoff` or `failed`."""
+        waits = [wait for one in self.workers if (wait := one.next_retry_s) is not None]
+        return min(waits, default=None)
 
     @property
     def waits_for(self) -> tuple[str, ...]:
@@ -261,73 +479,15 @@ class Module:
     @property
     def has_room(self) -> bool:
         """Whether a call would be served now."""
-        return not self._queue and self.pool.has_room
+        return not self.queue and self._has_free()
 
-    def submit(self, call: Call) -> None:
-        """Serve a call now, let it wait, or refuse it."""
-        if not self._queue and self.pool.take(call):
-            return
-        refusal = self._refusal()
-        limit = self._queue_limit()
-        if refusal is None and len(self._queue) >= limit:
-            words = f"{self.name} has {len(self._queue)} requests waiting, which is its limit"
-            refusal = Failure.because(Reason.QUEUE_FULL, words, queue=limit)
-        if refusal is not None:
-            call.settle(refusal)
-            return
-        self._queue.add(call)
-        if self.state is State.DOWN or self.pool.asleep:
-            self.start("a request came")
-        self.pool.press()
-
-    def resume(self, call: Call) -> None:
-        """Have a call go on: its client may have room again."""
-        if call.server is not None:
-            call.resume()
-        elif self._queue.recall(call):
-            self.submit(call)
-
-    def refuse_waiting(self, failure: Failure) -> None:
-        """Answer those that wait: it will not be ready soon."""
-        for call in self._queue.take_all():
-            call.settle(failure)
+    def instances(self) -> list[tuple[Instance, State]]:
+        """Return what runs at the moment, each with its state; what goes or comes is last."""
+        return workers.instances((*self.workers, *self.succession.beside))
 
     def is_ready(self) -> bool:
         """Whether it serves, and its process has not just died unnoticed."""
-        return any(life.is_alive() for life in self.pool.seats.serving())
-
-    def give_up(self, call: Call, stopped: Stopped) -> None:
-        """End a call for a reason of the host's own, wherever it is."""
-        if call.settled:
-            return
-        waited = self._queue.drop(call)
-        evidence: dict[str, Any] = {}
-        if call.server is not None:
-            stopped, evidence = call.server.refined(stopped), call.server.evidence()
-        message = stopped.message
-        if waited and stopped.reason is Reason.DEADLINE:
-            message += "; it was still waiting for its turn"
-            evidence = self._state_evidence()
-        elif stopped.reason not in (Reason.DEADLINE, Reason.SILENCE):
-            pass
-        elif (begun := evidence.get("unfinished_line")) is not None:
-            message += f"; it printed a line without a newline at its end: {begun}"
-        elif call.instead is not None:
-            message += f"; {call.instead.in_place_of_answer}"
-            evidence = {**evidence, **call.instead.evidence}
-        call.settle(Failure.because(stopped.reason, message, **evidence))
-        if call.server is not None:
-            call.server.give_up(call, stopped)
-
-    async def ask(self, operation: Operation, timeout_s: float | None = None) -> Outcome:
-        """Ask `health` or `describe` of a module that is up."""
-        if not self.pool.serves:
-            return self._refusal() or Failure.because(
-                Reason.NOT_READY, f"{self.name} is {self.state}", **self._state_evidence()
-            )
-        timeouts = self.descriptor.supervision.timeouts
-        usual = timeouts.health_s if operation is Operation.HEALTH else timeouts.describe_s
-        return await self.pool.ask(operation, usual if timeout_s is None else timeout_s)
+        return any(life.is_alive() for life in workers.serving(self.workers))
 
     @property
     def in_flight(self) -> int:
@@ -337,113 +497,4 @@ class Module:
     @property
     def queued(self) -> int:
         """How many calls wait."""
-        return len(self._queue) + len(self._queue.aside)
-
-    # What the pool tells.
-
-    def refuse(self, pool: Pool) -> None:
-        """Answer those that wait, unless another pool is to serve them."""
-        if pool is self.pool and not self.succession.follows:
-            self.refuse_waiting(self.unavailable())
-
-    def moved(
-        self, pool: Pool, instance: str | None, before: State, after: State, cause: str
-    ) -> None:
-        """Tell of the module's new state, if this pool is the one that serves."""
-        if pool is not self.pool:
-            self.moved_within(pool, instance, before, after, cause)
-            return
-        known = {} if instance is None else {"instance": instance}
-        level = _level(after)
-        level("module state", module=self.name, **known, before=before, after=after, cause=cause)
-        self.log.host_line(instance, f"{before} -> {after}: {cause}")
-        self._host.observer.module_state(self.name, instance, before, after, cause)
-        if (before in SERVES) is not (after in SERVES) or after in (State.FAILED, State.DOWN):
-            self._tell_dependants(before, after, cause)
-        self.succession.told(pool)
-        self.changed()
-
-    def moved_within(
-        self, pool: Pool, instance: str | None, before: State, after: State, cause: str
-    ) -> None:
-        """Tell of the new state of an instance that is not all there is of the module."""
-        level, known = _level(after), {"module": self.name, "instance": instance}
-        level("instance state", **known, before=before, after=after, cause=cause)
-        self.log.host_line(instance, f"this instance: {before} -> {after}: {cause}")
-        self.succession.told(pool)
-        self.changed()
-
-    def is_needed(self) -> bool:
-        """Whether modules that run depend on it."""
-        return any(one.state in _CONCERNED for one in self._dependants(self.name))
-
-    def _tell_dependants(self, before: State, after: State, cause: str) -> None:
-        # They are not restarted: most can do without for a moment, and each knows best what to do.
-        if self._host.shutting_down:
-            return  # each is stopped before what it depends on
-        for one in self._dependants(self.name):
-            if one.state in _CONCERNED:
-                words = f"{self.name}, which it depends on, went from {before} to {after}: {cause}"
-                one.log.host_line(one.slot.instance, words)
-
-    def _queue_limit(self) -> int:
-        supervision = self.descriptor.supervision
-        if self.pool.serves:
-            return supervision.queue
-        # What could be served at once were it up is not queued for want of capacity: without this
-        # a lazy module with `queue` 0 could never be started by a request.
-        most = max(supervision.instances.min, 1)
-        return max(supervision.queue, supervision.concurrency * most)
-
-    def _refusal(self) -> Failure | None:
-        """Return why a call cannot even wait, or None if it can."""
-        state = self.state
-        if state in (State.BACKOFF, State.FAILED):
-            return self.unavailable()
-        asleep = self.pool.asleep and not self.pool.barred
-        if state is State.STOPPING and not self.wanted and not asleep:
-            return self._host.stopping(self.name, self._state_evidence())
-        if state is State.DOWN and not self.wanted:
-            lazy = self.descriptor.supervision.start is Start.LAZY
-            wakes = lazy and not self.stopped_by_command and not self.pool.barred
-            return None if wakes or asleep else self.unavailable()
-        return self._stuck(self) if self.waits_for else None
-
-    def unavailable(self) -> Failure:
-        """Say why it serves nobody now."""
-        evidence = self._state_evidence()
-        if self._host.shutting_down:
-            return self._host.stopping(self.name, evidence)
-        if self._removed:
-            words = f"{self.name} was removed: its descriptor is gone"
-            return Failure.because(Reason.STOPPING, words, **evidence)
-        return not_serving(self.name, self.pool, evidence)
-
-    def _state_evidence(self) -> dict[str, Any]:
-        return state_evidence(self.pool, self.waits_for)
-
-    def _next_instance(self) -> str:
-        return f"{self.name}#{next(self._generations)}"
-
-    def _called(self, asked: HostCalled, dialogue: Dialogue) -> None:
-        self._host.calls.take(self, asked, dialogue)
-
-    def _gone(self, instance: str) -> None:
-        self._host.calls.end(instance)
-
-    def _described(
-        self, descriptor: Descriptor, instance: str, description: dict[str, Any], changes: int
-    ) -> None:
-        if changes:
-            self.log.host_line(instance, "describes itself anew")
-        misfits = tuple(self.descriptions.misfits())
-        said = Described(instance, description, changes, misfits)
-        self._host.observer.described(descriptor, said)
-
-
-def _level(state: State) -> Callable[..., Any]:
-    bad = state in (State.BACKOFF, State.FAILED, State.DEGRADED)
-    return log.warning if bad else log.info  # type: ignore[no-any-return]
-
-
-_CONCERNED = SERVES | {State.STARTING}
+        return len(self.queue) + len(self.queue.aside)

@@ -14,6 +14,7 @@ from protocol.connection import Request
 from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.replies import Operation, completed
+from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Exit, Stopped
 from supervisor.runtime.process.incarnation import StopStep
 from supervisor.runtime.process.preflight import obstacle
@@ -51,7 +52,7 @@ class PerInvocationLife:
             if self._warm is not None:
                 nursery.start_soon(self._warm.run)
             try:
-                self._owner.started(self, "its command can be run")
+                self._owner.happened(self, Input.STARTED, "its command can be run")
                 await self._retiring.wait()
                 await self._retire()
             finally:

@@ -15,7 +15,6 @@ What a call that the host gives up (deadline, cancel) leaves behind:
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, assert_never
 
 import msgspec
@@ -31,7 +30,6 @@ from protocol.connection import (
     Flow,
     HostCalled,
     ModuleLog,
-    Notice,
     OfProcess,
     OutOfStep,
     Quarantined,
@@ -49,24 +47,17 @@ from protocol.errors import Failure, Outcome, Reason
 from protocol.events import CallEvent
 from protocol.outgoing import Written
 from protocol.replies import Operation
+from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Exit, Stopped, on_death
 from supervisor.runtime.files.module_log import NOTED
 from supervisor.runtime.process.flow_control import FlowControl
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
-from supervisor.runtime.process.preflight import obstacle
 from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.process.spawning import begin_dialogue, incarnate
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.life import Ended, Instance, Owner, Setting
 from supervisor.runtime.supervision.probing import Probing
 from supervisor.runtime.supervision.start_attempt import StartAttempt
-
-START_DEADLINE = str(Reason.START_DEADLINE)
-
-LATE = (
-    "; it answered only after that, when its stdin was closed: it does not flush its stdout after "
-    "each line, or reads to the end of its input before it answers, or takes longer to begin"
-)
 
 LEFT = "; a persistent module has to go on reading after its first answer, until its stdin ends"
 MUTE = "; it answered nothing"
@@ -76,9 +67,6 @@ A_LOOP = (
 )
 PER_INVOCATION = ', or to have "lifecycle":"per-invocation" in its transport'
 """What is said of a process that ends well by itself when it has served one request, or none."""
-
-LOOK_S = 1.0
-"""How long the end of a start waits to hear what its program is like."""
 
 
 class PersistentLife:
@@ -97,63 +85,42 @@ class PersistentLife:
         self._talked: list[Call] = []
         """Those that the newest piece of output had events of."""
         self._now = trio.lowlevel.current_clock().current_time
-        self._probing = Probing(setting, self)
+        self._probing = Probing(setting, self, owner)
         self._flow = FlowControl(self._calls, self._tell_flow, self._end_slow)
         self._replaced_for: str | None = None
         self._ending = trio.Event()
         self._closed = False
         """Whether it takes no more calls: set with `_ending`, and looked at for each call."""
         self._drained = trio.Event()
-        self._was_ready = False
         self._has_answered = False
         self._served = 0
-        self._instead = ""
-        """What it printed last in the place of an answer, as a clause."""
-        self._warning: str | None = None
-        self._was_mute = False
-        """Whether it had printed nothing when its time to start was over."""
         self._abrupt = False
         self._hurried = False
-        bound_s = self._timeouts.start_s + self._timeouts.describe_s
-        self._start = StartAttempt(bound_s, self._start_failed)
+        self._start = StartAttempt(setting, self, owner)
         self._given_up = ""
         """The clause that says why a call was given up last."""
 
     async def run(self) -> Ended:
         """Spawn and serve until the process is gone, or the second one of a start is."""
         try:
-            ended = await self._run()
+            exit_ = await self._run()
             why = self._start.next_process()
             if why is not None:
                 self._setting.log.host_line(self.id, f"is started once more: it {why}")
                 self.id = self._setting.next_instance()
                 self._dialogue = begin_dialogue(self._setting, self.id, self)
-                ended = await self._run()
-        finally:
-            self._close()  # cancelled, it takes no more calls either
-        if self._was_ready or ended.reason == "spawn_failed":
-            return ended
-        return msgspec.structs.replace(ended, obstacle=await self._obstacle())
-
-    async def _obstacle(self) -> str | None:
-        host, descriptor = self._setting.host, self._setting.descriptor
-        if host.shutting_down:
-            return None
-        look = partial(obstacle, descriptor, host.environment)
-        with trio.move_on_after(LOOK_S):
-            doing = f"looking at the program of {descriptor.name}"
-            found = await host.custody.blocking.run(doing, look)
-            return None if found is None else found.words
-        return None
-
-    async def _run(self) -> Ended:
-        setting = self._setting
-        try:
-            incarnation = await incarnate(setting, self._dialogue)
+                exit_ = await self._run()
         except SpawnError as error:
             return Ended("spawn_failed", f"could not be started: {error}")
-        self._incarnation = incarnation
-        self._start.begin(setting.host.deadlines, lambda: self._dialogue.waits_for)
+        finally:
+            self._close()  # cancelled, it takes no more calls either
+        return await self._start.ended(exit_, has_heard=self._dialogue.has_heard)
+
+    async def _run(self) -> Exit:
+        """Have one process from spawn to gone; then answer all that it was still asked."""
+        setting = self._setting
+        self._incarnation = incarnation = await incarnate(setting, self._dialogue)
+        self._start.begin(lambda: self._dialogue.waits_for)
         exit_: Exit | None = None
         try:
             async with trio.open_nursery() as nursery:
@@ -167,24 +134,16 @@ class PersistentLife:
             if self._start.again is None or exit_ is None:
                 self._close()
             setting.descriptions.end(self.id)
-            setting.gone(self.id)
+            setting.host.calls.end(self.id)
             self._probing.end()
             if exit_ is None:  # the daemon itself is ending without waiting
                 self._fail_all(setting.host.stopping(self.id, self.evidence()), probes=True)
             else:
                 self._settle_all(exit_)
-        failure = self._start.failure
-        if failure is not None:
-            words = failure.message
-            if self._was_mute and self._dialogue.has_heard:
-                words += LATE
-            return Ended(failure.reason, words, exit_)
-        return Ended(str(exit_.reason), f"{exit_.words}{exit_.remark}", exit_)
+        return exit_
 
     def _remarked(self, exit_: Exit) -> Exit:
-        remark = ""
-        if not self._was_ready and self._instead:
-            remark = f"; {self._instead}"
+        remark = self._start.remark
         if exit_.exit_code == 0 and not exit_.stopped_by_host and self._served <= 1:
             own = self._setting.descriptor.transport.protocol == "module"
             if self._has_answered:
@@ -248,7 +207,7 @@ class PersistentLife:
                 incarnation.pid,
                 incarnation.uptime_s,
                 len(self._calls),
-                warning=self._warning,
+                warning=self._start.warning,
             )
         ]
 
@@ -311,7 +270,10 @@ class PersistentLife:
         match item:
             case Stray() | Quarantined() | ModuleLog():
                 self._setting.keep(self.id, item)
-                self._note_instead(item)
+                self._start.note_instead(item)
+                if isinstance(item, Stray) and item.named is not None and len(self._calls) == 1:
+                    (call,) = self._calls.values()
+                    call.instead = item
             case Ready():
                 self._ready(item)
             case Described():
@@ -326,24 +288,6 @@ class PersistentLife:
                 self.replace(f"{self._given_up}{item.why}")
             case _:
                 assert_never(item)
-
-    def _note_instead(self, item: Stray | Quarantined | ModuleLog | Warned | Violated) -> None:
-        match item:
-            case Stray():
-                self._instead = item.in_place_of_answer or self._instead
-                if item.named is not None and len(self._calls) == 1:
-                    (call,) = self._calls.values()
-                    call.instead = item
-            case Quarantined(fault=fault) | Violated(fault=fault):
-                self._note(Notice.of(fault))
-            case Warned(notice=notice):
-                self._note(notice)
-            case ModuleLog():
-                pass
-
-    def _note(self, notice: Notice) -> None:
-        self._instead = notice.in_place_of_answer or self._instead
-        self._warning = notice.words
 
     def congested(self) -> bool:
         """Whether somebody who was just told something, or the module itself, cannot keep up."""
@@ -435,18 +379,10 @@ class PersistentLife:
         """Have a request written."""
         self._dialogue.ask(request)
 
-    def found(self, *, well: bool) -> None:
-        """Tell the owner what a probe found."""
-        self._owner.health(self, well=well)
-
-    def trust(self) -> None:
-        """Let the owner give it calls again."""
-        self._owner.capacity_freed(self)
-
     def replace(self, why: str) -> None:
         """Have the owner replace it; the first reason is the one that those in flight are told."""
         self._replaced_for = self._replaced_for or why
-        self._owner.replace(self, why)
+        self._owner.happened(self, Input.REPLACE, why)
 
     def _answered(self, item: Answered) -> bool:
         outcome = item.outcome
@@ -471,7 +407,7 @@ class PersistentLife:
             return
         # A probe has no response that could carry a warning.
         self._setting.keep(self.id, item)
-        self._note_instead(item)
+        self._start.note_instead(item)
         if call is not None and isinstance(item, Warned):
             call.warn(item.notice)
 
@@ -502,15 +438,10 @@ class PersistentLife:
         if misfit is not None:
             self._start.fail(Ended("bad_describe", misfit))
             return
-        self._start.end()
-        self._was_ready = True
         assert self._nursery is not None  # noqa: S101 - there is a process, and so a nursery
         self._nursery.start_soon(self._probing.resolve_doubts)
         self._probing.begin()
-        self._owner.started(self, ready.why)
-
-    def _start_failed(self, ended: Ended) -> None:
-        self._owner.start_failed(self, ended)
+        self._start.succeed(ready.why)
 
     def _start_again(self, why: str) -> None:
         if self._start.ask_again(why) and self._incarnation is not None:
@@ -537,16 +468,12 @@ class PersistentLife:
         self._fail_all(self._ended_for())
         if self._hurried:  # before there was a process to kill
             incarnation.stop(StopStep.KILL)
-        elif self._abrupt and not self._is_too_late():
+        elif self._abrupt and not self._start.is_too_late:
             incarnation.stop(StopStep.TERMINATE)
         else:
-            self._was_mute = self._abrupt and not self._dialogue.has_heard
+            # What a program holds in its buffer shows when it comes to the end of its input.
+            self._start.was_mute = self._abrupt and not self._dialogue.has_heard
             incarnation.stop(StopStep.END_OF_INPUT)
-
-    def _is_too_late(self) -> bool:
-        # What a program holds in its buffer shows when it comes to the end of its input.
-        failure = self._start.failure
-        return failure is not None and failure.reason == START_DEADLINE
 
     def _check_drained(self) -> None:
         if not self._calls and self._closed:

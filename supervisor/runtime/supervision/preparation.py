@@ -1,4 +1,4 @@
-"""Whether the program of a module is prepared, and what its slots share while it is not.
+"""Whether the program of a module is prepared, and what its workers share while it is not.
 
 A descriptor's `prepare` is a command that is done once before the first start: it fetches, or
 builds. That it went well is noted under a digest of what the descriptor says of both commands, and
@@ -23,7 +23,7 @@ PREPARED = "prepared"
 
 
 class Preparation:
-    """The one run of `prepare` that there is at a time, for all slots of a descriptor."""
+    """The one run of `prepare` that there is at a time, for all workers of a descriptor."""
 
     def __init__(self) -> None:
         self.is_running = False
@@ -31,12 +31,12 @@ class Preparation:
         self._failure: Ended | None = None
 
     def begin(self) -> None:
-        """Take note that a slot runs it."""
+        """Take note that a worker runs it."""
         self.is_running = True
         self._over, self._failure = trio.Event(), None
 
     def end(self, failure: Ended | None) -> None:
-        """Let the other slots go on: all fail with the one that ran it, if it did."""
+        """Let the other workers go on: all fail with the one that ran it, if it did."""
         self.is_running = False
         self._failure = failure
         self._over.set()

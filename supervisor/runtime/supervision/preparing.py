@@ -1,4 +1,4 @@
-"""A slot while its program is prepared: one process that is not spoken with, or a wait for that.
+"""A worker while its program is prepared: one process that is not spoken with, or a wait for that.
 
 What it prints goes to the module's log as stderr, both streams in one; its stdin is empty. It has
 `prepare_s`; it ends by SIGTERM, then SIGKILL, as all that is stopped at once.
@@ -11,6 +11,7 @@ import trio
 from protocol.connection import Events
 from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
+from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
@@ -31,7 +32,7 @@ START_DEADLINE = str(Reason.START_DEADLINE)
 
 
 class PreparingLife:
-    """The preparation of a module, as far as one slot is concerned."""
+    """The preparation of a module, as far as one worker is concerned."""
 
     load = 0
 
@@ -45,7 +46,7 @@ class PreparingLife:
         self._stop_at: StopStep | None = None
 
     async def run(self) -> Ended:
-        """Prepare, unless another slot does, or has done meanwhile."""
+        """Prepare, unless another worker does, or has done meanwhile."""
         shared = self._setting.preparation
         while is_unprepared(self._setting) and self._stop_at is None:
             if not shared.is_running:
@@ -64,7 +65,7 @@ class PreparingLife:
         failure: Ended | None = None
         try:
             ended = await self._prepare()
-            # If it was this slot that did not want it any more, the next one begins anew.
+            # If it was this worker that did not want it any more, the next one begins anew.
             if ended.reason != PREPARED and self._stop_at is None:
                 failure = ended
         finally:
@@ -115,7 +116,7 @@ class PreparingLife:
     def _overdue(self) -> None:
         bound_s = self._descriptor.supervision.timeouts.prepare_s
         words = f"was not prepared within {bound_s:g} s"
-        self._owner.start_failed(self, Ended(START_DEADLINE, words))
+        self._owner.happened(self, Input.START_FAILED, words, Ended(START_DEADLINE, words))
 
     def is_alive(self) -> bool:
         """Whether it serves; it never does."""
@@ -151,7 +152,7 @@ class PreparingLife:
         return Failure.because(Reason.NOT_READY, f"{self.id} is being prepared")
 
     def instances(self) -> list[Instance]:
-        """Return the process, if this slot has it."""
+        """Return the process, if this worker has it."""
         one = self._incarnation
         if one is None:
             return []
@@ -177,4 +178,4 @@ class PreparingLife:
         """Take no note: nothing is written."""
 
     def held(self, end: Exit) -> None:
-        """Take no note: its slot waits until it is reaped."""
+        """Take no note: its worker waits until it is reaped."""

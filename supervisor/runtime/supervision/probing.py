@@ -19,20 +19,23 @@ import trio
 from protocol.connection import Answered, Request
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.replies import Operation
+from supervisor.policy.lifecycle import Input
 from supervisor.runtime.supervision.call import NOBODY, Awaited, Call, Listener
 from supervisor.runtime.supervision.health_watch import HealthWatch
-from supervisor.runtime.supervision.life import Setting
+from supervisor.runtime.supervision.life import Life, Owner, Setting
 
 UNANSWERED_PROBES = 8
 """Probes are not given up, to stay in step; so they are bounded in number."""
 
 
-class Probed(Protocol):
-    """The life whose process is asked."""
+PROBED = {
+    True: (Input.HEALTHY, "answered a health probe"),
+    False: (Input.UNHEALTHY, "missed a health probe"),
+}
 
-    @property
-    def id(self) -> str:
-        """Its instance."""
+
+class Probed(Life, Protocol):
+    """The life whose process is asked."""
 
     @property
     def busy(self) -> bool:
@@ -48,12 +51,6 @@ class Probed(Protocol):
     def evidence(self) -> dict[str, Any]:
         """Return what is known about the process, for `details`."""
 
-    def found(self, *, well: bool) -> None:
-        """Take note of what a probe found."""
-
-    def trust(self) -> None:
-        """Take note that it is in doubt no more."""
-
     def replace(self, why: str) -> None:
         """Replace it: it can no longer be spoken with."""
 
@@ -61,12 +58,13 @@ class Probed(Protocol):
 class Probing:
     """The probes of one process."""
 
-    def __init__(self, setting: Setting, probed: Probed) -> None:
+    def __init__(self, setting: Setting, probed: Probed, owner: Owner) -> None:
         self.in_doubt = False
         """Whether a call was given up and nothing was heard that shows the process still serves."""
         self._setting = setting
         self._timeouts = setting.descriptor.supervision.timeouts
         self._probed = probed
+        self._owner = owner
         self._open: dict[str, Call] = {}
         self._times_heard = 0
         self._unproven = False
@@ -158,7 +156,8 @@ class Probing:
 
     def found(self, *, well: bool) -> None:
         """Take note of what a check found."""
-        self._probed.found(well=well)
+        news, words = PROBED[well]
+        self._owner.happened(self._probed, news, words)
 
     def replace(self, why: str) -> None:
         """Replace it: it does not answer."""
@@ -188,7 +187,7 @@ class Probing:
                 return
             if not self._doubted.is_set():
                 self.in_doubt = False
-                self._probed.trust()
+                self._owner.capacity_freed(self._probed)
 
     def _longest_doubt_s(self) -> float:
         if self._setting.descriptor.supervision.concurrency > 1:

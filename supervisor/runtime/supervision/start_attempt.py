@@ -5,26 +5,56 @@ r"""One start of a persistent module: of one process, or of a second one that it
       \--again--> (the process ends) --next_process--> begun, once
 
 Whatever else is said of a start that is over, or waits for its second process, changes nothing.
+What is known of it goes into the words about its end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
-from supervisor.runtime.supervision.deadlines import Deadlines, Timer
-from supervisor.runtime.supervision.life import Ended
+import trio
+from msgspec.structs import replace
+
+from protocol.connection import ModuleLog, Notice, Quarantined, Stray, Violated, Warned
+from protocol.errors import Reason
+from supervisor.policy.lifecycle import Input
+from supervisor.policy.verdict import Exit
+from supervisor.runtime.process.preflight import obstacle
+from supervisor.runtime.supervision.deadlines import Timer
+from supervisor.runtime.supervision.life import Ended, Life, Owner, Setting
+
+START_DEADLINE = str(Reason.START_DEADLINE)
+
+LATE = (
+    "; it answered only after that, when its stdin was closed: it does not flush its stdout after "
+    "each line, or reads to the end of its input before it answers, or takes longer to begin"
+)
+
+LOOK_S = 1.0
+"""How long the end of a start waits to hear what its program is like."""
 
 
 class StartAttempt:
     """How far a start has got; no handshake is without an end, whatever its dialect does."""
 
-    def __init__(self, bound_s: float, failed: Callable[[Ended], None]) -> None:
-        """`failed` is called once, with why it is none."""
+    def __init__(self, setting: Setting, life: Life, owner: Owner) -> None:
+        """Tell the owner, once, if it fails."""
         self.failure: Ended | None = None
         self.again: str | None = None
         """Why it needs a second process, until that is there."""
-        self._bound_s = bound_s
-        self._failed = failed
+        self.was_ready = False
+        self.instead = ""
+        """What was printed last in the place of an answer, as a clause."""
+        self.warning: str | None = None
+        """What was set aside or not understood last, and why; after the start, too."""
+        self.was_mute = False
+        """Whether nothing had been printed when its time was over."""
+        timeouts = setting.descriptor.supervision.timeouts
+        self._bound_s = timeouts.start_s + timeouts.describe_s
+        self._setting = setting
+        self._life = life
+        self._owner = owner
         self._is_over = False
         self._is_second = False
         self._timer: Timer | None = None
@@ -34,17 +64,44 @@ class StartAttempt:
         """Whether it is still to be seen what becomes of it."""
         return not self._is_over and self.again is None
 
-    def begin(self, deadlines: Deadlines, waits_for: Callable[[], str]) -> None:
+    @property
+    def is_too_late(self) -> bool:
+        """Whether it failed for its time."""
+        return self.failure is not None and self.failure.reason == START_DEADLINE
+
+    def begin(self, waits_for: Callable[[], str]) -> None:
         """Bound it from now on; `waits_for` says then what for."""
 
         def overdue() -> None:
             awaited = waits_for()
             words = f"was not ready within {self._bound_s:g} s"
             words += f"; it waited for {awaited}" if awaited else ""
-            self.fail(Ended("start_deadline", words))
+            self.fail(Ended(START_DEADLINE, words))
 
         if self._timer is None:
-            self._timer = deadlines.after(self._bound_s, overdue)
+            self._timer = self._setting.host.deadlines.after(self._bound_s, overdue)
+
+    def note_instead(self, item: Stray | Quarantined | ModuleLog | Warned | Violated) -> None:
+        """Take note of what may have been meant as an answer."""
+        match item:
+            case Stray():
+                self.instead = item.in_place_of_answer or self.instead
+            case Quarantined(fault=fault) | Violated(fault=fault):
+                self._note(Notice.of(fault))
+            case Warned(notice=notice):
+                self._note(notice)
+            case ModuleLog():
+                pass
+
+    def _note(self, notice: Notice) -> None:
+        self.instead = notice.in_place_of_answer or self.instead
+        self.warning = notice.words
+
+    def succeed(self, why: str) -> None:
+        """Take note that the module is ready."""
+        self.end()
+        self.was_ready = True
+        self._owner.happened(self._life, Input.STARTED, why)
 
     def end(self) -> None:
         """Take note that it is over: the module is ready, or not wanted any more; idempotent."""
@@ -57,7 +114,7 @@ class StartAttempt:
         if not self._is_over:
             self.failure = ended
             self.end()
-            self._failed(ended)
+            self._owner.happened(self._life, Input.START_FAILED, ended.message, ended)
 
     def ask_again(self, why: str) -> bool:
         """Take note that it needs a second process; False if it does not get one."""
@@ -75,3 +132,27 @@ class StartAttempt:
         why, self.again = self.again, None
         self._is_second = True
         return why
+
+    @property
+    def remark(self) -> str:
+        """What was printed in the place of an answer before it was ready, as a clause."""
+        return "" if self.was_ready or not self.instead else f"; {self.instead}"
+
+    async def ended(self, exit_: Exit, *, has_heard: bool) -> Ended:
+        """Return how a life ended whose last process is gone."""
+        ended = Ended(str(exit_.reason), f"{exit_.words}{exit_.remark}", exit_)
+        if self.failure is not None:
+            late = LATE if self.was_mute and has_heard else ""
+            ended = Ended(self.failure.reason, self.failure.message + late, exit_)
+        return ended if self.was_ready else replace(ended, obstacle=await self._obstacle())
+
+    async def _obstacle(self) -> str | None:
+        host, descriptor = self._setting.host, self._setting.descriptor
+        if host.shutting_down:
+            return None
+        look = partial(obstacle, descriptor, host.environment)
+        with trio.move_on_after(LOOK_S):
+            doing = f"looking at the program of {descriptor.name}"
+            found = await host.custody.blocking.run(doing, look)
+            return None if found is None else found.words
+        return None

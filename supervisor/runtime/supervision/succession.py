@@ -1,4 +1,4 @@
-"""From one descriptor of a module to the next: each has a pool of its own, and one of them serves.
+"""From one descriptor of a module to the next: for a while it has workers of both, and one serves.
 
     it serves, both say `overlap`:  the successor starts beside it -> ready: it takes over, and the
                                                                     former is drained
@@ -8,9 +8,9 @@
 
 What holds at any time:
 
-- the module's descriptor is that of the pool which serves, so it is what a crash restarts;
-- beside that pool there is one more at the most, which comes or goes: a descriptor that is offered
-  meanwhile waits, and only the newest one does;
+- the module's descriptor is that of the workers which serve, so it is what a crash restarts;
+- beside them there are those of one more at the most, which come or go: a descriptor that is
+  offered meanwhile waits, and only the newest one does;
 - one that failed is not tried again before it changes, or somebody asks for it.
 """
 
@@ -19,28 +19,29 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
-import structlog
 
 from protocol.descriptor.model import Descriptor, Start
 from supervisor.policy.effective import changes
 from supervisor.policy.findings import Quarantined, kept
-from supervisor.policy.lifecycle import COMES, State
+from supervisor.policy.lifecycle import COMES, SERVES, State
+from supervisor.runtime.supervision.crash_record import LastExit
+from supervisor.runtime.supervision.news import tell_of_refusal
+from supervisor.runtime.supervision.worker import Worker
+from supervisor.runtime.supervision.workers import is_wanted, lasting, newest_exit
 
 if TYPE_CHECKING:
     from supervisor.runtime.supervision.module import Module
-    from supervisor.runtime.supervision.pool import Pool
-
-log = structlog.get_logger()
 
 _UNDECIDED = COMES | {State.STOPPING}
+_FAILING = (State.BACKOFF, State.FAILED)
 
 
 class Succession:
     """The descriptors that one module was offered, and what becomes of them."""
 
     __slots__ = (
-        "_due", "_fallback", "_held_for", "_module", "_next", "_next_cause", "_proven", "former",
-        "offered", "refused", "trial",
+        "_due", "_fallback", "_held_for", "_is_trial", "_module", "_next", "_next_cause", "_proven",
+        "beside", "offered", "refused",
     )  # fmt: skip
 
     def __init__(self, module: Module) -> None:
@@ -48,17 +49,17 @@ class Succession:
         """The newest, in use or not."""
         self.refused: Quarantined | None = None
         """That it failed, and why."""
-        self.trial: Pool | None = None
-        """The pool that is to take over once it is ready."""
-        self.former: Pool | None = None
-        """The one that goes."""
+        self.beside: list[Worker] = []
+        """The workers of another descriptor than the one in effect."""
+        self._is_trial = False
+        """Whether those are to take over once they are ready; else they go."""
         self._module = module
         self._due: str | None = None
         """Why the one that is offered is to be tried, until it is."""
         self._held_for: object = None
         """What it is not to be tried before."""
         self._next: Descriptor | None = None
-        """What follows once the pool that serves is down, which it was told to be."""
+        """What follows once the workers that serve are down, which they were told to be."""
         self._next_cause: str | None = None
         """Why it is started then, if it is."""
         self._proven = False
@@ -69,7 +70,7 @@ class Succession:
     @property
     def undecided(self) -> bool:
         """Whether it is still to be seen what becomes of the newest one."""
-        is_pending = self._due is not None or self._next is not None or self.trial is not None
+        is_pending = self._due is not None or self._next is not None or self._is_trial
         return is_pending or (self._fallback is not None and self._module.wanted)
 
     @property
@@ -79,17 +80,13 @@ class Succession:
 
     @property
     def follows(self) -> bool:
-        """Whether something follows the pool that serves, once that is down."""
+        """Whether something follows the workers that serve, once they are down."""
         return self._next is not None
 
     @property
     def hopeless(self) -> bool:
         """Whether nothing would be lost with the one in use: it fails, and has never been ready."""
-        return not self._proven and self._module.state in (State.BACKOFF, State.FAILED)
-
-    def beside(self) -> list[Pool]:
-        """Return the pool beside the one that serves, if there is one."""
-        return [one for one in (self.trial, self.former) if one is not None]
+        return not self._proven and self._module.state in _FAILING
 
     def offer(
         self, descriptor: Descriptor, cause: str, *, anew: bool, held_for: object = None
@@ -134,30 +131,32 @@ class Succession:
         """Start nothing; what was offered is what the next start starts."""
         if for_good:
             self._next = None
-        elif self._due is not None or self.trial is not None:
+        elif self._due is not None or self._is_trial:
             self._next = self.offered
         self._due = self._next_cause = None
         self._give_up_trial(cause)
 
-    def told(self, pool: Pool) -> None:
-        """Do what follows from a change of a pool."""
-        if pool is self.trial:
-            self._look_at_trial(pool)
-        elif pool is self.former:
-            self._look_whether_gone(pool)
-        elif pool is not self._module.pool:
-            return
-        elif self._next is not None:
+    def look(self) -> None:
+        """Do what follows from a change of the module's state."""
+        module = self._module
+        if self._next is not None:
             self.follow()
-        elif pool.serves:
+        elif module.state in SERVES:
             self._proven, self._fallback = True, None
-        elif self._fallback is not None and self._has_failed(pool):
-            self._fall_back(self._fallback, pool)
+        elif self._fallback is not None and self._has_failed():
+            self._fall_back(self._fallback)
+
+    def look_beside(self) -> None:
+        """Do what follows from a change of a worker that is beside those in effect."""
+        if not self._is_trial:
+            self._forget_gone()
+        elif not any(one.state in _UNDECIDED for one in self.beside):
+            self._end_trial()
 
     def follow(self) -> None:
-        """Go on to what follows, if something does and the pool before it is down."""
+        """Go on to what follows, if something does and those before it are down."""
         module, descriptor, cause = self._module, self._next, self._next_cause
-        if descriptor is None or module.pool.state is not State.DOWN or module.ending:
+        if descriptor is None or module.state is not State.DOWN or module.ending:
             return
         self._next = self._next_cause = None
         if self._proven:
@@ -165,81 +164,87 @@ class Succession:
         self._proven = descriptor is self._fallback
         if self._proven:
             self._fallback = None
-        module.install(module.make_pool(descriptor), descriptor)
+        module.install([module.make_worker(module.make_setting(descriptor))], descriptor)
         if cause is not None or module.queued:
             module.start(cause or "requests wait for it")
 
     def _begin(self) -> None:
-        if self._due is None or self._held_for is not None or self.beside():
+        if self._due is None or self._held_for is not None or self.beside:
             return
         cause, self._due = self._due, None
-        module, pool = self._module, self._module.pool
+        module = self._module
         both = module.descriptor.supervision.overlap and self.offered.supervision.overlap
-        if both and pool.serves and self._next is None:
-            self.trial = module.make_pool(self.offered)
-            self.trial.start(cause, pool.lasting)
+        if both and module.state in SERVES and self._next is None:
+            self._begin_trial(cause)
             return
         wanted = module.wanted or self._starts_by_itself()
         self._next, self._next_cause = self.offered, cause if wanted else None
-        if pool.state is State.DOWN:
+        if module.state is State.DOWN:
             self.follow()
         else:
-            pool.stop(cause)
+            module.stop_workers(cause)
 
     def _starts_by_itself(self) -> bool:
         eager = self.offered.supervision.start is Start.EAGER
         return eager and not self._module.stopped_by_command
 
-    # Beside the pool that serves.
+    # Beside those that serve.
 
-    def _look_at_trial(self, trial: Pool) -> None:
-        if any(seat.slot.state in _UNDECIDED for seat in trial.seats):
+    def _begin_trial(self, cause: str) -> None:
+        module = self._module
+        self._is_trial = True
+        self.beside = [module.make_worker(module.make_setting(self.offered))]
+        self.beside[0].start(cause)
+        module.fill(self.beside, cause, at_least=lasting(module.workers))
+
+    def _end_trial(self) -> None:
+        module, self._is_trial = self._module, False
+        if not any(one.serves for one in self.beside):
+            self._refuse(newest_exit(self.beside))
+            self._retire("it did not get ready")
             return
-        module, self.trial = self._module, None
-        if not trial.serves:
-            self._refuse(trial)
-            self._retire(trial, "it did not get ready")
-            return
-        before = module.pool
         self._proven, self._fallback = True, None
-        instance = trial.seats[0].slot.instance or module.name
-        module.install(trial, self.offered)
-        self._retire(before, f"{instance} has taken over")
+        instance = self.beside[0].instance or module.name
+        self.beside = module.install(self.beside, self.offered)
+        self._retire(f"{instance} has taken over")
 
     def _give_up_trial(self, cause: str) -> None:
-        if self.trial is not None:
-            trial, self.trial = self.trial, None
-            self._retire(trial, cause)
+        if self._is_trial:
+            self._is_trial = False
+            self._retire(cause)
 
-    def _retire(self, pool: Pool, cause: str) -> None:
-        self.former = pool
-        pool.stop(cause)
-        self._look_whether_gone(pool)
+    def _retire(self, cause: str) -> None:
+        for worker in self.beside:
+            worker.want_down()  # of none, before one is gone: no successor is to come
+        for worker in tuple(self.beside):
+            worker.stop(cause)
+        self._forget_gone()
 
-    def _look_whether_gone(self, pool: Pool) -> None:
-        if pool is self.former and pool.state is State.DOWN:
-            self.former = None
+    def _forget_gone(self) -> None:
+        if self.beside and all(one.is_gone for one in self.beside):
+            self.beside = []
             self._begin()
-            self._module.changed()
+            self._module.fleet.module_changed(self._module)
 
     # After it.
 
-    def _has_failed(self, pool: Pool) -> bool:
-        if pool.state is State.DOWN:
-            return not (pool.seats.wanted or self._module.stopped_by_command)
-        return pool.state in (State.BACKOFF, State.FAILED)
+    def _has_failed(self) -> bool:
+        module = self._module
+        if module.state is State.DOWN:
+            return not (is_wanted(module.workers) or module.stopped_by_command)
+        return module.state in _FAILING
 
-    def _fall_back(self, good: Descriptor, failed: Pool) -> None:
-        self._refuse(failed)
+    def _fall_back(self, good: Descriptor) -> None:
+        module = self._module
+        self._refuse(module.exit)
         self._next, self._next_cause = good, "its new descriptor failed, and this one was good"
-        if failed.state is State.DOWN:
+        if module.state is State.DOWN:
             self.follow()
         else:
-            failed.stop("it did not get ready")
+            module.stop_workers("it did not get ready")
 
-    def _refuse(self, failed: Pool) -> None:
-        died = failed.last_exit
+    def _refuse(self, died: LastExit | None) -> None:
         why = "it did not get ready" if died is None else f"it {died.words}"
         reason = kept(f"what it describes did not start: {why}")
         self.refused = Quarantined(self.offered.source, reason)
-        self._module.tell_refused(self.refused)
+        tell_of_refusal(self._module, self.refused)

@@ -65,7 +65,7 @@ async def test_a_denied_request_never_reaches_its_module(tmp_path: Path) -> None
     gate = hook(tmp_path, answers={"tool:pre": deny("not on a Sunday")}, gate=["tool:pre"])
     async with daemon_with(tmp_path, actor(tmp_path), gate) as daemon:
         details = denied(await answered(daemon, "exit", args={"code": 3}))
-        assert daemon.fleet.modules["m"].slot.restarts == 0
+        assert daemon.fleet.modules["m"].restarts == 0
     assert (details["hook"], details["gate"]) == ("h", "tool:pre")
     assert details["hook_reason"] == "not on a Sunday"
     assert details["message"] == "m.exit was denied by hook h: not on a Sunday"
@@ -167,7 +167,7 @@ async def test_a_gate_that_is_not_there_denies(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path), gate) as daemon:
         module = daemon.fleet.modules["h"]
         module.stop("the test")
-        await daemon.fleet.wait_until(lambda: module.slot.life is None or None)
+        await daemon.fleet.wait_until(lambda: module.workers[0].life is None or None)
         assert "h is stopped" in denied(await answered(daemon))["problem"]
 
 

@@ -71,13 +71,13 @@ async def test_it_ends_with_its_instance_and_no_folder_is_left(
             all_pids += pids
             await until(daemon, State.READY)
             for pid in pids:
-                if label == "beheaded" and pid == module.slot.life.instances()[0].pid:
+                if label == "beheaded" and pid == module.workers[0].life.instances()[0].pid:
                     continue
                 await headless(pid)
             end("the test")
             await lifelines.all_dead()
         await until(daemon, State.DOWN)
-        assert module.slot.last_exit.survivors == ()
+        assert module.last_exit.survivors == ()
         assert folders(daemon) == []
     assert all(gone(pid) for pid in all_pids)
 
@@ -102,14 +102,14 @@ async def test_one_that_survives_is_named(
         pids = await lifelines.taken("leader", "beheaded")
         await until(daemon, State.READY)
         module = daemon.fleet.modules["stubborn"]
-        pids.remove(module.slot.life.instances()[0].pid)
+        pids.remove(module.workers[0].life.instances()[0].pid)
         await headless(*pids)
         with monkeypatch.context() as patched:
             # Whatever is sent to it, it stays: as if the kernel held it in a driver.
             patched.setattr(procfs, "send", lambda *_: True)
             module.stop("the test")
             await until(daemon, State.DOWN)
-        assert module.slot.last_exit.survivors == tuple(pids)
+        assert module.last_exit.survivors == tuple(pids)
         assert not lifelines.dead_already()
     await lifelines.all_dead()
 
@@ -122,7 +122,7 @@ async def test_an_orphan_without_its_main_thread_is_reaped_once_it_is_dead(
     async with daemon_with("beheaded", whole_process=True) as daemon:
         pids = await lifelines.taken("leader", "beheaded")
         await until(daemon, State.READY)
-        pids.remove(daemon.fleet.modules["stubborn"].slot.life.instances()[0].pid)
+        pids.remove(daemon.fleet.modules["stubborn"].workers[0].life.instances()[0].pid)
         (pid,) = pids
         await headless(pid)
         os.kill(pid, 9)

@@ -42,7 +42,7 @@ async def test_the_memory_of_a_grandchild_counts_and_the_failure_has_figures(
         await lifelines.taken("hog")
         await lifelines.all_dead()
         await until(daemon, State.DOWN)
-        last = daemon.fleet.modules["stubborn"].slot.last_exit
+        last = daemon.fleet.modules["stubborn"].last_exit
         assert last is not None
         assert last.reason == "memory_limit"
         assert str(64 * MIB) in last.message

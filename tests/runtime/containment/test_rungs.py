@@ -44,7 +44,7 @@ async def test_one_on_its_way_out_is_found_until_it_is_gone(
     async with daemon_with("double") as daemon:
         pids = await lifelines.taken("leader", "double")
         await until(daemon, State.READY)
-        life: Any = daemon.fleet.modules["stubborn"].slot.life
+        life: Any = daemon.fleet.modules["stubborn"].workers[0].life
         containment = life._incarnation.containment
         # The one between the two is on its way out itself.
         with trio.fail_after(PATIENCE_S):
@@ -112,8 +112,8 @@ async def test_a_fork_bomb_is_put_out(daemon_with: Make, lifelines: Lifelines) -
             for one in procfs.every_process()
             if one.lives and procfs.has_variables(one.pid, mark)
         ]
-        assert daemon.fleet.modules["stubborn"].slot.last_exit is not None
-        assert daemon.fleet.modules["stubborn"].slot.last_exit.survivors == ()
+        assert daemon.fleet.modules["stubborn"].last_exit is not None
+        assert daemon.fleet.modules["stubborn"].last_exit.survivors == ()
 
 
 async def test_what_is_orphaned_leaves_no_zombie(daemon_with: Make, lifelines: Lifelines) -> None:

@@ -79,7 +79,7 @@ async def test_one_that_lost_its_brand_too_is_named_and_held_in_a_cgroup_for_str
 ) -> None:
     async with escaped("hidden") as (daemon, pid):
         await stop(daemon, "stubborn")
-        last = daemon.fleet.modules["stubborn"].slot.last_exit
+        last = daemon.fleet.modules["stubborn"].last_exit
         assert last is not None
         assert [one.pid for one in last.possible_survivors] == [pid]
         held = procfs.read_bytes(f"/proc/{pid}/cgroup").decode().splitlines()[-1]

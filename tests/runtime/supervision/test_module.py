@@ -213,7 +213,7 @@ async def test_an_earlier_death_is_no_evidence_of_a_module_that_is_busy_or_being
     module.stop("the test")
     for failure in (await heard.failure(), refused(module)):
         assert not failure.details.keys() & {"signal", "exit_code", "stderr_tail"}
-    assert module.slot.last_exit is not None
+    assert module.last_exit is not None
 
 
 async def test_a_module_of_a_daemon_that_ends_says_so(
@@ -250,7 +250,7 @@ async def test_calls_wait_through_the_immediate_restart_after_a_crash(
     assert waiting.outcomes == []
     stage.life.get_ready()
     assert stage.life.served == [1]
-    assert module.slot.restarts == 1
+    assert module.restarts == 1
 
 
 async def test_a_client_that_asks_again_from_within_its_refusal_does_no_harm(

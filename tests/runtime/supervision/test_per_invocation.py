@@ -136,8 +136,8 @@ async def test_a_tool_that_cannot_be_run_is_not_ready(running: Running, tmp_path
     module = running(made)
     module.start("the test")
     await running.until(lambda: module.state is State.BACKOFF)
-    assert module.slot.last_exit is not None
-    assert module.slot.last_exit.reason == "spawn_failed"
+    assert module.last_exit is not None
+    assert module.last_exit.reason == "spawn_failed"
 
 
 @pytest.mark.parametrize(
@@ -157,15 +157,15 @@ async def test_the_last_bad_end_is_remembered_and_neither_a_good_run_nor_a_cance
     good, heard = call("good")
     module.submit(good)
     await heard.success()
-    nothing = module.slot.last_exit
+    nothing = module.last_exit
     assert nothing is None
     bad, heard = call("bad")
     module.submit(bad)
     await heard.failure()
-    last = module.slot.last_exit
+    last = module.last_exit
     assert last is not None
     assert (last.reason, last.exit_code, last.signal, last.stderr_tail) == died
-    assert (module.state, module.slot.restarts) == (State.READY, 0)
+    assert (module.state, module.restarts) == (State.READY, 0)
     again, heard = call("good")
     module.submit(again)
     await heard.success()
@@ -176,7 +176,7 @@ async def test_the_last_bad_end_is_remembered_and_neither_a_good_run_nor_a_cance
     behind, heard = call("good")  # served once the process of the one before is gone
     module.submit(behind)
     await heard.success()
-    assert module.slot.last_exit is last
+    assert module.last_exit is last
 
 
 async def test_the_limit_that_a_run_passed_is_remembered(running: Running, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ async def test_the_limit_that_a_run_passed_is_remembered(running: Running, tmp_p
         module.submit(one)
         failure = await heard.failure()
         nursery.cancel_scope.cancel()
-    last = module.slot.last_exit
+    last = module.last_exit
     assert last is not None
     assert (failure.code, last.reason) == ("oom", "memory_limit")
     assert msgspec.to_builtins(last.limit) == failure.details["limit"]
@@ -223,7 +223,7 @@ async def test_a_probe_nobody_waits_for_any_more_leaves_no_process(
     module = await running.ready(made)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(module.ask, Operation.HEALTH, NEVER_S)
-        while not module.slot.life.instances():  # type: ignore[union-attr]
+        while not module.workers[0].life.instances():  # type: ignore[union-attr]
             await trio.lowlevel.checkpoint()
         nursery.cancel_scope.cancel()
     await running.down()

@@ -37,8 +37,8 @@ async def ended(running: Running, state: State = State.BACKOFF) -> Any:
     module = running.module
     module.start("the test")
     await running.until(lambda: module.state is state)
-    assert module.slot.last_exit is not None
-    return module.slot.last_exit
+    assert module.last_exit is not None
+    return module.last_exit
 
 
 async def test_a_module_starts_serves_and_stops_and_leaves_nothing(
@@ -49,14 +49,17 @@ async def test_a_module_starts_serves_and_stops_and_leaves_nothing(
     assert running.states == [State.STARTING, State.READY]
     assert await ask(module, "echo", n=1) == {"n": 1}
     facts = await ask(module, "whoami")
-    (shown,) = module.slot.life.instances()  # type: ignore[union-attr]
+    (shown,) = module.workers[0].life.instances()  # type: ignore[union-attr]
     assert (shown.pid, shown.id) == (facts["pid"], facts["instance"])
     assert shown.id == "m#1"
     await running.down()
     assert children() == []
     assert not opened_since(before)
-    assert module.slot.last_exit is not None
-    assert (module.slot.last_exit.reason, module.slot.last_exit.exit_code) == ("stopped", 0)
+    assert module.last_exit is not None
+    assert (module.last_exit.reason, module.last_exit.exit_code) == (
+        "stopped",
+        0,
+    )
 
 
 async def test_a_module_that_says_it_is_starting_is_asked_until_it_is_well(
@@ -163,10 +166,10 @@ async def test_a_death_settles_each_request_in_flight_with_its_cause(
         else:
             assert failure.details["signal"] == args["signal"]
     await running.until(lambda: module.state is State.READY)
-    assert module.slot.restarts == 1
+    assert module.restarts == 1
     assert (await ask(module, "whoami"))["instance"] == "m#2"
-    assert module.slot.last_exit is not None
-    assert module.slot.last_exit.reason == reason  # and not that it closed its pipes
+    assert module.last_exit is not None
+    assert module.last_exit.reason == reason  # and not that it closed its pipes
 
 
 async def test_a_grandchild_that_holds_the_pipes_delays_nothing_and_is_gone(
@@ -191,10 +194,10 @@ async def test_an_idle_module_that_misses_its_probes_is_degraded_then_replaced(
         "backoff": {"initial_s": NEVER_S, "max_s": NEVER_S},
     }
     module = await running.ready(actor(tmp_path, "mute-after=2", supervision=supervision))
-    await running.until(lambda: module.slot.restarts == 1)
+    await running.until(lambda: module.restarts == 1)
     assert State.DEGRADED in running.states
-    assert module.slot.last_exit is not None
-    assert module.slot.last_exit.message == "missed 2 health probes in a row"
+    assert module.last_exit is not None
+    assert module.last_exit.message == "missed 2 health probes in a row"
 
 
 @pytest.mark.fault(18)
@@ -208,7 +211,7 @@ async def test_a_stopped_process_fails_its_probes_and_a_later_sigcont_raises_no_
     module = await running.ready(actor(tmp_path, supervision=supervision))
     (process,) = children()
     process.suspend()
-    await running.until(lambda: module.slot.restarts == 1 and module.state is State.READY)
+    await running.until(lambda: module.restarts == 1 and module.state is State.READY)
     assert not process.is_running()
     assert len(children()) == 1
 
@@ -220,7 +223,7 @@ async def test_a_stop_lets_what_is_in_flight_finish(running: Running, tmp_path: 
     module.stop("the test")
     assert module.state is State.STOPPING
     # A probe makes it answer what it held back.
-    await module.slot.life.ask(Operation.HEALTH, 60)  # type: ignore[union-attr]
+    await module.workers[0].life.ask(Operation.HEALTH, 60)  # type: ignore[union-attr]
     assert (await late.success()).result == "late"
     await running.until(lambda: module.state is State.DOWN)
 
@@ -234,8 +237,8 @@ async def test_a_stop_that_cannot_wait_any_longer_fails_what_is_in_flight(
     await running.down()
     failure = await hanging.failure()
     assert (failure.code, failure.details["reason"]) == ("unreachable", "stopping")
-    assert module.slot.last_exit is not None
-    assert module.slot.last_exit.signal == signal.SIGKILL
+    assert module.last_exit is not None
+    assert module.last_exit.signal == signal.SIGKILL
     assert children() == []
 
 

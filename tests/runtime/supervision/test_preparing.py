@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from protocol.descriptor.model import Descriptor
-from supervisor.policy.lifecycle import State
+from supervisor.policy.lifecycle import SERVES, State
 from supervisor.runtime.files.module_log import LogLine
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
@@ -82,7 +82,7 @@ async def test_it_is_done_before_the_first_start_and_not_again(
     assert running.states[:3] == [State.PREPARING, State.STARTING, State.READY]
     assert lines == ["stderr out", "stderr err", "stderr at the end"]
     module.restart("the test")
-    await running.until(lambda: module.slot.instance == "m#3" and module.state is State.READY)
+    await running.until(lambda: module.workers[0].instance == "m#3" and module.state is State.READY)
     await running.down()
     assert times(tmp_path) == 1
 
@@ -186,9 +186,9 @@ async def test_a_restart_begins_it_anew_and_a_start_leaves_it_alone(
     module.start("the test")
     await begun(running)
     module.start("once more")
-    assert module.slot.instance == "m#1"
+    assert module.workers[0].instance == "m#1"
     module.restart("the test")
-    await running.until(lambda: module.slot.instance == "m#2")
+    await running.until(lambda: module.workers[0].instance == "m#2")
     assert module.state is State.PREPARING
     await begun(running)
     gate = await trio.to_thread.run_sync(os.open, tmp_path / "gate", os.O_WRONLY)
@@ -222,9 +222,9 @@ async def test_of_several_instances_another_goes_on_if_the_one_that_prepares_is_
     module = running(prepared(tmp_path, body, supervision={"instances": {"min": 2, "max": 2}}))
     module.start("the test")
     await begun(running)
-    (first,) = [seat for seat in module.pool.seats if seat.slot.life and seat.slot.life.instances()]
-    module.pool.leave(first, "the test")
-    await running.until(lambda: module.pool.serves)
+    (first,) = [one for one in module.workers if one.life and one.life.instances()]
+    module.let_go(first, "the test")
+    await running.until(lambda: module.state in SERVES)
     assert times(tmp_path) == 2
     await running.down()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -12,20 +11,21 @@ import trio.testing
 from protocol.connection import Answered, Request
 from protocol.errors import Success
 from protocol.replies import Operation
+from supervisor.policy.lifecycle import Input
 from supervisor.runtime.supervision.host import Host
+from supervisor.runtime.supervision.life import Ended, Life
 from supervisor.runtime.supervision.probing import Probing
 from tests.factories import actor
-from tests.runtime.fakes import plain_setting
+from tests.runtime.fakes import FakeLife, plain_setting
 
 Clock = trio.testing.MockClock
 HEALTH_S, INVOKE_S = 2.0, 30.0
 TIMEOUTS = {"health_s": HEALTH_S, "invoke_s": INVOKE_S}
 
 
-class FakeProcess:
-    """What is probed: it answers and talks when the test says so."""
+class FakeProcess(FakeLife):
+    """What is probed: it answers and talks when the test says so; and its owner."""
 
-    id = "m#1"
     busy = ending = False
 
     def __init__(self, folder: Path, host: Host, concurrency: int) -> None:
@@ -33,22 +33,23 @@ class FakeProcess:
         supervision["health"] = {"interval_s": HEALTH_S, "failures": 1}
         made = actor(folder, supervision=supervision)
         setting = plain_setting(made, host, iter(["m#1"]))
+        super().__init__(setting, self)
         self.asked: list[Request] = []
         self.replaced: list[str] = []
         self.trusted = 0
-        self.probing = Probing(setting, self)
+        self.probing = Probing(setting, self, self)
 
     def send(self, request: Request) -> None:
         assert request.operation is Operation.HEALTH
         self.asked.append(request)
 
-    def evidence(self) -> dict[str, Any]:
-        return {}
+    def happened(self, life: Life, news: Input, why: str, failure: Ended | None = None) -> None:
+        assert news in (Input.HEALTHY, Input.UNHEALTHY)
 
-    def found(self, *, well: bool) -> None:
-        pass
+    def run_failed(self, life: Life, ended: Ended) -> None:
+        raise AssertionError(ended)
 
-    def trust(self) -> None:
+    def capacity_freed(self, life: Life) -> None:
         self.trusted += 1
 
     def replace(self, why: str) -> None:

@@ -44,7 +44,7 @@ def warm_script(folder: Path, body: str, count: int = 2, **supervision: Any) -> 
 
 def waiting(module: Module) -> list[int]:
     """Return the pids of those that wait, the oldest first."""
-    life = module.slot.life
+    life = module.workers[0].life
     shown = [] if life is None else life.instances()
     return [one.pid for one in shown if one.pid is not None and one.state == "warm"]
 
@@ -73,7 +73,7 @@ async def test_each_request_gets_a_waiting_process_of_its_own_and_that_is_replac
         used.append(outcome.result["pid"])
         assert used[-1] == before[0]
     assert set(await until_warm(module)).isdisjoint(used)
-    assert (module.slot.restarts, module.slot.last_exit) == (0, None)
+    assert (module.restarts, module.last_exit) == (0, None)
 
 
 async def test_more_requests_than_wait_get_new_processes(running: Running, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ async def test_a_bad_end_has_what_was_complained_of_before_the_request(
     failure = await submit(module).failure()
     assert failure.details["stderr_tail"] == ["early", "late"]
     assert failure.details["pid"] == pids[0]
-    assert (module.state, module.slot.restarts) == (State.READY, 0)
+    assert (module.state, module.restarts) == (State.READY, 0)
 
 
 async def test_a_request_given_up_before_it_has_a_process_uses_none(
@@ -151,8 +151,8 @@ async def test_one_that_is_killed_counts_as_a_crash_and_is_replaced(
     module = await running.ready(warm_script(tmp_path, "echo here >&2\n" + ONCE_ASKED + TELL_PID))
     victim, _ = await until_warm(module)
     os.kill(victim, signal.SIGKILL)
-    await running.until(lambda: module.slot.restarts == 1 and module.state is State.READY)
-    last = module.slot.last_exit
+    await running.until(lambda: module.restarts == 1 and module.state is State.READY)
+    last = module.last_exit
     assert last is not None
     assert (last.reason, last.signal) == ("signaled", signal.SIGKILL)
     assert "m#1 was killed by SIGKILL while it waited for a request" in last.message
@@ -170,14 +170,14 @@ async def test_one_that_is_killed_does_not_disturb_a_request_in_flight(
     heard = submit(module)
     await heard.heard(1)
     os.kill((await until_warm(module, without=pids[0]))[0], signal.SIGKILL)
-    while module.slot.last_exit is None:
+    while module.last_exit is None:
         await trio.lowlevel.checkpoint()
     behind = submit(module)
     assert not module.is_ready()
     with (tmp_path / "gate").open("w") as gate:
         gate.write("go\n")
     assert (await heard.success()).result["pid"] == pids[0]
-    await running.until(lambda: module.slot.restarts == 1 and module.state is State.READY)
+    await running.until(lambda: module.restarts == 1 and module.state is State.READY)
     await behind.heard(1)
     with (tmp_path / "gate").open("w") as gate:
         gate.write("go\n")
@@ -193,10 +193,10 @@ async def test_a_program_that_does_not_wait_ends_in_failed_and_not_in_a_spin(
     module = running(made)
     module.start("the test")
     await running.until(lambda: module.state is State.FAILED)
-    last = module.slot.last_exit
+    last = module.last_exit
     assert last is not None
     assert (last.reason, last.exit_code, last.stderr_tail) == ("exited", code, ("words",))
-    assert module.slot.restarts == 3
+    assert module.restarts == 3
     starts = (tmp_path / "starts").read_text().count("x")
     assert starts <= 2 * 4
     failure = await submit(module).failure()
@@ -214,8 +214,8 @@ async def test_one_that_cannot_be_started_is_a_crash_too(running: Running, tmp_p
     path.unlink()
     await submit(module).failure()
     await running.until(lambda: module.state is State.BACKOFF)
-    assert module.slot.last_exit is not None
-    assert module.slot.last_exit.reason == "spawn_failed"
+    assert module.last_exit is not None
+    assert module.last_exit.reason == "spawn_failed"
     assert children() == []
 
 
@@ -231,8 +231,8 @@ async def test_the_memory_of_one_that_waits_is_limited(running: Running, tmp_pat
         nursery.start_soon(running.host.sampler.run)
         await running.until(lambda: module.state is State.DOWN)
         nursery.cancel_scope.cancel()
-    assert module.slot.last_exit is not None
-    assert module.slot.last_exit.reason == "memory_limit"
+    assert module.last_exit is not None
+    assert module.last_exit.reason == "memory_limit"
 
 
 @pytest.mark.parametrize("rename", [True, False])
@@ -257,7 +257,7 @@ async def test_a_changed_program_is_never_served_by_a_process_of_the_old_one(
     while not old.isdisjoint(pids := waiting(module)) or len(pids) != 2:
         await trio.lowlevel.checkpoint()
     assert (await submit(module).success()).result == {"n": 2}
-    assert (module.slot.restarts, module.slot.last_exit) == (0, None)
+    assert (module.restarts, module.last_exit) == (0, None)
 
 
 async def test_a_program_that_was_only_touched_is_the_same(
@@ -298,8 +298,8 @@ async def test_a_stop_leaves_nobody_and_shows_no_end_of_input(
     assert children() == []
     assert not opened_since(before)
     assert not (tmp_path / "misled").exists()
-    assert module.slot.last_exit is not None
-    assert module.slot.last_exit.reason == "stopped"
+    assert module.last_exit is not None
+    assert module.last_exit.reason == "stopped"
 
 
 async def test_a_stop_while_they_are_being_started_leaves_nobody(
@@ -321,7 +321,7 @@ async def test_those_who_ignore_a_sigterm_are_killed_in_a_hurry(
     while not (tmp_path / "deaf").exists():
         await trio.lowlevel.checkpoint()
     module.stop("the test")
-    module.slot.hurry()
+    module.workers[0].hurry()
     await running.until(lambda: module.state is State.DOWN)
     assert children() == []
 

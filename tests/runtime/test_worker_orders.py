@@ -15,7 +15,7 @@ import structlog
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.runtime.pool_orders import HARMLESS, OPS, Op, run
+from tests.runtime.worker_orders import HARMLESS, OPS, Op, run
 
 STEPS = 800
 

@@ -1,4 +1,4 @@
-"""The lives of a slot, with fakes and a virtual clock."""
+"""The lives of a worker, with fakes and a virtual clock."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEADY = {"backoff": {"initial_s": 1, "factor": 2, "max_s": 8, "jitter": 0}, "re
 
 
 def state(module: Module) -> State:
-    return module.slot.state
+    return module.workers[0].state
 
 
 async def pass_time(clock: Clock, seconds: float) -> None:
@@ -44,17 +44,17 @@ async def test_a_crash_after_health_restarts_at_once_then_later_and_later(
     module = started(running, tmp_path, intensity=10)
     stage.life.get_ready()
     await stage.life.die()
-    assert (state(module), module.slot.restarts, len(stage.lives)) == (State.STARTING, 1, 2)
+    assert (state(module), module.restarts, len(stage.lives)) == (State.STARTING, 1, 2)
     for delay_s in (1.0, 2.0, 4.0, 8.0, 8.0):
         stage.life.get_ready()
         await stage.life.die()
         assert state(module) is State.BACKOFF
-        assert module.slot.next_retry_s == delay_s
+        assert module.next_retry_s == delay_s
         assert stage.alive == []
         await pass_time(mock_clock, delay_s)
         assert state(module) is State.STARTING
-        assert module.slot.next_retry_s is None
-    assert module.slot.restarts == 6
+        assert module.next_retry_s is None
+    assert module.restarts == 6
 
 
 async def test_a_first_start_that_fails_waits_before_the_next(
@@ -62,9 +62,9 @@ async def test_a_first_start_that_fails_waits_before_the_next(
 ) -> None:
     module = started(running, tmp_path)
     await stage.life.fail_to_spawn()
-    assert (state(module), module.slot.next_retry_s) == (State.BACKOFF, 1.0)
-    assert module.slot.last_exit is not None
-    assert module.slot.last_exit.reason == "spawn_failed"
+    assert (state(module), module.next_retry_s) == (State.BACKOFF, 1.0)
+    assert module.last_exit is not None
+    assert module.last_exit.reason == "spawn_failed"
     await pass_time(mock_clock, 1)
     stage.life.get_ready()
     assert state(module) is State.READY
@@ -78,12 +78,12 @@ async def test_too_many_crashes_are_a_failure_that_is_tried_again_half_open(
         await stage.life.fail_to_spawn()
         await pass_time(mock_clock, delay_s)
     await stage.life.fail_to_spawn()
-    assert (state(module), module.slot.next_retry_s) == (State.FAILED, 300.0)
+    assert (state(module), module.next_retry_s) == (State.FAILED, 300.0)
     await pass_time(mock_clock, 300)
     assert state(module) is State.STARTING
     stage.life.get_ready()
     await stage.life.die()  # one try, not a fresh budget
-    assert (state(module), module.slot.next_retry_s) == (State.FAILED, 300.0)
+    assert (state(module), module.next_retry_s) == (State.FAILED, 300.0)
 
 
 @pytest.mark.fault(11)
@@ -125,9 +125,9 @@ async def test_one_that_needs_replacement_is_ended_abruptly_and_counts_as_a_cras
     stage.life.need_replacement()
     assert (state(module), stage.life.endings) == (State.STOPPING, [True])
     await stage.life.die(code=0)
-    assert module.slot.last_exit is not None
-    assert module.slot.last_exit.reason == "replaced"
-    assert module.slot.last_exit.message == "closed its stdout"
+    assert module.last_exit is not None
+    assert module.last_exit.reason == "replaced"
+    assert module.last_exit.message == "closed its stdout"
     assert state(module) is State.STARTING
 
 
@@ -149,7 +149,7 @@ async def test_restart_types_are_those_of_otp(
     stage.life.get_ready()
     await stage.life.die(code)
     assert state(module) is (State.STARTING if comes_back else State.DOWN)
-    assert module.slot.wanted is comes_back
+    assert module.workers[0].is_wanted is comes_back
 
 
 @pytest.mark.fault(12)
@@ -181,7 +181,7 @@ async def test_a_stop_while_it_waits_to_try_again_disarms_the_timer(
     module = started(running, tmp_path)
     await stage.life.fail_to_spawn()
     module.stop("the test")
-    assert (state(module), module.slot.next_retry_s) == (State.DOWN, None)
+    assert (state(module), module.next_retry_s) == (State.DOWN, None)
     await pass_time(mock_clock, 1000)
     assert (state(module), len(stage.lives)) == (State.DOWN, 1)
 
@@ -208,8 +208,11 @@ async def test_a_start_that_fails_while_it_still_lives_is_ended_first(
     assert (state(module), stage.life.endings) == (State.STOPPING, [True])
     await stage.life.die(None, 15)
     assert state(module) is State.BACKOFF
-    assert module.slot.last_exit is not None
-    assert (module.slot.last_exit.reason, module.slot.last_exit.signal) == ("start_deadline", 15)
+    assert module.last_exit is not None
+    assert (module.last_exit.reason, module.last_exit.signal) == (
+        "start_deadline",
+        15,
+    )
 
 
 async def test_a_restart_waits_for_the_end_of_the_one_before(
@@ -220,9 +223,9 @@ async def test_a_restart_waits_for_the_end_of_the_one_before(
     module.restart("the test")
     assert (state(module), stage.life.endings, len(stage.lives)) == (State.STOPPING, [False], 1)
     await stage.life.die(0)
-    assert (state(module), len(stage.lives), module.slot.restarts) == (State.STARTING, 2, 0)
-    assert module.slot.last_exit is not None
-    assert module.slot.last_exit.reason == "stopped"
+    assert (state(module), len(stage.lives), module.restarts) == (State.STARTING, 2, 0)
+    assert module.last_exit is not None
+    assert module.last_exit.reason == "stopped"
 
 
 async def test_of_a_crash_and_a_restart_by_hand_only_the_crash_counts(
@@ -230,13 +233,13 @@ async def test_of_a_crash_and_a_restart_by_hand_only_the_crash_counts(
 ) -> None:
     module = started(running, tmp_path)
     await stage.life.die(1)
-    assert (state(module), module.slot.restarts) == (State.BACKOFF, 0)
+    assert (state(module), module.restarts) == (State.BACKOFF, 0)
     module.restart("the test")
-    assert (state(module), module.slot.restarts) == (State.STARTING, 1)
+    assert (state(module), module.restarts) == (State.STARTING, 1)
     stage.life.get_ready()
     module.restart("the test")
     await stage.life.die(0)
-    assert (state(module), module.slot.restarts) == (State.STARTING, 1)
+    assert (state(module), module.restarts) == (State.STARTING, 1)
 
 
 async def test_a_start_during_a_stop_comes_back_and_a_stop_during_a_restart_does_not(
@@ -264,7 +267,7 @@ async def test_commands_and_deaths_in_any_order_leave_one_life_at_the_most(
     for _ in range(100):
         living = [life for life in stage.lives if not life.gone]
         assert len(living) <= 1
-        assert (module.slot.life is not None) == bool(living)
+        assert (module.workers[0].life is not None) == bool(living)
         match chance.randrange(9):
             case 0 | 1:
                 module.start("the test")
@@ -297,7 +300,7 @@ async def test_an_end_that_restart_on_names_is_restarted_whatever_the_restart_ty
     module = started(running, tmp_path, restart="temporary", restart_on=[75, "SIGKILL"])
     stage.life.get_ready()
     await stage.life.die(code=75)
-    assert (state(module), module.slot.restarts) == (State.STARTING, 1)
+    assert (state(module), module.restarts) == (State.STARTING, 1)
     stage.life.get_ready()
     await stage.life.die(code=None, signal=9)
     assert state(module) is State.BACKOFF
@@ -309,8 +312,8 @@ async def test_an_end_that_never_on_names_is_the_last_and_says_so(
     module = started(running, tmp_path, never_on=["SIGKILL", 78])
     stage.life.get_ready()
     await stage.life.die(code=78)
-    assert (state(module), module.slot.wanted, stage.alive) == (State.DOWN, False, [])
-    died = module.slot.last_exit
+    assert (state(module), module.workers[0].is_wanted, stage.alive) == (State.DOWN, False, [])
+    died = module.last_exit
     assert died is not None
     assert (died.reason, died.exit_code, died.rule) == ("exited", 78, "/supervision/never_on/1")
     words = "exited with code 78 and is not restarted: its supervision.never_on has 78"
@@ -325,8 +328,8 @@ async def test_an_end_that_never_on_names_is_the_last_and_says_so(
     stage.life.get_ready()
     await stage.life.die(code=1)
     assert state(module) is State.STARTING
-    assert module.slot.last_exit is not None
-    assert module.slot.last_exit.rule is None
+    assert module.last_exit is not None
+    assert module.last_exit.rule is None
 
 
 async def test_a_request_does_not_wake_a_lazy_module_that_never_on_keeps_down(

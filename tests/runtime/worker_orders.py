@@ -22,9 +22,10 @@ from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
+from supervisor.runtime.supervision.workers import renewed, staying
 from tests import factories
 from tests.factories import Heard
-from tests.runtime.fakes import FakeLife, Stage, staged
+from tests.runtime.fakes import Alone, FakeLife, Stage, staged
 
 Op = tuple[str, int]
 
@@ -55,7 +56,7 @@ HARMLESS = [
 """What is no reason for a call to fail."""
 
 
-class PoolOrders:
+class WorkerOrders:
     """A module, and what is known of all that was asked of it."""
 
     def __init__(self, folder: Path, nursery: trio.Nursery, supervision: dict[str, Any]) -> None:
@@ -68,9 +69,7 @@ class PoolOrders:
         self.returns = supervision.get("restart", "permanent") == "permanent"
         self.harmless = supervision.get("queue", MANY) >= MANY
         self._nursery = nursery
-        self.module = Module(
-            descriptor, self.host, nursery, lambda: None, lambda _: None, dependants=lambda _: ()
-        )
+        self.module = Module(descriptor, self.host, nursery, Alone())
 
     async def play(self, ops: Iterable[Op], clock: trio.testing.MockClock) -> None:
         """Do all of it, then stop; raises `AssertionError` where a promise is broken."""
@@ -145,37 +144,36 @@ class PoolOrders:
     # The promises.
 
     def check(self) -> None:
-        module, pool, alive = self.module, self.module.pool, self._alive()
+        module, alive = self.module, self._alive()
         ids = [life.id for life in self.stage.lives]
         assert len(ids) == len(set(ids))
-        slots = [seat.slot for seat in pool.seats]
-        assert len({id(slot.life) for slot in slots if slot.life}) == len(alive)
-        most = self.instances.max
-        renewing = pool._renewals._old is not None
-        assert len(alive) <= len(slots) <= most + renewing
-        states = [seat.slot.state for seat in pool.seats.staying()]
+        assert len({id(one.life) for one in module.workers if one.life}) == len(alive)
+        renewing = renewed(module.workers) is not None
+        assert len(alive) <= len(module.workers) <= self.instances.max + renewing
+        there = staying(module.workers)
+        states = [one.state for one in there]
         assert (module.state in SERVES) == any(state in SERVES for state in states)
         if module.state is State.DOWN:
             assert not alive
         if any(state in HAS_PROCESS for state in states):
             assert module.state in HAS_PROCESS
-        if self.returns and pool.seats.wanted and not pool.barred:
-            assert len(pool.seats.staying()) >= max(self.instances.min, 1)
+        if self.returns and module.wanted and not module.barred:
+            assert len(there) >= max(self.instances.min, 1)
         self._check_calls(alive)
 
     def _check_calls(self, alive: list[FakeLife]) -> None:
-        module, pool = self.module, self.module.pool
+        module = self.module
         for call, heard in self.calls:
             assert len(heard.outcomes) == call.settled, heard.outcomes
             where = [life for life in alive if call in life.calls]
-            places = len(where) + (call.request.request_id in module._queue)
+            places = len(where) + (call.request.request_id in module.queue)
             assert places == (not call.settled), f"a call is in {places} places"
             if self.harmless and call.settled:
                 assert isinstance(heard.outcomes[0], Success), heard.outcomes
         if self.harmless:
             assert not any(life.cut for life in self.stage.lives)
-        for seat in pool.seats.staying():
-            assert not module.queued or seat.free() is None, "there is room, and requests wait"
+        for one in staying(module.workers):
+            assert not module.queued or one.free() is None, "there is room, and requests wait"
         if module.queued:
             assert module.state in HAS_PROCESS, module.state
         self.calls = [one for one in self.calls if not one[0].settled]
@@ -187,8 +185,8 @@ class PoolOrders:
 
     def _some(self, state: State, number: int) -> list[FakeLife]:
         """Return the lives in a state, all of them or one."""
-        slots = [seat.slot for seat in self.module.pool.seats if seat.slot.state is state]
-        found = [slot.life for slot in slots if isinstance(slot.life, FakeLife)]
+        there = [one for one in self.module.workers if one.state is state]
+        found = [one.life for one in there if isinstance(one.life, FakeLife)]
         return found if number % 2 else found[:1]
 
     async def _die(self, life: FakeLife, code: int) -> None:
@@ -220,7 +218,7 @@ def run(folder: Path, supervision: dict[str, Any], ops: Iterable[Op]) -> None:
 
     async def main() -> None:
         async with trio.open_nursery() as nursery:
-            orders = PoolOrders(folder, nursery, supervision)
+            orders = WorkerOrders(folder, nursery, supervision)
             with orders.stage.known():
                 try:
                     await orders.play(ops, clock)

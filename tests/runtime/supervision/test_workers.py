@@ -135,7 +135,7 @@ async def test_what_is_idle_is_stopped_down_to_min(
     assert [life.endings for life in stage.lives] == [[False], [False], []]
     for life in stage.lives[:2]:
         await life.die(0)
-    assert (module.state, module.pool.restarts) == (State.READY, 0)
+    assert (module.state, module.restarts) == (State.READY, 0)
     stage.lives[2].answer()
     await pass_time(mock_clock, 100)
     assert stage.alive == ["m#3"]
@@ -207,7 +207,7 @@ async def test_after_max_requests_a_successor_gets_ready_before_the_old_one_leav
     assert (old.endings, old.cut) == ([False], [])
     await old.die(0)
     stage.life.answer()
-    assert (module.state, module.pool.restarts, stage.alive) == (State.READY, 0, ["m#2"])
+    assert (module.state, module.restarts, stage.alive) == (State.READY, 0, ["m#2"])
     assert isinstance(waiting[0].outcomes[0], Success)
 
 
@@ -228,7 +228,7 @@ async def test_a_successor_that_does_not_start_leaves_the_old_one_serving(
     module = up(running, tmp_path, stage, max_age_s=60)
     await pass_time(mock_clock, 61)
     await stage.life.fail_to_spawn()
-    assert (module.state, module.pool.seats.next_retry_s) == (State.READY, 4)
+    assert (module.state, module.next_retry_s) == (State.READY, 4)
     submit(module, 1)
     stage.lives[0].answer()
     await pass_time(mock_clock, 5)
@@ -243,8 +243,8 @@ async def test_a_crash_takes_one_slot_and_the_module_is_degraded_below_min(
     await stage.lives[0].die()
     assert stage.alive == ["m#2", "m#3"]  # at once, as for a module of its own
     await stage.life.die()
-    assert (module.state, module.pool.restarts) == (State.DEGRADED, 1)
-    assert module.pool.last_exit is not None
+    assert (module.state, module.restarts) == (State.DEGRADED, 1)
+    assert module.last_exit is not None
     entry = module_status(module)
     assert [one["id"] for one in entry["instances"]] == ["m#2"]
     assert entry["next_retry_s"] == 4
@@ -285,7 +285,7 @@ async def test_a_reload_changes_the_number_of_instances(
     stage.life.get_ready()
     for life in before:
         await life.die(0)
-    assert (stage.alive, len(module.pool.seats)) == (["m#3"], 1)
+    assert (stage.alive, len(module.workers)) == (["m#3"], 1)
     more = staged(tmp_path, supervision={"instances": {"min": 2, "max": 2}})
     module.succession.offer(more, "the test", anew=False)
     assert stage.alive == ["m#3", "m#4", "m#5"]

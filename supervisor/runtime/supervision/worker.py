@@ -1,0 +1,390 @@
+"""One place for a process: it feeds the lifecycle table, and does what the table says.
+
+    commands, news of a life, its end, a time to try again
+        -> Input -> policy.lifecycle.TABLE -> State, and actions -> a life, a timer, the module
+
+All of it is synchronous but `_live`, the task of one life, where it is also decided what follows
+from its end. At most one life exists at a time, and whatever a former one still reports is ignored:
+a stale exit changes nothing. A module has one worker, or several: what they are together is in
+`workers`, how many there should be in `sizing`.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from typing import Protocol
+
+import msgspec
+import structlog
+import trio
+
+from supervisor.policy.lifecycle import SERVES, Action, Input, State, move
+from supervisor.policy.pool import renewed_after_requests, renewed_at_age_s
+from supervisor.runtime.supervision.crash_record import CrashRecord, LastExit
+from supervisor.runtime.supervision.deadlines import Timer
+from supervisor.runtime.supervision.life import Ended, Life, Setting
+from supervisor.runtime.supervision.lives import PREPARING, LifeKind, life_kind
+from supervisor.runtime.supervision.preparation import PREPARED, is_unprepared
+from supervisor.runtime.supervision.starts import StartTurn
+
+log = structlog.get_logger()
+
+_WAITS = (State.BACKOFF, State.FAILED)
+
+
+class Wish(Enum):
+    """What is wanted of a worker; it decides what follows from the end of its life."""
+
+    UP = "up"
+    ANEW = "anew"
+    """Up, by another life than the one it has."""
+    DOWN = "down"
+    GONE = "gone"
+    """It gets no more calls, ends when it has served those that it has, and does not come back."""
+
+
+class Employer(Protocol):
+    """What a worker tells its module, and asks it."""
+
+    @property
+    def queued(self) -> int:
+        """How many calls wait."""
+
+    def moved(self, worker: Worker, before: State, cause: str) -> None:
+        """Take note of a new state; told before it is acted upon."""
+
+    def died(self, worker: Worker) -> None:
+        """Take note of what is new in its `last_exit`."""
+
+    def freed(self, worker: Worker) -> None:
+        """Look whether a call waits: there is, or may be, room."""
+
+    def refuse(self, worker: Worker) -> None:
+        """Take note that this one will serve none of those that wait."""
+
+
+SLACK_S = 0.001
+"""What a time may be short by when its timer fires: it is a sum of floats."""
+
+
+class Service(msgspec.Struct):
+    """What a process has done since its start, and when it is to be renewed (monotonic, s)."""
+
+    used_at: float = 0.0
+    """When it last had a call, got ready, or began to start."""
+    served: int = 0
+    most: float = math.inf
+    """How many calls it serves."""
+    age_s: float = math.inf
+    old_at: float = math.inf
+    """When it is so old."""
+    spared_until: float = 0.0
+
+    @property
+    def due_at(self) -> float:
+        """When it is to be renewed, if nothing is asked of it before."""
+        return max(self.spared_until, 0.0 if self.served >= self.most else self.old_at)
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is to be renewed."""
+        return now >= self.due_at - SLACK_S
+
+    @property
+    def why_due(self) -> str:
+        """Say why it is to be renewed, as a clause."""
+        if self.served >= self.most:
+            return f"has served {self.served} requests"
+        return f"is {self.age_s:.3g} s old"
+
+
+class Worker:
+    """A module's place for one life at a time."""
+
+    __slots__ = (
+        "_blamed", "_crashes", "_employer", "_inputs", "_moving", "_nursery", "_retry", "_turn",
+        "follows", "instance", "last_exit", "life", "restarts", "retry_at", "service", "setting",
+        "state", "wanted", "why_gone",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        setting: Setting,
+        nursery: trio.Nursery,
+        employer: Employer,
+        follows: Worker | None = None,
+    ) -> None:
+        """Make it, down. It `follows` the one that goes once this one is ready."""
+        self.setting = setting
+        self.state = State.DOWN
+        self.wanted = Wish.DOWN
+        self.life: Life | None = None
+        self.instance: str | None = None
+        """The newest instance it has had; None if its lives are none."""
+        self.restarts = 0
+        """How often it came back after an end nobody asked for."""
+        self.last_exit: LastExit | None = None
+        self.retry_at: float | None = None
+        """When it is tried again, in `backoff` and `failed` (monotonic)."""
+        self.service = Service()
+        self.follows = follows
+        self.why_gone = ""
+        self._crashes = CrashRecord(setting.descriptor.supervision)
+        self._nursery = nursery
+        self._employer = employer
+        self._turn: StartTurn | None = None
+        self._blamed: Ended | None = None
+        """Why the host ends its life, if the life is to blame for it."""
+        self._retry: Timer | None = None
+        self._inputs: list[tuple[Input, str]] = []  # a deque is 700 bytes, and most have nothing
+        self._moving = False
+
+    # Commands.
+
+    def start(self, cause: str) -> None:
+        """Want it up."""
+        if self.wanted is not Wish.ANEW:
+            self.wanted = Wish.UP
+        self._forgive()
+        self._feed(Input.START, cause)
+
+    def stop(self, cause: str) -> None:
+        """Want it down."""
+        self.want_down()
+        self._feed(Input.STOP, cause)
+
+    def restart(self, cause: str) -> None:
+        """Have the current life replaced by a new one."""
+        self.wanted = Wish.UP if self.life is None else Wish.ANEW
+        self._forgive()
+        self._feed(Input.RESTART, cause)
+
+    def leave(self, cause: str) -> None:
+        """Want it gone: at once, or when it has served the calls that it has."""
+        self.wanted, self.why_gone = Wish.GONE, cause
+        if not self.serves or not self.load:
+            self._feed(Input.STOP, cause)
+
+    def want_down(self) -> None:
+        """Have nothing follow the end of its life."""
+        if self.wanted is not Wish.GONE:
+            self.wanted = Wish.DOWN
+
+    def hurry(self) -> None:
+        """Kill what there is."""
+        if self.life is not None:
+            self.life.hurry()
+            if self._turn is not None:
+                self._turn.give_up()
+
+    def _forgive(self) -> None:
+        # Whoever starts what had failed has mended something: it gets its whole budget again.
+        if self.state in _WAITS:
+            self._crashes.forgive()
+
+    # What is known of it.
+
+    @property
+    def serves(self) -> bool:
+        """Whether calls may be given to the life now."""
+        return self.state in SERVES
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it is on its way out, for good."""
+        return self.wanted is Wish.GONE
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is to be up."""
+        return self.wanted is Wish.UP or self.wanted is Wish.ANEW
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it is down, and not wanted up."""
+        return self.state is State.DOWN and not self.is_wanted
+
+    @property
+    def load(self) -> int:
+        """How many calls it has."""
+        return 0 if self.life is None else self.life.load
+
+    def free(self) -> Life | None:
+        """Return the life if that may be given one more call now."""
+        life = self.life
+        if life is None or self.state not in SERVES or self.wanted is Wish.GONE:
+            return None
+        return life if life.can_take() else None
+
+    @property
+    def next_retry_s(self) -> float | None:
+        """Seconds until the next try, in `backoff` and `failed`."""
+        if self.retry_at is None:
+            return None
+        return max(0.0, round(self.retry_at - trio.current_time(), 3))
+
+    # What a life reports (life.Owner).
+
+    def happened(self, life: Life, news: Input, why: str, failure: Ended | None = None) -> None:
+        """Take one of the inputs that are about a life."""
+        if life is not self.life:
+            return
+        if news is Input.STARTED:
+            if self.instance is not None:
+                self.instance = life.id  # its start may have taken a second process
+            self._give_turn_back()
+            self._crashes.ready()
+            self._begin_service()
+        elif news is Input.START_FAILED:
+            self._give_turn_back()
+            self._blamed = failure
+        elif news is Input.REPLACE:
+            if self._blamed is None and self.state is not State.STOPPING:
+                self._blamed = Ended("replaced", why)
+        else:
+            self._crashes.probed(well=news is Input.HEALTHY)
+            if news is Input.HEALTHY and self.state is State.READY:
+                return
+        self._feed(news, why)
+
+    def run_failed(self, life: Life, ended: Ended) -> None:
+        """Remember the end of one process; a good one that follows does not undo it."""
+        if life is self.life:
+            self._remember(ended)
+
+    def capacity_freed(self, life: Life) -> None:
+        """Have it handed what waits, if anything."""
+        if life is self.life and self.state in SERVES:
+            self._employer.freed(self)
+
+    def _begin_service(self) -> None:
+        instances, draw = self.setting.descriptor.supervision.instances, self.setting.host.draw
+        self.service = service = Service(used_at=trio.current_time())
+        if instances.max_requests is not None:
+            service.most = renewed_after_requests(instances.max_requests, draw())
+        if instances.max_age_s is not None:
+            service.age_s = renewed_at_age_s(instances.max_age_s, draw())
+            service.old_at = service.used_at + service.age_s
+
+    # The table, and its actions.
+
+    def _feed(self, given: Input, cause: str) -> None:
+        # An action may lead to another input (a refused call's client starts the module again);
+        # inputs are taken one after the other.
+        self._inputs.append((given, cause))
+        if self._moving:
+            return
+        self._moving = True
+        try:
+            while self._inputs:
+                self._move(*self._inputs.pop(0))
+        finally:
+            self._moving = False
+
+    def _move(self, given: Input, cause: str) -> None:
+        before = self.state
+        following = move(before, given)
+        if Action.SPAWN in following.actions and is_unprepared(self.setting):
+            following = move(before, Input.UNPREPARED)
+        self.state = following.state
+        # Told before it is acted upon: what ended is written down before what begins.
+        if before is not following.state:
+            self._employer.moved(self, before, cause)
+        if before in _WAITS and following.state is not State.DOWN:
+            self.restarts += 1
+        for action in following.actions:
+            self._act(action)
+
+    def _act(self, action: Action) -> None:
+        match action:
+            case Action.PREPARE:
+                self._begin(PREPARING)
+            case Action.SPAWN:
+                self._begin(life_kind(self.setting.descriptor.transport))
+            case Action.END:
+                assert self.life is not None  # noqa: S101 - the table's promise
+                self.life.end(abrupt=self._blamed is not None)
+                if self._turn is not None:
+                    self._turn.give_up()
+            case Action.ARM:
+                assert self.retry_at is not None  # noqa: S101 - set by the end that led here
+                self._retry = self.setting.host.deadlines.at(self.retry_at, self._retry_due)
+            case Action.DISARM:
+                if self._retry is not None:
+                    self._retry.cancel()
+                self._retry = self.retry_at = None
+            case Action.SERVE:
+                self._employer.freed(self)
+            case Action.REFUSE:
+                self._employer.refuse(self)
+
+    def _retry_due(self) -> None:
+        self._retry = self.retry_at = None
+        self._feed(Input.RETRY, "the time to try again has come")
+
+    def _begin(self, kind: LifeKind) -> None:
+        self._crashes.spawned()
+        self.service = Service(used_at=trio.current_time())
+        self.life = kind.begin(self.setting, self)
+        self.instance = self.life.id if kind.is_instance else None
+        if kind.takes_turn:
+            urgent = self.restarts > 0 or self._employer.queued > 0
+            self._turn = self.setting.host.starts.turn(urgent=urgent)
+        self._nursery.start_soon(self._live, self.life)
+
+    async def _live(self, life: Life) -> None:
+        """See a life to its end; then decide what follows from that, here and nowhere else."""
+        ended = await self._in_turn(life)
+        self._give_turn_back()
+        self.life = None
+        if self.state is State.PREPARING and ended.reason == PREPARED:
+            self._feed(Input.PREPARED, ended.message)
+            return
+        blamed, self._blamed = self._blamed, None
+        on_demand = self.state is State.STOPPING and blamed is None
+        ended = ended.as_told(blamed, stopped=on_demand)
+        rule: str | None = None
+        if not self.is_wanted:
+            given, cause = Input.GONE_FOR_GOOD, ended.message
+        elif on_demand or self.wanted is Wish.ANEW:
+            # A start or restart was asked for while it was being stopped.
+            given, cause = Input.GONE_AT_ONCE, "restart"
+            self.wanted = Wish.UP
+        else:
+            draw = self.setting.host.draw()
+            decision = self._crashes.ended(ended, replaced=blamed is not None, draw=draw)
+            if decision.rule is not None:
+                rule = decision.rule.pointer
+                words = f"{ended.message} and {decision.rule.words}"
+                ended = msgspec.structs.replace(ended, message=words)
+            given, cause = decision.given, ended.message
+            if given is Input.GONE_FOR_GOOD:
+                self.wanted = Wish.DOWN
+            elif given is Input.GONE_AT_ONCE:
+                self.restarts += 1
+            else:
+                self.retry_at = trio.current_time() + decision.delay_s
+        self._remember(ended, rule)
+        if not on_demand:
+            log.warning("module ended", module=self.setting.descriptor.name, **ended.evidence())
+        self._feed(given, cause)
+
+    async def _in_turn(self, life: Life) -> Ended:
+        try:
+            if self._turn is None or await self._turn.wait():
+                return await life.run()
+        # A mistake of ours in one module's supervision is not to end all the others'. The process
+        # is gone by now: an incarnation kills and reaps on every way out.
+        except Exception as error:
+            log.exception("supervision failed", module=self.setting.descriptor.name)
+            return Ended("supervision_failed", f"could not be supervised: {error!r:.200}")
+        return Ended("stopped", "was stopped before it was started")
+
+    def _give_turn_back(self) -> None:
+        if self._turn is not None:
+            self._turn.give_back()
+            self._turn = None
+
+    def _remember(self, ended: Ended, rule: str | None = None) -> None:
+        self.last_exit = LastExit.of(ended, self.setting.host.wall_clock(), rule)
+        self._employer.died(self)
