@@ -221,7 +221,7 @@ def on_death(end: Exit, fault: Fault | None, what: str, error: Failure | None = 
 
 
 _NAMES_AN_ERROR = re.compile(
-    r"\S.*(error|exception|panic|fatal|cannot|can't|could not|denied|no such|not found)",
+    r"(?=\S).*(error|exception|panic|fatal|cannot|can't|could not|denied|no such|not found)",
     re.IGNORECASE,
 )
 
