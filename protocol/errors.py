@@ -77,6 +77,7 @@ class Reason(StrEnum):
     LIMIT_REACHED = "limit_reached"
     UNKNOWN_ASSET = "unknown_asset"
     ASSET_CHANGED = "asset_changed"
+    BEYOND_END = "beyond_end"
     UNKNOWN_APPROVAL = "unknown_approval"
     UNKNOWN_REQUEST = "unknown_request"
     """Nothing waits to be taken up under that id."""
@@ -141,6 +142,7 @@ CODE_OF: dict[Reason, Code] = {
     Reason.LIMIT_REACHED: Code.BAD_REQUEST,
     Reason.UNKNOWN_ASSET: Code.BAD_REQUEST,
     Reason.ASSET_CHANGED: Code.BAD_REQUEST,
+    Reason.BEYOND_END: Code.BAD_REQUEST,
     Reason.UNKNOWN_APPROVAL: Code.BAD_REQUEST,
     Reason.UNKNOWN_REQUEST: Code.BAD_REQUEST,
     Reason.CAPABILITY: Code.FORBIDDEN,

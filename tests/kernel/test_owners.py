@@ -177,7 +177,7 @@ async def test_assets_are_their_owners(tmp_path: Path) -> None:
         for who, seen, unseen in ((MAX, his, hers), (EVE, hers, his)):
             listed = (await own(daemon, who, "asset.list"))["assets"]
             assert [one["asset"] for one in listed] == [seen]
-            for op in ("asset.show", "asset.read"):
+            for op in ("asset.show", "asset.read", "asset.content"):
                 words = await own(daemon, who, op, asset=unseen)
                 assert words.replace(unseen, "?") == (
                     await own(daemon, who, op, asset="f" * len(unseen))
@@ -540,6 +540,7 @@ def test_the_table_has_been_looked_at_with_owners_in_mind() -> None:
             "asset.list",
             "asset.show",
             "asset.read",
+            "asset.content",
             "ui.subscribe",
         ),
         *("approvals", "approve", "events", "status", "invoke"),

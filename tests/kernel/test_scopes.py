@@ -46,6 +46,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "asset.list": {},
     "asset.show": {"asset": "a"},
     "asset.read": {"asset": "a"},
+    "asset.content": {"asset": "a"},
     "ui.subscribe": {},
     "policy.explain": {"module": "m", "capability": "log"},
     "policy.forget": {"module": "m"},

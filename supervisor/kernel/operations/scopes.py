@@ -36,6 +36,7 @@ SCOPES: Mapping[str, Scope | None] = {
     "asset.list": Scope.READ,
     "asset.show": Scope.READ,
     "asset.read": Scope.READ,
+    "asset.content": Scope.READ,
     "ui.subscribe": Scope.READ,
     "policy.explain": Scope.READ,
     "policy.forget": Scope.ADMIN,
