@@ -46,6 +46,8 @@ STATUS = VERSION | {
     "supervisor.cli.standard_streams",
     "supervisor.cli.status_table",
     "supervisor.cli.terminal",
+    "supervisor.policy",
+    "supervisor.policy.verdict",
     "supervisor.cli.verbs",
     "supervisor.cli.verbs.status",
 }
