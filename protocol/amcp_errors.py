@@ -124,6 +124,9 @@ _OF_REASON: Final[Mapping[str, ErrorCode]] = {
     Reason.UNKNOWN_SESSION: ErrorCode.SESSION_NOT_FOUND,
     # In AMCP an ended session is a deleted one.
     Reason.SESSION_ENDED: ErrorCode.SESSION_NOT_FOUND,
+    Reason.SESSION_BUSY: ErrorCode.SESSION_BUSY,
+    Reason.SESSION_EXISTS: ErrorCode.ALREADY_EXISTS,
+    Reason.NO_AGENT: ErrorCode.AGENT_NOT_FOUND,
     Reason.UNKNOWN_MODULE: ErrorCode.NOT_FOUND,
     Reason.UNKNOWN_ASSET: ErrorCode.NOT_FOUND,
     Reason.UNKNOWN_APPROVAL: ErrorCode.NOT_FOUND,

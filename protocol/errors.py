@@ -13,7 +13,7 @@ module, which may be another host's, whole and once.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, final
 
 import msgspec
 
@@ -68,10 +68,16 @@ class Reason(StrEnum):
     REENTRANT_CALL = "reentrant_call"
     UNKNOWN_SESSION = "unknown_session"
     SESSION_ENDED = "session_ended"
+    SESSION_EXISTS = "session_exists"
+    SESSION_BUSY = "session_busy"
+    """It has a prompt already, and who asked would not wait."""
+    NO_AGENT = "no_agent"
+    """The session names nobody to serve its prompts, and it is not clear who should."""
     REVISION_CONFLICT = "revision_conflict"
     LIMIT_REACHED = "limit_reached"
     UNKNOWN_ASSET = "unknown_asset"
     ASSET_CHANGED = "asset_changed"
+    BEYOND_END = "beyond_end"
     UNKNOWN_APPROVAL = "unknown_approval"
     UNKNOWN_REQUEST = "unknown_request"
     """Nothing waits to be taken up under that id."""
@@ -129,10 +135,14 @@ CODE_OF: dict[Reason, Code] = {
     Reason.REENTRANT_CALL: Code.BAD_REQUEST,
     Reason.UNKNOWN_SESSION: Code.BAD_REQUEST,
     Reason.SESSION_ENDED: Code.BAD_REQUEST,
+    Reason.SESSION_EXISTS: Code.BAD_REQUEST,
+    Reason.SESSION_BUSY: Code.BAD_REQUEST,
+    Reason.NO_AGENT: Code.BAD_REQUEST,
     Reason.REVISION_CONFLICT: Code.BAD_REQUEST,
     Reason.LIMIT_REACHED: Code.BAD_REQUEST,
     Reason.UNKNOWN_ASSET: Code.BAD_REQUEST,
     Reason.ASSET_CHANGED: Code.BAD_REQUEST,
+    Reason.BEYOND_END: Code.BAD_REQUEST,
     Reason.UNKNOWN_APPROVAL: Code.BAD_REQUEST,
     Reason.UNKNOWN_REQUEST: Code.BAD_REQUEST,
     Reason.CAPABILITY: Code.FORBIDDEN,
@@ -182,6 +192,7 @@ class Success(msgspec.Struct, frozen=True, eq=False):
     __hash__ = None  # type: ignore[assignment] # a value may be a list
 
 
+@final
 class Failure(msgspec.Struct, frozen=True):
     """A request that ended badly, as Error Schema v1: code, message, details."""
 

@@ -147,11 +147,15 @@ def invoke_outcome(reply: _PlainReply | _InvokeReply) -> Outcome | None:
     )
 
 
-def is_plain(reply: _PlainReply) -> bool:
-    """Tell whether such a reply holds what its kind does, so that there is nothing to warn of."""
-    if reply.ok:
-        return reply.result is not _NULL and reply.error is None
-    return reply.result is _NULL
+def is_plain(reply: _PlainReply, line: bytes) -> bool:
+    """Tell whether such a reply holds what its kind does, so that there is nothing to warn of.
+
+    A no may be wrong. Without a result, the line has no colon more than its other fields need.
+    """
+    if not reply.ok or reply.error is not None:
+        return not reply.ok and reply.result is _NULL
+    fields = 1 + (reply.request_id is not None) + (reply.summary is not None)
+    return reply.result is not _NULL or line.count(b":") <= fields
 
 
 def read_reply(operation: Operation, document: dict[str, Any], shown: str) -> Outcome | Fault:

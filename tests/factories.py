@@ -90,7 +90,7 @@ class Heard:
         self.called.append((asked, dialogue))
         self._heard.unpark_all()
 
-    def settled(self, outcome: Outcome, call: Call) -> None:
+    def answered(self, outcome: Outcome, call: Call) -> None:
         self.outcomes.append(outcome)
         self._heard.unpark_all()
 

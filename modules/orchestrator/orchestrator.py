@@ -116,16 +116,10 @@ class Loop:
         return result
 
     async def use(self, call: Json) -> None:
-        """Call a tool; whatever comes of it is the provider's to read."""
+        """Call a tool; whatever comes of it is the provider's to read, and the host tells of it."""
         function = call["function"]
         name = function["name"]
         module, _, op = name.rpartition(".")
-        started = {
-            "tool_name": name,
-            "tool_call_id": call["id"],
-            "arguments": function["arguments"],
-        }
-        self.host.event(self.id, "ui_event", event="tool.call_start", payload=started)
         injected: list[Json] = []
         try:
             if module not in self.args.get("tools", [module]):
@@ -140,8 +134,6 @@ class Loop:
             content = f"error bad_request: the arguments are no JSON: {fault}"
             outcome = {"name": name, "ok": False, "code": "bad_request"}
         self.used.append(outcome)
-        completed = {"tool_name": name, "tool_call_id": call["id"], "ok": outcome["ok"]}
-        self.host.event(self.id, "ui_event", event="tool.call_complete", payload=completed)
         await self.remember({"role": "tool", "tool_call_id": call["id"], "content": content})
         for one in injected:
             await self.remember({"role": one["role"], "content": one["content"]})

@@ -68,6 +68,10 @@ def plan(args: dict[str, Any], _stop: threading.Event) -> Iterator[Event]:
     yield event("done", ok=True, summary=f"{len(steps)} steps", result=result)
 
 
+def execute(args: dict[str, Any], stop: threading.Event) -> Iterator[Event]:
+    return plan({"goal": args.get("prompt")}, stop)  # what a session is asked
+
+
 def sleep(args: dict[str, Any], stop: threading.Event) -> Iterator[Event]:
     seconds = args.get("seconds", 2)
     if not isinstance(seconds, int | float) or not 0 <= seconds <= DAY_S:
@@ -80,7 +84,7 @@ def sleep(args: dict[str, Any], stop: threading.Event) -> Iterator[Event]:
 
 
 Op = Callable[[dict[str, Any], threading.Event], Iterator[Event]]
-OPS: dict[str, Op] = {"plan": plan, "sleep": sleep}
+OPS: dict[str, Op] = {"plan": plan, "execute": execute, "sleep": sleep}
 
 
 class Planner:
@@ -121,7 +125,7 @@ class Planner:
             case {"operation": "cancel"}:
                 if stop := self.stops.get(str(request.get("requestId"))):
                     stop.set()
-            case {"operation": "invoke", "input": {"op": "plan" | "sleep"}}:
+            case {"operation": "invoke", "input": {"op": "plan" | "execute" | "sleep"}}:
                 stop = self.stops[str(request.get("requestId"))] = threading.Event()
                 threading.Thread(target=self.think, args=(request, stop)).start()
             case {"operation": "invoke", "input": {"op": op}}:

@@ -366,7 +366,7 @@ class ModuleConnection:
             request is None
             or outcome is None
             or request.operation is not _INVOKE
-            or not is_plain(reply)
+            or not is_plain(reply, line)
             or (named is None and line.find(_LIKE_AN_ID, 0, _LOOKED_AT_BYTES) >= 0)
             or not is_utf8(line)
             or not passes_unread(bytes(reply.result))

@@ -85,19 +85,21 @@ class Handshake:
     def answered(self, answered: Answered) -> Step:
         """Take the answer to what was asked last."""
         self.instead = ""
-        outcome = answered.outcome
+        outcome, fault = answered.outcome, answered.fault
+        shown = "" if fault is None else f": {fault.excerpt}"
         if self.request.operation is Operation.DESCRIBE:
             if isinstance(outcome, Failure):
-                return self._failed("bad_describe", f"did not describe itself: {outcome.message}")
+                words = f"did not describe itself: {outcome.message}{shown}"
+                return self._failed("bad_describe", words)
             self.waits = ()
             return Ready(outcome.result, "answered health and describe")
         if not isinstance(outcome, Failure):
             self._said = None
             self.waits = (Wait(self._timeouts.describe_s, "an answer to describe"),)
             return self._ask(Operation.DESCRIBE)
-        if answered.fault is not None:
+        if fault is not None:
             # A line that is no answer; asking again would bring the same.
-            return self._failed("bad_health", f"answered health wrongly: {outcome.message}")
+            return self._failed("bad_health", f"answered health wrongly: {outcome.message}{shown}")
         self._said = outcome
         self._pause = Wait(self._pause_s, "a better health")
         self._pause_s = min(self._pause_s * 2, LAST_RETRY_S)

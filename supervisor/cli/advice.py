@@ -102,6 +102,18 @@ ADVICE: dict[Reason, Advice] = {
         "the session has ended",
         "`stdiod session fork` goes on from where it was, `stdiod session new` begins another.",
     ),
+    Reason.SESSION_EXISTS: Advice(
+        "there is such a session already", "Name another id, or none: one is made up then."
+    ),
+    Reason.SESSION_BUSY: Advice(
+        "the session has a prompt already",
+        "Without --reject it waits; `stdiod session cancel` ends the one that runs.",
+    ),
+    Reason.NO_AGENT: Advice(
+        "nobody serves its prompts",
+        "`stdiod session new --agent MODULE` names who does, or --orchestrator; so does"
+        " `stdiod session fork`.",
+    ),
     Reason.REVISION_CONFLICT: Advice(
         "somebody else has changed the state",
         "`stdiod session show` has the state as it is now; make the patch for that.",

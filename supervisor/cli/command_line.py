@@ -43,6 +43,7 @@ VERBS = {
     "reload": Verb("Modules", "reload", "Apply what changed in the descriptors."),
     "logs": Verb("Modules", "logs", "Show what a module wrote to stderr, and what became of it."),
     "session": Verb("Modules", "session", "Begin, show, change, fork, end and watch sessions."),
+    "prompt": Verb("Modules", "prompt", "Ask a session something, and show what is answered."),
     "plan": Verb("Modules", "plan", "Have an orchestrator carry out a plan, in a session."),
     "policy": Verb("Modules", "policy", "Explain and check what modules are allowed."),
     "record": Verb("Transcripts", "record", "Keep what a module and the daemon say, as a file."),

@@ -13,15 +13,33 @@ from supervisor.cli.locations import default_data_dir
 from supervisor.cli.options import TEXT
 from supervisor.daemon.config_file import Config
 from supervisor.kernel.store.settings import JournalOptions, Limits
+from supervisor.policy.http_exposure import OFF, Exposure, ExposureError, read_exposure
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _no_http(ctx: click.Context, param: click.Parameter, value: str) -> None:
-    del ctx
-    if value != "off":
-        words = f"{value!r}: this version has no HTTP face; only 'off' can be chosen"
-        raise click.BadParameter(words, param=param)
+def http_exposure(
+    ctx: click.Context,
+    http: str | None,
+    http_cert: Path | None,
+    http_key: Path | None,
+    *,
+    http_insecure: bool,
+) -> Exposure | None:
+    """Return where the HTTP face is to listen; raises `click.UsageError`.
+
+    An address on the command line has nothing to do with the certificate of another one in a file.
+    """
+    file = configured.said(ctx) or Config()
+    if http is None:
+        http = file.http or OFF
+        http_cert, http_key = http_cert or file.http_cert, http_key or file.http_key
+        http_insecure = http_insecure or bool(file.http_insecure)
+    cert, key = (None if one is None else one.absolute() for one in (http_cert, http_key))
+    try:
+        return read_exposure(http, cert, key, insecure=http_insecure)
+    except ExposureError as error:
+        raise click.UsageError(f"--http: {error}", ctx) from None
 
 
 def _data_dir(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path:
@@ -92,11 +110,25 @@ _OPTIONS = (
     ),
     click.option(
         "--http",
-        default="off",
-        metavar="off",
-        callback=_no_http,
-        expose_value=False,
-        help="No HTTP face; this version has none.",
+        metavar="off|sock|HOST:PORT",
+        help="Serve HTTP: on http.sock beside the socket, or at an address too.  [default: off]",
+    ),
+    click.option(
+        "--http-cert",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="The certificate (PEM) for TLS at the address.",
+    ),
+    click.option(
+        "--http-key",
+        type=click.Path(dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help="Its private key.",
+    ),
+    click.option(
+        "--http-insecure",
+        is_flag=True,
+        help="Serve an address that others reach without TLS; tokens can be read on their way.",
     ),
     click.option(
         "--name",
@@ -110,7 +142,7 @@ _OPTIONS = (
 
 
 def with_daemon_options(function: F) -> F:
-    """Add DIR..., --config, --data-dir, --policy, --http and --name."""
+    """Add DIR..., --config, --data-dir, --policy, --name, and --http with what belongs to it."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function

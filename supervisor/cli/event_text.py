@@ -13,7 +13,11 @@ from supervisor.cli.verbs.approvals import decided, how
 _PATCH_CHARS = 200
 _LEVEL_COLOURS = {"debug": "bright_black", "info": "blue", "warn": "yellow", "error": "red"}
 _RUNNING_TEXT = frozenset({"message.chunk", "agent.thinking"})
-_TOOL_CALLS = {"tool.call_start": "is called", "tool.call_complete": "has ended"}
+_TOOL_CALLS = {
+    "tool.call_start": "is called",
+    "tool.call_complete": "has ended",
+    "tool.call_error": "failed",
+}
 _WIDTH = 6
 
 
@@ -27,7 +31,8 @@ class EventPrinter:
         """Write one event."""
         if event.get("type") == "ui_event" and event.get("event") in _RUNNING_TEXT:
             # With a payload of another form it has a placeholder.
-            content = (event.get("payload") or {}).get("content")
+            payload = event.get("payload") or {}
+            content = payload.get("content", payload.get("thought"))
             if isinstance(content, str):
                 self._run_on(content, thinking=event["event"] == "agent.thinking")
                 return

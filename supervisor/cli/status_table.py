@@ -15,6 +15,7 @@ import click
 
 from supervisor.cli.quantities import count, duration, held_words, limit_text, size, stall_words
 from supervisor.cli.terminal import cells, cut, dim, one_line, pad, state_word
+from supervisor.policy.verdict import last_words
 
 Row = dict[str, str]
 
@@ -139,8 +140,8 @@ def _remembered(ops: dict[str, Any] | None) -> str:
 def _cause(died: dict[str, Any]) -> str:
     if died.get("limit"):
         return f"ended: {one_line(limit_text(died['limit']))}"
-    said = died.get("stderr_tail")
-    words = f"{died['message']}: {said[-1]}" if said else died["message"]
+    said = last_words(died.get("stderr_tail") or ())
+    words = ": ".join(filter(None, (died["message"], said)))
     return cut(one_line(words), CAUSE_CHARS)
 
 

@@ -48,6 +48,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     assets: str | None = None
     asset_store_bytes: int | None = None
     policy: Path | None = None
+    http: str | None = None
+    http_cert: Path | None = None
+    http_key: Path | None = None
+    http_insecure: bool | None = None
 
 
 class ConfigError(Exception):
@@ -169,6 +173,13 @@ def _days(value: Any, folder: Path) -> float:
     return float(value)
 
 
+def _http(value: Any, folder: Path) -> str:
+    del folder
+    if not isinstance(value, str):
+        raise _Fault(f'must be "off", "sock" or "HOST:PORT", not {_kind(value)}')
+    return value
+
+
 def _flag(value: Any, folder: Path) -> bool:
     del folder
     if not isinstance(value, bool):
@@ -206,4 +217,8 @@ _READERS: dict[str, Callable[[Any, Path], Any]] = {
     "assets": _word(ASSETS),
     "asset_store_bytes": _bytes("1 GiB"),
     "policy": _path,
+    "http": _http,
+    "http_cert": _path,
+    "http_key": _path,
+    "http_insecure": _flag,
 }

@@ -12,8 +12,10 @@ import os
 import socket
 import sys
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -27,12 +29,14 @@ from supervisor.daemon.log_stream import LogStream
 from supervisor.daemon.sd_notify import Notifier
 from supervisor.daemon.service_status import tell_status
 from supervisor.faces import control_socket, stdio
+from supervisor.faces.admission import Admission
 from supervisor.faces.control_socket import SocketPathError, SocketTakenError
 from supervisor.kernel.assets.store import AssetOptions
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.findings import Found, usable
+from supervisor.policy.http_exposure import Exposure
 from supervisor.policy.policy_file import PolicyError
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment.ladder import ContainmentError
@@ -42,6 +46,9 @@ from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.loop_clock import LoopClock
 from supervisor.runtime.process.file_limit import FileLimit
 from supervisor.runtime.stalls import RunDelay, Stalls
+
+if TYPE_CHECKING:
+    from supervisor.faces.http.serving import Door
 
 log = structlog.get_logger()
 
@@ -78,6 +85,8 @@ class ServeOptions:
     """Keep a copy of each asset."""
     asset_store_bytes: int | None = None
     """How much the copies may take together; None for the default."""
+    http: Exposure | None = None
+    """Where the HTTP face listens; nothing of it is imported without."""
     policy: Path | None = None
     """The file that says what modules may call the daemon for; without one, nothing."""
 
@@ -122,6 +131,7 @@ def _serve(
     try:
         with (
             control_socket.listening(options.socket) as listener,
+            _http_doors(options) as doors,
             contextlib.closing(RunDelay()) as run_delay,
         ):
             stalls = Stalls(run_delay=run_delay, continued=Continued())
@@ -132,6 +142,7 @@ def _serve(
                 sources=sources,
                 operator=operator,
                 listener=listener,
+                doors=doors,
                 notifier=notifier,
                 stalls=stalls,
                 file_limit=file_limit,
@@ -166,6 +177,7 @@ class _Begun:
     sources: Sources
     operator: OperatorPolicy
     listener: socket.socket
+    doors: list[Door]
     notifier: Notifier
     stalls: Stalls
     file_limit: FileLimit
@@ -203,12 +215,19 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
     ) as daemon:
         daemon.facts.own_log = begun.own_log
         daemon.facts.socket = shown(options.socket)
+        if begun.doors:
+            daemon.facts.http = shown(begun.doors[-1].address)
+        admission = Admission.of(daemon.facts)
         async with trio.open_nursery() as nursery:
             reloading = Reloading(daemon.reload, notifier)
             nursery.start_soon(reloading.run)
             nursery.start_soon(obey, signals, daemon.shut_down, reloading)
             async with trio.open_nursery() as faces:
-                faces.start_soon(control_socket.serve, daemon, begun.listener)
+                faces.start_soon(control_socket.serve, daemon, begun.listener, admission)
+                if begun.doors:
+                    from supervisor.faces.http import serving  # noqa: PLC0415 - as above
+
+                    faces.start_soon(serving.serve, daemon, begun.doors, admission)
                 if options.watch:
                     await nursery.start(daemon.watch)
                 if options.stdio:
@@ -224,10 +243,20 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
             nursery.cancel_scope.cancel()
 
 
+def _http_doors(options: ServeOptions) -> AbstractContextManager[list[Door]]:
+    if options.http is None:
+        return contextlib.nullcontext([])
+    # Only here: a daemon without HTTP is not to wait for what HTTP takes.
+    from supervisor.faces.http import serving  # noqa: PLC0415
+
+    return serving.listening(options.http, options.socket)
+
+
 def _say_listening(begun: _Begun, daemon: Daemon) -> None:
     log.info(
         "listening",
         socket=shown(begun.options.socket),
+        http=daemon.facts.http,
         pid=os.getpid(),
         modules=len(begun.found.descriptors),
         quarantined=len(begun.found.quarantined),

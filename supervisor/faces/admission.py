@@ -14,7 +14,7 @@ from collections.abc import Callable
 import structlog
 import trio
 
-from supervisor.kernel.status import Connections
+from supervisor.kernel.status import Connections, DaemonFacts
 from supervisor.runtime.process.file_limit import FileLimit
 
 CLIENTS = 4096
@@ -42,7 +42,7 @@ class Place:
 
 
 class Admission:
-    """The places of one daemon's control socket."""
+    """The places of one daemon, over whatever socket somebody comes."""
 
     def __init__(self, limit: FileLimit, facts: Connections) -> None:
         """Tell `facts` how many clients there are."""
@@ -51,6 +51,11 @@ class Admission:
         self._of_user: Counter[int] = Counter()
         self._kept: list[Place] = []
         self._crowded = False
+
+    @classmethod
+    def of(cls, facts: DaemonFacts) -> Admission:
+        """Return that of a daemon."""
+        return cls(facts.custody.file_limit, facts.connections)
 
     def admit(self, uid: int, descriptor: int) -> Place | None:
         """Give a place to who has just come, perhaps somebody else's; None if there is none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import stat
@@ -13,6 +14,7 @@ import trio
 
 from protocol.errors import Reason
 from supervisor.faces.conversation import Conversation
+from supervisor.faces.outbox import Outbox
 from supervisor.policy.verdict import Stopped
 
 READ_BYTES = 65536
@@ -52,7 +54,7 @@ async def carry(conversation: Conversation, reading: int, writing: int) -> None:
     is answered and the client is given time to take it.
     """
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_write, conversation, writing, nursery.cancel_scope.cancel)
+        nursery.start_soon(write_out, conversation.outbox, writing, nursery.cancel_scope.cancel)
         nursery.start_soon(conversation.serve_held)
         nursery.start_soon(_part, conversation, nursery.cancel_scope.cancel)
         drained, pollable = False, _is_pollable(reading)
@@ -82,8 +84,10 @@ def _is_pollable(descriptor: int) -> bool:
     return stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode)
 
 
-async def _write(conversation: Conversation, writing: int, gone: Callable[[], None]) -> None:
-    outbox = conversation.outbox
+async def write_out(
+    outbox: Outbox, writing: int, gone: Callable[[], None], patience_s: float = math.inf
+) -> None:
+    """Write what there is to write; tell of a client that is gone, or takes none for so long."""
     outbox.write_through(partial(os.write, writing))
     while data := await outbox.take():
         left = memoryview(data)
@@ -91,7 +95,11 @@ async def _write(conversation: Conversation, writing: int, gone: Callable[[], No
             try:
                 written = os.write(writing, left)
             except BlockingIOError:
-                await trio.lowlevel.wait_writable(writing)
+                with trio.move_on_after(patience_s) as patience:
+                    await trio.lowlevel.wait_writable(writing)
+                if patience.cancelled_caught:
+                    gone()
+                    return
             except OSError:
                 gone()
                 return

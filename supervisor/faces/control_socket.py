@@ -8,20 +8,20 @@ a lock is stale and is replaced.
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import structlog
 import trio
 
-from protocol.errors import Failure, Reason
+from protocol.errors import Failure
 from protocol.response import Response
 from protocol.version import VERSION
+from supervisor.faces.accepting import CROWDED, ENDING, accept_until_stopped
 from supervisor.faces.admission import Admission
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
@@ -34,18 +34,8 @@ BACKLOG = 128
 MAX_PATH_BYTES = 107
 """`sun_path` holds 108 bytes, the last one a NUL."""
 
-OUT_OF_DESCRIPTORS_PAUSE_S = 0.25
-"""With no descriptor left, accepting waits a little: those that exist are to be served."""
-
-_ENDING = Failure.because(
-    Reason.STOPPING,
-    "the daemon has stopped its modules and ends; nothing was begun, so try again later",
-)
-_CROWDED = Failure.because(
-    Reason.QUEUE_FULL,
-    "more clients are connected than there is room for; nothing was begun, so try again when some"
-    " have parted",
-)
+Gone = Callable[[], None]
+"""Called when a client is found to have gone."""
 
 log = structlog.get_logger()
 
@@ -91,48 +81,17 @@ def listening(path: Path) -> Iterator[socket.socket]:
         yield listener
 
 
-async def serve(daemon: Daemon, listener: socket.socket) -> None:
-    """Accept clients until the daemon has stopped its modules; returns when all have parted."""
-    facts = daemon.facts
-    admission = Admission(facts.custody.file_limit, facts.connections)
-    async with trio.open_nursery() as clients, trio.open_nursery() as accepting:
-        waiting = trio.socket.from_stdlib_socket(listener)
-        accepting.start_soon(_accept, daemon, waiting, admission, clients)
-        await daemon.wait_fleet_stopped()
-        # Those who are in are told of the same event, and closed in a later turn than this one:
-        # who connects again finds nobody.
-        accepting.cancel_scope.cancel()
-        _stop_listening(listener)
-
-
-def _stop_listening(listener: socket.socket) -> None:
-    """Let nobody in any more (ECONNREFUSED), and tell those who were not let in yet."""
-    os.set_blocking(listener.fileno(), False)
-    listener.shutdown(socket.SHUT_RDWR)
-    with contextlib.suppress(OSError):  # EAGAIN or EINVAL: that was all
-        while True:
-            client, _ = listener.accept()
-            with client:
-                os.set_blocking(client.fileno(), False)
-                _refuse(client.fileno(), _ENDING)
-
-
-async def _accept(
-    daemon: Daemon,
-    listener: trio.socket.SocketType,
-    admission: Admission,
-    clients: trio.Nursery,
+async def serve(
+    daemon: Daemon, listener: socket.socket, admission: Admission | None = None
 ) -> None:
-    while True:
-        try:
-            client, _ = await listener.accept()
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-                raise
-            log.warning("cannot accept a client", words=os.strerror(error.errno))
-            await trio.sleep(OUT_OF_DESCRIPTORS_PAUSE_S)
-        else:
-            clients.start_soon(_serve_client, daemon, client, admission)
+    """Accept clients until the daemon has stopped its modules; returns when all have parted."""
+    if admission is None:
+        admission = Admission.of(daemon.facts)
+
+    async def serve_client(client: trio.socket.SocketType) -> None:
+        await _serve_client(daemon, client, admission)
+
+    await accept_until_stopped(daemon, listener, serve_client, _refuse)
 
 
 async def _serve_client(
@@ -145,11 +104,11 @@ async def _serve_client(
     try:
         with client:
             if daemon.fleet_stopped:  # let in at the very moment
-                _refuse(descriptor, _ENDING)
+                _refuse(descriptor, ENDING)
                 return
             place = admission.admit(uid, descriptor)
             if place is None:
-                _refuse(descriptor, _CROWDED)
+                _refuse(descriptor, CROWDED)
                 return
             try:
                 with place.scope:
@@ -163,7 +122,7 @@ async def _serve_client(
             finally:
                 admission.leave(place)
             if place.displaced:
-                _refuse(descriptor, _CROWDED)
+                _refuse(descriptor, CROWDED)
     # A mistake of ours over one client's request is not to end the daemon.
     except Exception:
         log.exception("conversation failed")

@@ -295,6 +295,7 @@ async def running(
                     grants=grants,
                     hooks=hooks,
                     approvals=approvals,
+                    prompts=requests.prompts,
                     feed=feed,
                     shut_down=shut_down,
                     next_request_id=host.next_request_id,

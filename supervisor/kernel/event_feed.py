@@ -16,7 +16,7 @@ import msgspec
 import trio
 
 from protocol.errors import Failure, Origin, Reason
-from protocol.events import Log
+from protocol.events import Log, Progress
 from protocol.journal_event import REGISTRY, is_own_family
 from supervisor.kernel.journal import Journal
 from supervisor.kernel.operations.op import Emit
@@ -24,6 +24,7 @@ from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.seen_entries import Sees
 from supervisor.kernel.store.faults import FAILURES, in_words, is_damage
 from supervisor.kernel.store.reader import Filter, Reader
+from supervisor.kernel.store.writer import Told as StoreTold
 from supervisor.runtime.blocking import BlockingWork
 
 _SHOWN = ("path", "from", "to", "cause", "plan", "parent", "key", "uri", "bytes", "capability")
@@ -100,7 +101,19 @@ class EventFeed:
         if cursor is None:
             cursor = await self._begin_of_last(wanted, args["last"], told.last_seq)
         await emit(_heading(told.journal, first, told.last_seq, int(cursor)))
-        cursor = await self._send_up_to(told.last_seq, wanted, int(cursor), emit)
+        limit = args.get("limit")
+        if limit is not None:
+            emit = _Limited(emit, int(limit))
+        try:
+            return await self._send_entries(args, wanted, int(cursor), told, emit)
+        except _Enough:
+            return {"journal": told.journal, "last_seq": told.last_seq}
+
+    async def _send_entries(
+        self, args: dict[str, Any], wanted: Filter, cursor: int, told: StoreTold, emit: Emit
+    ) -> dict[str, Any]:
+        journal = self._journal
+        cursor = await self._send_up_to(told.last_seq, wanted, cursor, emit)
         while args.get("follow"):
             await journal.wait_beyond(cursor)
             if journal.told.journal != told.journal:
@@ -175,6 +188,24 @@ class EventFeed:
 
     _shown = ""
     """The journal that the connection was opened for."""
+
+
+class _Enough(Exception):  # noqa: N818 - not an error
+    """As many entries were sent as were asked for."""
+
+
+class _Limited:
+    """Sends so many entries and no more."""
+
+    def __init__(self, emit: Emit, limit: int) -> None:
+        self._emit = emit
+        self._left = limit
+
+    async def __call__(self, event: Progress | None) -> None:
+        if event is not None and not self._left:
+            raise _Enough
+        await self._emit(event)
+        self._left -= event is not None
 
 
 def _names(pattern: str | None) -> tuple[str, ...] | None:

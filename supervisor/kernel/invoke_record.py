@@ -1,4 +1,4 @@
-"""What the journal says of an invocation: that it is in flight, and how it ended.
+"""What the journal says of an invocation that ended, but for the plainest (`Recorder.span_ended`).
 
 What a client or a module chose is cut to a length here, so that no entry is as long as a line of
 the wire may be; the response itself has it all.
@@ -13,17 +13,13 @@ from typing import Any
 import msgspec
 import structlog
 
-from protocol.connection import Request
 from protocol.errors import Failure
 from protocol.events import ErrorEvent
 from protocol.replies import read_error
 from protocol.response import Response
 from supervisor.kernel.parties import Origin
-from supervisor.kernel.recorder import DocumentKey, Ended, Recorder
-from supervisor.kernel.store.settings import IN_FLIGHT, InFlight
-
-NAME_CHARS = 200
-"""Of a module, an op or a session."""
+from supervisor.kernel.recorder import Recorder
+from supervisor.kernel.store.settings import IN_FLIGHT, NAME_CHARS
 
 MESSAGE_CHARS = 2000
 DETAILS_BYTES = 8192
@@ -37,46 +33,6 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 _encode = msgspec.json.Encoder().encode
 
 log = structlog.get_logger()
-
-
-def in_flight(
-    module: str, request: Request, *, ts: float, parent: str | None, by: msgspec.Raw
-) -> InFlight:
-    """Return what is kept of an invocation until its end; `ts` is Unix time (s).
-
-    `parent` is the span that it is nested in, `by` who asked.
-    """
-    session_id = request.session_id
-    return InFlight(
-        ts,
-        module[:NAME_CHARS],
-        request.op[:NAME_CHARS],
-        request.request_id,
-        None if session_id is None else session_id[:NAME_CHARS],
-        parent,
-        by,
-    )
-
-
-def record_end(
-    recorder: Recorder, response: Response, key: DocumentKey, *, ts: float, by: msgspec.Raw
-) -> bool:
-    """Record how an invocation ended of which there is no more to say than that it was well.
-
-    Returns False if `record_response` has to say more, or to somebody else.
-    """
-    if type(response.outcome) is Failure or response.session_id is not None or response.notices:
-        return False
-    ended = Ended(
-        key[1],
-        ts,
-        response.module,
-        response.op[:NAME_CHARS],
-        response.request_id,
-        response.duration_ms,
-        by,
-    )
-    return recorder.span_ended(key, ended)
 
 
 def record_response(

@@ -28,8 +28,6 @@ from protocol.journal_event import JournalEvent
 from supervisor.kernel.durability import FLUSH_S
 from supervisor.kernel.recorder import (
     Content,
-    DocumentKey,
-    Ended,
     Kept,
     Overhear,
     Unended,
@@ -39,7 +37,7 @@ from supervisor.kernel.recorder import (
 from supervisor.kernel.store.batch import Entry
 from supervisor.kernel.store.restored import RestoredJournal
 from supervisor.kernel.store.retention import Clocks
-from supervisor.kernel.store.settings import JournalOptions
+from supervisor.kernel.store.settings import DocumentKey, JournalOptions, Span
 from supervisor.kernel.store.writer import Told, Writer, WriterOptions
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.directory import shown
@@ -155,11 +153,12 @@ class Journal:
         if self._writer.asleep:
             self._writer.wake()
 
-    def span_ended(self, key: DocumentKey, ended: Ended) -> bool:
+    def span_ended(self, span: Span) -> bool:
         """Record the end of an invocation in place of its document, if nobody overhears."""
         if self._listener is not None:
             return False
-        if self._unreported or not self._writer.add(ended, key):
+        key = span.key
+        if self._unreported or not self._writer.add(span, key):
             self._drop()
         self._unended.pop(key, None)
         return True

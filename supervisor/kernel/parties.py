@@ -216,6 +216,7 @@ class Invoke(Protocol):
         behind: frozenset[str] = NOBODY,
         recorded: bool = True,
         order: BeginOrder | None = None,
+        account: Account | None = None,
     ) -> Invocation | None:
         """Accept an invocation, or answer at once why not."""
 

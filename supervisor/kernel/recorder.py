@@ -20,6 +20,7 @@ import msgspec
 
 from protocol.errors import Failure
 from protocol.journal_event import JournalEvent
+from supervisor.kernel.store.settings import DocumentKey, Span
 
 DEPTH = 32
 """Values that cannot be encoded are copied this deep, with what is wrong replaced."""
@@ -55,33 +56,18 @@ def _encodable(value: Any, depth: int = DEPTH) -> Any:
             return "\N{REPLACEMENT CHARACTER}"
 
 
-DocumentKey = tuple[str, str]
-"""The kind and the name of a document."""
-
 Overhear = Callable[["Overheard"], None]
 """Called with each entry as it is recorded; must neither block nor raise."""
 
 Content = bytes | msgspec.Struct
 """What a document says; a struct is encoded as JSON when it is written, if it comes to that."""
 
-Unended = Content | Callable[[], Content]
-"""A document that is there until its end is recorded in place of it; one that is called for may be
-called in another thread, and most are gone before they are."""
+Unended = Content | Span
+"""A document that is there until its end is recorded in place of it; most are gone before they are
+encoded."""
 
 Kept = Callable[[Failure | None], None]
 """Called once, in the event loop: with None, or with why what was recorded could not be kept."""
-
-
-class Ended(msgspec.Struct, gc=False):
-    """An invocation that ended well, with no more to say of it; `ts` is Unix time (s)."""
-
-    span_id: str
-    ts: float
-    module: str
-    op: str
-    request_id: str
-    duration_ms: int
-    by: msgspec.Raw
 
 
 class Overheard(NamedTuple):
@@ -127,8 +113,8 @@ class Recorder(Protocol):
     def span_began(self, key: DocumentKey, document: Unended) -> None:
         """Store a document of what began, until `record` or `span_ended` takes its place."""
 
-    def span_ended(self, key: DocumentKey, ended: Ended) -> bool:
-        """Record the end of an invocation in place of its document, in a third of the time.
+    def span_ended(self, span: Span) -> bool:
+        """Record that an invocation ended well, in a third of the time that `record` takes.
 
         Returns False if somebody overhears, who has to be told with `record`.
         """
@@ -223,9 +209,9 @@ class Forgetful:
     def span_began(self, key: DocumentKey, document: Unended) -> None:
         """Forget it."""
 
-    def span_ended(self, key: DocumentKey, ended: Ended) -> bool:
+    def span_ended(self, span: Span) -> bool:
         """Leave it to `record`."""
-        del key, ended
+        del span
         return False
 
     def flush(self, done: Kept) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import trio
 
-from protocol.args_schema import ArgsValidator, OpSchema
+from protocol.args_schema import OpSchema
 from protocol.errors import Failure, Reason
 from protocol.problem import described, did_you_mean, named
 from protocol.trace_context import EXAMPLE, is_traceparent
@@ -173,18 +173,17 @@ def op_refusal(asked: str, op: object) -> Failure | None:
     return None
 
 
-def request_refusal(tool: str, module: Module, content: Mapping[str, Any]) -> Failure | None:
-    """Say why a request cannot be accepted, or None; `content` is the frame's `input`.
+def obstacle(module: Module, content: Mapping[str, Any]) -> Failure | Doubt | None:
+    """Say why a request cannot be accepted, or has to be looked at first; None: it can begin.
 
-    Its args are those of `doubt_about`.
+    `content` is the frame's `input`.
     """
     op = content.get("op")
-    refusal = op_refusal(tool, op)
-    if refusal is not None or not isinstance(op, str):
-        return refusal
-    args = content.get("args", {})
+    if not isinstance(op, str) or not 0 < len(op) <= OP_CHARS:
+        return op_refusal(module.name, op)
+    args = content.get("args", _NO_ARGS)
     if not isinstance(args, dict):
-        words = f'"args" of {tool}.{op:.80} must be a JSON object'
+        words = f'"args" of {module.name}.{op:.80} must be a JSON object'
         return Failure.because(Reason.INVALID_ARGS, words, pointer="")
     session_id = content.get("session_id")
     if session_id is not None and not isinstance(session_id, str):
@@ -197,24 +196,17 @@ def request_refusal(tool: str, module: Module, content: Mapping[str, Any]) -> Fa
     if caller is not None and not is_traceparent(caller):
         words = f'"traceparent" is {described(caller)}, it must be one of W3C such as {EXAMPLE}'
         return Failure.because(Reason.MALFORMED_REQUEST, words)
-    validator = _validator(module)
-    if validator is None or validator.knows(op):
+    descriptions = module.descriptions
+    validator = descriptions.renewed() if descriptions.is_outdated else descriptions.validator
+    if validator is None or validator.accepts(op, args):
         return None
+    if validator.knows(op):
+        return Doubt(f"{module.name}.{op}", validator.schema(op), args)
     words = f"{module.name} has no op {named(op, NAME_CHARS)}{did_you_mean(op, validator.ops)}"
     return Failure.because(Reason.UNKNOWN_OP, words, ops=list(islice(validator.ops, OPS_SHOWN)))
 
 
-def doubt_about(module: Module, op: str, args: dict[str, Any]) -> Doubt | None:
-    """Return what has to be looked at of a request that `request_refusal` lets through, or None."""
-    validator = _validator(module)
-    if validator is None or validator.accepts(op, args):
-        return None
-    return Doubt(f"{module.name}.{op}", validator.schema(op), args)
-
-
-def _validator(module: Module) -> ArgsValidator | None:
-    descriptions = module.descriptions
-    return descriptions.renewed() if descriptions.is_outdated else descriptions.validator
+_NO_ARGS: dict[str, Any] = {}
 
 
 def _is_timeout(value: object) -> bool:

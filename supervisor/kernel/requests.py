@@ -42,20 +42,22 @@ from supervisor.kernel.operations.op import Begun
 from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
 from supervisor.kernel.own_request import OwnRequest, answer_of
 from supervisor.kernel.parties import NOBODY, Client, Handle, Party, RefusedError
+from supervisor.kernel.prompts import PROMPT, Prompt, Prompts
 from supervisor.kernel.request_checks import (
     Doubt,
-    doubt_about,
     module_refusal,
+    obstacle,
     op_refusal,
-    request_refusal,
     scope_refusal,
     unknown_module,
 )
 from supervisor.kernel.sessions.session import Session
+from supervisor.kernel.store.settings import IN_FLIGHT, Span
 from supervisor.kernel.taking_effect import Effects
 from supervisor.kernel.wait_graph import Parents
 from supervisor.policy.principals import Principal, Scope
 from supervisor.runtime.held_bytes import Account
+from supervisor.runtime.supervision.call import NOBODY as NOBODY_YET
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
@@ -124,7 +126,7 @@ class Requests:
             account=Account(host.ledger, "the daemon"),
             now=trio.lowlevel.current_clock().current_time,
         )
-        self._unrecorded = msgspec.structs.replace(self._setting, recorded=False)
+        self.prompts = Prompts(fleet, effects.sessions, effects.ui, self.invoke)
 
     def begin(
         self,
@@ -180,10 +182,10 @@ class Requests:
         `order`, and what is held for it counts for `account`, or for that of its parent.
         None is returned if there is nothing left to cancel.
         """
-        op = content.get("op")
-        session_id = content.get("session_id")
+        op, session_id = content.get("op"), content.get("session_id")
+        host, effects = self._host, self._effects
         request = Request(
-            self._host.next_request_id(),
+            host.next_request_id(),
             _INVOKE,
             op if isinstance(op, str) else "",
             args if isinstance(args := content.get("args", {}), dict) else {},
@@ -192,70 +194,111 @@ class Requests:
         if parent is not None or behind:
             self.lineage.begin(request.request_id, behind or self._behind(parent))
         module = self._fleet.modules.get(tool)
-        refusal = None if principal.is_full else self._not_allowed(principal, tool, request.op)
-        session: Session | None = None
-        if refusal is None:
-            if module is None:
-                refusal = unknown_module(tool, self._fleet, principal)
-            else:
-                refusal = request_refusal(tool, module, content)
-            # Mostly there is none; `isinstance` of a msgspec type is slow to say no.
-            if session_id is not None and self._effects.with_sessions:
-                # What a module may do for a request, it may do in the request's session.
-                whose = principal if parent is None else parent.first.principal
-                found = self._effects.sessions.find_live(session_id, whose)
-                if isinstance(found, Session):
-                    session = found
-                else:
-                    refusal = refusal or found
-        if refusal is None and parent is not None and module is not None:
-            refusal = self._circle(request, parent, module)
-        if refusal is not None or module is None:
-            assert refusal is not None  # noqa: S101 - no module is a refusal
+        found, session = self._look(request, module or tool, principal, content, parent)
+        # `type() is`: `isinstance` of a msgspec type is slow to say no, and mostly there is none.
+        if type(found) is Failure or module is None:
+            assert type(found) is Failure  # noqa: S101 - no module is a refusal
             response = Response(
-                refusal, request.request_id, tool, request.op, 0, session_id=request.session_id
+                found, request.request_id, tool, request.op, 0, session_id=request.session_id
             )
             if recorded:
                 self._record_refusal(response, principal, parent)
             self.lineage.end(request.request_id)
             if session is not None:
-                self._effects.sessions.answered(session, response)
+                effects.sessions.answered(session, response)
             client.finished(response)
             return None
         timeouts = module.descriptor.supervision.timeouts
-        setting = self._setting if recorded else self._unrecorded
+        if account is None:
+            account = self._setting.account if parent is None else parent.account
         invocation = Invocation(
             request,
-            module,
-            client,
-            session,
-            setting,
+            NOBODY_YET,
+            module=module,
+            client=client,
             principal=principal,
-            parent=parent,
             account=account,
-            traceparent=content.get("traceparent"),
+            setting=self._setting,
+            session=session,
+            parent=parent,
+            traceparent=content.get("traceparent") if parent is None else parent.traceparent,
+            span=Span(
+                key=(IN_FLIGHT, effects.recorder.new_span()),
+                began=host.wall_clock(),
+                module=module.name,
+                op=request.op,
+                request_id=request.request_id,
+                session_id=request.session_id,
+                parent=None if parent is None else parent.span_id,
+                by=principal.by,
+            ),
+            accepted_at=self._setting.now(),
+            timeout_s=content.get("timeout_s") or timeouts.invoke_s,
+            recorded=recorded,
         )
-        invocation.begin(content.get("timeout_s") or timeouts.invoke_s, timeouts.silence_s)
-        self._let_in(invocation, order)
-        return None if invocation.ended else invocation
-
-    def _circle(self, request: Request, parent: Invocation, module: Module) -> Failure | None:
-        if module.has_room:
-            return None
-        return self._parents.reentrant(request.request_id, parent, module)
-
-    def _let_in(self, invocation: Invocation, order: BeginOrder | None) -> None:
-        """Have a request entered now, or when it is its turn and its args are known to be good."""
-        module, request = invocation.module, invocation.request
-        doubt = doubt_about(module, request.op, request.args)
-        if doubt is None and (order is None or order.is_clear(module.name)):
+        invocation.begin(timeouts.silence_s)
+        if behind:
+            invocation.take_long_way()
+        if found is not None or not (order is None or order.is_clear(tool)):
+            order = order or BeginOrder(self.checks, tool)
+            invocation.take_long_way().hold(order, found, self._enter)
+        elif self._gates.any:
             self._enter(invocation)
         else:
-            order = order or BeginOrder(self.checks, module.name)
-            invocation.hold(order, doubt, self._enter)
+            invocation.enter()
+        return None if invocation.ended else invocation
+
+    @property
+    def long_ways(self) -> int:
+        """How many invocations were not plain, of all that were accepted."""
+        return self._setting.long_ways
+
+    def _look(
+        self,
+        request: Request,
+        module: Module | str,
+        principal: Principal,
+        content: Mapping[str, Any],
+        parent: Invocation | None,
+    ) -> tuple[Failure | Doubt | None, Session | None]:
+        """Return why an invocation is refused or has to wait, and its session.
+
+        `module` is only a name if there is none.
+        """
+        if not principal.is_full:
+            tool = module if isinstance(module, str) else module.name
+            refusal = self._not_allowed(principal, tool, request.op)
+            if refusal is not None:
+                return refusal, None
+        found: Failure | Doubt | None
+        if isinstance(module, str):
+            found = unknown_module(module, self._fleet, principal)
+        else:
+            found = obstacle(module, content)
+        session_id = content.get("session_id")
+        if session_id is None and parent is None:
+            return found, None
+        session: Session | None = None
+        if session_id is not None and self._effects.with_sessions:
+            # What a module may do for a request, it may do in the request's session.
+            whose = principal if parent is None else parent.first.principal
+            live = self._effects.sessions.find_live(session_id, whose)
+            if isinstance(live, Session):
+                session = live
+            elif not isinstance(found, Failure):
+                found = live
+        if parent is None or isinstance(found, Failure) or isinstance(module, str):
+            return found, session
+        if not module.has_room:
+            found = self._parents.reentrant(request.request_id, parent, module) or found
+        return found, session
 
     def _enter(self, invocation: Invocation) -> None:
-        invocation.enter(self.guards.guard(invocation) if self._gates.any else None)
+        guard = self.guards.guard(invocation) if self._gates.any else None
+        if guard is None:
+            invocation.enter()
+        else:
+            invocation.take_long_way().enter(guard)
 
     def _order(self, party: Party) -> BeginOrder:
         if party.order is None:
@@ -297,9 +340,27 @@ class Requests:
             return self.invoke(
                 party.principal, args["module"], args, client, order=order, account=party.account
             )
+        elif op == PROMPT:
+            return self._prompt(party, args, client)
         else:
             self._begin_in_order(request, op, args)
         return None if request.ended else request
+
+    def _prompt(self, party: Party, args: dict[str, Any], client: Client) -> Handle | None:
+        """Begin a prompt: no sooner than what its client asked of the daemon before it."""
+        prompt = Prompt(self.prompts, party.principal, args, client)
+        prompt.account = party.account
+
+        def begin(_: Failure | None = None) -> None:
+            if not prompt.ended:
+                self.prompts.begin(prompt)
+
+        order = self._order(party)
+        if order.is_empty:
+            begin()
+        else:
+            order.hold(None, None, begin)
+        return None if prompt.ended else prompt
 
     def _begin_in_order(self, request: OwnRequest, op: str, args: dict[str, Any]) -> None:
         def begin(_: Failure | None) -> None:
@@ -329,7 +390,8 @@ class Requests:
         op, args = doubt.what, doubt.args
         refusal = await doubt.settled(self.checks, request.party.label)
         refusal = refusal or self._module_refusal(request.principal, op, args)
-        if refusal is None and op == "invoke":  # of which all that is valid is accepted at once
+        # Of these all that is valid is accepted at once.
+        if refusal is None and op in ("invoke", PROMPT):
             refusal = Failure.because(Reason.INVALID_ARGS, "the args are not valid")
         if refusal is not None:
             raise RefusedError(refusal)

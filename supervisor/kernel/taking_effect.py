@@ -117,9 +117,9 @@ class InTurn:
         """Have it served: it waits for no asset."""
         self._listener.host_call(asked, dialogue, call)
 
-    def settled(self, outcome: Outcome, call: Call) -> None:
+    def answered(self, outcome: Outcome, call: Call) -> None:
         """Have the listener respond in its turn."""
-        self._listener.settled(outcome, call)
+        self._listener.answered(outcome, call)
 
     def congested(self) -> Congestion:
         """Whether too much waits, here or for the client."""

@@ -105,7 +105,7 @@ class Subscription:
             and self._module in (None, origin.module)
             and self._names.match(event.event[:NAME_CHARS]) is not None
             and self._principal.owns(origin.owner)
-            and self._principal.covers(origin.module, origin.op)
+            and (not origin.module or self._principal.covers(origin.module, origin.op))
         )
 
     def put(self, event: SeenUiEvent, size: int) -> None:
@@ -158,6 +158,11 @@ class UiEvents:
             and type(event.payload.get("content")) is str
         )
 
+    def tell(self, event: UiEvent, origin: Origin) -> None:
+        """Tell the subscribers of what the host itself has to say."""
+        if self._subscriptions:
+            _tell([one for one in self._subscriptions if one.wants(event, origin)], event, origin)
+
     def pass_on(self, event: UiEvent, origin: Origin) -> UiEvent:
         """Tell the subscribers; returns the event for the client that invoked."""
         problem = _problem(event)
@@ -181,7 +186,7 @@ def _problem(event: UiEvent) -> str | None:
 
 
 def _tell(
-    wanted: list[Subscription], event: UiEvent, origin: Origin, placeholder: str | None
+    wanted: list[Subscription], event: UiEvent, origin: Origin, placeholder: str | None = None
 ) -> None:
     if not wanted:
         return

@@ -1,8 +1,8 @@
-"""The life of one slot: a table (state, input) -> (state, actions), and nothing else.
+"""The life of one worker: a table (state, input) -> (state, actions), and nothing else.
 
 Rules that live here, and nowhere else (docs/architecture.md):
 
-- a slot has a process in `preparing`, `starting`, `ready`, `degraded` and `stopping`, and in no
+- a worker has a process in `preparing`, `starting`, `ready`, `degraded` and `stopping`, and in no
   other state;
 - a process is begun (`PREPARE`, `SPAWN`) only where there is none: behind an input that says that
   one is gone, or in a state without a process;
@@ -23,7 +23,7 @@ import msgspec
 
 
 class State(StrEnum):
-    """What a slot is doing."""
+    """What a worker is doing."""
 
     DOWN = "down"
     PREPARING = "preparing"
@@ -37,7 +37,7 @@ class State(StrEnum):
 
 
 class Input(StrEnum):
-    """What can happen to a slot."""
+    """What can happen to a worker."""
 
     START = "start"
     """It is wanted up: eager start, a command, a dependency that got ready, a first request."""

@@ -4,8 +4,8 @@ Rules that live here, and nowhere else (docs/descriptor.md):
 
 - one process more for each `concurrency` of requests that wait, once the one at the head has waited
   `QUEUE_WAIT_S` and all instances are full; those that are starting are counted on already;
-- a module serves if one of its slots does. It is `degraded` if fewer than `min` of them are well; a
-  first start that is under way is nothing unwell;
+- a module serves if one of its workers does. It is `degraded` if fewer than `min` of them are
+  well; a first start that is under way is nothing unwell;
 - what is renewed after so many requests, or at an age, is renewed up to `SPREAD` earlier, drawn at
   random: instances that started together are not renewed together.
 """
@@ -25,7 +25,7 @@ SPREAD = 0.1
 
 
 class Condition(NamedTuple):
-    """How it is with one slot."""
+    """How it is with one worker."""
 
     state: State
     restarted: bool = False
@@ -44,12 +44,12 @@ _WITHOUT_SERVICE = (
 """What can be hoped for, most of it first."""
 
 
-def state_of(slots: Sequence[Condition], least: int) -> State:
-    """Return the state of a module with these slots, of which `least` should be well.
+def state_of(workers: Sequence[Condition], least: int) -> State:
+    """Return the state of a module with these workers, of which `least` should be well.
 
-    With one slot it is that slot's.
+    With one worker it is that one's.
     """
-    staying = [one for one in slots if not one.leaving]
+    staying = [one for one in workers if not one.leaving]
     states = {one.state for one in staying}
     if not SERVES.isdisjoint(states):
         well = sum(
@@ -60,7 +60,7 @@ def state_of(slots: Sequence[Condition], least: int) -> State:
     for state in _WITHOUT_SERVICE:
         if state in states:
             return state
-    if any(one.leaving and one.state in HAS_PROCESS for one in slots):
+    if any(one.leaving and one.state in HAS_PROCESS for one in workers):
         return State.STOPPING
     return State.DOWN
 

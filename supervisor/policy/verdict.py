@@ -19,7 +19,9 @@ such an end is what its signal says, with the figures beside it.
 
 from __future__ import annotations
 
+import re
 import signal
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -216,6 +218,26 @@ def on_death(end: Exit, fault: Fault | None, what: str, error: Failure | None = 
         f"{what}: {end.instance or 'its process'} {end.words} before it answered{end.remark}",
         **evidence,
     )
+
+
+_NAMES_AN_ERROR = re.compile(
+    r"(?=\S).*(error|exception|panic|fatal|cannot|can't|could not|denied|no such|not found)",
+    re.IGNORECASE,
+)
+
+
+def last_words(stderr_tail: Sequence[str]) -> str:
+    """Return the last line, and before it the last one that names an error if that is another.
+
+    Reports of errors end with where it happened, or with the runtime's version; such lines are
+    indented, or name no error. Empty if nothing was said.
+    """
+    if not stderr_tail:
+        return ""
+    last = stderr_tail[-1]
+    named = (line for line in reversed(stderr_tail) if _NAMES_AN_ERROR.match(line))
+    telling = next(named, last)
+    return last if telling == last else f"{telling} ... {last}"
 
 
 def signal_name(number: int) -> str:

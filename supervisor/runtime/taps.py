@@ -189,9 +189,9 @@ class _Overheard:
     def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
         self._listener.host_call(asked, dialogue, call)
 
-    def settled(self, outcome: Outcome, call: Call) -> None:
+    def answered(self, outcome: Outcome, call: Call) -> None:
         self._tap.answered(self._instance, call, outcome)
-        self._listener.settled(outcome, call)
+        self._listener.answered(outcome, call)
 
     def congested(self) -> Congestion:
         return self._listener.congested()

@@ -30,6 +30,7 @@ STATUS = VERSION | {
     "protocol.frames",
     "protocol.framing",
     "protocol.json_line",
+    "protocol.malformed_json",
     "protocol.weight",
     "protocol.problem",
     "supervisor.cli.client",
@@ -45,6 +46,8 @@ STATUS = VERSION | {
     "supervisor.cli.standard_streams",
     "supervisor.cli.status_table",
     "supervisor.cli.terminal",
+    "supervisor.policy",
+    "supervisor.policy.verdict",
     "supervisor.cli.verbs",
     "supervisor.cli.verbs.status",
 }

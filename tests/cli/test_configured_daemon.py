@@ -9,6 +9,7 @@ import pytest
 
 from supervisor.daemon import serve as serving
 from supervisor.daemon.serve import ServeOptions
+from supervisor.policy.http_exposure import Exposure
 from tests.cli.conftest import Run
 
 
@@ -40,6 +41,8 @@ def config(tmp_path: Path) -> Path:
         watch = false
         assets = "copy"
         asset_store_bytes = 2000
+        http = "0.0.0.0:443"
+        http_insecure = true
         """
     )
     return path
@@ -60,6 +63,7 @@ def test_a_file_says_all_that_the_command_line_does_not(
             watch=False,
             copy_assets=True,
             asset_store_bytes=2000,
+            http=Exposure(host="0.0.0.0", port=443),
         )
     ]
 
@@ -71,13 +75,14 @@ def test_the_command_line_wins_over_the_file(
     (tmp_path / "other").mkdir()
     socket = ["--socket", "/tmp/chosen.sock"]
     words = ["run", str(tmp_path / "other"), "--config", str(config)]
-    words += ["--data-dir", "/tmp/chosen", "--log-format", "console"]
+    words += ["--data-dir", "/tmp/chosen", "--log-format", "console", "--http", "sock"]
     result = run(*socket, *words) if before_verb else run(*words, *socket)
     assert result.exit_code == 0, result.output
     (options,) = served
     assert options.directories == (tmp_path / "other",)
     assert options.socket == Path("/tmp/chosen.sock")
     assert options.data_dir == Path("/tmp/chosen")
+    assert options.http == Exposure()
     assert options.log_format == "console"
     assert not options.watch
 

@@ -119,10 +119,13 @@ def test_a_misspelt_verb_is_told_what_was_probably_meant(run: Run) -> None:
 
 
 @pytest.mark.parametrize("verb", ["run", "up"])
-def test_http_can_only_be_off_in_this_version(run: Run, tmp_path: Path, verb: str) -> None:
-    ended = run(verb, str(tmp_path), "--http", "127.0.0.1:8080")
-    assert ended.exit_code == 2
-    assert "this version has no HTTP face; only 'off' can be chosen" in ended.stderr
+def test_an_address_that_is_none_or_not_safe_is_a_usage_error(
+    run: Run, tmp_path: Path, verb: str
+) -> None:
+    for address, words in (("8080", "is none of off"), ("0.0.0.0:80", "--http-cert")):
+        ended = run(verb, str(tmp_path), "--http", address)
+        assert ended.exit_code == 2
+        assert words in ended.stderr
 
 
 def test_a_socket_path_that_no_socket_can_have_is_a_usage_error(run: Run) -> None:

@@ -24,7 +24,8 @@ def test_a_descriptor_is_written_for_each_server_and_the_rest_is_said(
     into = tmp_path / "new" / "modules"
     result = run("import", file, "--into", str(into))
     assert result.exit_code == 1
-    assert f"here: {into / 'here.json'}\nfar: left out\n  it speaks over HTTP" in result.stdout
+    left_out = f"far: left out\n  {file}: /mcpServers/far/url: means HTTP"
+    assert f"here: {into / 'here.json'}\n{left_out}" in result.stdout
     assert result.stderr == "1 of 2 servers imported\n"
     assert [one.name for one in into.iterdir()] == ["here.json"]
     assert json.loads((into / "here.json").read_text())["transport"]["command"][1] == str(tmp_path)
@@ -51,6 +52,8 @@ def test_a_file_that_is_none_is_named(run: Run, tmp_path: Path) -> None:
     for text, words in (
         ("{}", "mcpServers"),
         ("{", "the JSON ends"),
+        ('{\n  // one\n  "a": }', "line 3 column 8"),
+        ("{\n  /* two", "line 2 column 3"),
         ('{"a": 1, "a": 2}', "more than once"),
     ):
         path = tmp_path / "x.json"
@@ -58,3 +61,28 @@ def test_a_file_that_is_none_is_named(run: Run, tmp_path: Path) -> None:
         result = run("import", str(path))
         assert result.exit_code == 1
         assert words in result.stderr
+
+
+def test_comments_and_trailing_commas_are_read_and_what_looks_like_one_in_a_text_is_kept(
+    run: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / ".vscode" / "mcp.json"
+    path.parent.mkdir()
+    (tmp_path / ".env").write_text("LEVEL=7\n")
+    path.write_text("""{
+      // the servers
+      "inputs": [{"id": "key", "type": "promptString", "password": true,},],
+      "servers": {
+        "a": {
+          "command": "true", /* of
+          two lines */ "args": ["http://x/*y*/", "a,]", "\\"//"],
+          "env": {"KEY": "${input:key}"}, "envFile": "${workspaceFolder}/.env",
+        },
+      },
+    }""")
+    result = run("import", str(path), "--into", str(tmp_path / "new"))
+    assert result.exit_code == 0
+    transport = json.loads((tmp_path / "new" / "a.json").read_text())["transport"]
+    assert transport["command"] == ["true", "http://x/*y*/", "a,]", '"//']
+    assert (transport["env"], transport["pass_env"]) == ({"LEVEL": "7"}, ["KEY"])
+    assert f"{path}: /servers/a/env/KEY: is asked for there: set KEY" in result.stdout

@@ -184,7 +184,7 @@ def test_a_refusal_is_said_with_what_to_do(run: Run, serve: Serve) -> None:
         (("patch", "a", "{}", "--if-revision", "-1"), "-1 is not in the range"),
         (("list", "--limit", "0"), "0 is not in the range"),
         (("forc", "a"), "there is no verb 'session forc'; did you mean 'fork'?"),
-        (("x",), "there are new, list, show, fork, end, patch, watch"),
+        (("x",), "there are new, list, show, fork, end, cancel, patch, watch"),
     ],
 )
 def test_what_cannot_be_meant_is_a_usage_error_and_no_daemon_is_asked(

@@ -38,6 +38,10 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
         durability = "power"
         assets = "copy"
         asset_store_bytes = 5_000
+        http = "0.0.0.0:443"
+        http_cert = "cert.pem"
+        http_key = "/etc/key.pem"
+        http_insecure = false
     """
     assert read_config(written(tmp_path, text)) == Config(
         directories=(tmp_path / "modules", Path("/srv/more")),
@@ -52,6 +56,10 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
         durability="power",
         assets="copy",
         asset_store_bytes=5_000,
+        http="0.0.0.0:443",
+        http_cert=tmp_path / "cert.pem",
+        http_key=Path("/etc/key.pem"),
+        http_insecure=False,
     )
 
 

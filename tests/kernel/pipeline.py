@@ -53,6 +53,7 @@ class FakeModule:
         self.name = name
         self.descriptions = undescribed(self.descriptor)
         self.has_room = True
+        self.span_attributes = None
         self.counters: Any = Counters()
         self.latency = Histogram()
         self.calls: dict[str, Call] = {}
@@ -66,7 +67,7 @@ class FakeModule:
         call.settle(Failure.because(stopped.reason, stopped.message))
 
     def resume(self, call: Call) -> None:
-        call.resume()
+        call.nudge()
 
     # What the test has it do, with the call of an op.
 

@@ -15,12 +15,11 @@ from protocol.journal_event import lint
 from supervisor.kernel.recorder import (
     Content,
     CutShort,
-    DocumentKey,
-    Ended,
     Kept,
     Overhear,
     Unended,
 )
+from supervisor.kernel.store.settings import DocumentKey, Span
 
 T = TypeVar("T")
 
@@ -80,9 +79,9 @@ class Remembering:
         self._heard.unpark_all()
 
     def span_began(self, key: DocumentKey, document: Unended) -> None:
-        self.keep(*key, document() if callable(document) else document)
+        self.keep(*key, document.in_flight() if isinstance(document, Span) else document)
 
-    def span_ended(self, key: DocumentKey, ended: Ended) -> bool:
+    def span_ended(self, span: Span) -> bool:
         return False
 
     def flush(self, done: Kept) -> None:

@@ -182,8 +182,8 @@ async def test_no_more_is_read_while_too_many_events_wait(tmp_path: Path, gate: 
         count = asset_intake.WAITING_EVENTS * 10
         logs = [log(f"{n} {'x' * 9000}") for n in range(count)]  # more than a pipe holds
         asker, invocation = begin(daemon, asset("slow"), *logs, DONE)
-        await _until(lambda: invocation._intake and invocation._call.listener.congested())
-        assert len(invocation._intake._waiting) < count  # type: ignore[union-attr]
+        await _until(lambda: invocation.long_way and invocation.listener.congested())
+        assert len(intake_of(invocation)._waiting) < count
         gate.open.set()
         await asker.response()
         assert len(asker.events) == count + 1
@@ -195,12 +195,19 @@ async def test_no_more_is_read_while_too_many_bytes_wait(tmp_path: Path, gate: G
         size = asset_intake.WAITING_BYTES // 4
         logs = [log(f"{n} {'x' * size}") for n in range(asset_intake.WAITING_EVENTS)]
         asker, invocation = begin(daemon, asset("slow"), *logs, DONE)
-        await _until(lambda: invocation._intake and invocation._call.listener.congested())
-        assert len(invocation._intake._waiting) < len(logs)  # type: ignore[union-attr]
+        await _until(lambda: invocation.long_way and invocation.listener.congested())
+        intake = intake_of(invocation)
+        assert len(intake._waiting) < len(logs)
         gate.open.set()
         await asker.response()
         assert len(asker.events) == len(logs) + 1
-        assert invocation._intake._waiting_bytes == 0  # type: ignore[union-attr]
+        assert intake._waiting_bytes == 0
+
+
+def intake_of(invocation: Invocation) -> asset_intake.AssetIntake:
+    intake = invocation.take_long_way().intake
+    assert intake is not None
+    return intake
 
 
 async def _until(condition: Any) -> None:
@@ -229,7 +236,7 @@ async def test_a_hung_file_system_of_one_module_holds_up_no_other(
     other = actor(tmp_path, name="n")
     async with daemon_with(tmp_path, actor(tmp_path), other) as daemon:
         asker, invocation = begin(daemon, *slow, DONE)
-        await _until(lambda: invocation._call.settled)
+        await _until(lambda: invocation.settled)
         lines = [json.dumps({"version": "0", **one}) for one in (asset("quick"), DONE)]
         neighbour = Asker()
         daemon.requests.invoke(ADA, "n", {"op": "say", "args": {"lines": lines}}, neighbour)
@@ -248,8 +255,8 @@ async def test_a_cancel_does_not_wait_for_a_check(
     async with daemon_with(tmp_path, actor(tmp_path), recorder=recorder) as daemon:
         end = [DONE] if answered else []
         asker, invocation = begin(daemon, asset("slow"), log("behind"), *end)
-        await _until(lambda: invocation._intake and len(invocation._intake._waiting) == 2)
-        await _until(lambda: invocation._call.settled is answered)
+        await _until(lambda: invocation.long_way and len(intake_of(invocation)._waiting) == 2)
+        await _until(lambda: invocation.settled is answered)
         invocation.cancel(GONE)
         (response,) = asker.responses  # at once
         assert response.ok is answered

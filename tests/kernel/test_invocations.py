@@ -218,7 +218,7 @@ async def test_whatever_comes_at_the_same_moment_there_is_one_response(
     class Listener:
         def event(self, event: Any, call: Call, line: bytes | None) -> None: ...
 
-        def settled(self, outcome: Outcome, call: Call) -> None:
+        def answered(self, outcome: Outcome, call: Call) -> None:
             told.append(outcome)
             assert not call.settle(FAILURE)  # even from within
 

@@ -5,23 +5,19 @@ from typing import Any
 
 import pytest
 
-from protocol.connection import Request
 from protocol.errors import Failure, Reason, Success
 from protocol.events import ErrorEvent
-from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.kernel.invoke_record import (
     DETAILS_BYTES,
     ERRORS_RECORDED,
     MESSAGE_CHARS,
-    NAME_CHARS,
     bounded_error,
-    in_flight,
     record_response,
 )
 from supervisor.kernel.parties import Party
 from supervisor.kernel.recorder import Content, Forgetful
-from supervisor.kernel.store.settings import InFlight
+from supervisor.kernel.store.settings import IN_FLIGHT, NAME_CHARS, InFlight, Span
 from tests.kernel.conftest import Asker
 from tests.kernel.pipeline import pipeline
 from tests.principals import ADA
@@ -41,11 +37,17 @@ class Noted(Forgetful):
             self.kept[ended[1]] = None
 
 
+def in_flight(module: str, op: str, session_id: str) -> InFlight:
+    key = (IN_FLIGHT, "span")
+    span = Span(
+        key=key, began=5.0, module=module, op=op, request_id="r1", session_id=session_id, by=ADA.by
+    )
+    return span.in_flight()
+
+
 def test_an_invocation_is_in_flight_until_it_has_its_entry() -> None:
     noted = Noted()
-    request = Request("r1", Operation.INVOKE, "roll", {}, "s1")
-    document = in_flight("dice", request, ts=5.0, parent=None, by=ADA.by)
-    assert document == InFlight(5.0, "dice", "roll", "r1", "s1", by=ADA.by)
+    assert in_flight("dice", "roll", "s1") == InFlight(5.0, "dice", "roll", "r1", "s1", by=ADA.by)
     response = Response(Success(1), "r1", "dice", "roll", 7, "s1")
     record_response(noted, response, "span", parent=None, by=ADA.by, was_in_flight=True)
     assert noted.kept == {"span": None}
@@ -59,8 +61,7 @@ def test_an_invocation_is_in_flight_until_it_has_its_entry() -> None:
 def test_what_a_client_chose_is_cut() -> None:
     noted = Noted()
     long = "x" * (NAME_CHARS + 1)
-    request = Request("r1", Operation.INVOKE, long, {}, long)
-    document = in_flight(long, request, ts=5.0, parent=None, by=ADA.by)
+    document = in_flight(long, long, long)
     assert len(document.module) == len(document.op) == NAME_CHARS
     response = Response(Success(1), "r1", long, long, 7, long)
     record_response(noted, response, "span", parent=None, by=ADA.by, was_in_flight=True)

@@ -17,7 +17,6 @@ import trio
 from protocol.errors import CODE_OF, Code, Failure, Reason
 from supervisor.kernel import journal as journal_module
 from supervisor.kernel.journal import FILE, Journal, remembering
-from supervisor.kernel.recorder import Ended
 from supervisor.kernel.store import database as database_module
 from supervisor.kernel.store import writer as writer_module
 from supervisor.kernel.store.batch import CHUNKS, insert_entries, store_documents
@@ -29,6 +28,7 @@ from supervisor.kernel.store.settings import (
     InFlight,
     JournalOptions,
     OpenQuestion,
+    Span,
 )
 from supervisor.kernel.store.writer import ENTRY_BYTES, QUEUE_BYTES
 from supervisor.runtime.blocking import BlockingWork
@@ -45,9 +45,12 @@ def note(kept: Journal, number: int = 0, text: str = "a test") -> None:
 
 
 def end(kept: Journal, span_id: str) -> None:
-    kept.span_ended(
-        (IN_FLIGHT, span_id), Ended(span_id, kept._wall_clock(), "m", "go", "r1", 3, ADA.by)
+    now = kept._wall_clock()
+    span = Span(
+        key=(IN_FLIGHT, span_id), began=now, module="m", op="go", request_id="r1", by=ADA.by
     )
+    span.ended, span.duration_ms = now, 3
+    kept.span_ended(span)
 
 
 async def until_true(holds: Callable[[], bool]) -> None:

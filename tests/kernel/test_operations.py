@@ -141,7 +141,7 @@ async def test_describe_lists_each_op_that_there_is(tmp_path: Path) -> None:
     async with daemon_with(tmp_path) as daemon:
         described = daemon.requests.operations.describe("supervisor")
         assert described["inputs"] == INPUTS
-        assert set(INPUTS) == {*daemon.requests.operations._ops, "invoke"}
+        assert set(INPUTS) == {*daemon.requests.operations._ops, "invoke", "session.prompt"}
 
 
 async def test_describe_of_a_module_has_the_ops_that_its_descriptor_holds_it_to(

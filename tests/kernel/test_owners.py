@@ -69,6 +69,7 @@ async def world(folder: Path, **options: Any) -> AsyncIterator[Daemon]:
         ("session.fork", {}),
         ("session.end", {}),
         ("session.patch", {"patch": {}}),
+        ("session.cancel", {}),
         ("invoke", {"module": "kv", "op": "echo"}),
     ],
 )
@@ -176,7 +177,7 @@ async def test_assets_are_their_owners(tmp_path: Path) -> None:
         for who, seen, unseen in ((MAX, his, hers), (EVE, hers, his)):
             listed = (await own(daemon, who, "asset.list"))["assets"]
             assert [one["asset"] for one in listed] == [seen]
-            for op in ("asset.show", "asset.read"):
+            for op in ("asset.show", "asset.read", "asset.content"):
                 words = await own(daemon, who, op, asset=unseen)
                 assert words.replace(unseen, "?") == (
                     await own(daemon, who, op, asset="f" * len(unseen))
@@ -532,7 +533,16 @@ def test_the_table_has_been_looked_at_with_owners_in_mind() -> None:
     owned = {op for op in SCOPES if op.split(".")[0] in {"session", "asset", "ui"}}
     assert owned | {"approvals", "approve", "events", "status", "invoke"} == {
         *("session.new", "session.list", "session.show", "session.fork", "session.end"),
-        *("session.patch", "asset.list", "asset.show", "asset.read", "ui.subscribe"),
+        *(
+            "session.patch",
+            "session.prompt",
+            "session.cancel",
+            "asset.list",
+            "asset.show",
+            "asset.read",
+            "asset.content",
+            "ui.subscribe",
+        ),
         *("approvals", "approve", "events", "status", "invoke"),
     }
 

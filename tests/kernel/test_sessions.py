@@ -110,7 +110,7 @@ def test_a_state_to_begin_with_holds_no_nulls() -> None:
         ({"session_id": ""}, "malformed_request", "is empty"),
         ({"session_id": "x" * 129}, "malformed_request", "129 characters"),
         ({"session_id": "a\nb"}, "malformed_request", "control character"),
-        ({"session_id": "taken"}, "invalid_args", "there is a session 'taken' already"),
+        ({"session_id": "taken"}, "session_exists", "there is a session 'taken' already"),
         ({"title": "x" * 201}, "limit_reached", "201 characters"),
         ({"title": "a\nb"}, "invalid_args", "one line"),
         ({"plan": "win"}, "invalid_args", "/plan: is a string, must be an object"),

@@ -3,19 +3,42 @@
 from __future__ import annotations
 
 import json
-from pathlib import PurePosixPath
+from pathlib import PurePath, PurePosixPath
 from typing import Any
 
 import pytest
 
 from protocol.descriptor.loading import parse_descriptor
-from supervisor.policy.mcp_servers_file import FETCH_S, Imported, imported, servers_of
+from supervisor.policy.mcp_servers_file import (
+    FETCH_S,
+    Imported,
+    Surroundings,
+    imported,
+    servers_of,
+)
 
 PROJECT, HOME = PurePosixPath("/code/project"), PurePosixPath("/home/ada")
+ENV_FILES = {
+    "/code/project/.env": """
+# a comment
+export LEVEL='a b'
+PLAIN=1
+API_KEY=abc
+SHARED=file
+not a line
+""",
+}
+
+
+def read(path: PurePath) -> str | None:
+    return ENV_FILES.get(str(path))
+
+
+AROUND = Surroundings(PROJECT, HOME, read)
 
 
 def one(server: Any, name: str = "s") -> Imported:
-    (found,) = imported({name: server}, PROJECT, HOME)
+    (found,) = imported("/mcpServers", {name: server}, AROUND)
     if found.descriptor is not None:
         parse_descriptor(json.dumps(found.descriptor).encode(), "/s.json")
     return found
@@ -29,16 +52,16 @@ def transport(server: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "document",
+    ("document", "at"),
     [
-        {"mcpServers": {"a": {}}},
-        {"servers": {"a": {}}, "inputs": []},
-        {"mcp": {"servers": {"a": {}}}, "editor.fontSize": 12},
+        ({"mcpServers": {"a": {}}}, "/mcpServers"),
+        ({"servers": {"a": {}}, "inputs": []}, "/servers"),
+        ({"mcp": {"servers": {"a": {}}}, "editor.fontSize": 12}, "/mcp/servers"),
     ],
     ids=str,
 )
-def test_the_servers_of_each_program_are_found(document: Any) -> None:
-    assert servers_of(document) == {"a": {}}
+def test_the_servers_of_each_program_are_found(document: Any, at: str) -> None:
+    assert servers_of(document) == (at, {"a": {}})
 
 
 @pytest.mark.parametrize("document", [{}, [], {"mcpServers": []}, {"mcp": 3}, None], ids=str)
@@ -95,19 +118,24 @@ def test_a_secret_becomes_a_variable_and_a_variable_stays_one(
 @pytest.mark.parametrize(
     ("server", "words"),
     [
-        (3, "it must be an object"),
-        ({"url": "https://x"}, "over HTTP"),
-        ({"type": "sse", "command": "x"}, "over HTTP"),
-        ({}, '"command"'),
-        ({"command": "x", "args": "y"}, '"args"'),
-        ({"command": "x", "args": [1]}, '"args"'),
+        (3, ": is 3, must be an object"),
+        ({"url": "https://x"}, "/url: means HTTP"),
+        ({"type": "sse", "command": "x"}, "/type: means HTTP"),
+        ({}, "/command: is null, must be a string"),
+        ({"command": "x", "args": "y"}, "/args: must be an array"),
+        ({"command": "x", "args": [1]}, "/args: must be an array"),
         ({"command": "x", "env": []}, None),
-        ({"command": "x", "env": "y"}, '"env"'),
-        ({"command": "x", "args": ["${env:TOKEN}"]}, "no variable can"),
-        ({"command": "x", "args": ["--api-key", "abc"]}, "a secret"),
-        ({"command": "x", "args": ["--token=abc"]}, "a secret"),
-        ({"command": "x", "args": ["sk-abc"]}, "a secret"),
-        ({"command": "x", "args": ["postgres://ada:abc@db/x"]}, "a secret"),
+        ({"command": "x", "env": "y"}, '/env: is "y", must be an object'),
+        ({"command": "x", "args": ["a", "${env:TOKEN}"]}, "/args/1: has"),
+        ({"command": "x", "args": ["${input:token}"]}, "/args/0: has"),
+        ({"command": "x", "cwd": "${file}"}, "/cwd: has"),
+        ({"command": "x", "args": ["--api-key", "abc"]}, "/args/1: looks like a secret"),
+        ({"command": "x", "args": ["--token=abc"]}, "/args/0: looks like a secret"),
+        ({"command": "x", "args": ["sk-abc"]}, "/args/0: looks like a secret"),
+        ({"command": "x", "args": ["postgres://ada:abc@db/x"]}, "/args/0: looks like a secret"),
+        ({"command": "docker", "args": ["run", "-e", "A_TOKEN=abc", "x"]}, "/args/2: looks like"),
+        ({"command": "docker", "args": ["run", "-e", "A=sk-abc", "x"]}, "/args/2: looks like"),
+        ({"command": "docker", "args": ["run", "-e", "A_TOKEN", "x"]}, None),
         ({"command": "x", "args": ["--author", "abc"]}, None),
     ],
     ids=str,
@@ -120,24 +148,52 @@ def test_what_cannot_be_carried_over_is_left_out_with_a_word(
         assert found.descriptor is not None
         return
     assert found.descriptor is None
-    assert words in found.remarks[-1]
+    assert str(found.remarks[-1]).startswith(f"/mcpServers/s{words}")
 
 
 @pytest.mark.parametrize(
     ("server", "words"),
     [
-        ({"envFile": ".env", "autoApprove": []}, 'not carried over: "autoApprove", "envFile"'),
-        ({"env": {"A": {}}}, 'its variable "A" is not carried over'),
-        ({"env": {"A_TOKEN": "x"}}, "A_TOKEN looks like a secret"),
-        ({"env": {"A": "${command:x}"}}, "set A for the daemon"),
-        ({"command": "npx"}, f"it has {FETCH_S} s to start"),
-        ({"disabled": True}, "with its first request only"),
+        ({"autoApprove": []}, "/autoApprove: is not carried over"),
+        ({"envFile": "none.env"}, '/envFile: is "none.env", which cannot be read'),
+        ({"envFile": 3}, "/envFile: is 3, which cannot be read"),
+        ({"env": {"A": {}}}, "/env/A: is an object, and is not carried over"),
+        ({"env": {"A_TOKEN": "x"}}, "/env/A_TOKEN: looks like a secret"),
+        ({"env": {"A": "${command:x}"}}, '/env/A: has "${command:x}": set A for the daemon'),
+        ({"env": {"A": "${input:x}"}}, "/env/A: is asked for there: set A for the daemon"),
+        ({"command": "bunx"}, f"/command: may download its program first, so it has {FETCH_S} s"),
+        ({"command": "uv", "args": ["run", "x"]}, "/command: may download"),
+        ({"command": "npx", "args": ["x"]}, "/command: is fetched before the first start"),
+        ({"command": "pipx", "args": ["run", "x"]}, "/command: is fetched before the first"),
+        ({"disabled": True}, "/disabled: is true, so it starts with its first request only"),
     ],
     ids=str,
 )
 def test_whatever_is_lost_or_changed_is_said(server: Any, words: str) -> None:
     (remark,) = one({"command": "x", **server}).remarks
-    assert words in remark
+    assert str(remark).startswith(f"/mcpServers/s{words}")
+
+
+def test_the_variables_of_a_file_are_those_that_env_does_not_set() -> None:
+    found = one({"command": "x", "envFile": "${workspaceFolder}/.env", "env": {"SHARED": "env"}})
+    assert found.descriptor is not None
+    assert found.descriptor["transport"]["env"] == {"LEVEL": "a b", "PLAIN": "1", "SHARED": "env"}
+    assert found.descriptor["transport"]["pass_env"] == ["API_KEY"]
+    (remark,) = found.remarks
+    words = "has API_KEY, which looks like a secret and is not copied: set API_KEY for the daemon"
+    assert str(remark) == f"/mcpServers/s/envFile: {words}"
+
+
+def test_a_command_that_fetches_is_prepared_and_has_no_more_time_than_others_to_start() -> None:
+    found = one({"command": "npx", "args": ["-y", "@a/b@1", "${workspaceFolder}"]})
+    assert found.descriptor is not None
+    assert found.descriptor["transport"]["prepare"] == [
+        "npx", "--yes", "--package=@a/b@1", "--", "true",
+    ]  # fmt: skip
+    assert found.descriptor["transport"]["command"] == [
+        "npx", "--offline", "-y", "@a/b@1", "/code/project",
+    ]  # fmt: skip
+    assert "supervision" not in found.descriptor
 
 
 @pytest.mark.parametrize(
@@ -147,11 +203,11 @@ def test_whatever_is_lost_or_changed_is_said(server: Any, words: str) -> None:
 def test_a_name_that_cannot_be_one_is_changed_and_that_is_said(given: str, name: str) -> None:
     found = one({"command": "x"}, given)
     assert found.name == name
-    assert "is called" in found.remarks[0]
+    assert "is called" in str(found.remarks[0])
 
 
 def test_of_two_that_come_to_the_same_name_the_first_counts() -> None:
     both = {"a/b": {"command": "x"}, "a-b": {"command": "y"}}
-    first, second = imported(both, PROJECT, HOME)
+    first, second = imported("/mcpServers", both, AROUND)
     assert first.descriptor is not None
     assert second.descriptor is None

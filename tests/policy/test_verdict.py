@@ -12,6 +12,7 @@ from supervisor.policy.verdict import (
     Exit,
     Said,
     Stopped,
+    last_words,
     on_death,
     on_invocation,
     signal_name,
@@ -280,3 +281,22 @@ def test_signals_have_names_where_the_system_has(number: int, name: str) -> None
 )
 def test_every_end_but_exit_code_0_is_abnormal(end: Exit, abnormal: bool) -> None:
     assert end.abnormal is abnormal
+
+
+@pytest.mark.parametrize(
+    ("tail", "words"),
+    [
+        ([], ""),
+        (["starting", "bye"], "bye"),
+        (["Traceback", "  File x", "KeyError: 'a'"], "KeyError: 'a'"),
+        (
+            ["Error: no config", "    at run (x.js:1)", "", "Node.js v20"],
+            "Error: no config ... Nod",
+        ),
+        (['Exception in thread "main"', "\tat Main.main"], 'Exception in thread "main" ... \tat M'),
+        (["  an error of somebody else's frame", "bye"], "bye"),
+    ],
+)
+def test_the_last_words_have_the_line_that_names_the_error(tail: list[str], words: str) -> None:
+    assert last_words(tail).startswith(words)
+    assert last_words(tail).endswith(tail[-1] if tail else "")

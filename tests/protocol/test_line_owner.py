@@ -455,3 +455,11 @@ def test_the_slips_of_probes_are_told() -> None:
 )
 def test_a_wrong_answer_to_health_names_the_field(said: dict[str, Any], words: str) -> None:
     assert words in failure(feed(asked(health("r1")), line(said))).message
+
+
+@pytest.mark.parametrize("said", [(b"{}\n",), (line(status="ok"), b'{"ok":1}\n')])
+def test_a_start_that_fails_for_a_line_quotes_it(said: tuple[bytes, ...]) -> None:
+    _, received = started(*said)
+    failed = received[-1]
+    assert isinstance(failed, StartFailed)
+    assert failed.message.endswith(f": {said[-1].decode().strip()}")

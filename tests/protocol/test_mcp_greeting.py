@@ -187,3 +187,40 @@ def test_a_pinned_newer_era_is_asked_for_alone(answer: dict[str, Any] | None) ->
     assert failed(served)
     assert [one["method"] for one in served.written] == ["server/discover"]
     assert list(served.connection.process_exited(0)) == []
+
+
+def test_what_was_remembered_and_is_wrong_by_now_is_no_failure() -> None:
+    older = Served(memory={"era": "legacy"})
+    asked = older.start()
+    assert asked["method"] == "initialize"
+    older.hear({"id": asked["id"], "error": NO_METHOD})
+    asked = older.written[-1]
+    assert asked["method"] == "server/discover"
+    older.hear({"id": asked["id"], "result": discovered()})
+    assert era(older)[0] == "modern"
+    newer = Served(memory={"era": "modern"})
+    asked = newer.start()
+    assert asked["method"] == "server/discover"
+    newer.hear({"id": asked["id"], "error": NO_METHOD})
+    assert newer.written[-1]["method"] == "initialize"
+
+
+@pytest.mark.parametrize(
+    ("era", "greeting"), [("legacy", "server/discover"), ("modern", "initialize")]
+)
+def test_one_that_ends_for_what_was_remembered_is_greeted_otherwise_in_a_second_process(
+    era: str, greeting: str
+) -> None:
+    memory: dict[str, Any] = {"era": era}
+    served = Served(memory=memory)
+    served.start()
+    assert [type(one) for one in served.take(served.connection.process_exited(1))] == [StartAgain]
+    assert Served(memory=memory).start()["method"] == greeting
+
+
+def test_one_that_refuses_both_greetings_fails_though_it_is_remembered() -> None:
+    served = Served(memory={"era": "legacy"})
+    asked = served.start()
+    served.hear({"id": asked["id"], "error": NO_METHOD})
+    served.hear({"id": served.written[-1]["id"], "error": NO_METHOD})
+    assert failed(served)

@@ -134,7 +134,7 @@ class Again(OutcomeOnly):
         one.listener = self
         self._module.submit(one)
 
-    def settled(self, outcome: Outcome, call: Call) -> None:
+    def answered(self, outcome: Outcome, call: Call) -> None:
         self.left -= 1
         if self.left:
             self.ask()

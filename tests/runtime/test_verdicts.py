@@ -88,7 +88,7 @@ async def test_done_and_exit_0_is_well(running: Running, tmp_path: Path) -> None
     heard, one = await serve(running, tmp_path, LOG + ERROR + DONE)
     assert heard.outcomes == [Success({"n": 1}, "well")]
     assert [type(event).__name__ for event in heard.events] == ["Log", "ErrorEvent"]
-    assert one.all_notices() == []
+    assert one.all_notices() == ()
 
 
 async def test_the_tool_reads_the_envelope_and_the_end_of_its_input(

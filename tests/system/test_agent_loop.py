@@ -101,6 +101,24 @@ def test_the_loop_streams_text_calls_a_tool_and_leaves_a_state(crew: Daemon) -> 
     assert state["orchestrator"] == answer.result
 
 
+def test_a_session_is_prompted_and_the_loop_or_the_agent_answers(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(*map(sample, (*LOOP, "planner")), options=("--policy", str(POLICY)))
+    crew = {"orchestrator": "orchestrator", "context": "memory", "provider": "oracle"}
+    daemon.op("session.new", session_id="s", roles={**crew, "tools": ["dice"]})
+    daemon.op("session.new", session_id="t")
+    for session_id, content, text, called in (
+        ("s", ROLL, 'dice.roll answered {"rolls": [1, 1, 1, 1], "total": 7}', 1),
+        ("t", "write a letter", "1. List what a letter must say\n", 0),
+    ):
+        args = {"session_id": session_id, "content": content}
+        asked = {"op": "session.prompt", "args": args}
+        answer = daemon.client.answer(daemon.client.send("supervisor", "invoke", asked))
+        assert answer.result["content"].startswith(text)
+        names = names_of(answer)
+        assert names.count("tool.call_start") == names.count("tool.call_complete") == called
+        assert names[-1] == "message.complete"
+
+
 def test_what_was_said_outlives_the_context_manager(crew: Daemon) -> None:
     crew.op("session.new", session_id="s")
     execute(crew, ROLL, "s")

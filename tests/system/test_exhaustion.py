@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from supervisor.faces.control_socket import OUT_OF_DESCRIPTORS_PAUSE_S
+from supervisor.faces.accepting import OUT_OF_DESCRIPTORS_PAUSE_S
 from supervisor.kernel.daemon import running
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment.survivors import LOCK_FD

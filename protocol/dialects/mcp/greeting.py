@@ -10,8 +10,9 @@ r"""Which era a server is of, and what it agrees to: the one handshake of a proc
 
 After a silence both may be answered, since the server may only have been slow: the first answer
 that agrees to something counts. A pinned era is asked for alone. What was agreed is remembered for
-the processes that follow, which then have all of `start_s` to answer; a start that fails forgets
-it.
+the processes that follow, which then have all of `start_s` to answer. Where that turns out to be
+wrong, by a refusal or an exit, the other greeting is tried as if nothing were known; a start that
+fails forgets it.
 """
 
 from __future__ import annotations
@@ -94,10 +95,7 @@ class Greeting:
             self._pin is EraPin.AUTO and (first_again or self._remembered == Era.LEGACY)
         ):
             return self._initialize(LEGACY[0])
-        self._open.add(DISCOVER)
-        seconds = DISCOVER_S if self._is_open_to_both else self._start_s
-        self.waits = (Wait(seconds, f"an answer to {DISCOVER}"),)
-        return Question(DISCOVER, {})
+        return self._discover()
 
     def answered(self, method: str, outcome: dict[str, Any] | RpcError) -> GreetingStep:
         """Take the answer to a question."""
@@ -114,12 +112,16 @@ class Greeting:
 
     def exited(self) -> StartAgain | None:
         """Return what to do when the process ends before it has agreed to anything."""
-        if DISCOVER not in self._open or not self._is_open_to_both:
-            self._memory.pop("era", None)
+        known = self._memory.pop("era", None)
+        if self._pin is not EraPin.AUTO or not self._open:
             return None
-        # However late it was: it may have been slow to read what it could not bear.
-        self._memory["initialize_next"] = True
-        return StartAgain(f"ended when it was asked {DISCOVER}")
+        if DISCOVER in self._open:
+            # However late it was: it may have been slow to read what it could not bear.
+            self._memory["initialize_next"] = True
+            return StartAgain(f"ended when it was asked {DISCOVER}")
+        if known is None:
+            return None
+        return StartAgain(f"ended when it was asked {INITIALIZE}, as those before it were")
 
     @property
     def _is_open_to_both(self) -> bool:
@@ -132,8 +134,10 @@ class Greeting:
             return self._agree(
                 Era.MODERN, MODERN, outcome, server or _object(outcome, "serverInfo")
             )
-        if self._offered:
+        if INITIALIZE in self._open:
             return None  # the answer to the older question is still to come
+        if self._offered:
+            return self._failed("bad_start", f"refused {INITIALIZE} and {DISCOVER}")
         older = next((one for one in LEGACY if one in supported), None)
         if self._pin is EraPin.MODERN:
             return self._failed("bad_start", f"does not speak {MODERN}{_of(outcome, supported)}")
@@ -157,7 +161,17 @@ class Greeting:
             return self._initialize(other)
         if DISCOVER in self._open:
             return None  # it was only slow, and of the newer era
+        if self._pin is EraPin.AUTO and self._remembered is not None:
+            self._memory.pop("era", None)
+            self._remembered = None
+            return self._discover()
         return self._failed("bad_start", f"refused {INITIALIZE}{_of(outcome, supported)}")
+
+    def _discover(self) -> Question:
+        self._open.add(DISCOVER)
+        seconds = DISCOVER_S if self._is_open_to_both and not self._offered else self._start_s
+        self.waits = (Wait(seconds, f"an answer to {DISCOVER}"),)
+        return Question(DISCOVER, {})
 
     def _initialize(self, revision: str) -> Question:
         self._open.add(INITIALIZE)

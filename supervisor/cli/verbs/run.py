@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from supervisor.cli import configured
-from supervisor.cli.daemon_options import absolute, with_daemon_options
+from supervisor.cli.daemon_options import absolute, http_exposure, with_daemon_options
 from supervisor.cli.options import with_socket
 
 
@@ -36,6 +36,10 @@ def run(
     socket: Path,
     data_dir: Path,
     policy: Path | None,
+    http: str | None,
+    http_cert: Path | None,
+    http_key: Path | None,
+    http_insecure: bool,
     log_format: str | None,
     stdio: bool,
     no_watch: bool,
@@ -69,5 +73,6 @@ def run(
         copy_assets=file.assets == "copy",
         asset_store_bytes=file.asset_store_bytes,
         policy=policy,
+        http=http_exposure(ctx, http, http_cert, http_key, http_insecure=http_insecure),
     )
     raise click.exceptions.Exit(serve(options))

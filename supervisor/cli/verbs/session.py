@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,34 @@ def session() -> None:
     """Begin, look at, change, fork, end and watch sessions: state that modules share and add to."""
 
 
+def _with_roles(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a verb name who serves the session's prompts."""
+    options = (
+        click.option("--agent", type=TEXT, metavar="MODULE", help="Who serves its prompts."),
+        click.option("--orchestrator", type=TEXT, metavar="MODULE", help="Or who does so with:"),
+        click.option("--context", type=TEXT, metavar="MODULE", help="what keeps its messages,"),
+        click.option("--provider", type=TEXT, metavar="MODULE", help="what it asks,"),
+        click.option(
+            "--tool", "tools", type=TEXT, multiple=True, metavar="MODULE", help="what it may call."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _roles(tools: tuple[str, ...], **named: str | None) -> dict[str, Any]:
+    """Return the args that name roles, if any do."""
+    roles = _given(**named) | ({"tools": list(tools)} if tools else {})
+    return {"roles": roles} if roles else {}
+
+
 @session.command
 @click.option("--id", "session_id", type=TEXT, metavar="ID", help="An id of your own.")
 @click.option("--title", type=TEXT, help="What people call it.")
 @click.option("--plan", metavar=_JSON, help='What it is for: {"goal": TEXT, "inputs": OBJECT}.')
 @click.option("--state", metavar=_JSON, help="The state it begins with, an object.")
+@_with_roles
 @with_json
 @with_socket
 def new(
@@ -40,11 +64,13 @@ def new(
     title: str | None,
     plan: str | None,
     state: str | None,
+    tools: tuple[str, ...],
     as_json: bool,
     socket: Path,
+    **named: str | None,
 ) -> None:
     """Begin a session and print its id."""
-    args = _given(session_id=session_id, title=title)
+    args = _given(session_id=session_id, title=title) | _roles(tools, **named)
     for name, given in (("plan", plan), ("state", state)):
         if given is not None:
             args[name] = read_args(given, f"--{name}")
@@ -92,13 +118,22 @@ def show(*, session_id: str, as_json: bool, socket: Path) -> None:
 @click.argument("session_id", type=TEXT, metavar="ID")
 @click.option("--id", "new_id", type=TEXT, metavar="ID", help="An id of your own for the new one.")
 @click.option("--title", type=TEXT, help="What people call the new one.")
+@_with_roles
 @with_json
 @with_socket
 def fork(
-    *, session_id: str, new_id: str | None, title: str | None, as_json: bool, socket: Path
+    *,
+    session_id: str,
+    new_id: str | None,
+    title: str | None,
+    tools: tuple[str, ...],
+    as_json: bool,
+    socket: Path,
+    **named: str | None,
 ) -> None:
-    """Begin a session with the state and the plan of another, and print its id."""
+    """Begin a session with the state, the plan and the roles of another, and print its id."""
     args = {"session_id": session_id, **_given(new_id=new_id, title=title)}
+    args |= _roles(tools, **named)
     answer = _ask(socket, "session.fork", args, as_json=as_json)
     _print(answer, answer.result["session_id"], as_json=as_json)
 
@@ -113,6 +148,16 @@ def end(*, session_id: str, as_json: bool, socket: Path) -> None:
     cancelled = answer.result["cancelled"]
     others = f"; {count(cancelled, 'invocation')} cancelled" if cancelled else ""
     _print(answer, f"{one_line(session_id)} has ended{others}", as_json=as_json)
+
+
+@session.command
+@click.argument("session_id", type=TEXT, metavar="ID")
+@with_json
+@with_socket
+def cancel(*, session_id: str, as_json: bool, socket: Path) -> None:
+    """Cancel the prompt that a session is busy with, and those that wait."""
+    answer = _ask(socket, "session.cancel", {"session_id": session_id}, as_json=as_json)
+    _print(answer, f"{count(answer.result['cancelled'], 'prompt')} cancelled", as_json=as_json)
 
 
 @session.command

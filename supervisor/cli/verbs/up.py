@@ -10,7 +10,7 @@ import click
 
 from supervisor.cli import background
 from supervisor.cli.client import Client, NoAnswerError
-from supervisor.cli.daemon_options import absolute, with_daemon_options
+from supervisor.cli.daemon_options import absolute, http_exposure, with_daemon_options
 from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError, NoError
 from supervisor.cli.options import SECONDS, socket_option, with_json, with_socket
 from supervisor.cli.quantities import count, duration
@@ -29,13 +29,19 @@ from supervisor.cli.terminal import Ticker, one_line, state_word
 @with_json
 @with_daemon_options
 @with_socket
+@click.pass_context
 def up(
+    ctx: click.Context,
     *,
     directories: tuple[Path, ...],
     config: Path | None,
     socket: Path,
     data_dir: Path,
     policy: Path | None,
+    http: str | None,
+    http_cert: Path | None,
+    http_key: Path | None,
+    http_insecure: bool,
     name: str,
     timeout_s: float | None,
     as_json: bool,
@@ -46,6 +52,7 @@ def up(
     or has failed; the daemon stays up either way. A descriptor that cannot be used is named, and is
     no failure: it is 0 without any module too. Its log is stdiod.log in the data directory.
     """
+    http_exposure(ctx, http, http_cert, http_key, http_insecure=http_insecure)
     _refuse_second(socket)
     began_s = time.monotonic()
     arguments = ["--socket", str(socket), "--data-dir", str(data_dir), "--log-format", "json"]
@@ -53,6 +60,11 @@ def up(
         arguments += ["--config", str(config)]  # for what is no option
     if policy is not None:
         arguments += ["--policy", str(policy)]
+    for option, value in {"--http": http, "--http-cert": http_cert, "--http-key": http_key}.items():
+        if value is not None:
+            arguments += [option, str(value)]
+    if http_insecure:
+        arguments += ["--http-insecure"]
     arguments += ["--name", name, "--", *map(str, absolute(directories))]
     with Ticker(silent=as_json) as ticker:
         ticker.show("starting the daemon")

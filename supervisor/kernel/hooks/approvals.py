@@ -18,11 +18,10 @@ import trio
 from protocol.errors import Failure, Reason
 from protocol.hook_result import ApprovalDefault
 from protocol.host_events import ApprovalUiEvent
-from supervisor.kernel.invoke_record import NAME_CHARS
 from supervisor.kernel.parties import Origin, RefusedError
-from supervisor.kernel.recorder import DocumentKey, Recorder
+from supervisor.kernel.recorder import Recorder
 from supervisor.kernel.request_checks import scope_refusal
-from supervisor.kernel.store.settings import OPEN_QUESTION, OpenQuestion
+from supervisor.kernel.store.settings import NAME_CHARS, OPEN_QUESTION, DocumentKey, OpenQuestion
 from supervisor.policy.approval import allows, options_of
 from supervisor.policy.form import filled
 from supervisor.policy.principals import Principal, Scope

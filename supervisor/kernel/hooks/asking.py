@@ -30,7 +30,7 @@ from supervisor.kernel.hooks.gate_call import GateCall, denial, injection
 from supervisor.kernel.hooks.gates import Gates
 from supervisor.kernel.invocation import Invocation
 from supervisor.kernel.parties import Invoke
-from supervisor.kernel.request_checks import doubt_about
+from supervisor.kernel.request_checks import Doubt, obstacle
 from supervisor.policy.hook_chain import (
     Answer,
     Chain,
@@ -132,11 +132,11 @@ class Asking:
             return problem
         if is_deeper(data, DEPTH):
             return f"data nests more than {DEPTH} levels deep"
-        doubt = doubt_about(self._invocation.module, self._invocation.request.op, data)
-        if doubt is None:
-            return None
-        refusal = await doubt.settled(self._guarding.host.checks, name)
-        return None if refusal is None else refusal.message
+        module, op = self._invocation.module, self._invocation.request.op
+        found = obstacle(module, {"op": op, "args": data})
+        if isinstance(found, Doubt):
+            found = await found.settled(self._guarding.host.checks, name)
+        return None if found is None else found.message
 
     async def _refusal(self, gate: Gate, chain: Chain) -> Failure | None:
         """Take a chain's end: return why it is denied, or None when it goes on."""

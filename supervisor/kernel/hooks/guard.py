@@ -63,7 +63,7 @@ class Guard:
             self._nursery.start_soon(self._before)
         else:
             self._phase = _Phase.SERVED
-            self._invocation.proceed(self._invocation.request.args)
+            self._invocation.module.submit(self._invocation)
 
     def takes(self, outcome: Outcome) -> bool:
         """Ask those after it, if there are any; then conclude."""
@@ -95,13 +95,16 @@ class Guard:
             self._asking.over = True
             self._scope.cancel()
             if phase is _Phase.AFTER:
-                self._invocation.conclude(Failure.because(stopped.reason, words))
+                self._conclude(Failure.because(stopped.reason, words))
         return stopped
 
     def stop(self) -> None:
         """End what is not to be served any more, or waits for a person: the daemon is stopping."""
         if self._phase is _Phase.BEFORE or self._asking.question is not None:
             self._invocation.cancel(Stopped(Reason.SHUTDOWN, "the daemon is stopping"))
+
+    def _conclude(self, outcome: Outcome) -> None:
+        self._invocation.take_long_way().conclude(outcome)
 
     def _end(self) -> None:
         self._phase = _Phase.OVER
@@ -119,10 +122,12 @@ class Guard:
             if self._phase is _Phase.BEFORE:
                 self._end()
                 if failure is not None:
-                    invocation.refuse(failure)
+                    invocation.settle(failure)
                 else:
                     self._phase = _Phase.SERVED
-                    invocation.proceed(args)
+                    if args is not invocation.request.args:
+                        invocation.request = msgspec.structs.replace(invocation.request, args=args)
+                    invocation.module.submit(invocation)
 
     async def _after(self, outcome: Outcome) -> None:
         told: Outcome = self._asking.shutdown()
@@ -132,7 +137,7 @@ class Guard:
         finally:
             if self._phase is _Phase.AFTER:
                 self._end()
-                self._invocation.conclude(told)
+                self._conclude(told)
 
     async def _judged(self, outcome: Outcome) -> Outcome:
         given = {"tool_input": self._invocation.request.args}

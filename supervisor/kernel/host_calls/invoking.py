@@ -14,6 +14,7 @@ from protocol.events import Progress
 from protocol.response import Response
 from supervisor.kernel.host_calls.method import Host, invalid
 from supervisor.kernel.host_calls.open_call import OpenCall
+from supervisor.kernel.host_calls.tool_calls import tool_call
 from supervisor.kernel.parties import NOBODY, Caller, RefusedError
 from supervisor.policy.capabilities import INVOKE, invoke_capability
 from supervisor.runtime.supervision.call import Congestion
@@ -63,12 +64,16 @@ class ModuleInvoke:
         content: dict[str, Any] = {
             key: params[key] for key in ("op", "args", "session_id", "timeout_s") if key in params
         }
+        told = tool_call(call, host)
+        if told is not None:
+            told.begin(params.get("args", {}))
         begin_child(
             call,
             host,
             params["module"],
             content,
             lambda one: call.answer(one.document(built=False)),
+            told=None if told is None else told.ended,
         )
 
 
@@ -78,11 +83,13 @@ def begin_child(
     module: str,
     content: Mapping[str, Any],
     answer: Callable[[Response], None],
+    *,
+    told: Callable[[Response], None] | None = None,
 ) -> None:
     """Have an invocation serve a call; raises `RefusedError` where calls are nested too deeply.
 
-    `answer` is called if it ends well, and else its failure is the call's. `content` is as in
-    `Requests.invoke`.
+    `answer` is called if it ends well, and else its failure is the call's; `told` is called before,
+    however it ends. `content` is as in `Requests.invoke`.
     """
     caller = call.caller
     chain = [caller.module.name, *(one.module.name for one in caller.ancestors)][::-1]
@@ -94,7 +101,7 @@ def begin_child(
         caller.principal.delegated(),
         module,
         content,
-        _Asker(call, host, answer),
+        _Asker(call, host, answer, told),
         parent=caller.serving,
         behind=_behind(caller),
         order=call.order,
@@ -110,9 +117,16 @@ def _behind(caller: Caller) -> frozenset[str]:
 class _Asker:
     """The client of a child: the call that it serves."""
 
-    def __init__(self, call: OpenCall, host: Host, answer: Callable[[Response], None]) -> None:
+    def __init__(
+        self,
+        call: OpenCall,
+        host: Host,
+        answer: Callable[[Response], None],
+        told: Callable[[Response], None] | None,
+    ) -> None:
         self._call = call
         self._answer = answer
+        self._told = told
         self._lineage = host.effects.lineage
 
     def event(self, event: Progress, line: bytes | None) -> None:
@@ -124,6 +138,8 @@ class _Asker:
     def finished(self, response: Response) -> None:
         """Answer the call."""
         self._lineage.end(response.request_id)
+        if self._told is not None:
+            self._told(response)
         failure = response.outcome
         if isinstance(failure, Failure):
             if response.injected:

@@ -25,7 +25,8 @@ from supervisor.kernel.operations.record import RecordOps
 from supervisor.kernel.operations.sessions import SessionOps
 from supervisor.kernel.operations.tokens import TokenOps
 from supervisor.kernel.operations.ui import UiOps
-from supervisor.kernel.request_checks import Doubt
+from supervisor.kernel.prompts import PROMPT, Conflict, Priority
+from supervisor.kernel.request_checks import MAX_TIMEOUT_S, Doubt
 
 GROUPS: tuple[type[OpGroup], ...] = (
     DaemonOps,
@@ -52,9 +53,24 @@ _INVOKE = args_schema(
     timeout_s={"type": "number", "exclusiveMinimum": 0},
 )
 
+# As `invoke`: its client is told as its module works, and cancels it (kernel.prompts).
+_PROMPT = args_schema(
+    ("session_id", "content"),
+    session_id={"type": "string"},
+    content={"type": "string", "minLength": 1, "description": "what the session is asked"},
+    priority={"enum": [one.name.lower() for one in Priority], "default": "normal"},
+    conflict_strategy={
+        "enum": [str(one) for one in Conflict],
+        "default": "queue",
+        "description": "what becomes of it if the session is busy",
+    },
+    timeout_s={"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S},
+)
+
 INPUTS: dict[str, Any] = {
     **{op: schema for group in GROUPS for op, schema in group.INPUTS.items()},
     "invoke": _INVOKE,
+    PROMPT: _PROMPT,
 }
 """The schema of the args of each op."""
 

@@ -1,12 +1,13 @@
-"""The ops about assets: `asset.list`, `asset.show`, `asset.read`."""
+"""The ops about assets: `asset.list`, `asset.show`, `asset.read`, `asset.content`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, ClassVar
 
 from protocol.errors import Failure
-from supervisor.kernel.assets.reading import read_asset
+from supervisor.kernel.assets.reading import Part, read_asset, send_content
+from supervisor.kernel.assets.record import AssetRecord
 from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
 from supervisor.kernel.parties import DAEMON, Origin, RefusedError
 
@@ -27,6 +28,17 @@ class AssetOps:
         "asset.list": args_schema(session_id=_STRING, module=MODULE, request_id=_STRING),
         "asset.show": args_schema(("asset",), asset=_ASSET),
         "asset.read": args_schema(("asset",), asset=_ASSET),
+        "asset.content": args_schema(
+            ("asset",),
+            asset=_ASSET,
+            offset={"type": "integer", "minimum": 0, "default": 0},
+            length={"type": "integer", "minimum": 1, "description": "all that follows if left out"},
+            last={
+                "type": "integer",
+                "minimum": 1,
+                "description": "the last ones, in place of both",
+            },
+        ),
     }
 
     def __init__(self, parts: Parts) -> None:
@@ -37,7 +49,12 @@ class AssetOps:
 
     def ops(self) -> Mapping[str, Op]:
         """Return the ops."""
-        return {"asset.list": self._list, "asset.show": self._show, "asset.read": self._read}
+        return {
+            "asset.list": self._list,
+            "asset.show": self._show,
+            "asset.read": self._read,
+            "asset.content": self._content,
+        }
 
     async def _list(self, args: dict[str, Any], asked: Asked) -> Any:
         found = self._assets.select(asked.principal, **args)
@@ -52,17 +69,35 @@ class AssetOps:
         return self._assets.find(args["asset"], asked.principal).shown(whole=True)
 
     async def _read(self, args: dict[str, Any], asked: Asked) -> Any:
-        reader = self._reader(asked)
+        return await self._noted(
+            "asset.read", args, asked, lambda one: read_asset(one, self._assets.checks)
+        )
+
+    async def _content(self, args: dict[str, Any], asked: Asked) -> Any:
+        wanted = {name: int(args[name]) for name in ("offset", "length", "last") if name in args}
+        checks, part = self._assets.checks, Part(**wanted)
+        return await self._noted(
+            "asset.content", args, asked, lambda one: send_content(one, checks, part, asked.emit)
+        )
+
+    async def _noted(
+        self,
+        op: str,
+        args: dict[str, Any],
+        asked: Asked,
+        read: Callable[[AssetRecord], Awaitable[dict[str, Any]]],
+    ) -> Any:
+        reader = self._reader(op, asked)
         record = self._assets.find(args["asset"], asked.principal)
         try:
-            result = await read_asset(record, self._assets.checks)
+            result = await read(record)
         except RefusedError as error:
             self._assets.note_read(record, error.failure, reader)
             raise
         self._assets.note_read(record, None, reader)
         return result
 
-    def _reader(self, asked: Asked) -> Origin:
+    def _reader(self, op: str, asked: Asked) -> Origin:
         """Return who reads, in the session that was named with the op, if one was."""
         principal, session_id = asked.principal, asked.session_id
         if session_id is not None:
@@ -70,4 +105,4 @@ class AssetOps:
             if isinstance(found, Failure):
                 raise RefusedError(found)
         request_id = self._next_request_id()
-        return Origin(DAEMON, "asset.read", request_id, session_id, by=principal.by)
+        return Origin(DAEMON, op, request_id, session_id, by=principal.by)

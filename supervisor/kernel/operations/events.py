@@ -29,6 +29,12 @@ class EventOps:
                 "description": "entries after the one with this seq; the last ones if left out",
             },
             last={"type": "integer", "minimum": 0, "maximum": MAX_EVENTS, "default": EVENTS},
+            limit={
+                "type": "integer",
+                "minimum": 1,
+                "maximum": MAX_EVENTS,
+                "description": "no more than so many; all if left out",
+            },
             follow={"type": "boolean", "default": False},
             event={
                 "type": "string",

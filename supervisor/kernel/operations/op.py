@@ -13,6 +13,7 @@ from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Hooks
 from supervisor.kernel.parties import Party, RefusedError
+from supervisor.kernel.prompts import Prompts
 from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.request_checks import unknown_module
 from supervisor.kernel.seen_entries import Sees
@@ -78,6 +79,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     grants: Grants
     hooks: Hooks
     approvals: Approvals
+    prompts: Prompts
     feed: Feed | None = None
     shut_down: ShutDown
     next_request_id: Callable[[], str]

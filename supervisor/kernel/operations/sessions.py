@@ -1,4 +1,6 @@
-"""The ops about sessions: `session.new`, `.list`, `.show`, `.fork`, `.end`, `.patch`.
+"""The ops about sessions: `session.new`, `.list`, `.show`, `.fork`, `.end`, `.patch`, `.cancel`.
+
+`session.prompt` is served from `kernel.prompts`, as an invocation is.
 
 Those that change something answer once the change is stored.
 """
@@ -8,9 +10,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import Any, ClassVar
 
+import msgspec
+
+from protocol.amcp import EventType
+from protocol.errors import Reason
+from supervisor.kernel.casting import cast_problem
 from supervisor.kernel.operations.op import Asked, Op, Parts, args_schema
-from supervisor.kernel.parties import RefusedError
+from supervisor.kernel.parties import Origin, RefusedError
 from supervisor.kernel.sessions.session import Session
+from supervisor.policy.roles import TOOLS, Roles
+from supervisor.policy.verdict import Stopped
 
 PAGE = 100
 MAX_PAGE = 1000
@@ -18,6 +27,19 @@ MAX_PAGE = 1000
 _SESSION = {"type": "string", "description": "a session's id"}
 _OWN_ID = {"type": "string", "description": "an id of your own; one is made up if left out"}
 _TITLE = {"type": "string", "description": "what people call it"}
+_NAME = {"type": "string", "description": "a module's name"}
+_ROLES = {
+    "type": "object",
+    "properties": {
+        "agent": _NAME,
+        "orchestrator": _NAME,
+        "context": _NAME,
+        "provider": _NAME,
+        "tools": {"type": "array", "items": _NAME, "maxItems": TOOLS},
+    },
+    "additionalProperties": False,
+    "description": "who serves its prompts: an agent, or an orchestrator and what it works with",
+}
 
 
 class SessionOps:
@@ -29,6 +51,7 @@ class SessionOps:
             title=_TITLE,
             plan={"description": 'Plan Schema v1: {"goal": a string, "inputs": an object}'},
             state={"type": "object", "description": "what it begins with", "default": {}},
+            roles=_ROLES,
         ),
         "session.list": args_schema(
             limit={"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": PAGE},
@@ -37,7 +60,7 @@ class SessionOps:
         ),
         "session.show": args_schema(("session_id",), session_id=_SESSION),
         "session.fork": args_schema(
-            ("session_id",), session_id=_SESSION, new_id=_OWN_ID, title=_TITLE
+            ("session_id",), session_id=_SESSION, new_id=_OWN_ID, title=_TITLE, roles=_ROLES
         ),
         "session.end": args_schema(("session_id",), session_id=_SESSION),
         "session.patch": args_schema(
@@ -50,12 +73,23 @@ class SessionOps:
                 "description": "refuse the patch unless the state has this revision",
             },
         ),
+        "session.cancel": args_schema(
+            ("session_id",),
+            session_id=_SESSION,
+            queued={
+                "type": "boolean",
+                "default": True,
+                "description": "the prompts too that wait for the one that runs",
+            },
+        ),
     }
 
     def __init__(self, parts: Parts) -> None:
         """Prepare to serve."""
         self._sessions = parts.effects.sessions
         self._durability = parts.effects.durability
+        self._prompts = parts.prompts
+        self._fleet = parts.fleet
 
     def ops(self) -> Mapping[str, Op]:
         """Return the ops."""
@@ -66,17 +100,19 @@ class SessionOps:
             "session.fork": self._fork,
             "session.end": self._end,
             "session.patch": self._patch,
+            "session.cancel": self._cancel,
         }
 
     def _new(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
-        return self._stored(self._sessions.new(asked.principal, **args))
+        args["roles"] = self._roles(args, asked)
+        return self._begun(self._sessions.new(asked.principal, **args), asked)
 
     def _list(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
         principal = asked.principal
         limit, ended = int(args.get("limit", PAGE)), args.get("ended", False)
         page, following = self._sessions.page(principal, limit, args.get("after"), ended=ended)
         return {
-            "sessions": [session.summary() for session in page],
+            "sessions": [self._summary(session) for session in page],
             "next": following,
             **self._sessions.counts(principal),
         }
@@ -85,7 +121,7 @@ class SessionOps:
         found = self._sessions.find(args["session_id"], asked.principal)
         if not isinstance(found, Session):
             raise RefusedError(found)
-        shown, principal = found.shown(), asked.principal
+        shown, principal = found.shown() | self._queued(found), asked.principal
         if not principal.covers_all():
             past = shown["history"]
             shown["history"] = [one for one in past if principal.covers(one["module"], one["op"])]
@@ -93,13 +129,21 @@ class SessionOps:
 
     def _fork(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
         forked = self._sessions.fork(
-            asked.principal, args["session_id"], args.get("new_id"), title=args.get("title")
+            asked.principal,
+            args["session_id"],
+            args.get("new_id"),
+            title=args.get("title"),
+            roles=self._roles(args, asked),
         )
-        return self._stored(forked)
+        return self._begun(forked, asked)
 
     def _end(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
-        session, cancelled = self._sessions.end(asked.principal, args["session_id"])
-        return self._stored(session, cancelled=cancelled)
+        session = self._live(args["session_id"], asked)
+        stopped = Stopped(Reason.CLIENT, f"the session {session.id!r} was ended")
+        waited = self._prompts.cancel(session, stopped, running=False)
+        session, cancelled = self._sessions.end(asked.principal, session.id)
+        self._tell(EventType.SESSION_DELETED, session, asked)
+        return self._stored(session, cancelled=waited + cancelled)
 
     def _patch(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
         expected = args.get("if_revision")
@@ -112,8 +156,49 @@ class SessionOps:
         # The revision that this patch led to: others may come while it is being stored.
         return self._confirmed({"session_id": session.id, "revision": session.kept.revision})
 
+    def _cancel(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
+        session = self._live(args["session_id"], asked)
+        stopped = Stopped(
+            Reason.CLIENT, f"the prompts of the session {session.id!r} were cancelled"
+        )
+        queued = args.get("queued", True)
+        cancelled = self._prompts.cancel(session, stopped, waiting=queued)
+        return {"session_id": session.id, "cancelled": cancelled}
+
+    def _live(self, session_id: str, asked: Asked) -> Session:
+        found = self._sessions.find_live(session_id, asked.principal)
+        if not isinstance(found, Session):
+            raise RefusedError(found)
+        return found
+
+    def _roles(self, args: dict[str, Any], asked: Asked) -> Roles | None:
+        """Return the roles that are named; raises `RefusedError` if they cannot be played."""
+        if "roles" not in args:
+            return None
+        roles = msgspec.convert(args["roles"], Roles)
+        problem = roles.problem() or cast_problem(roles, self._fleet, asked.principal)
+        if problem is not None:
+            raise RefusedError(problem)
+        return roles
+
+    def _begun(self, session: Session, asked: Asked) -> Awaitable[Any]:
+        self._tell(EventType.SESSION_CREATED, session, asked)
+        return self._stored(session)
+
+    def _tell(self, kind: EventType, session: Session, asked: Asked) -> None:
+        """Tell whoever watches."""
+        owner, by = session.owner, asked.principal.by
+        origin = Origin("", "", None, session.id, None, owner, by)
+        self._prompts.publish(kind, {"title": session.kept.title}, origin)
+
+    def _queued(self, session: Session) -> dict[str, int]:
+        return {"queued": self._prompts.waiting(session.id)}
+
+    def _summary(self, session: Session) -> dict[str, Any]:
+        return session.summary() | self._queued(session)
+
     def _stored(self, session: Session, **more: Any) -> Awaitable[Any]:
-        return self._confirmed({**session.summary(), **more})
+        return self._confirmed({**self._summary(session), **more})
 
     async def _confirmed(self, result: dict[str, Any]) -> dict[str, Any]:
         await self._durability.confirmed()

@@ -30,6 +30,7 @@ from supervisor.kernel.sessions.session import (
     SessionInvocation,
 )
 from supervisor.policy.principals import Principal
+from supervisor.policy.roles import Roles
 from supervisor.policy.session import (
     BOUNDS,
     Bounds,
@@ -132,6 +133,7 @@ class Sessions:
         title: str | None = None,
         plan: dict[str, Any] | None = None,
         state: dict[str, Any] | None = None,
+        roles: Roles | None = None,
     ) -> Session:
         """Begin a session; without an id it gets one."""
         if title is not None:
@@ -144,8 +146,11 @@ class Sessions:
         data = {"plan": plan, **({"title": title} if title is not None else {})}
         if clean:
             data["state"] = clean
+        roles = roles or Roles()
+        if roles.lead is not None:
+            data["roles"] = roles.document()
         own_id = self._free_id(session_id, "session_id")
-        kept = self._document(own_id, principal, title=title, plan=plan, state=clean)
+        kept = self._document(own_id, principal, title=title, plan=plan, state=clean, roles=roles)
         return self._begin("session:start", kept, data, principal)
 
     def fork(
@@ -155,8 +160,12 @@ class Sessions:
         new_id: str | None = None,
         *,
         title: str | None = None,
+        roles: Roles | None = None,
     ) -> Session:
-        """Begin a session with the state and the plan of another, which may have ended."""
+        """Begin a session with the state and the plan of another, which may have ended.
+
+        It has its roles, too, if no other ones are given.
+        """
         origin = _or_refused(self.find(session_id, principal))
         if title is not None:
             _check(title_problem(title, self._bounds))
@@ -167,7 +176,13 @@ class Sessions:
         name = kept.title if title is None else title
         own_id = self._free_id(new_id, "new_id")
         forked = self._document(
-            own_id, principal, title=name, plan=kept.plan, parent=parent, state=state
+            own_id,
+            principal,
+            title=name,
+            plan=kept.plan,
+            roles=kept.roles if roles is None else roles,
+            parent=parent,
+            state=state,
         )
         return self._begin("session:fork", forked, data, principal)
 
@@ -184,6 +199,11 @@ class Sessions:
         self._save(session)
         self._keep_ended(session)
         return session, len(open_now)
+
+    def give_roles(self, session: Session, roles: Roles) -> None:
+        """Have a session keep who serves its prompts."""
+        session.kept.roles = roles
+        self._save(session)
 
     def patch_from_client(
         self,
@@ -316,7 +336,7 @@ class Sessions:
             raise RefusedError(Failure.because(Reason.MALFORMED_REQUEST, problem))
         if wanted in self._all:
             words = f"there is a session {wanted!r} already"
-            raise RefusedError(Failure.because(Reason.INVALID_ARGS, words, pointer=f"/{field}"))
+            raise RefusedError(Failure.because(Reason.SESSION_EXISTS, words, pointer=f"/{field}"))
         return wanted
 
     def _unknown(self, session_id: str, principal: Principal) -> Failure:

@@ -10,6 +10,7 @@ from protocol.errors import Failure
 from protocol.merge_patch import encoded_bytes, merge_into, merged
 from protocol.response import Response
 from supervisor.kernel.sessions.history import History, Past
+from supervisor.policy.roles import Roles
 from supervisor.policy.session import (
     Bounds,
     Status,
@@ -51,6 +52,7 @@ class SessionDocument(msgspec.Struct, kw_only=True):
     """The name of the principal that began it; None of one that is older than owners."""
     title: str | None = None
     plan: dict[str, Any] | None = None
+    roles: Roles = Roles()
     parent: Parent | None = None
     created: float
     updated: float
@@ -197,6 +199,7 @@ class Session:
             "ended": kept.ended,
             "owner": kept.owner,
             "parent": msgspec.to_builtins(kept.parent),
+            "roles": kept.roles.document(),
             "in_flight": len(self.in_flight),
             "invocations": self.history.count,
         }

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from protocol.journal_event import JournalEvent
-from supervisor.kernel.recorder import Content, DocumentKey, Ended, Unended
+from supervisor.kernel.recorder import Content, Unended
+from supervisor.kernel.store.settings import NAME_CHARS, DocumentKey, Span
 
 CHUNKS = (2048, 256, 32, 4, 1)
 """Rows per statement; seven values each stay below SQLite's 32,766 variables."""
@@ -48,22 +49,23 @@ class Batch(msgspec.Struct):
         return bool(self.entries or self.documents or self.ticket)
 
 
-def entry_of(ended: Ended) -> Entry:
+def entry_of(span: Span) -> Entry:
     """Return what the journal says of an invocation that ended well."""
+    span_id = span.key[1]
     event = JournalEvent(
-        id=f"{ended.span_id}.",
-        ts=ended.ts,
+        id=f"{span_id}.",
+        ts=span.ended,
         event="module:invoke",
         component="supervisor",
-        module=ended.module,
+        module=span.module,
         status="ok",
-        duration_ms=ended.duration_ms,
-        data={"op": ended.op},
-        request_id=ended.request_id,
-        span_id=ended.span_id,
-        by=ended.by,
+        duration_ms=span.duration_ms,
+        data={"op": span.op[:NAME_CHARS]},
+        request_id=span.request_id,
+        span_id=span_id,
+        by=span.by,
     )
-    return Entry(ended.ts, event.event, ended.module, None, None, msgspec.json.encode(event))
+    return Entry(span.ended, event.event, span.module, None, None, msgspec.json.encode(event))
 
 
 def insert_entries(connection: sqlite3.Connection, entries: Sequence[Entry], last_seq: int) -> None:

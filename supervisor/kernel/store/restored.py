@@ -12,13 +12,14 @@ import msgspec
 
 from protocol.errors import Failure, Reason
 from protocol.journal_event import JournalEvent
-from supervisor.kernel.recorder import CutShort, DocumentKey
+from supervisor.kernel.recorder import CutShort
 from supervisor.kernel.store.batch import Entry, insert_entries
 from supervisor.kernel.store.database import Database, transaction
 from supervisor.kernel.store.settings import (
     IN_FLIGHT,
     OPEN_QUESTION,
     UNENDED,
+    DocumentKey,
     InFlight,
     OpenQuestion,
 )

@@ -5,7 +5,7 @@ A process that invokes one module and ends (`invoke --descriptor`) imports this 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, final
 
 import msgspec
 
@@ -45,6 +45,49 @@ class InFlight(msgspec.Struct, frozen=True, omit_defaults=True):
     parent_span_id: str | None = None
     by: Any = None
     """Who asked (`Principal.by`); read again it is an object: `Raw | None` would take only null."""
+
+
+DocumentKey = tuple[str, str]
+"""The kind and the name of a document."""
+
+NAME_CHARS = 200
+"""What is kept of the name of a module, an op or a session, which others chose."""
+
+
+@final
+class Span(msgspec.Struct, kw_only=True, gc=False):
+    """An invocation on its way into the journal: in flight, until its end is written in it.
+
+    One object for both, which the thread that writes turns into what is to be written.
+    """
+
+    key: DocumentKey
+    """Of its document while it is in flight; its name is the span's id."""
+    began: float
+    """Unix time (s)."""
+    module: str
+    op: str
+    request_id: str
+    session_id: str | None = None
+    parent: str | None = None
+    """The span that it is nested in."""
+    by: msgspec.Raw
+    """Who asked."""
+    ended: float = 0.0
+    duration_ms: int = 0
+
+    def in_flight(self) -> InFlight:
+        """Return what is kept of it until its end."""
+        session_id = self.session_id
+        return InFlight(
+            self.began,
+            self.module[:NAME_CHARS],
+            self.op[:NAME_CHARS],
+            self.request_id,
+            None if session_id is None else session_id[:NAME_CHARS],
+            self.parent,
+            self.by,
+        )
 
 
 class OpenQuestion(msgspec.Struct, frozen=True, omit_defaults=True):

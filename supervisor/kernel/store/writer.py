@@ -26,7 +26,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from supervisor.kernel.recorder import Content, DocumentKey, Ended, Unended
+from supervisor.kernel.recorder import Content, Unended
 from supervisor.kernel.store.batch import (
     Batch,
     Entry,
@@ -46,7 +46,7 @@ from supervisor.kernel.store.database import (
 from supervisor.kernel.store.faults import FAILURES, in_words, is_damage
 from supervisor.kernel.store.restored import RestoredJournal, restore
 from supervisor.kernel.store.retention import Clocks, Retention
-from supervisor.kernel.store.settings import UNENDED, Limits
+from supervisor.kernel.store.settings import UNENDED, DocumentKey, Limits, Span
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.directory import shown
 
@@ -56,7 +56,7 @@ QUEUE_BYTES = 32 << 20
 ENTRY_BYTES = 120
 """What an entry takes beside its body while it waits."""
 
-ENDED_BYTES = 400
+SPAN_BYTES = 400
 """What the end of an invocation takes while it waits, and more than its entry on disk."""
 
 GROUP_S = 0.01
@@ -129,7 +129,7 @@ class Writer:
         self._listener = listener
         self._unended = unended
         self._pending = Batch()
-        self._entries: deque[tuple[Entry | Ended, DocumentKey | None, int]] = deque()
+        self._entries: deque[tuple[Entry | Span, DocumentKey | None, int]] = deque()
         self.asleep = False
         self._added_bytes = 0
         """Of all entries that ever came; counted by the event loop alone."""
@@ -162,9 +162,10 @@ class Writer:
         """How much waits for the disk."""
         return self._added_bytes - self._written_bytes
 
-    def add(self, entry: Entry | Ended, in_place_of: DocumentKey | None = None) -> bool:
+    def add(self, entry: Entry | Span, in_place_of: DocumentKey | None = None) -> bool:
         """Queue an entry, the end of `in_place_of` if that was `unended`; False without room."""
-        size = ENDED_BYTES if isinstance(entry, Ended) else ENTRY_BYTES + len(entry.body)
+        # `type() is`: `isinstance` of a msgspec type is slow, and all invocations pass here.
+        size = SPAN_BYTES if type(entry) is Span else ENTRY_BYTES + len(entry.body)
         if self._added_bytes - self._written_bytes + size > QUEUE_BYTES:
             return False
         self._added_bytes += size
@@ -176,6 +177,7 @@ class Writer:
     def wake(self) -> None:
         """Have the thread look; whoever adds to `unended` does this if it sleeps."""
         with self._changed:
+            self.asleep = False  # once is enough, though it may take a while until it runs
             self._changed.notify()
 
     def keep(self, key: DocumentKey, revision: int, body: Content | None) -> None:
@@ -252,11 +254,14 @@ class Writer:
         self._take()
 
     def _sleep(self) -> bool:
-        # Set before the look: whatever comes after that look wakes this up.
-        self.asleep = True
-        due = self._changed.wait_for(self._is_due, TEND_S)
+        due = self._changed.wait_for(self._is_due_or_sleeps, TEND_S)
         self.asleep = False
         return due
+
+    def _is_due_or_sleeps(self) -> bool:
+        # Set before the look: whatever comes after that look wakes this up.
+        self.asleep = True
+        return self._is_due()
 
     def _take(self) -> None:
         """Take what the event loop adds to without a lock, in the order of the docstring above."""
@@ -266,7 +271,7 @@ class Writer:
             entry, in_place_of, size = entries.popleft()
             if in_place_of is not None:
                 unended.pop(in_place_of, None)
-            batch.entries.append(entry_of(entry) if isinstance(entry, Ended) else entry)
+            batch.entries.append(entry_of(entry) if type(entry) is Span else entry)
             batch.size_bytes += size
 
     def _delete(self, key: DocumentKey) -> None:
@@ -395,7 +400,7 @@ class Writer:
         """Return what the disk has to learn of what is without an end: mostly very little."""
         before = self._stored_unended
         changed: dict[DocumentKey, tuple[int, Content | None]] = {
-            key: (0, one() if callable(one) else one)
+            key: (0, one.in_flight() if type(one) is Span else one)
             for key, one in unended.items()
             if key not in before
         }

@@ -13,7 +13,7 @@ then
 
 The stop ladder: end of stdin, wait `exit_s`; SIGTERM and SIGCONT to the containment, wait `stop_s`;
 SIGKILL to all of it. A process that survives that (uninterruptible in the kernel), and a dead one
-that can't be reaped, keep their slot: starting another would make two.
+that can't be reaped, keep their place: starting another would make two.
 """
 
 from __future__ import annotations

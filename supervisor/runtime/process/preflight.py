@@ -78,7 +78,9 @@ def obstacle(
     search = given.get("PATH")
     wrong = explain_interpreter(Path(program), search)
     if wrong is not None:
-        return Obstacle(wrong, "install the interpreter, or correct the #! line", program)
+        return Obstacle(
+            wrong, "correct the #! line; an interpreter that is missing can be installed", program
+        )
     if Path(program).name == "env":
         wrong = env_problem(list(transport.command[1:]), search)
         if wrong is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Protocol
 
+import msgspec
 import trio
 
 from protocol.connection import HostCalled, Notice, Request, Stray
@@ -48,7 +49,7 @@ class Listener(Protocol):
     def host_call(self, asked: HostCalled, dialogue: Dialogue, call: Call) -> None:
         """Take a call of the module to the host, answered through `dialogue`; must not block."""
 
-    def settled(self, outcome: Outcome, call: Call) -> None:
+    def answered(self, outcome: Outcome, call: Call) -> None:
         """Take the outcome; called once; must not block."""
 
     def congested(self) -> Congestion:
@@ -71,55 +72,44 @@ class Server(Protocol):
         """Look again whether the listeners have room."""
 
 
-class Call:
-    """A request, who waits for it, and where it is."""
+class Call(msgspec.Struct, eq=False):
+    """A request, who waits for it, and where it is; whoever is called back may add to it.
 
-    __slots__ = (
-        "dropped_notices",
-        "error",
-        "fault",
-        "heard_at",
-        "instead",
-        "listener",
-        "notices",
-        "request",
-        "server",
-        "settled",
-    )
+    A struct is made in half the time that `__init__` takes.
+    """
 
-    def __init__(self, request: Request, listener: Listener) -> None:
-        self.request = request
-        self.listener = listener
-        self.server: Server | None = None
-        self.settled = False
-        self.fault: Fault | None = None
-        self.error: Failure | None = None
-        """What its module told of last before its process ended."""
-        self.notices: list[Notice] = []
-        self.dropped_notices = 0
-        self.instead: Notice | Stray | None = None
-        """What came last that is no answer and may have been meant as one."""
-        self.heard_at = 0.0
-        """When its module last said something, or got it (monotonic).
+    request: Request
+    listener: Listener
+    server: Server | None = None
+    settled: bool = False
+    fault: Fault | None = None
+    error: Failure | None = None
+    """What its module told of last before its process ended."""
+    notices: tuple[Notice, ...] = ()
+    dropped_notices: int = 0
+    instead: Notice | Stray | None = None
+    """What came last that is no answer and may have been meant as one."""
+    heard_at: float = 0.0
+    """When its module last said something, or got it (monotonic).
 
-        Only where somebody watches for silence is it set before the module says something.
-        """
+    Only where somebody watches for silence is it set before the module says something.
+    """
 
     def warn(self, notice: Notice) -> None:
         """Add a warning to what the response will carry."""
         if notice.in_place_of_answer:
             self.instead = notice
         if len(self.notices) < NOTICES_KEPT:
-            self.notices.append(notice)
+            self.notices = (*self.notices, notice)
         else:
             self.dropped_notices += 1
 
-    def all_notices(self) -> list[Notice]:
+    def all_notices(self) -> tuple[Notice, ...]:
         """Return the warnings, the last one saying how many more there were."""
         if not self.dropped_notices:
             return self.notices
         more = Notice("more_warnings", f"{self.dropped_notices} more warnings were not kept")
-        return [*self.notices, more]
+        return (*self.notices, more)
 
     def settle(self, outcome: Outcome) -> bool:
         """End the call; False if it had ended before."""
@@ -128,10 +118,10 @@ class Call:
         self.settled = True
         # Whoever listens holds the call: a cycle, which only the garbage collector would end.
         listener, self.listener = self.listener, NOBODY
-        listener.settled(outcome, self)
+        listener.answered(outcome, self)
         return True
 
-    def resume(self) -> None:
+    def nudge(self) -> None:
         """Tell the server that the listener may have room again."""
         if self.server is not None:
             self.server.nudge()
@@ -156,7 +146,7 @@ class OutcomeOnly:
 class _Nobody(OutcomeOnly):
     """The listener of a call that has ended."""
 
-    def settled(self, outcome: Outcome, call: Call) -> None:
+    def answered(self, outcome: Outcome, call: Call) -> None:
         """Ignore it."""
 
 
@@ -170,7 +160,7 @@ class Awaited(OutcomeOnly):
         self._done = trio.Event()
         self._outcome: Outcome | None = None
 
-    def settled(self, outcome: Outcome, call: Call) -> None:
+    def answered(self, outcome: Outcome, call: Call) -> None:
         """Keep the outcome for `wait`."""
         del call
         self._outcome = outcome

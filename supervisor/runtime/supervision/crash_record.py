@@ -7,7 +7,7 @@ import trio
 
 from protocol.descriptor.model import Supervision
 from supervisor.policy.restart import History, RestartDecision, after_end, healthy_long_enough
-from supervisor.policy.verdict import Breach, Suspect
+from supervisor.policy.verdict import Breach, Suspect, last_words
 from supervisor.runtime.supervision.life import Ended
 
 
@@ -88,9 +88,9 @@ class LastExit(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """Say it as a clause that follows `it`, with the last line it wrote to stderr."""
-        said = self.stderr_tail[-1:]
-        return f"{self.message}; its last line on stderr: {said[0]}" if said else self.message
+        """Say it as a clause that follows `it`, with what its stderr says of it."""
+        said = last_words(self.stderr_tail)
+        return f"{self.message}; its last line on stderr: {said}" if said else self.message
 
     @classmethod
     def of(cls, ended: Ended, ts: float, rule: str | None = None) -> LastExit:

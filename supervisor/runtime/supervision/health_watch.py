@@ -77,7 +77,7 @@ class HealthWatch(OutcomeOnly):
 
     # What the one who is asked tells (call.Listener).
 
-    def settled(self, outcome: Outcome, call: Call) -> None:
+    def answered(self, outcome: Outcome, call: Call) -> None:
         """Take the answer, unless it is too late."""
         if call is not self._asked:
             return

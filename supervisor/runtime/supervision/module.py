@@ -1,6 +1,6 @@
 """One module: the calls that wait for it, its workers, and the descriptor that is in effect.
 
-It gives each call to a worker, has as many of them as `workers.plan` says, and tells of their
+It gives each call to a worker, has as many of them as `sizing.plan` says, and tells of their
 states, which together are its own. While its descriptor changes, it has workers of two descriptors:
 those in effect serve, those beside them come or go (`succession`).
 """
@@ -395,7 +395,7 @@ class Module:
     def resume(self, call: Call) -> None:
         """Have a call go on: its client may have room again."""
         if call.server is not None:
-            call.resume()
+            call.nudge()
         elif self.queue.recall(call):
             self.submit(call)
 

@@ -5,8 +5,8 @@
 
 All of it is synchronous but `_live`, the task of one life, where it is also decided what follows
 from its end. At most one life exists at a time, and whatever a former one still reports is ignored:
-a stale exit changes nothing. A module has one worker, or several; what they are together, and how
-many there should be, is in `workers`.
+a stale exit changes nothing. A module has one worker, or several: what they are together is in
+`workers`, how many there should be in `sizing`.
 """
 
 from __future__ import annotations

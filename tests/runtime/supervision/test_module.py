@@ -259,8 +259,8 @@ async def test_a_client_that_asks_again_from_within_its_refusal_does_no_harm(
     module = made(running, tmp_path)
 
     class Stubborn(Heard):
-        def settled(self, outcome: Any, call: Any) -> None:
-            super().settled(outcome, call)
+        def answered(self, outcome: Any, call: Any) -> None:
+            super().answered(outcome, call)
             if len(self.outcomes) < 5:
                 module.start("a stubborn client")
                 again, _ = self.again()

@@ -98,7 +98,7 @@ async def test_what_is_printed_before_the_request_is_judged_with_it(
     module.submit(one)
     assert await heard.success() == Success({"n": 1}, "well")
     assert [type(event).__name__ for event in heard.events] == ["Log"]
-    assert one.all_notices() == []
+    assert one.all_notices() == ()
 
 
 async def test_more_than_a_pipe_holds_may_be_printed_before_the_request(

@@ -1,0 +1,26 @@
+"""JSON with comments and trailing commas, as editors write their settings, read as JSON.
+
+What JSON does not have becomes blanks, so that a line and a column stay what they are. A comment
+that does not end is left, for the reader to name.
+"""
+
+from __future__ import annotations
+
+import re
+
+_STRING = rb'"(?:[^"\\\n]|\\.)*+"'
+_COMMENT = re.compile(_STRING + rb"|//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMA = re.compile(_STRING + rb"|,(?=\s*+[}\]])")
+
+
+def plain_json(data: bytes) -> bytes:
+    """Return it with blanks in the place of comments and of commas before a closing bracket."""
+    return _COMMA.sub(_blank, _COMMENT.sub(_blank, data))
+
+
+def _blank(found: re.Match[bytes]) -> bytes:
+    text = found[0]
+    if text.startswith(b'"'):
+        return text
+    # One for each character, not byte: columns count those.
+    return re.sub(r"\S", " ", text.decode(errors="replace")).encode()

@@ -1,0 +1,75 @@
+"""Accept the clients of a listening socket until the daemon has stopped its modules."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+from collections.abc import Awaitable, Callable
+
+import structlog
+import trio
+
+from protocol.errors import Failure, Reason
+from supervisor.kernel.daemon import Daemon
+
+OUT_OF_DESCRIPTORS_PAUSE_S = 0.25
+"""With no descriptor left, accepting waits a little: those that exist are to be served."""
+
+ENDING = Failure.because(
+    Reason.STOPPING,
+    "the daemon has stopped its modules and ends; nothing was begun, so try again later",
+)
+CROWDED = Failure.because(
+    Reason.QUEUE_FULL,
+    "more clients are connected than there is room for; nothing was begun, so try again when some"
+    " have parted",
+)
+
+ServeClient = Callable[[trio.socket.SocketType], Awaitable[None]]
+Refuse = Callable[[int, Failure], None]
+"""Tells a client that is not let in why not, through its descriptor; never blocks."""
+
+log = structlog.get_logger()
+
+
+async def accept_until_stopped(
+    daemon: Daemon, listener: socket.socket, serve_client: ServeClient, refuse: Refuse
+) -> None:
+    """Have each client served by a task; returns when all have parted."""
+    async with trio.open_nursery() as clients, trio.open_nursery() as accepting:
+        accepting.start_soon(_accept, listener, serve_client, clients)
+        await daemon.wait_fleet_stopped()
+        # Those who are in are told of the same event, and closed in a later turn than this one:
+        # who connects again finds nobody.
+        accepting.cancel_scope.cancel()
+        _stop_listening(listener, refuse)
+
+
+def _stop_listening(listener: socket.socket, refuse: Refuse) -> None:
+    """Let nobody in any more (ECONNREFUSED), and tell those who were not let in yet."""
+    os.set_blocking(listener.fileno(), False)
+    listener.shutdown(socket.SHUT_RDWR)
+    with contextlib.suppress(OSError):  # EAGAIN or EINVAL: that was all
+        while True:
+            client, _ = listener.accept()
+            with client:
+                os.set_blocking(client.fileno(), False)
+                refuse(client.fileno(), ENDING)
+
+
+async def _accept(
+    listener: socket.socket, serve_client: ServeClient, clients: trio.Nursery
+) -> None:
+    waiting = trio.socket.from_stdlib_socket(listener)
+    while True:
+        try:
+            client, _ = await waiting.accept()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                raise
+            log.warning("cannot accept a client", words=os.strerror(error.errno))
+            await trio.sleep(OUT_OF_DESCRIPTORS_PAUSE_S)
+        else:
+            clients.start_soon(serve_client, client)

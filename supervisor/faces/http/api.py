@@ -1,0 +1,216 @@
+"""From a request to what it asks of the daemon, by the table of routes, and back to a response."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from protocol.amcp_errors import ErrorCode
+from protocol.frames import DEPTH, encode
+from protocol.json_line import Fault, read_object
+from protocol.problem import did_you_mean, named
+from protocol.weight import LONG_BYTES, collector_paused, is_deeper
+from supervisor.faces.http.connection import JSON, RETRY, HttpConnection
+from supervisor.faces.http.content import Content, range_args
+from supervisor.faces.http.exchange import Answer, Stream
+from supervisor.faces.http.head import Head, Refusal
+from supervisor.faces.http.openapi import described, document
+from supervisor.faces.http.routes import ROUTES, Route
+from supervisor.faces.http.streams import Streams
+from supervisor.kernel.parties import DAEMON
+
+_BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
+_INTEGER = re.compile(r"-?\d{1,18}")
+_TAG = re.compile(r'(?:W/)?"(\d{1,18})"')
+_SHOWN_CHARS = 80
+
+
+class Api:
+    """All routes, and the streams that are open."""
+
+    def __init__(self, streams: Streams) -> None:
+        self._streams = streams
+        self._document = encode(document(ROUTES))
+        self._root: _Place = _Place()
+        for route in ROUTES:
+            self._root.add(route)
+
+    def check(self, head: Head) -> None:
+        """Refuse what can be refused by its head: no such path, method, or type of body."""
+        route = self._route(head)
+        if route is None or route.method in ("GET", "DELETE"):
+            return
+        said = head.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if said not in {"application/json", route.media}:
+            words = f"the body of {route.method} is JSON: send Content-Type: {route.media}"
+            raise Refusal(ErrorCode.BAD_REQUEST, words, status=415)
+
+    def serve(self, connection: HttpConnection, head: Head, body: bytes) -> None:
+        """Answer a request, now or later; raises `Refusal`."""
+        route = self._route(head)
+        if route is None:
+            allow = [] if head.path == "*" else [("Allow", ", ".join(self._methods(head)))]
+            connection.respond(204, allow, b"")
+        elif not route.op:
+            connection.respond(200, [JSON], self._document)
+        else:
+            self._ask(connection, route, head, body)
+
+    def _ask(self, connection: HttpConnection, route: Route, head: Head, body: bytes) -> None:
+        args = self._args(route, head, body)
+        media = head.wants_stream if head.method != "HEAD" else None
+        exchange: Answer | Stream | Content
+        if route.is_content:
+            args |= range_args(head)
+            exchange = Content(connection, head)
+        elif media is not None and route.streamed is not None:
+            if self._streams.is_full:
+                words = "as many streams are open as there may be"
+                raise Refusal(ErrorCode.RATE_LIMITED, words, status=503, headers=[RETRY])
+            args |= route.streamed
+            tell, as_lines = route.tell, route.of_module
+            exchange = Stream(connection, media, tell, self._streams, as_lines=as_lines)
+        else:
+            args = {**route.fixed, **args}
+            exchange = Answer(connection, route.tell, route.gather)
+        connection.serving(exchange)
+        tool, operation, content = DAEMON, route.op, args
+        if route.of_module:
+            tool = args.pop("module")
+        elif route.op not in ("health", "describe"):
+            operation, content = "invoke", {"op": route.op, "args": args}
+        exchange.handle = connection.begin(connection.party, tool, operation, content, exchange)
+
+    def _args(self, route: Route, head: Head, body: bytes) -> dict[str, Any]:
+        args: dict[str, Any] = dict(self._named(route, head))
+        for name, value in head.query.items():
+            if name not in route.query:
+                hint = did_you_mean(name, route.query)
+                known = hint or (f"; there are {', '.join(route.query)}" if route.query else "")
+                words = f"{named(name, _SHOWN_CHARS)} is nothing that the query can have{known}"
+                raise Refusal(ErrorCode.VALIDATION_ERROR, words, field=name[:_SHOWN_CHARS])
+            args[name] = _typed(name, value, described(route.op, name))
+        seen = head.headers.get("last-event-id")
+        if seen is not None and "since" in route.query:
+            args["since"] = _typed("Last-Event-ID", seen, {"type": "integer"})
+        if route.body_is is not None:
+            args[route.body_is] = _read(body)
+            if "if-match" in head.headers:
+                args |= _revision(head.headers["if-match"])
+        else:
+            args |= self._members(route, _read(body) if body else {}, args)
+        return args
+
+    def _members(
+        self, route: Route, members: Mapping[str, Any], args: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        known = described(route.op).get("properties", {}) if route.takes_body else {}
+        for name in members:
+            if name not in known or name in args:
+                free = [one for one in known if one not in args]
+                hint = did_you_mean(name, free)
+                said = hint or (f"; there are {', '.join(free)}" if free else "; it takes none")
+                words = f"{named(name, _SHOWN_CHARS)} is nothing that the body can have{said}"
+                raise Refusal(ErrorCode.VALIDATION_ERROR, words, field=name[:_SHOWN_CHARS])
+        return members
+
+    def _named(self, route: Route, head: Head) -> dict[str, str]:
+        parts = route.path.split("/")[1:]
+        pairs = zip(parts, head.segments, strict=True)
+        return {part[1:-1]: segment for part, segment in pairs if part.startswith("{")}
+
+    def _route(self, head: Head) -> Route | None:
+        """Return the route; None for OPTIONS, which is answered by the table itself."""
+        if head.path == "*":
+            return None
+        place = self._root.find(head.segments)
+        if place is None or not place.routes:
+            raise Refusal(ErrorCode.NOT_FOUND, "there is nothing under this path")
+        if head.method == "OPTIONS":
+            return None
+        method = "GET" if head.method == "HEAD" else head.method
+        route = place.routes.get(method)
+        if route is None:
+            allowed = ", ".join(_with_head(place.routes))
+            words = f"this path has no method {head.method:.20}; it has {allowed}"
+            headers = [("Allow", allowed)]
+            raise Refusal(ErrorCode.BAD_REQUEST, words, status=405, headers=headers)
+        return route
+
+    def _methods(self, head: Head) -> list[str]:
+        place = self._root.find(head.segments)
+        return [] if place is None else _with_head(place.routes)
+
+
+class _Place:
+    """A path, or the beginning of some."""
+
+    def __init__(self) -> None:
+        self.routes: dict[str, Route] = {}
+        self.below: dict[str, _Place] = {}
+        self.any_below: _Place | None = None
+
+    def add(self, route: Route) -> None:
+        place = self
+        for part in route.path.split("/")[1:]:
+            if part.startswith("{"):
+                place.any_below = place.any_below or _Place()
+                place = place.any_below
+            else:
+                place = place.below.setdefault(part, _Place())
+        place.routes[route.method] = route
+
+    def find(self, segments: tuple[str, ...]) -> _Place | None:
+        place: _Place | None = self
+        for segment in segments:
+            if place is None:
+                return None
+            named = place.below.get(segment)
+            place = named or (place.any_below if segment else None)
+        return place
+
+
+def _with_head(routes: Mapping[str, Route]) -> list[str]:
+    return [*(["HEAD"] if "GET" in routes else []), *routes, "OPTIONS"]
+
+
+def _typed(name: str, value: str, schema: Mapping[str, Any]) -> Any:
+    match schema.get("type"):
+        case "integer" if _INTEGER.fullmatch(value):
+            return int(value)
+        case "boolean" if value in _BOOLEANS:
+            return _BOOLEANS[value]
+        case "integer" | "boolean" as kind:
+            words = f"{name} is {named(value, _SHOWN_CHARS)}, it must be "
+            words += "an integer" if kind == "integer" else "true or false"
+            raise Refusal(ErrorCode.VALIDATION_ERROR, words, field=name)
+        case _:
+            return value
+
+
+def _revision(said: str) -> dict[str, int]:
+    if said.strip() == "*":
+        return {}
+    found = _TAG.fullmatch(said.strip())
+    if found is None:
+        words = 'If-Match takes the ETag of the state, such as "3"'
+        raise Refusal(ErrorCode.VALIDATION_ERROR, words, status=412, field="If-Match")
+    return {"if_revision": int(found[1])}
+
+
+def _read(body: bytes) -> dict[str, Any]:
+    if len(body) > LONG_BYTES:
+        with collector_paused():
+            found = read_object(body)
+    else:
+        found = read_object(body)
+    if isinstance(found, Fault):
+        code = ErrorCode.VALIDATION_ERROR
+        if found.reason != "not_object":
+            code = ErrorCode.INVALID_JSON
+        raise Refusal(code, found.message.replace("the line", "the body"))
+    if body.count(b"{") + body.count(b"[") > DEPTH and is_deeper(found, DEPTH):
+        words = f"the body is nested more than {DEPTH} levels deep"
+        raise Refusal(ErrorCode.VALIDATION_ERROR, words)
+    return found

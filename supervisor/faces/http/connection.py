@@ -1,0 +1,386 @@
+"""One client over HTTP/1.1: bytes in, requests begun one after the other, bytes out.
+
+    idle -> head -> body -> served -> idle       each but `served` with a bound in time
+
+What a request is about is decided by `api`; this is about its bytes. Whatever is held for the
+client counts for its account, and what is read of it is read a turn at a time, as with lines
+(`faces.conversation`). A request that was answered before its end ends the connection: where the
+next one begins cannot be known.
+"""
+
+from __future__ import annotations
+
+import time
+from email.utils import formatdate
+from enum import Enum, auto
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol
+
+import h11
+import msgspec
+import structlog
+import trio
+
+from protocol.amcp_errors import AmcpError, ErrorCode
+from protocol.errors import Reason
+from protocol.frames import encode
+from protocol.weight import LONG_BYTES, MOST_VALUES, ValueCount
+from supervisor.faces.http.head import (
+    HEAD_BYTES,
+    Head,
+    Headers,
+    Refusal,
+    check_host,
+    check_origin,
+    read_head,
+    token_of,
+    unauthorized,
+)
+from supervisor.faces.outbox import Outbox
+from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.parties import Handle, Party
+from supervisor.kernel.tokens import Login
+from supervisor.policy.principals import Principal
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime.held_bytes import UNFINISHED_BYTES, Account
+from supervisor.runtime.stalls import SERVING
+from supervisor.runtime.turns import Turn
+
+if TYPE_CHECKING:
+    from supervisor.faces.http.api import Api
+
+BODY_BYTES = 16 << 20
+"""As a line of the control socket may have."""
+
+IDLE_S = 75.0
+"""Between two requests; longer than the minute for which many clients keep a connection."""
+
+HEAD_S = 10.0
+"""From the first byte of a request to the end of its head."""
+
+BODY_S = 60.0
+"""From there to the end of its body."""
+
+FACE = "http"
+
+_SAFE: Headers = [("X-Content-Type-Options", "nosniff"), ("Cache-Control", "no-store")]
+
+log = structlog.get_logger()
+
+
+class Phase(Enum):
+    """What a client is waited for, or waits for."""
+
+    IDLE = auto()
+    HEAD = auto()
+    BODY = auto()
+    SERVED = auto()
+
+
+_BOUND_S = {Phase.IDLE: IDLE_S, Phase.HEAD: HEAD_S, Phase.BODY: BODY_S, Phase.SERVED: float("inf")}
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """Where a client comes in, and who it is if it says nothing."""
+
+    user: Principal | None
+    """Of the Unix socket, whose user the kernel knows; over TCP nobody."""
+    served: str | None = None
+    """The host that requests may name beside those of loopback; None for any."""
+    scheme: str = "http"
+
+
+class Serves(Protocol):
+    """What answers an open request (`faces.http.exchange`)."""
+
+    handle: Handle | None
+
+
+class HttpConnection:
+    """The requests of one client, and what is to be written back to it."""
+
+    def __init__(self, daemon: Daemon, api: Api, peer: Peer) -> None:
+        self.party = Party(peer.user or _NOBODY)
+        self.account = Account(daemon.facts.ledger, self.party.label, self.party.principal.by)
+        self.party.account = self.account
+        self.outbox = Outbox(self._resume, self.account)
+        self.begin = daemon.requests.begin
+        self.head: Head | None = None
+        self.closing = False
+        """Whether nothing more is read: it is closed once all is written."""
+        self.patience = trio.CancelScope()
+        """Cancelled when the client is waited for too long."""
+        self._daemon = daemon
+        self._api = api
+        self._peer = peer
+        self._login: Login | None = None
+        self._wire = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
+        self._turn = Turn()
+        self._phase = Phase.SERVED
+        self._body = bytearray()
+        self._values: ValueCount | None = None
+        self._exchange: Serves | None = None
+        self._ended = trio.lowlevel.ParkingLot()
+        self._unread = 0
+        self._wait_for(Phase.IDLE)
+
+    # What comes from the client.
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes; `b""` is their end. `advance` makes something of them."""
+        self._unread += len(data)
+        try:
+            self._wire.receive_data(data)
+        except h11.RemoteProtocolError:  # bytes behind the end
+            self.closing = True
+
+    def advance(self) -> bool:
+        """Serve what has come, for one turn; returns whether there is more for another one."""
+        self._turn.begin()
+        SERVING.begin(self.party.label, "requests")
+        try:
+            while self._exchange is None and not self.closing:
+                if self._turn.over:
+                    return True
+                if not self._step():
+                    return False
+            return False
+        finally:
+            SERVING.end()
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether the next request has begun to come, and waits for the open one."""
+        return self._exchange is not None and self._unread > 0
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether a request is open."""
+        return self._exchange is not None
+
+    def is_idle(self) -> bool:
+        """Whether nothing is open, and nothing is still to be read by the client."""
+        return self._phase is Phase.IDLE and not self.outbox.waiting_bytes
+
+    async def wait_ended(self) -> None:
+        """Return when a request has been answered."""
+        await self._ended.park()
+
+    async def wait_answered(self) -> None:
+        """Return when no request is open."""
+        while self._exchange is not None:
+            await self._ended.park()
+
+    def too_slow(self) -> None:
+        """Give up on a client that was waited for too long."""
+        if self._phase in (Phase.HEAD, Phase.BODY):
+            words = f"the request did not come to its end within {_BOUND_S[self._phase]:g} s"
+            self._refuse(Refusal(ErrorCode.TIMEOUT, words, status=408))
+        self.closing = True
+
+    def cancel(self, stopped: Stopped) -> None:
+        """Give up the open request, if there is one."""
+        exchange = self._exchange
+        if exchange is not None and exchange.handle is not None:
+            exchange.handle.cancel(stopped)
+
+    def close(self, stopped: Stopped) -> None:
+        """Give up all that the client had open: it is gone; idempotent."""
+        self.closing = True
+        self.outbox.close()
+        self.cancel(stopped)
+        if self._login is not None:
+            self._daemon.tokens.leave(self._login)
+        self.account.close()
+
+    # What goes to the client: a whole response, or its parts.
+
+    def respond(self, status: int, headers: Headers, body: bytes) -> None:
+        """Answer the open request."""
+        self.begin_body(status, [*headers, ("Content-Length", str(len(body)))], body)
+        self.end_body()
+
+    def begin_body(self, status: int, headers: Headers, body: bytes = b"") -> None:
+        """Write the head of a response, and what of its body there is by now."""
+        said = [*headers, *_SAFE, ("Date", _date(int(time.time())))]
+        if self.closing or self._daemon.ending:
+            said.append(("Connection", "close"))
+        response = h11.Response(status_code=status, headers=said)
+        self._put(self._wire.send(response) or b"")
+        if body:
+            self.put_body(body)
+
+    def put_body(self, data: bytes) -> None:
+        """Write a part of a body."""
+        if self.head is None or self.head.method != "HEAD":
+            self._put(self._wire.send(h11.Data(data)) or b"")
+
+    def end_body(self) -> None:
+        """Write the end of a response; then the next request may come."""
+        self._put(self._wire.send(h11.EndOfMessage()) or b"")
+        self._exchange = None
+        self.head = None
+        self._take_body()
+        if self._wire.our_state is h11.DONE and self._wire.their_state is h11.DONE:
+            self._wire.start_next_cycle()
+            self._wait_for(Phase.IDLE)
+        else:
+            self.closing = True
+            self.patience.cancel()  # nothing more is read
+        self._ended.unpark_all()
+
+    def abort(self) -> None:
+        """Give up a response that was begun and can't be ended as it was announced."""
+        self._exchange = None
+        self.closing = True
+        self.patience.cancel()
+        self._ended.unpark_all()
+
+    def _put(self, data: bytes) -> None:
+        self.outbox.put(data)
+
+    # One step of the request that comes.
+
+    def _step(self) -> bool:
+        try:
+            event = self._wire.next_event()
+            match event:
+                case h11.Request():
+                    self._begin_request(event)
+                case h11.Data():
+                    self._take_data(bytes(event.data))
+                case h11.EndOfMessage():
+                    self._serve()
+                case h11.ConnectionClosed():
+                    self.closing = True
+                case _:
+                    if self._phase is Phase.IDLE and self._wire.trailing_data[0]:
+                        self._wait_for(Phase.HEAD)
+                    return False
+        except h11.RemoteProtocolError as error:
+            status = error.error_status_hint
+            self._refuse(Refusal(ErrorCode.BAD_REQUEST, str(error), status=status))
+        except Refusal as refusal:
+            self._refuse(refusal)
+        return True
+
+    def _begin_request(self, event: h11.Request) -> None:
+        self._wait_for(Phase.BODY)
+        head = read_head(event.method, event.target, event.headers)
+        self.head = head
+        check_host(head, self._peer.served)
+        check_origin(head, self._peer.scheme)
+        self.party.principal = self._principal(head)
+        self._api.check(head)
+        length = head.headers.get("content-length", "0")
+        if len(length) > 20 or int(length) > BODY_BYTES:  # noqa: PLR2004 - digits, by h11
+            raise _too_large()
+        if self._wire.they_are_waiting_for_100_continue:
+            self._put(
+                self._wire.send(h11.InformationalResponse(status_code=100, headers=[])) or b""
+            )
+
+    def _principal(self, head: Head) -> Principal:
+        said = token_of(head)
+        login = self._login
+        if said is None:
+            if self._peer.user is None:
+                raise unauthorized("this needs a token (`stdiod token new`): Authorization: Bearer")
+            return self._peer.user
+        tokens = self._daemon.tokens
+        if login is not None and not tokens.is_of(login, said):
+            tokens.leave(login)
+            login = None
+        login = login or tokens.login(said, FACE, self._token_over)
+        self._login = login
+        if login is None:
+            raise unauthorized("the token is none, or is no good any more")
+        self.account.by = login.principal.by
+        return login.principal
+
+    def _token_over(self) -> None:
+        self._login = None
+        self.closing = True
+        self.cancel(Stopped(Reason.DISCONNECT, "the token that it was asked with is over"))
+        self.patience.cancel()
+
+    def _take_data(self, data: bytes) -> None:
+        body = self._body
+        body += data
+        if len(body) > BODY_BYTES:
+            raise _too_large()
+        self.account.hold_unfinished(len(body), self._drop_unfinished)
+        if len(body) > LONG_BYTES:
+            if self._values is None:
+                self._values, data = ValueCount(), bytes(body)
+            if self._values.feed(data) > MOST_VALUES:
+                words = f"the body holds more than {MOST_VALUES} values"
+                raise Refusal(ErrorCode.BAD_REQUEST, words, status=413)
+
+    def _drop_unfinished(self) -> None:
+        words = (
+            f"all clients' unfinished requests were more than {UNFINISHED_BYTES} bytes, and this"
+            " was the longest; send it again"
+        )
+        self._refuse(Refusal(ErrorCode.RATE_LIMITED, words, status=503, headers=[RETRY]))
+        self.closing = True
+        self.patience.cancel()
+
+    def _serve(self) -> None:
+        assert self.head is not None  # noqa: S101 - a body has a head
+        self._wait_for(Phase.SERVED)
+        self._unread = len(self._wire.trailing_data[0])
+        self._api.serve(self, self.head, self._take_body())
+
+    def serving(self, exchange: Serves) -> None:
+        """Take note of what answers the open request, before it is begun."""
+        self._exchange = exchange
+
+    def _refuse(self, refusal: Refusal) -> None:
+        if self._wire.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            self.closing = True
+            return
+        if (
+            self._wire.their_state is h11.SEND_BODY
+            and self.head is not None
+            and not self.head.has_body
+        ):
+            self._wire.next_event()  # the end of nothing
+        self.closing = self.closing or self._wire.their_state is not h11.DONE
+        self.respond(refusal.status, [*refusal.headers, JSON], error_body(refusal.error))
+
+    def _take_body(self) -> bytes:
+        body, self._body, self._values = bytes(self._body), bytearray(), None
+        self.account.hold_unfinished(0, self._drop_unfinished)
+        return body
+
+    def _wait_for(self, phase: Phase) -> None:
+        if phase is not self._phase:
+            self._phase = phase
+            self.patience.deadline = trio.current_time() + _BOUND_S[phase]
+
+    def _resume(self) -> None:
+        exchange = self._exchange
+        if exchange is not None and exchange.handle is not None:
+            exchange.handle.resume()
+
+
+JSON = ("Content-Type", "application/json")
+RETRY = ("Retry-After", "1")
+
+_NOBODY = Principal("nobody", FACE, frozenset(), ())
+
+
+def error_body(error: AmcpError) -> bytes:
+    """Return the body of an error."""
+    return encode(error.body())
+
+
+def _too_large() -> Refusal:
+    words = f"the body is longer than the {BODY_BYTES} bytes that it may have"
+    return Refusal(ErrorCode.BAD_REQUEST, words, status=413)
+
+
+@lru_cache(maxsize=1)
+def _date(second: int) -> str:
+    return formatdate(second, usegmt=True)

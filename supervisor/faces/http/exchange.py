@@ -1,0 +1,297 @@
+"""The client of one request (kernel.parties.Client): what it is told becomes a response.
+
+    Answer      one body once it is answered; events are left out, or gathered into it
+    Stream      each event as it comes, as SSE or NDJSON, and the answer last
+    Content     the bytes of an asset
+
+A response has one status, so a stream begins with its first event, or after a while without one:
+what is refused at once is told by the status, as without a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import msgspec
+
+from protocol.amcp_errors import HTTP_STATUS, error_of
+from protocol.errors import Code, Failure, Origin, Reason, Success
+from protocol.events import Log, Progress
+from protocol.frames import encode
+from protocol.response import Response
+from supervisor.faces.exchange import UNENCODABLE, event_line
+from supervisor.faces.http.connection import JSON, RETRY, HttpConnection, error_body
+from supervisor.faces.http.head import NDJSON, SSE, Headers
+from supervisor.faces.http.streams import Streams
+from supervisor.kernel.parties import Handle
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime.held_bytes import FREE_BYTES
+from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
+
+View = Callable[[Any], Any]
+"""What of a result is shown."""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """A response before it is bytes; the body is encoded, or None for none."""
+
+    status: int
+    body: bytes
+    headers: Headers
+
+
+Tell = Callable[[Response], Told]
+"""What is said of how a request ended."""
+
+
+def whole(result: Any) -> Any:
+    """Show all of a result."""
+    return result
+
+
+def tell_result(response: Response, view: View = whole, status: int = 200) -> Told:
+    """Say the result of an op, or its failure as a route's error."""
+    outcome = response.outcome
+    if isinstance(outcome, Success):
+        shown = view(outcome.result)
+        headers = [JSON]
+        if isinstance(shown, Tagged):
+            headers.append(("ETag", shown.tag))
+            shown = shown.value
+        return Told(status, _encoded(shown), headers)
+    return tell_failure(outcome)
+
+
+class Tagged(msgspec.Struct, frozen=True):
+    """What is shown, and the tag of this version of it."""
+
+    value: Any
+    tag: str
+
+
+def tell_failure(failure: Failure, status: int | None = None) -> Told:
+    """Say a failure as a route's error."""
+    error = error_of(failure)
+    again = [RETRY] if failure.details.get("reason") in _LATER else []
+    headers = [JSON, *again]
+    try:
+        body = error_body(error)
+    except UNENCODABLE:  # a path that is no UTF-8, say
+        body = error_body(msgspec.structs.replace(error, details={}))
+    return Told(status or HTTP_STATUS[error.code], body, headers)
+
+
+def tell_response(response: Response) -> Told:
+    """Say the response of an invocation (DESIGN 9.2: docs/http.md has the table)."""
+    status = 200 if response.ok else status_of(response.outcome)  # type: ignore[arg-type]
+    again = [RETRY] if status == _TRY_LATER else []
+    return Told(status, _encoded(response.document(built=False)), [JSON, *again])
+
+
+def tell_module_protocol(response: Response) -> Told:
+    """Say it as Module Protocol v1 does: a module's own error unwrapped, and no status."""
+    outcome = response.outcome
+    if isinstance(outcome, Failure) and outcome.details.get("origin") == Origin.MODULE:
+        return Told(200, _encoded({"ok": False, "error": outcome.as_reported}), [JSON])
+    document = response.document(built=False)
+    plain = {key: document[key] for key in ("ok", "result", "error") if key in document}
+    return Told(200, _encoded(plain), [JSON])
+
+
+def tell_answer(response: Response) -> Told:
+    """Say the answer to `health` or `describe` as Module Protocol v1 does."""
+    if isinstance(response.outcome, Success):
+        return Told(200, _encoded(response.outcome.said), [JSON])
+    return tell_module_protocol(response)
+
+
+_TRY_LATER = 503
+_LATER = frozenset({Reason.QUEUE_FULL, Reason.STOPPING})
+_NOT_FOUND = frozenset({Reason.UNKNOWN_MODULE, Reason.UNKNOWN_SESSION, Reason.SESSION_ENDED})
+_STATUS = {
+    Code.BAD_REQUEST: 400,
+    Code.UNSUPPORTED_OP: 400,
+    Code.FORBIDDEN: 403,
+    Code.TIMEOUT: 504,
+    Code.UNREACHABLE: 502,
+    Code.CANCELLED: 499,
+    Code.OOM: 500,
+    Code.INTERNAL: 500,
+}
+
+
+def status_of(failure: Failure) -> int:
+    """Return the status of a failed invocation; what a module reports decides over none but 422."""
+    if failure.details.get("origin") == Origin.MODULE:
+        return 422
+    reason = failure.details.get("reason")
+    if reason in _LATER:
+        return _TRY_LATER
+    return 404 if reason in _NOT_FOUND else _STATUS[Code(failure.code)]
+
+
+class Gathered(Protocol):
+    """Makes what is gathered of events into a body."""
+
+    def __call__(self, result: Any, gathered: list[msgspec.Raw]) -> Any:
+        """Return what to encode."""
+
+
+class Answer:
+    """A request that is answered by one body."""
+
+    def __init__(
+        self, connection: HttpConnection, tell: Tell, gather: Gathered | None = None
+    ) -> None:
+        """With `gather`, the fields of its events are a part of the body."""
+        self.handle: Handle | None = None
+        self._connection = connection
+        self._tell = tell
+        self._gather = gather
+        self._gathered: list[msgspec.Raw] = []
+        self._bytes = 0
+
+    def event(self, event: Progress, line: bytes | None) -> None:
+        """Gather it, or leave it out."""
+        del line
+        if self._gather is None or not isinstance(event, Log):
+            return
+        one = _encoded(_fields(event))
+        self._bytes += len(one)
+        self._gathered.append(msgspec.Raw(one))
+        if not self._connection.account.takes_answer(self._bytes) and self.handle is not None:
+            words = "what was asked for is more than there is room for; ask for less at a time"
+            self.handle.cancel(Stopped(Reason.QUEUE_FULL, words))
+
+    def finished(self, response: Response) -> None:
+        """Write the response."""
+        self.handle = None  # they hold each other
+        outcome = response.outcome
+        if self._gather is not None and isinstance(outcome, Success):
+            shown = self._gather(outcome.result, self._gathered)
+            response = msgspec.structs.replace(response, outcome=Success(shown))
+        told = self._tell(response)
+        outbox = self._connection.outbox
+        if len(told.body) > FREE_BYTES and not outbox.account.takes_answer(len(told.body)):
+            words = f"an answer of {len(told.body)} bytes found no room to wait in"
+            told = tell_failure(Failure.because(Reason.QUEUE_FULL, words, succeeded=response.ok))
+        head = self._connection.head
+        if head is not None and ("ETag", head.headers.get("if-none-match")) in told.headers:
+            told = Told(304, b"", [one for one in told.headers if one != JSON])
+        self._connection.respond(told.status, told.headers, told.body)
+
+    def congested(self) -> Congestion:
+        """Return none: what is gathered has a bound."""
+        return Congestion.NONE
+
+
+def numbered(result: Any, gathered: list[msgspec.Raw]) -> Any:
+    """Return entries of the journal, of which the first event tells."""
+    return {"events": gathered[1:], **result}
+
+
+def logged(result: Any, gathered: list[msgspec.Raw]) -> Any:
+    """Return lines of a log."""
+    return {"lines": gathered, **result}
+
+
+class Stream:
+    """A request that is answered by a stream."""
+
+    def __init__(
+        self,
+        connection: HttpConnection,
+        media: str,
+        tell: Tell,
+        streams: Streams,
+        *,
+        as_lines: bool = False,
+    ) -> None:
+        """Tell events as they are on the control socket if `as_lines`, else their fields."""
+        self.handle: Handle | None = None
+        self._connection = connection
+        self._is_sse = media == SSE
+        self._tell = tell
+        self._streams = streams
+        self._as_lines = as_lines
+        self._begun = False
+        self._unread_bytes = 0
+        streams.add(self)
+
+    def event(self, event: Progress, line: bytes | None) -> None:
+        """Write an event."""
+        if self._as_lines:
+            data = event_line(event, None) if line is None else line
+            self._write(_TYPES.get(type(event).__name__, "event"), data.rstrip(b"\r\n"), None)
+        elif isinstance(event, Log):
+            fields = _fields(event)
+            name = fields.get("event") if "seq" in fields else None
+            number = fields.get("seq")
+            self._write(name or "message", _encoded(fields), number)
+
+    def finished(self, response: Response) -> None:
+        """Write the response, and end the stream."""
+        self.handle = None
+        self._streams.discard(self)
+        told = self._tell(response)
+        if not self._begun and not response.ok:
+            self._connection.respond(told.status, told.headers, told.body)
+            return
+        self._write("done", told.body, None)
+        self._connection.end_body()
+
+    def congested(self) -> Congestion:
+        """Whether the client does not keep up."""
+        outbox = self._connection.outbox
+        if not outbox.congested:
+            self._unread_bytes = 0
+            return Congestion.NONE
+        unread = min(self._unread_bytes, outbox.waiting_bytes)
+        return Congestion.FULL if unread > OVERRUN_BYTES else Congestion.SLOW
+
+    def beat(self) -> None:
+        """Show that the stream lives; to NDJSON a blank line is nothing."""
+        self._put(b": \n\n" if self._is_sse else b"\n")
+
+    def _write(self, name: str, data: bytes, number: int | None) -> None:
+        if self._is_sse:
+            # A line break in JSON would be white space; a name is a word of the journal's registry.
+            head = b"" if number is None else b"id: %d\n" % number
+            data = b"%sevent: %s\ndata: %s\n" % (head, name.encode(), data.replace(b"\r", b" "))
+        self._put(data + b"\n")
+
+    def _put(self, data: bytes) -> None:
+        connection = self._connection
+        if not self._begun:
+            self._begun = True
+            media = SSE if self._is_sse else NDJSON
+            connection.begin_body(200, [("Content-Type", media), ("X-Accel-Buffering", "no")])
+        connection.put_body(data)
+        if connection.outbox.congested:
+            self._unread_bytes += len(data)
+
+
+_TYPES = {
+    "Log": "log",
+    "StatePatch": "state_patch",
+    "StatePatched": "state_patch",
+    "Asset": "asset",
+    "RegisteredAsset": "asset",
+    "ErrorEvent": "error",
+}
+
+
+def _fields(event: Log) -> dict[str, Any]:
+    fields = {} if event.fields is msgspec.UNSET else dict(event.fields)
+    return (
+        fields if "seq" in fields or "approval" in fields else {"message": event.message, **fields}
+    )
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return encode(value)
+    except UNENCODABLE as error:
+        words = f"the answer cannot be passed on: {type(error).__name__}"
+        return encode({"error": words, "code": "INTERNAL_ERROR"})

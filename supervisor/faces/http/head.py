@@ -1,0 +1,218 @@
+"""The head of a request, read and looked at: its path and query, who may send it, as whom.
+
+What is refused here is refused before its body is read and before anything is looked up. Of a URL
+nothing is ever joined to a path of the file system: its segments are names, and `..` is one that
+nobody has.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import parse_qsl, unquote
+
+import msgspec
+
+from protocol.amcp_errors import HTTP_STATUS, AmcpError, ErrorCode
+from supervisor.policy.http_exposure import is_loopback
+
+Headers = list[tuple[str, str]]
+
+HEAD_BYTES = 16384
+"""The request line and all headers."""
+
+HEADERS = 100
+"""How many a request may have; browsers send 20."""
+
+QUERY_FIELDS = 32
+
+SECRET_FIELDS = frozenset(
+    {"token", "access_token", "auth", "authorization", "api_key", "apikey", "key", "password"}
+)
+"""What stands in a URL stands in the logs of all it passes through, and in browsers' histories."""
+
+_ONCE = frozenset(
+    {
+        *("accept", "authorization", "content-type", "expect", "host", "if-match"),
+        *("if-none-match", "last-event-id", "origin", "range", "sec-fetch-site"),
+    }
+)
+"""Two of them would mean one thing to us and another to a proxy before us."""
+
+_ABSOLUTE = re.compile(r"https?://([^/?#@]+)([/?].*)?", re.IGNORECASE)
+_AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~-]+)(?::(\d{1,5}))?")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+class Refusal(Exception):  # noqa: N818 - an answer, not a mistake
+    """A request that is answered with an error of the route's own."""
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        words: str,
+        *,
+        status: int | None = None,
+        headers: Iterable[tuple[str, str]] = (),
+        **details: Any,
+    ) -> None:
+        super().__init__(words)
+        self.error = AmcpError(code, words, details)
+        self.status = status or HTTP_STATUS[code]
+        self.headers = list(headers)
+
+
+class Head(msgspec.Struct, frozen=True):
+    """A request without its body."""
+
+    method: str
+    path: str
+    segments: tuple[str, ...]
+    """Those of the path, decoded."""
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    """By names in lower case."""
+
+    @property
+    def has_body(self) -> bool:
+        """Whether a body follows."""
+        length = self.headers.get("content-length", "0")
+        return length != "0" or "transfer-encoding" in self.headers
+
+    @property
+    def wants_stream(self) -> str | None:
+        """The type of a stream that is asked for rather than a whole, or None."""
+        for part in self.headers.get("accept", "").split(","):
+            name, *parameters = part.split(";")
+            if name.strip().lower() in STREAMS and not any(
+                one.strip().lower() in ("q=0", "q=0.0") for one in parameters
+            ):
+                return name.strip().lower()
+        return None
+
+
+SSE, NDJSON = "text/event-stream", "application/x-ndjson"
+STREAMS = (SSE, NDJSON)
+
+
+def read_head(method: bytes, target: bytes, raw: Iterable[tuple[bytes, bytes]]) -> Head:
+    """Read a head; raises `Refusal`."""
+    headers = _headers(raw)
+    text = target.decode("ascii", errors="replace")
+    absolute = _ABSOLUTE.fullmatch(text)
+    if absolute is not None:
+        headers["host"], text = absolute[1], absolute[2] or "/"
+    path, _, query = text.partition("?")
+    if not path.startswith("/") and not (path == "*" and method == b"OPTIONS"):
+        raise Refusal(ErrorCode.BAD_REQUEST, "the target of a request is a path, such as /api/v1")
+    segments = tuple(map(_decoded, path.split("/")[1:]))
+    return Head(method.decode("ascii"), path, segments, _query(query), headers)
+
+
+def check_host(head: Head, served: str | None) -> None:
+    """Refuse a request that was meant for another host; `served` is ours, None if any will do.
+
+    A page of anybody's can have its own name lead to 127.0.0.1 (DNS rebinding); its requests then
+    name that host.
+    """
+    host = head.headers.get("host", "")
+    found = _AUTHORITY.fullmatch(host)
+    if found is None:
+        raise Refusal(ErrorCode.BAD_REQUEST, "the request names no host that could be one")
+    name = found[1].strip("[]").lower()
+    if served is not None and name != served.lower() and not is_loopback(name):
+        words = "this daemon is not served under the host that the request names; use localhost"
+        raise Refusal(ErrorCode.FORBIDDEN, words, status=421)
+
+
+def check_origin(head: Head, scheme: str) -> None:
+    """Refuse what a page of another origin has a browser send."""
+    origin = head.headers.get("origin")
+    same = f"{scheme}://{head.headers.get('host', '')}".lower()
+    if (origin is not None and origin.lower() != same) or (
+        head.headers.get("sec-fetch-site") in ("cross-site", "same-site")
+    ):
+        raise Refusal(ErrorCode.FORBIDDEN, "pages of other origins may not use this daemon")
+
+
+def token_of(head: Head) -> str | None:
+    """Return the token that a request says, None if it says none; raises `Refusal`."""
+    said = head.headers.get("authorization")
+    if said is None:
+        return None
+    scheme, _, value = said.partition(" ")
+    match scheme.lower():
+        case "bearer":
+            return value.strip()
+        case "basic":
+            try:
+                whole = base64.b64decode(value.strip(), validate=True).decode()
+            except (binascii.Error, ValueError):
+                whole = ""
+            return whole.partition(":")[2]
+    raise unauthorized("Authorization takes Bearer, or Basic with the token as the password")
+
+
+def unauthorized(words: str) -> Refusal:
+    """Refuse somebody who says no token, or none that is good."""
+    challenge = [("WWW-Authenticate", 'Bearer realm="stdiod"')]
+    return Refusal(ErrorCode.UNAUTHORIZED, words, headers=challenge)
+
+
+def _headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    count = size = 0
+    for name_bytes, value in raw:
+        count += 1
+        size += len(name_bytes) + len(value)
+        name = name_bytes.decode("latin-1")
+        if name in found:
+            if name in _ONCE:
+                words = f"the header {name} stands there twice"
+                raise Refusal(ErrorCode.BAD_REQUEST, words)
+            found[name] += ", " + value.decode("latin-1")
+        else:
+            found[name] = value.decode("latin-1")
+    if count > HEADERS or size > HEAD_BYTES:
+        words = f"a request may have {HEADERS} headers, and {HEAD_BYTES} bytes of them"
+        raise Refusal(ErrorCode.BAD_REQUEST, words, status=431)
+    if "content-length" in found and "transfer-encoding" in found:
+        # Whoever stands before us may believe the other one (RFC 9112 6.3).
+        words = "Content-Length and Transfer-Encoding are two lengths of one body"
+        raise Refusal(ErrorCode.BAD_REQUEST, words)
+    return found
+
+
+def _query(text: str) -> dict[str, str]:
+    try:
+        if _BAD_ESCAPE.search(text):
+            raise ValueError  # noqa: TRY301 - as below
+        pairs = parse_qsl(
+            text, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS
+        )
+    except ValueError:
+        words = f"the query is no UTF-8, or has more than {QUERY_FIELDS} fields"
+        raise Refusal(ErrorCode.BAD_REQUEST, words) from None
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name.lower() in SECRET_FIELDS:
+            words = f"{name} in a URL would end up in logs; say the token in Authorization"
+            raise Refusal(ErrorCode.BAD_REQUEST, words)
+        if name in found:
+            words = f"{name:.80} stands twice in the query"
+            raise Refusal(ErrorCode.VALIDATION_ERROR, words, field=name[:80])
+        found[name] = value
+    return found
+
+
+def _decoded(segment: str) -> str:
+    try:
+        if _BAD_ESCAPE.search(segment):
+            raise ValueError  # noqa: TRY301 - as below
+        return unquote(segment, errors="strict")
+    except ValueError:
+        words = "a part of the path is no UTF-8 in percent signs"
+        raise Refusal(ErrorCode.BAD_REQUEST, words) from None

@@ -1,0 +1,129 @@
+"""The OpenAPI 3.1 document of the routes, made of their table and the schemas of the ops."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from protocol.amcp_errors import ErrorCode
+from protocol.version import VERSION
+from supervisor.faces.http.head import NDJSON, SSE
+from supervisor.kernel.operations import INPUTS
+
+if TYPE_CHECKING:
+    from supervisor.faces.http.routes import Route
+
+_ERROR = {
+    "type": "object",
+    "required": ["error", "code"],
+    "properties": {
+        "error": {"type": "string", "description": "what is wrong, for people"},
+        "code": {"enum": [str(one) for one in ErrorCode]},
+        "details": {"type": "object"},
+    },
+}
+_OBJECT = {"type": "object"}
+_REFUSALS = {
+    "400": "The request is not valid",
+    "401": "It says no token, or none that is good",
+    "403": "Whoever asks may not",
+    "404": "There is nothing of that name",
+}
+
+
+def described(op: str, arg: str | None = None) -> Mapping[str, Any]:
+    """Return the schema of the args of an op, or of one of them; {} for anything."""
+    schema: Mapping[str, Any] = INPUTS.get(op, {})
+    return schema if arg is None else schema.get("properties", {}).get(arg, {})
+
+
+def document(routes: Iterable[Route]) -> dict[str, Any]:
+    """Return the document."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "stdiod",
+            "version": VERSION,
+            "description": "Every GET may be a HEAD, and every path has OPTIONS.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": {"Error": _ERROR},
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "basic": {"type": "http", "scheme": "basic"},
+            },
+        },
+        "security": [{"bearer": []}, {"basic": []}, {}],
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "summary": route.summary,
+        "operationId": _name(route),
+        "parameters": [*_parameters(route)],
+        "responses": _responses(route),
+    }
+    if route.method in ("POST", "PATCH"):
+        operation["requestBody"] = {
+            "required": bool(_body(route).get("required")),
+            "content": {route.media: {"schema": _body(route)}},
+        }
+    return operation
+
+
+def _name(route: Route) -> str:
+    words = [one.strip("{}") for one in route.path.split("/")[1:]]
+    return "-".join([route.method.lower(), *words]).replace(".", "-")
+
+
+def _parameters(route: Route) -> Iterable[dict[str, Any]]:
+    for name in route.parameters:
+        schema = {"type": "string", "minLength": 1}
+        yield {"name": name, "in": "path", "required": True, "schema": schema}
+    for name in route.query:
+        yield {"name": name, "in": "query", "schema": described(route.op, name)}
+    if "since" in route.query:
+        schema = {"type": "integer", "minimum": 0}
+        yield {"name": "Last-Event-ID", "in": "header", "schema": schema}
+    if route.body_is is not None:
+        schema = {"type": "string", "pattern": r'^"[0-9]{1,18}"$'}
+        yield {"name": "If-Match", "in": "header", "schema": schema}
+
+
+def _body(route: Route) -> Mapping[str, Any]:
+    schema = described(route.op)
+    if route.body_is is not None:
+        return described(route.op, route.body_is)
+    if not route.takes_body:
+        return {"type": "object", "additionalProperties": False}
+    apart = {*route.parameters, *route.fixed}
+    properties = schema["properties"]
+    return {
+        "type": "object",
+        "properties": {name: one for name, one in properties.items() if name not in apart},
+        "required": [name for name in schema["required"] if name not in apart],
+        "additionalProperties": False,
+    }
+
+
+def _responses(route: Route) -> dict[str, Any]:
+    media = {"application/json": {"schema": _OBJECT}}
+    if route.streamed is not None:
+        media |= {name: {"schema": {"type": "string"}} for name in (SSE, NDJSON)}
+    if route.is_content:
+        media = {"*/*": {"schema": {}}}
+    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    found = {str(route.status): {"description": "It is done", "content": media}}
+    if route.is_content:
+        found["206"] = {"description": "A part of it", "content": media}
+    answered = media if route.of_module else error
+    found |= {
+        status: {"description": words, "content": answered if status in ("400", "404") else error}
+        for status, words in _REFUSALS.items()
+    }
+    return {**found, "default": {"description": "It failed", "content": answered}}

@@ -1,0 +1,58 @@
+"""The open streams of a daemon: how many there may be, and that each shows that it lives."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import trio
+
+MOST = 1024
+"""Each takes a descriptor, and a look at the journal for each group of entries."""
+
+BEAT_S = 15.0
+"""Proxies close what is silent for a minute."""
+
+BEATS_A_TURN = 64
+
+
+class Beats(Protocol):
+    """An open stream."""
+
+    def beat(self) -> None:
+        """Show that it lives."""
+
+
+class Streams:
+    """The open streams, the oldest first."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._open: dict[Beats, None] = {}
+        self._some = trio.Event()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another one."""
+        return len(self._open) >= self._most
+
+    def add(self, stream: Beats) -> None:
+        """Take note of one that begins."""
+        self._open[stream] = None
+        self._some.set()
+
+    def discard(self, stream: Beats) -> None:
+        """Take note of one that ends; idempotent."""
+        self._open.pop(stream, None)
+
+    async def run(self) -> None:
+        """Have all show that they live, again and again, until cancelled."""
+        while True:
+            while not self._open:  # nobody is woken for nothing
+                self._some = trio.Event()
+                await self._some.wait()
+            await trio.sleep(BEAT_S)
+            for number, stream in enumerate(tuple(self._open)):
+                if stream in self._open:
+                    stream.beat()
+                if number % BEATS_A_TURN == BEATS_A_TURN - 1:
+                    await trio.lowlevel.checkpoint()

@@ -1,0 +1,254 @@
+"""What an invocation that is not plain needs beside itself, from acceptance to response.
+
+A session, gates, assets, calls of its module to the host, a parent and children, errors and spans
+to tell of, a turn to wait for, a bound on the module's silence: what each of them takes is here,
+and None or empty for who has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from protocol import trace_context
+from protocol.connection import HostCalled
+from protocol.errors import Failure, Outcome, Reason
+from protocol.events import Asset, AssetBytes, ErrorEvent
+from supervisor.kernel.assets.intake import AssetIntake
+from supervisor.kernel.begin_order import BeginOrder, Held
+from supervisor.kernel.durability import acknowledged
+from supervisor.kernel.invoke_record import ERRORS_RECORDED, NOTHING, record_error
+from supervisor.kernel.parties import Calls
+from supervisor.kernel.request_checks import Doubt
+from supervisor.kernel.taking_effect import InTurn
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.program import module_folder
+from supervisor.runtime.supervision.deadlines import Timer
+
+if TYPE_CHECKING:
+    from supervisor.kernel.hooks.guard import Guard
+    from supervisor.kernel.invocation import Invocation
+
+
+class LongWay:
+    """What one invocation has beside itself."""
+
+    __slots__ = (
+        "_calls",
+        "_children",
+        "_family",
+        "_guard",
+        "_held",
+        "_invocation",
+        "_silence",
+        "errors",
+        "intake",
+    )
+
+    def __init__(self, invocation: Invocation) -> None:
+        self._invocation = invocation
+        self.intake: AssetIntake | None = None
+        """Of its assets, from the first one on."""
+        self.errors = 0
+        """How many `error` events came."""
+        self._children: set[Invocation] = set()
+        self._calls: Calls | None = None
+        self._guard: Guard | None = None
+        self._family: LongWay | None = None
+        """That of its parent."""
+        self._held: Held | None = None
+        self._silence: Timer | None = None
+
+    # Its beginning.
+
+    def begin(self, silence_s: float | None) -> None:
+        """Be told of to its parent and its session, and watch its module for silence."""
+        one = self._invocation
+        if one.parent is not None:
+            self._family = one.parent.take_long_way()
+            self._family.adopt(one)
+        if one.session is not None:
+            one.setting.effects.sessions.began(one.session, one.request_id, one)
+        if one.module.span_attributes is not None:
+            own = trace_context.traceparent(one.span_id, one.first.span_id, one.traceparent)
+            one.request = msgspec.structs.replace(one.request, traceparent=own)
+        if silence_s is not None:
+            one.heard_at = one.accepted_at
+            self._look_later(silence_s, silence_s)
+
+    def hold(
+        self, order: BeginOrder, doubt: Doubt | None, enter: Callable[[Invocation], None]
+    ) -> None:
+        """Wait until it is its turn and there is no doubt about its args; then `enter` it."""
+        one = self._invocation
+
+        def begin(failure: Failure | None) -> None:
+            self._held = None
+            if failure is not None:
+                one.settle(failure)
+            elif not one.settled:
+                enter(one)
+
+        held = order.hold(one.module.name, doubt, begin)
+        if held.begin is not None:
+            self._held = held
+
+    def enter(self, guard: Guard) -> None:
+        """Hand it to who guards it, and has it submitted or settled."""
+        self._invocation.entered = True
+        self._guard = guard
+        guard.begin()
+
+    # What comes of it.
+
+    def take_in(self, asset: Asset | AssetBytes, line: bytes | None) -> None:
+        """Take in its first asset; from here on `InTurn` takes its events."""
+        one = self._invocation
+        self.intake = self._begin_intake()
+        one.listener = InTurn(one, self.intake)
+        self.intake.put(asset, line)
+
+    def record_error(self, event: ErrorEvent) -> None:
+        """Record an `error` event, but for those of a flood."""
+        self.errors += 1
+        if self.errors <= ERRORS_RECORDED:
+            one = self._invocation
+            record_error(one.setting.effects.recorder, event, one.origin)
+
+    def host_call(self, asked: HostCalled, dialogue: Dialogue) -> None:
+        """Have a call of the module served."""
+        if self._calls is None:
+            self._calls = self._invocation.setting.calls(self._invocation)
+        self._calls.take(asked, dialogue)
+
+    def answered(self, outcome: Outcome) -> None:
+        """Conclude, once its guard has nothing to say."""
+        if self._silence is not None:
+            self._silence.cancel()
+        if self._guard is not None:
+            self._end_what_it_caused()
+            if self._guard.takes(outcome):
+                return
+        self.conclude(outcome)
+
+    def conclude(self, outcome: Outcome) -> None:
+        """Respond, after the assets that came before."""
+        self._end_what_it_caused()
+        if self.intake is None:
+            self._respond(outcome)
+            return
+        self.intake.finish(lambda: self._respond(outcome))
+        if self._invocation.setting.host.shutting_down:
+            self.intake.hurry()
+
+    def give_up(self, stopped: Stopped) -> Stopped:
+        """Wait for nobody any more; return why, with what was waited for."""
+        if self._guard is not None:
+            stopped = self._guard.give_up(stopped)
+        if self._held is not None:
+            held, self._held = self._held, None
+            stopped = Stopped(stopped.reason, f"{stopped.message}; {held.why}")
+            held.leave()
+        return stopped
+
+    def hurry(self) -> None:
+        """Wait for no asset any more."""
+        if self.intake is not None:
+            self.intake.hurry()
+
+    # What is known of it.
+
+    @property
+    def children(self) -> Iterable[Invocation]:
+        """The open invocations that are made on its behalf."""
+        return self._children
+
+    @property
+    def questions(self) -> list[str]:
+        """The ids of the questions to people that it waits for, or what is done on its behalf."""
+        found = [one for child in self._children for one in child.questions]
+        if self._calls is not None:
+            found += self._calls.questions
+        if self._guard is not None and self._guard.question is not None:
+            found.append(self._guard.question)
+        return found
+
+    def attributes(self, outcome: Outcome) -> Mapping[str, str]:
+        """Return what the dialect of its module says of it in the journal."""
+        module, request = self._invocation.module, self._invocation.request
+        if module.span_attributes is None or request.traceparent is None:
+            return NOTHING
+        found = module.span_attributes(module.descriptions.current, request, outcome)
+        return {**found, "traceparent": request.traceparent}
+
+    @property
+    def injected(self) -> tuple[dict[str, Any], ...]:
+        """What gates want in the context."""
+        return () if self._guard is None else tuple(self._guard.injected)
+
+    def _respond(self, outcome: Outcome) -> None:
+        one = self._invocation
+        effects = one.setting.effects
+        if self._family is not None:
+            self._family.let_go(one)
+        response = one.respond(outcome)
+        effects.lineage.end(one.request_id)
+        if one.session is not None:
+            effects.sessions.answered(one.session, response)
+        elif self.intake is None or not self.intake.registered:
+            one.finish(response)  # it acknowledges nothing that is kept
+            return
+        effects.durability.confirm(lambda failure: one.finish(acknowledged(response, failure)))
+
+    def adopt(self, child: Invocation) -> None:
+        """Take note of an invocation made on behalf of this one."""
+        self._children.add(child)
+        self._invocation.setting.parents.add(self._invocation)
+
+    def let_go(self, child: Invocation) -> None:
+        """Forget a child that has ended."""
+        self._children.discard(child)
+        if not self._children:
+            self._invocation.setting.parents.discard(self._invocation)
+
+    def _end_what_it_caused(self) -> None:
+        if self._calls is None and not self._children:
+            return
+        words = f"{self._invocation.what}, on whose behalf it was made, has ended"
+        stopped = Stopped(Reason.PARENT_ENDED, words)
+        if self._calls is not None:
+            self._calls.end(stopped)
+        for child in tuple(self._children):
+            child.cancel(stopped)
+
+    def _begin_intake(self) -> AssetIntake:
+        one = self._invocation
+        return AssetIntake(
+            one.setting.effects.assets,
+            one.origin,
+            module_folder(one.module.descriptor),
+            one.account,
+            pass_on=one.pass_on,
+            warn=one.warn,
+            resume=one.nudge,
+        )
+
+    def _look_later(self, delay_s: float, silence_s: float) -> None:
+        one = self._invocation
+
+        def look() -> None:
+            silent_s = one.setting.now() - one.heard_at
+            # Waiting for its turn, for the host, or for a client to read, is not its silence.
+            waits = one.server is None or one.listener.congested()
+            if waits or (self._calls is not None and self._calls.waiting):
+                silent_s = 0.0
+            if silent_s < silence_s:
+                self._look_later(silence_s - silent_s, silence_s)
+            else:
+                words = f"{one.what} said nothing for {silence_s:g} s"
+                one.cancel(Stopped(Reason.SILENCE, words))
+
+        self._silence = one.setting.host.deadlines.after(delay_s, look)

@@ -1,0 +1,92 @@
+"""The roles of a session: which modules serve the prompts that it is given.
+
+Either an agent does, or an orchestrator, which is told of a context, a provider and tools to work
+with. Both are asked for the op `execute`, with the text as `prompt`; an orchestrator also has what
+is named of `context`, `provider` and `tools`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from protocol.descriptor.model import Kind
+from protocol.errors import Failure, Reason
+
+EXECUTE = "execute"
+"""The op that a prompt is."""
+
+TOOLS = 100
+"""The most that may be named."""
+
+_OF_ORCHESTRATOR = ("context", "provider", "tools")
+
+
+class Roles(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Who serves the prompts of a session, by name; none at all are named by `Roles()`."""
+
+    agent: str | None = None
+    orchestrator: str | None = None
+    context: str | None = None
+    provider: str | None = None
+    tools: tuple[str, ...] = ()
+
+    @property
+    def lead(self) -> str | None:
+        """The module that is given the prompts."""
+        return self.agent or self.orchestrator
+
+    def cast(self) -> Iterator[tuple[str, Kind, str]]:
+        """Give who is named: the place in the document, the kind that it takes, the module."""
+        for kind in (Kind.AGENT, Kind.ORCHESTRATOR, Kind.CONTEXT, Kind.PROVIDER):
+            name = getattr(self, kind)
+            if name is not None:
+                yield f"/roles/{kind}", kind, name
+        for number, name in enumerate(self.tools):
+            yield f"/roles/tools/{number}", Kind.TOOL, name
+
+    def document(self) -> dict[str, Any]:
+        """Return those that are named, as JSON has them."""
+        named: dict[str, Any] = msgspec.to_builtins(self)
+        return {**named, "tools": list(self.tools)} if self.tools else named
+
+    def args(self, prompt: str) -> dict[str, Any]:
+        """Return the args of the `execute` that a prompt is."""
+        own = self.document()
+        return {"prompt": prompt, **{key: own[key] for key in _OF_ORCHESTRATOR if key in own}}
+
+    def problem(self) -> Failure | None:
+        """Say which roles do not go together, or None."""
+        if self.agent is not None and self.orchestrator is not None:
+            words = "a session has an agent or an orchestrator, not both"
+            return Failure.because(Reason.INVALID_ARGS, words, pointer="/roles/orchestrator")
+        given = [one for one in _OF_ORCHESTRATOR if getattr(self, one)]
+        if given and self.orchestrator is None:
+            words = f"{' and '.join(given)} are what an orchestrator works with: name it, too"
+            return Failure.because(Reason.INVALID_ARGS, words, pointer=f"/roles/{given[0]}")
+        return None
+
+
+def only_agent(session_id: str, agents: list[str], orchestrators: list[str]) -> str | Failure:
+    """Return the agent of a session that names none: the only one there is, or say what to do."""
+    if len(agents) == 1:
+        return agents[0]
+    if agents:
+        found = f"there are several agents, {_listed(agents)}"
+    elif orchestrators:
+        found = f"there is no agent; there are the orchestrators {_listed(orchestrators)}"
+    else:
+        found = "there is no module of the kind agent or orchestrator"
+    words = (
+        f"the session {session_id!r} names nobody to serve its prompts, and {found};"
+        " name one when it begins, or fork it with one"
+    )
+    return Failure.because(Reason.NO_AGENT, words, agents=agents[:TOOLS])
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - 10
+    shown = ", ".join(names[:10])
+    return f"{shown} and {more} more" if more > 0 else shown

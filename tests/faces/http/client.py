@@ -1,0 +1,167 @@
+"""A client that says what it likes, and reads responses whole or as they come."""
+
+from __future__ import annotations
+
+import json
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import h11
+import trio
+
+from supervisor.faces.admission import Admission
+from supervisor.faces.http.serving import Door, listening, serve
+from supervisor.kernel.daemon import Daemon
+from supervisor.policy.http_exposure import Exposure
+from tests.kernel.test_tokens import made
+
+JSON = {"Content-Type": "application/json"}
+
+
+class Reply:
+    """A response; of a stream its head, until `rest` or `more` is awaited."""
+
+    def __init__(self, status: int, headers: dict[str, str]) -> None:
+        self.status = status
+        self.headers = headers
+        self.body = b""
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, stream: trio.abc.Stream) -> None:
+        self.stream = stream
+        self._wire = h11.Connection(h11.CLIENT)
+
+    async def write(self, data: bytes) -> None:
+        await self.stream.send_all(data)
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        token: str | None = None,
+        headers: Iterable[tuple[str, str]] = (),
+    ) -> None:
+        """Write a request; a `body` that is no bytes is written as JSON."""
+        said = [("Host", "localhost"), *headers]
+        data = (
+            body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        )
+        if method in ("POST", "PATCH"):
+            if not any(name.lower() == "content-type" for name, _ in said):
+                said.append(("Content-Type", "application/json"))
+            said.append(("Content-Length", str(len(data))))
+        if token is not None:
+            said.append(("Authorization", f"Bearer {token}"))
+        if self._wire.our_state is h11.DONE:
+            self._wire.start_next_cycle()
+        request = h11.Request(method=method, target=path, headers=said)
+        out = self._wire.send(request) or b""
+        out += (self._wire.send(h11.Data(data)) or b"") if data else b""
+        await self.write(out + (self._wire.send(h11.EndOfMessage()) or b""))
+
+    def expect_reply(self) -> None:
+        """Take what was written for a request that it may not have been."""
+        if self._wire.our_state is not h11.IDLE:
+            self._wire.start_next_cycle()
+        self._wire.send(h11.Request(method="GET", target="/", headers=[("Host", "x")]))
+        self._wire.send(h11.EndOfMessage())
+
+    async def head(self) -> Reply:
+        """Read the head of a response."""
+        event = await self._next()
+        while isinstance(event, h11.InformationalResponse):
+            event = await self._next()
+        assert isinstance(event, h11.Response), event
+        headers = {name.decode(): value.decode() for name, value in event.headers}
+        return Reply(event.status_code, headers)
+
+    async def more(self) -> bytes | None:
+        """Read what comes next of a body; None at its end."""
+        event = await self._next()
+        return bytes(event.data) if isinstance(event, h11.Data) else None
+
+    async def rest(self) -> bytes:
+        """Read what is left of a body."""
+        found = b""
+        while (data := await self.more()) is not None:
+            found += data
+        return found
+
+    async def reply(self) -> Reply:
+        """Read a response whole."""
+        reply = await self.head()
+        reply.body = await self.rest()
+        return reply
+
+    async def ask(self, method: str, path: str, body: Any = None, **more: Any) -> Reply:
+        await self.send(method, path, body, **more)
+        return await self.reply()
+
+    async def is_closed(self) -> bool:
+        """Read on; whether the other side has nothing more to say, and closes."""
+        return not await self.stream.receive_some(1)
+
+    async def _next(self) -> Any:
+        while (event := self._wire.next_event()) is h11.NEED_DATA:
+            self._wire.receive_data(bytes(await self.stream.receive_some(65536)))
+        return event
+
+
+class Served:
+    """A daemon that is served over HTTP."""
+
+    def __init__(self, daemon: Daemon, doors: list[Door], folder: Path) -> None:
+        self.daemon = daemon
+        self.doors = doors
+        self._path = folder / "http.sock"
+
+    @asynccontextmanager
+    async def unix(self) -> AsyncIterator[Client]:
+        async with await trio.open_unix_socket(self._path) as stream:
+            yield Client(stream)
+
+    @asynccontextmanager
+    async def tcp(self, trusted: Path | None = None) -> AsyncIterator[Client]:
+        port = self.doors[-1].listener.getsockname()[1]
+        stream: trio.abc.Stream = await trio.open_tcp_stream("127.0.0.1", port)
+        if trusted is not None:
+            context = ssl.create_default_context(cafile=trusted)
+            tls = trio.SSLStream(
+                stream, context, server_hostname="localhost", https_compatible=True
+            )
+            async with tls:
+                yield Client(tls)
+            return
+        async with stream:
+            yield Client(stream)
+
+    async def token(self, **args: Any) -> str:
+        said: str = (await made(self.daemon, **args))["token"]
+        return said
+
+
+@asynccontextmanager
+async def served(
+    daemon: Daemon, folder: Path, exposure: Exposure | None = None
+) -> AsyncIterator[Served]:
+    """Serve a daemon on `http.sock`, and at an address if one is given."""
+    with listening(exposure or Exposure(), folder / "stdiod.sock") as doors:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve, daemon, doors, Admission.of(daemon.facts))
+            yield Served(daemon, doors, folder)
+            nursery.cancel_scope.cancel()
+
+
+LOOPBACK = Exposure(host="127.0.0.1", port=0)

@@ -1,0 +1,137 @@
+"""The OpenAPI document is that of the routes, and what it says is what is served."""
+
+from __future__ import annotations
+
+import re
+import string
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from protocol.errors import CODE_OF, Code, Failure
+from supervisor.faces.http.exchange import status_of
+from supervisor.faces.http.openapi import document
+from supervisor.faces.http.routes import ROUTES
+from tests.docs.markdown import rows
+from tests.faces.http.test_routes import asking
+
+DOCUMENT = document(ROUTES)
+
+
+def operations() -> list[tuple[str, str, dict[str, Any]]]:
+    return [
+        (method.upper(), path, operation)
+        for path, methods in DOCUMENT["paths"].items()
+        for method, operation in methods.items()
+    ]
+
+
+def test_each_schema_in_it_is_one_and_each_operation_has_a_name_of_its_own() -> None:
+    names = [operation["operationId"] for _, _, operation in operations()]
+    assert len(names) == len(set(names)) == len(ROUTES)
+    for _, _, operation in operations():
+        for one in operation["parameters"]:
+            Draft202012Validator.check_schema(one["schema"])
+        for media in operation.get("requestBody", {"content": {}})["content"].values():
+            Draft202012Validator.check_schema(media["schema"])
+
+
+def test_the_page_has_a_row_for_each_route_and_no_other() -> None:
+    table = [row[0].strip("`") for row in rows("docs/http.md", "Route")]
+    assert table == [f"{route.method} {route.path}" for route in ROUTES]
+
+
+def test_the_page_has_the_status_of_each_code() -> None:
+    table = {int(row[0]): row[1] for row in rows("docs/http.md", "Status")}
+    said = {
+        code: status for status, words in table.items() for code in re.findall(r"`(\w+)`", words)
+    }
+    for reason, code in CODE_OF.items():
+        status = status_of(Failure.because(reason, ""))
+        assert status in (said[code], said.get(reason), 404)
+    assert set(said) == {"ok", "queue_full", "stopping"} | {str(one) for one in Code}
+
+
+async def test_it_is_served(tmp_path: Path) -> None:
+    async with asking(tmp_path) as client:
+        reply = await client.ask("GET", "/api/v1/openapi.json")
+        assert reply.json == msgspec.json.decode(msgspec.json.encode(DOCUMENT))
+
+
+NAMES = st.sampled_from(["m", "nobody", "..", "%", "a/b", "\x00", "ü", "supervisor"])
+_SCALAR = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(0, 9)
+ANY = st.recursive(
+    _SCALAR | st.text("az\x00é%", max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text("ab", max_size=2), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> tuple[str, str, Any]:
+    """Draw a request that has something to do with what the document describes."""
+    method, path, operation = draw(st.sampled_from(operations()))
+    for name in re.findall(r"\{(\w+)\}", path):
+        value = draw(NAMES)
+        path = path.replace(f"{{{name}}}", quoted(value))
+    query = []
+    for one in operation["parameters"]:
+        if one["in"] == "query" and draw(st.booleans()):
+            usual = {"integer": st.integers(-2, 3).map(str), "boolean": st.just("true")}
+            value = draw(usual.get(one["schema"].get("type"), st.text("ab*[%", max_size=3)) | NAMES)
+            query.append(f"{one['name']}={quoted(value)}")
+    body = None
+    if "requestBody" in operation:
+        (media,) = operation["requestBody"]["content"].values()
+        known = media["schema"].get("properties", {})
+        body = draw(ANY | st.fixed_dictionaries({}, optional=dict.fromkeys(known, ANY)))
+        if isinstance(body, dict) and "op" in known:
+            body |= {"op": draw(st.sampled_from(["echo", "whoami", "status", "x"])), "timeout_s": 5}
+    return method, path + ("?" + "&".join(query) if query else ""), body
+
+
+def quoted(text: str) -> str:
+    plain = set((string.ascii_letters + string.digits).encode())
+    return "".join(chr(one) if one in plain else f"%{one:02X}" for one in text.encode())
+
+
+async def test_what_it_describes_is_answered_and_never_by_a_mistake_of_ours(
+    tmp_path: Path,
+) -> None:
+    drawn: list[tuple[str, str, Any]] = []
+
+    @given(st.lists(requests(), min_size=40, max_size=40))
+    @settings(
+        max_examples=4,
+        database=None,
+        phases=[Phase.generate],
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    def draw(some: list[tuple[str, str, Any]]) -> None:
+        drawn.extend(some)
+
+    draw()
+    async with asking(tmp_path) as client:
+        for method, path, body in drawn:
+            reply = await client.ask(method, path, body)
+            assert reply.status != 405
+            if reply.status >= 500:
+                assert reply.json.get("code") in ("INTERNAL_ERROR", "CONNECTION_FAILED", "TIMEOUT")
+                assert "failed in the daemon" not in reply.json["error"], (method, path, body)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda one: f"{one.method} {one.path}")
+async def test_each_route_is_routed(route: Any, tmp_path: Path) -> None:
+    path = re.sub(r"\{\w+\}", "x", route.path)
+    async with asking(tmp_path) as client:
+        options = await client.ask("OPTIONS", path)
+        assert options.status == 204
+        assert route.method in options.headers["allow"].split(", ")

@@ -1,0 +1,275 @@
+"""What each route asks of the daemon, and how it is answered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisor.kernel.store.settings import JournalOptions
+from tests.faces.http.client import Client, served
+from tests.factories import actor
+from tests.kernel.conftest import daemon_with
+
+DEEP = b'{"state":' + b'{"a":' * 300 + b"1" + b"}" * 301
+FAILS = {
+    "op": "say",
+    "args": {"lines": ['{"ok":false,"error":{"code":"odd","message":"no"}}']},
+}
+CALM = {"timeouts": {"stop_s": 0.1, "exit_s": 0.1}}
+
+
+@asynccontextmanager
+async def asking(folder: Path, *modules: Any, **options: Any) -> AsyncIterator[Client]:
+    modules = modules or (actor(folder, supervision=CALM),)
+    async with (
+        daemon_with(folder, *modules, **options) as daemon,
+        served(daemon, folder) as face,
+        face.unix() as client,
+    ):
+        yield client
+
+
+async def test_what_the_daemon_is_can_be_asked(tmp_path: Path) -> None:
+    async with asking(tmp_path) as client:
+        assert (await client.ask("GET", "/api/v1/health")).json == {"status": "ok"}
+        info = (await client.ask("GET", "/api/v1/info")).json
+        assert (info["name"], info["api_version"]) == ("supervisor", "v1")
+        assert "events" in info["ops"]
+        status = (await client.ask("GET", "/api/v1/status")).json
+        assert [one["name"] for one in status["modules"]] == ["m"]
+        modules = (await client.ask("GET", "/api/v1/modules")).json
+        assert [one["name"] for one in modules["modules"]] == ["m"]
+        one = await client.ask("GET", "/api/v1/modules/m?histogram=true")
+        assert one.json["state"] == "ready"
+        assert "histogram_us" in one.json["latency_ms"]
+
+
+async def test_tools_and_agents_are_modules_of_that_kind(tmp_path: Path) -> None:
+    tool, agent = actor(tmp_path, name="t"), actor(tmp_path, "kind=agent", name="a", kind="agent")
+    async with asking(tmp_path, tool, agent) as client:
+        tools = (await client.ask("GET", "/api/v1/tools")).json["tools"]
+        assert [one["name"] for one in tools] == ["t"]
+        agents = (await client.ask("GET", "/api/v1/agents")).json["agents"]
+        assert [one["name"] for one in agents] == ["a"]
+
+
+async def test_an_invocation_is_answered_with_its_response(tmp_path: Path) -> None:
+    async with asking(tmp_path) as client:
+        reply = await client.ask(
+            "POST", "/api/v1/modules/m/invoke", {"op": "echo", "args": {"n": 1}}
+        )
+        assert (reply.status, reply.headers["content-type"]) == (200, "application/json")
+        document = reply.json
+        assert (document["ok"], document["result"], document["module"]) == (True, {"n": 1}, "m")
+        assert document["request_id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        ("m", FAILS, 422, "odd"),
+        ("nobody", {"op": "echo"}, 404, "bad_request"),
+        ("m", {"op": "echo", "session_id": "none"}, 404, "bad_request"),
+        ("m", {"args": {}}, 400, "bad_request"),
+        ("m", {"op": "hang", "timeout_s": 0.05}, 504, "timeout"),
+        ("m", {"op": "exit", "args": {"code": 3}}, 502, "unreachable"),
+        ("stopped", {"op": "echo"}, 502, "unreachable"),
+    ],
+)
+async def test_a_failed_invocation_has_a_status(
+    path: str, body: dict[str, Any], status: int, code: str | None, tmp_path: Path
+) -> None:
+    stopped = actor(tmp_path, name="stopped", supervision={"start": "lazy", **CALM})
+    async with asking(tmp_path, actor(tmp_path, supervision=CALM), stopped) as client:
+        await client.ask("POST", "/api/v1/modules/stopped/stop")
+        reply = await client.ask("POST", f"/api/v1/modules/{path}/invoke", body)
+        assert reply.status == status, reply.body
+        assert reply.json["ok"] is False
+        assert code in (None, reply.json["error"]["code"])
+
+
+@pytest.mark.parametrize("media", ["text/event-stream", "application/x-ndjson"])
+async def test_a_streamed_invocation_tells_each_event_and_the_response_last(
+    media: str, tmp_path: Path
+) -> None:
+    async with asking(tmp_path) as client:
+        body = {"op": "events", "args": {"count": 3, "pad": ""}}
+        reply = await client.ask(
+            "POST", "/api/v1/modules/m/invoke", body, headers=[("Accept", media)]
+        )
+        assert (reply.status, reply.headers["content-type"]) == (200, media)
+        if media == "application/x-ndjson":
+            lines = [json.loads(line) for line in reply.body.splitlines()]
+        else:
+            blocks = [
+                dict(line.split(": ", 1) for line in block.splitlines())
+                for block in reply.body.decode().strip().split("\n\n")
+            ]
+            assert [one["event"] for one in blocks] == ["log", "log", "log", "done"]
+            lines = [json.loads(one["data"]) for one in blocks]
+        assert [one["type"] for one in lines[:-1]] == ["log"] * 3
+        assert lines[-1]["ok"]
+        assert (await client.ask("GET", "/api/v1/health")).status == 200
+
+
+async def test_a_stream_that_is_refused_at_once_has_its_status(tmp_path: Path) -> None:
+    async with asking(tmp_path) as client:
+        accept = [("Accept", "text/event-stream")]
+        reply = await client.ask("POST", "/api/v1/modules/x/invoke", {"op": "a"}, headers=accept)
+        assert (reply.status, reply.headers["content-type"]) == (404, "application/json")
+
+
+async def test_a_module_is_stopped_started_restarted_and_tells_its_log(tmp_path: Path) -> None:
+    async with asking(tmp_path) as client:
+        stopped = await client.ask("POST", "/api/v1/modules/m/stop")
+        assert (stopped.status, stopped.json["state"]) == (200, "down")
+        assert (await client.ask("POST", "/api/v1/modules/m/start")).json["state"] == "ready"
+        assert (await client.ask("POST", "/api/v1/modules/m/restart", {})).json["state"] == "ready"
+        logs = (await client.ask("GET", "/api/v1/modules/m/logs?lines=1")).json
+        assert (logs["module"], len(logs["lines"])) == ("m", 1)
+        assert logs["lines"][0]["stream"] == "host"
+
+
+async def test_module_protocol_is_plain_and_has_no_status(tmp_path: Path) -> None:
+    async with asking(tmp_path) as client:
+        health = await client.ask("POST", "/modules/m/health", {})
+        assert (health.status, health.json) == (200, {"status": "ok"})
+        assert (await client.ask("POST", "/modules/m/describe")).json["name"] == "m"
+        invoked = await client.ask("POST", "/modules/m/invoke", {"op": "echo", "args": {"n": 2}})
+        assert (invoked.status, invoked.json) == (200, {"ok": True, "result": {"n": 2}})
+        failed = await client.ask("POST", "/modules/m/invoke", FAILS)
+        assert (failed.status, failed.json["ok"]) == (200, False)
+        assert failed.json["error"] == {"code": "odd", "message": "no"}
+        nobody = await client.ask("POST", "/modules/x/health", {})
+        assert (nobody.status, nobody.json["error"]["code"]) == (200, "bad_request")
+
+
+async def test_a_session_is_begun_changed_and_ended(tmp_path: Path) -> None:
+    async with asking(tmp_path) as client:
+        body = {"session_id": "s", "title": "T", "state": {"a": 1}}
+        assert (await client.ask("POST", "/api/v1/sessions", body)).status == 201
+        listed = (await client.ask("GET", "/api/v1/sessions?limit=5")).json
+        assert [one["session_id"] for one in listed["sessions"]] == ["s"]
+        state = await client.ask("GET", "/api/v1/sessions/s/state")
+        assert (state.json, state.headers["etag"]) == ({"a": 1}, '"0"')
+        tagged = [("If-Match", '"0"'), ("Content-Type", "application/merge-patch+json")]
+        changed = await client.ask("PATCH", "/api/v1/sessions/s/state", {"b": 2}, headers=tagged)
+        assert (changed.status, changed.headers["etag"]) == (200, '"1"')
+        late = await client.ask("PATCH", "/api/v1/sessions/s/state", {"b": 3}, headers=tagged)
+        assert (late.status, late.json["code"]) == (412, "CONFLICT")
+        seen = [("If-None-Match", '"1"')]
+        same = await client.ask("GET", "/api/v1/sessions/s/state", headers=seen)
+        assert (same.status, same.body) == (304, b"")
+        await client.ask("POST", "/api/v1/modules/m/invoke", {"op": "echo", "session_id": "s"})
+        history = (await client.ask("GET", "/api/v1/sessions/s/history")).json
+        assert [one["op"] for one in history["history"]] == ["echo"]
+        forked = await client.ask("POST", "/api/v1/sessions/s/fork", {"new_id": "f"})
+        assert (forked.status, forked.json["parent"]["session_id"]) == (201, "s")
+        assert (await client.ask("DELETE", "/api/v1/sessions/f")).json["status"] == "ended"
+        gone = await client.ask("GET", "/api/v1/sessions/none")
+        assert (gone.status, gone.json["code"]) == (404, "SESSION_NOT_FOUND")
+
+
+async def test_the_prompts_of_a_session_are_cancelled(tmp_path: Path) -> None:
+    async with asking(tmp_path) as client:
+        await client.ask("POST", "/api/v1/sessions", {"session_id": "s"})
+        reply = await client.ask("POST", "/api/v1/sessions/s/cancel", {"queued": False})
+        assert (reply.status, reply.json) == (200, {"session_id": "s", "cancelled": 0})
+
+
+async def test_entries_of_the_journal_are_listed(tmp_path: Path) -> None:
+    async with asking(tmp_path, memory=JournalOptions()) as client:
+        found = (await client.ask("GET", "/api/v1/events?since=0&limit=2")).json
+        assert [one["event"] for one in found["events"]] == ["daemon:start", "mount:add"]
+        assert [one["seq"] for one in found["events"]] == [1, 2]
+
+
+async def test_who_follows_goes_on_where_he_was(tmp_path: Path) -> None:
+    async with asking(tmp_path, memory=JournalOptions()) as client:
+        headers = [("Accept", "text/event-stream"), ("Last-Event-ID", "1")]
+        await client.send("GET", "/api/v1/events?event=module:*", headers=headers)
+        reply = await client.head()
+        assert (reply.status, reply.headers["content-type"]) == (200, "text/event-stream")
+        told = b""
+        while told.count(b"\n\n") < 3:
+            told += await client.more() or b""
+        blocks = [block.split(b"\n") for block in told.split(b"\n\n")]
+        assert blocks[0][0] == b"event: message"
+        number, name, data = blocks[1]
+        entry = json.loads(data.removeprefix(b"data: "))
+        assert number == b"id: %d" % entry["seq"]
+        assert name == b"event: " + entry["event"].encode()
+
+
+async def test_questions_are_listed_and_answered(tmp_path: Path) -> None:
+    async with asking(tmp_path) as client:
+        assert (await client.ask("GET", "/api/v1/approvals")).json == {"approvals": []}
+        answer = await client.ask("POST", "/api/v1/approvals/ap-1", {"answer": "allow"})
+        assert (answer.status, answer.json["code"]) == (404, "NOT_FOUND")
+
+
+async def test_a_reload_says_what_it_would_do(tmp_path: Path) -> None:
+    async with asking(tmp_path) as client:
+        assert (await client.ask("POST", "/api/v1/reload", {"dry_run": True})).status == 200
+
+
+# What is no route, or not asked for rightly.
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "told"),
+    [
+        ("GET", "/", None, (404, "NOT_FOUND")),
+        ("GET", "/api/v1", None, (404, "NOT_FOUND")),
+        ("GET", "/api/v1/modules/", None, (404, "NOT_FOUND")),
+        ("GET", "/api/v1/modules/..%2f..%2fetc", None, (404, "NOT_FOUND")),
+        ("GET", "/api/v1/assets/..%2f..%2fetc%2fpasswd/content", None, (404, "NOT_FOUND")),
+        ("GET", "/api/v1/assets/../../../etc/passwd", None, (404, "NOT_FOUND")),
+        ("GET", "/api/v1/modules/%zz", None, (400, "BAD_REQUEST")),
+        ("GET", "/api/v1/modules/%ff", None, (400, "BAD_REQUEST")),
+        ("PUT", "/api/v1/modules/m", None, (405, "BAD_REQUEST")),
+        ("GET", "/api/v1/sessions?limit=many", None, (400, "VALIDATION_ERROR")),
+        ("GET", "/api/v1/sessions?limit=0", None, (400, "VALIDATION_ERROR")),
+        ("GET", "/api/v1/sessions?limt=1", None, (400, "VALIDATION_ERROR")),
+        ("GET", "/api/v1/sessions?limit=1&limit=2", None, (400, "VALIDATION_ERROR")),
+        ("POST", "/api/v1/sessions", b"{", (400, "INVALID_JSON")),
+        ("POST", "/api/v1/sessions", b"[]", (400, "VALIDATION_ERROR")),
+        ("POST", "/api/v1/sessions", {"titel": "x"}, (400, "VALIDATION_ERROR")),
+        ("POST", "/api/v1/sessions", {"title": 1}, (400, "VALIDATION_ERROR")),
+        ("POST", "/api/v1/modules/m/invoke", {"arg": {}}, (400, "VALIDATION_ERROR")),
+        ("POST", "/api/v1/modules/m/invoke", {"module": "n"}, (400, "VALIDATION_ERROR")),
+        ("POST", "/api/v1/modules/m/stop", {"x": 1}, (400, "VALIDATION_ERROR")),
+        ("POST", "/api/v1/sessions", DEEP, (400, "VALIDATION_ERROR")),
+        ("POST", "/api/v1/modules/x/start", {}, (404, "NOT_FOUND")),
+    ],
+)  # fmt: skip
+async def test_what_is_wrong_is_told_as_a_route_tells_it(
+    method: str, path: str, body: Any, told: tuple[int, str], tmp_path: Path
+) -> None:
+    async with asking(tmp_path) as client:
+        reply = await client.ask(method, path, body)
+        assert (reply.status, reply.json["code"]) == told, reply.body
+        assert reply.json["error"]
+
+
+async def test_a_body_that_is_no_json_by_its_type_is_not_read(tmp_path: Path) -> None:
+    async with asking(tmp_path) as client:
+        headers = [("Content-Type", "text/plain")]
+        reply = await client.ask("POST", "/api/v1/sessions", b"{}", headers=headers)
+        assert reply.status == 415
+
+
+async def test_every_path_has_head_and_options(tmp_path: Path) -> None:
+    async with asking(tmp_path) as client:
+        got = await client.ask("GET", "/api/v1/modules")
+        head = await client.ask("HEAD", "/api/v1/modules")
+        assert (head.status, head.body) == (200, b"")
+        assert abs(int(head.headers["content-length"]) - len(got.body)) < 100
+        options = await client.ask("OPTIONS", "/api/v1/sessions/s/state")
+        assert (options.status, options.headers["allow"]) == (204, "HEAD, GET, PATCH, OPTIONS")
+        assert (await client.ask("OPTIONS", "*")).status == 204

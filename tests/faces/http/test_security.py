@@ -1,0 +1,226 @@
+"""Who is let in, from where, and what is said of it."""
+
+from __future__ import annotations
+
+import base64
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from supervisor.faces.control_socket import SocketPathError, SocketTakenError
+from supervisor.faces.http.serving import listening
+from supervisor.policy.http_exposure import Exposure
+from tests.faces.http.client import LOOPBACK, served
+from tests.faces.http.test_routes import CALM
+from tests.factories import actor, open_files, opened_since
+from tests.kernel.conftest import daemon_with
+from tests.kernel.test_owners import own
+from tests.principals import ADA
+
+
+async def test_the_user_of_the_socket_may_do_everything(tmp_path: Path) -> None:
+    before = open_files()
+    async with daemon_with(tmp_path) as daemon, served(daemon, tmp_path) as face:
+        path = tmp_path / "http.sock"
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        async with face.unix() as client:
+            asked = await client.ask("POST", "/api/v1/modules/supervisor/invoke", {"op": "narrow"})
+            name = pwd.getpwuid(os.geteuid()).pw_name
+            assert asked.json["result"] == {
+                "name": name,
+                "face": "http",
+                "scopes": ["read", "invoke", "admin"],
+                "modules": ["*"],
+            }
+    assert not path.exists()
+    assert not opened_since(before)
+
+
+async def test_over_tcp_everything_needs_a_token(tmp_path: Path) -> None:
+    async with daemon_with(tmp_path) as daemon, served(daemon, tmp_path, LOOPBACK) as face:
+        good = await face.token()
+        for method, path in (("GET", "/api/v1/health"), ("OPTIONS", "*"), ("GET", "/nothing")):
+            async with face.tcp() as client:
+                reply = await client.ask(method, path)
+                assert (reply.status, reply.json["code"]) == (401, "UNAUTHORIZED")
+                assert reply.headers["www-authenticate"] == 'Bearer realm="stdiod"'
+        async with face.tcp() as client:
+            for said in (good[:-1], "x"):
+                reply = await client.ask("GET", "/api/v1/health", token=said)
+                assert reply.status == 401
+                assert said not in reply.body.decode()
+            assert (await client.ask("GET", "/api/v1/health", token=good)).status == 200
+            basic = base64.b64encode(f"anyone:{good}".encode()).decode()
+            headers = [("Authorization", f"Basic {basic}")]
+            assert (await client.ask("GET", "/api/v1/health", headers=headers)).status == 200
+            for bad in ("Basic !", "Digest x", "Basic " + base64.b64encode(b"\xff").decode()):
+                headers = [("Authorization", bad)]
+                assert (await client.ask("GET", "/api/v1/health", headers=headers)).status == 401
+
+
+async def test_a_token_may_what_it_was_made_for(tmp_path: Path) -> None:
+    modules = [actor(tmp_path, name=name, supervision=CALM) for name in ("kv", "x1")]
+    async with (
+        daemon_with(tmp_path, *modules) as daemon,
+        served(daemon, tmp_path, LOOPBACK) as face,
+        face.tcp() as client,
+    ):
+        token = await face.token(scopes=["read", "invoke"], modules=["kv.echo"])
+        shown = (await client.ask("GET", "/api/v1/modules", token=token)).json["modules"]
+        assert [one["name"] for one in shown] == ["kv"]
+        for path, body, status in (
+            ("/api/v1/modules/kv/invoke", {"op": "echo"}, 200),
+            ("/api/v1/modules/kv/invoke", {"op": "hang"}, 403),
+            ("/api/v1/modules/x1/invoke", {"op": "echo"}, 404),
+            ("/api/v1/modules/kv/stop", {}, 403),
+            ("/api/v1/modules/supervisor/invoke", {"op": "shutdown"}, 403),
+        ):
+            assert (await client.ask("POST", path, body, token=token)).status == status
+        # On the same connection somebody else may ask.
+        admin = await face.token(name="boss", scopes=["read", "admin"])
+        assert (await client.ask("POST", "/api/v1/modules/kv/stop", token=admin)).status == 200
+
+
+async def test_a_token_on_the_socket_counts_there_too(tmp_path: Path) -> None:
+    async with (
+        daemon_with(tmp_path) as daemon,
+        served(daemon, tmp_path) as face,
+        face.unix() as client,
+    ):
+        token = await face.token(scopes=["read"])
+        assert (await client.ask("POST", "/api/v1/sessions", {}, token=token)).status == 403
+        assert (await client.ask("GET", "/api/v1/sessions", token=token + "x")).status == 401
+        assert (await client.ask("POST", "/api/v1/sessions", {})).status == 201
+
+
+async def test_who_came_with_a_token_that_is_revoked_is_parted_from(tmp_path: Path) -> None:
+    async with (
+        daemon_with(tmp_path, actor(tmp_path, supervision=CALM)) as daemon,
+        served(daemon, tmp_path, LOOPBACK) as face,
+        face.tcp() as idle,
+        face.tcp() as busy,
+    ):
+        token = await face.token()
+        assert (await idle.ask("GET", "/api/v1/health", token=token)).status == 200
+        await busy.send("POST", "/api/v1/modules/m/invoke", {"op": "hang"}, token=token)
+        while not daemon.fleet.modules["m"].in_flight:
+            await trio.lowlevel.checkpoint()
+        await own(daemon, ADA, "token.revoke", name="ada")
+        assert (await busy.reply()).status == 499
+        assert await busy.is_closed()
+        assert await idle.is_closed()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ([("Host", "evil.example")], 421),
+        ([("Host", "localhost:1")], 200),
+        ([("Host", "[::1]:8080")], 200),
+        ([("Host", "a b")], 400),
+        ([("Origin", "http://evil.example")], 403),
+        ([("Origin", "null")], 403),
+        ([("Origin", "http://localhost")], 200),
+        ([("Origin", "https://localhost")], 403),
+        ([("Sec-Fetch-Site", "cross-site")], 403),
+        ([("Sec-Fetch-Site", "same-origin")], 200),
+    ],
+)
+async def test_pages_of_others_are_kept_out(
+    headers: list[tuple[str, str]], status: int, tmp_path: Path
+) -> None:
+    async with (
+        daemon_with(tmp_path) as daemon,
+        served(daemon, tmp_path, LOOPBACK) as face,
+        face.tcp() as client,
+    ):
+        said = dict([("Host", "localhost"), *headers])
+        lines = "".join(f"{name}: {value}\r\n" for name, value in said.items())
+        token = await face.token()
+        text = f"GET /api/v1/health HTTP/1.1\r\n{lines}Authorization: Bearer {token}\r\n\r\n"
+        await client.write(text.encode())
+        client.expect_reply()
+        reply = await client.reply()
+        assert reply.status == status
+        assert not any(name.startswith("access-control") for name in reply.headers)
+
+
+@pytest.mark.parametrize("query", ["token=", "access_token=", "API_KEY="])
+async def test_a_token_in_a_url_is_refused_and_not_said_again(query: str, tmp_path: Path) -> None:
+    async with (
+        daemon_with(tmp_path) as daemon,
+        served(daemon, tmp_path, LOOPBACK) as face,
+        face.tcp() as client,
+    ):
+        token = await face.token()
+        reply = await client.ask("GET", f"/api/v1/health?{query}{token}", token=token)
+        assert (reply.status, reply.json["code"]) == (400, "BAD_REQUEST")
+        assert token not in reply.body.decode()
+
+
+CERT, KEY = Path(__file__), Path(__file__)
+"""Neither of the two."""
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """Make a certificate of localhost for this test alone, and its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+    name = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    where = ["-keyout", str(key), "-out", str(cert)]
+    subprocess.run(["openssl", *words.split(), *name, *where], check=True, capture_output=True)
+    return cert, key
+
+
+async def test_an_address_may_have_tls(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    exposure = Exposure(host="127.0.0.1", port=0, cert=cert, key=key)
+    module = actor(tmp_path, supervision=CALM)
+    async with daemon_with(tmp_path, module) as daemon, served(daemon, tmp_path, exposure) as face:
+        assert face.doors[-1].address.startswith("https://127.0.0.1:")
+        token = await face.token()
+        async with face.tcp(trusted=cert) as client:
+            assert (await client.ask("GET", "/api/v1/health", token=token)).status == 200
+            body = {"op": "echo", "args": {"x": "y" * 200_000}}
+            large = await client.ask("POST", "/api/v1/modules/m/invoke", body, token=token)
+            assert large.json["result"] == body["args"]
+        async with face.tcp() as client:  # without TLS
+            await client.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert not (await client.stream.receive_some(10)).startswith(b"HTTP")
+
+
+@pytest.mark.parametrize(
+    ("exposure", "words"),
+    [
+        (Exposure(host="127.0.0.1", port=0, cert=KEY, key=KEY), "--http-cert"),
+        (Exposure(host="127.0.0.1", port=0, cert=Path("none"), key=KEY), "No such file"),
+        (Exposure(host="192.0.2.1", port=0), "cannot listen on 192.0.2.1:0: Cannot assign"),
+        (Exposure(host="no.such.host.invalid", port=1), "cannot listen on no.such.host.invalid:1"),
+    ],
+)
+def test_where_nothing_can_listen_is_said(exposure: Any, words: str, tmp_path: Path) -> None:
+    before = open_files()
+    with (
+        pytest.raises(SocketPathError, match=words),
+        listening(exposure, tmp_path / "stdiod.sock"),
+    ):
+        raise AssertionError
+    assert not opened_since(before)
+
+
+def test_two_daemons_do_not_share_a_socket(tmp_path: Path) -> None:
+    with (
+        listening(Exposure(), tmp_path / "a.sock"),
+        pytest.raises(SocketTakenError),
+        listening(Exposure(), tmp_path / "b.sock"),
+    ):
+        raise AssertionError

@@ -1,0 +1,62 @@
+"""A server of MCP of either era that does to each call what its op says: `mcp_attacker.py ERA`."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+ERA = sys.argv[1]
+OPS = ["well", "batch", "own_id", "close", "long", "flood", "twice", "noise"]
+OFFERS: dict[str, Any] = {"tools": {}}
+
+
+def line(**message: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
+
+
+def write(data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(1, left) :]
+
+
+def answer(named: Any) -> bytes:
+    return line(id=named, result={"content": [{"type": "text", "text": "well"}]})
+
+
+def call(named: Any, op: str) -> None:
+    good = answer(named)
+    before = {
+        "batch": b"[" + good.strip() + b"]\n",
+        "own_id": line(id=named, method="ping"),
+        "flood": line(method="notifications/progress", params={"progressToken": "x"}) * 50_000,
+        "noise": b"Welcome!\n\xff\xfe\n{\n\n" + line(id=None, result={}),
+        "long": b'{"x":"' + b"x" * (64 << 20) + b'"}\n',
+    }
+    if op == "close":
+        os.close(1)
+        return
+    write(before.get(op, b""))
+    if op != "long":
+        write(good * (2 if op == "twice" else 1))
+
+
+for text in sys.stdin:
+    message = json.loads(text)
+    named, method = message.get("id"), message.get("method")
+    if named is None or method is None:
+        continue
+    if method == "server/discover" and ERA == "modern":
+        write(line(id=named, result={"supportedVersions": ["2026-07-28"], "capabilities": OFFERS}))
+    elif method == "initialize" and ERA == "legacy":
+        result = {"protocolVersion": "2025-11-25", "capabilities": OFFERS}
+        write(line(id=named, result={**result, "serverInfo": {"name": "a", "version": "1"}}))
+    elif method == "tools/list":
+        tools = [{"name": one, "inputSchema": {"type": "object"}} for one in OPS]
+        write(line(id=named, result={"tools": tools}))
+    elif method == "tools/call":
+        call(named, message["params"]["name"])
+    else:
+        write(line(id=named, error={"code": -32601, "message": "no such method"}))
