@@ -124,6 +124,9 @@ ADVICE: dict[Reason, Advice] = {
         "the file is not the one that was registered",
         "Have the module make it again.",
     ),
+    Reason.BEYOND_END: Advice(
+        "the asset has no such bytes", "The message says how many there are."
+    ),
     Reason.UNKNOWN_APPROVAL: Advice(
         "that question does not wait any more", "See what waits.", "`stdiod approvals`"
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -417,8 +418,9 @@ def read(path: str) -> bytes:
 
 
 def store_files(tmp_path: Path) -> list[Path]:
-    folder = tmp_path / "data" / "assets"
-    return [one for one in folder.rglob("*") if one.is_file()] if folder.exists() else []
+    # `walk` passes over what goes meanwhile.
+    found = os.walk(tmp_path / "data" / "assets")
+    return [Path(folder, name) for folder, _, names in found for name in names]
 
 
 async def test_bytes_become_a_file_and_an_asset_like_any_other(tmp_path: Path) -> None:

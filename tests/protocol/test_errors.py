@@ -16,7 +16,7 @@ REASONS = {
     Code.BAD_REQUEST: (
         "unknown_module missing_op invalid_args malformed_request reentrant_call unknown_session"
         " session_ended session_exists session_busy no_agent revision_conflict limit_reached"
-        " unknown_asset asset_changed unknown_approval unknown_request"
+        " unknown_asset asset_changed beyond_end unknown_approval unknown_request"
     ),
     Code.FORBIDDEN: "capability hook scope",
     Code.INTERNAL: (

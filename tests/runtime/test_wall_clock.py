@@ -18,6 +18,7 @@ STAMPS = {
     "supervisor/runtime/supervision/host.py",  # hands it down, for stamps
     "supervisor/runtime/stalls.py",  # the stamp of the longest stall, for people
     "supervisor/runtime/files/file_digest.py",  # compared with the stamps of files, no timer
+    "supervisor/faces/http/connection.py",  # the Date of a response
     "supervisor/cli/module_page.py",  # "2 minutes ago", for people
     "supervisor/cli/status_table.py",
     "supervisor/cli/session_text.py",
