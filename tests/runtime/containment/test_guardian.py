@@ -36,10 +36,13 @@ def author(daemon: str) -> Author:
 class Guarded:
     """A guardian and the end of the pipe that keeps it waiting."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, recorded: bool = True) -> None:
+        record = folder / "record"
+        if recorded:
+            record.touch()
         reading, self.pipe = os.pipe()
         self.popen = subprocess.Popen(
-            command(reading, str(folder / "record")), pass_fds=[reading], start_new_session=True
+            command(reading, str(record)), pass_fds=[reading], start_new_session=True
         )
         os.close(reading)
 
@@ -83,6 +86,13 @@ def test_a_registered_leader_dies_with_all_of_its_session(
     lifelines.wait_dead()
     end(popen)
     assert b"guardian\t2\t\n" in (tmp_path / "record").read_bytes()
+
+
+def test_a_record_that_was_removed_is_not_made_again(tmp_path: Path) -> None:
+    guarded = Guarded(tmp_path, recorded=False)
+    guarded.tell(author("d").line())
+    guarded.daemon_dies()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_who_carries_the_mark_dies_wherever_it_went(lifelines: Lifelines, tmp_path: Path) -> None:
