@@ -35,7 +35,8 @@ def of_requests() -> list[object]:
 
 
 @pytest.mark.xfail(
-    reason="passes alone; in two of four whole runs something held a request: not yet found"
+    reason="passes alone; in two of four whole runs something held a request: not yet found",
+    strict=False,
 )
 async def test_an_answered_invocation_needs_no_garbage_collector(tmp_path: Path) -> None:
     async with (
