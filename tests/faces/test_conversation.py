@@ -34,10 +34,6 @@ def of_requests() -> list[object]:
     return [one for one in gc.get_objects() if type(one) in (Exchange, Invocation)]
 
 
-@pytest.mark.xfail(
-    reason="passes alone; in two of four whole runs something held a request: not yet found",
-    strict=False,
-)
 async def test_an_answered_invocation_needs_no_garbage_collector(tmp_path: Path) -> None:
     async with (
         daemon_with(tmp_path, actor(tmp_path, name="m")) as daemon,
