@@ -69,7 +69,7 @@ class Lines:
     def event(self, event: Progress, line: bytes | None) -> Item | None:
         """Return it as it is."""
         data = event_line(event, None) if line is None else line
-        return Item(_TYPES.get(type(event).__name__, "event"), data.rstrip(b"\r\n"))
+        return Item(kind_of(event), data.rstrip(b"\r\n"))
 
     def end(self, response: Response) -> Item | None:
         """Return the response."""
@@ -153,6 +153,13 @@ def now() -> str:
     """Return the time as AMCP has it."""
     return dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
 
+
+def kind_of(event: Progress) -> str:
+    """Return the type of an event on the wire."""
+    return str(type(event).__struct_config__.tag)
+
+
+EVENT_TYPES = [str(one) for one in EventType]
 
 FormOf = Callable[[Wanted], Form]
 
@@ -254,13 +261,3 @@ class Stream:
         if not self._over:
             self._over = True
             self._connection.end_body()
-
-
-_TYPES = {
-    "Log": "log",
-    "StatePatch": "state_patch",
-    "StatePatched": "state_patch",
-    "Asset": "asset",
-    "RegisteredAsset": "asset",
-    "ErrorEvent": "error",
-}
