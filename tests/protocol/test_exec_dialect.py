@@ -40,23 +40,23 @@ def filled(template: str, *, options: bool = True, **args: Any) -> tuple[str, ..
     return arguments(read(template, {*args, "n", "a", "b"}), args, options=options)
 
 
-def connection(op: dict[str, Any], *, line_bytes: int = 1 << 20, **inputs: Any) -> ExecConnection:
-    """Make a connection whose op `go` is the given one."""
+def connection(op: dict[str, Any], *inputs: str, line_bytes: int = 1 << 20) -> ExecConnection:
+    """Make a connection whose op `go` is the given one, with args of these names."""
     transport = {"type": "stdio", "command": ["x"], "protocol": "exec", "exec": {"ops": {"go": op}}}
     document = {
         "name": "m",
         "kind": "tool",
         "transport": transport,
-        "inputs": {"go": {"properties": inputs}},
+        "inputs": {"go": {"properties": dict.fromkeys(inputs, True)}},
         "supervision": {"limits": {"line_bytes": line_bytes}},
     }
     made = parse_descriptor(msgspec.json.encode(document), "/m.json")
     return ExecConnection(made, str, {})
 
 
-def told(op: dict[str, Any], *printed: bytes, **options: Any) -> list[Received]:
+def told(op: dict[str, Any], *printed: bytes, line_bytes: int = 1 << 20) -> list[Received]:
     """Return what comes of a command that prints this."""
-    one = connection(op, **options)
+    one = connection(op, line_bytes=line_bytes)
     events = [*one.ask(invoke("r1", "go"))]
     for data in printed:
         events += one.receive_data(data)
@@ -140,7 +140,7 @@ def test_an_arg_that_cannot_stand_there_is_named(
 
 
 def test_an_unfit_arg_is_answered_at_once_and_names_where_it_is() -> None:
-    one = connection({"args": ["{a/b}"]}, **{"a/b": {}})
+    one = connection({"args": ["{a/b}"]}, "a/b")
     (answer,) = one.ask(invoke("r1", "go", **{"a/b": "-x"}))
     assert isinstance(answer, Answered)
     assert isinstance(answer.outcome, Failure)
@@ -150,7 +150,7 @@ def test_an_unfit_arg_is_answered_at_once_and_names_where_it_is() -> None:
 
 
 def test_arguments_and_stdin_come_from_the_op() -> None:
-    one = connection({"args": ["-n", "{a}", "{b?}"], "stdin": "<{a}>"}, a={}, b={})
+    one = connection({"args": ["-n", "{a}", "{b?}"], "stdin": "<{a}>"}, "a", "b")
     assert one.ask(invoke("r1", "go", a=3)) == ()
     assert (one.arguments, one.outgoing.take()) == (("-n", "3"), b"<3>")
     with pytest.raises(LocalError):
@@ -235,13 +235,12 @@ def test_too_much_output_ends_the_process_and_bytes_have_no_such_bound(
 
 @pytest.mark.parametrize("stdout", ["json", "lines"])
 def test_more_values_than_are_built_are_refused_by_name(stdout: str) -> None:
-    printed = b"[" + b"1,\n" * MOST_VALUES + b"1]"
-    found = [
-        one.fault.reason if isinstance(one, Violated) else one.outcome.details["reason"]
-        for one in told({"stdout": stdout}, printed)
-        if isinstance(one, Violated)
-        or (isinstance(one, Answered) and isinstance(one.outcome, Failure))
-    ]
+    found: list[str] = []
+    for one in told({"stdout": stdout}, b"[" + b"1,\n" * MOST_VALUES + b"1]"):
+        if isinstance(one, Violated):
+            found.append(one.fault.reason)
+        if isinstance(one, Answered) and isinstance(one.outcome, Failure):
+            found.append(one.outcome.details["reason"])
     assert found == [Reason.LINE_TOO_LONG]
 
 

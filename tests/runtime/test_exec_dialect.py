@@ -24,7 +24,7 @@ OPS: dict[str, Any] = {
     "deaf": {"args": ["true"], "stdin": "{text}"},
 }  # fmt: skip
 
-INPUTS = {
+INPUTS: dict[str, Any] = {
     "args": {"properties": {"one": {}, "more": {}}},
     "find": {"properties": {"what": {}, "text": {}}},
     "deaf": {"properties": {"text": {}}},
