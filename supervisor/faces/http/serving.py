@@ -32,6 +32,7 @@ from supervisor.faces.local_user import named_user, peer_uid
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.http_exposure import Exposure
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.files.looks import Looks
 
 SOCKET_NAME = "http.sock"
 
@@ -290,7 +291,8 @@ def _tls(exposure: Exposure) -> ssl.SSLContext | None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        context.load_cert_chain(exposure.cert, exposure.key)
+        load = partial(context.load_cert_chain, exposure.cert, exposure.key)
+        Looks().at(exposure.cert, load)
     except (OSError, ssl.SSLError) as error:
         words = f"--http-cert {exposure.cert} and --http-key {exposure.key}: {error}"
         raise SocketPathError(words) from None
