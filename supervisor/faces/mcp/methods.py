@@ -71,7 +71,7 @@ CHANGED = {
 }
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ClientRequest(msgspec.Struct, frozen=True):
     """A request of a client."""
 
     rpc_id: RpcId
@@ -116,7 +116,7 @@ class McpServer:
         self._tables: dict[tuple[View, Principal], Table] = {}
         self._names: dict[tuple[View, Principal], Names] = {}
 
-    def serve(self, asked: Asked, told: Audience) -> Request:
+    def serve(self, asked: ClientRequest, told: Audience) -> Request:
         """Begin a request; `told` is told of it."""
         request = Request(self, asked, told)
         method = METHODS.get(asked.method)
@@ -153,7 +153,7 @@ class McpServer:
 class Request:
     """One request, whatever serves it at the moment."""
 
-    def __init__(self, server: McpServer, asked: Asked, told: Audience) -> None:
+    def __init__(self, server: McpServer, asked: ClientRequest, told: Audience) -> None:
         self.server = server
         self.asked = asked
         self.told = told
@@ -343,7 +343,7 @@ def _lister(field: str, pick: Callable[[Table], Mapping[str, dict[str, Any]]]) -
 
 
 def _page(
-    field: str, entries: Mapping[str, dict[str, Any]], table: Table, asked: Asked
+    field: str, entries: Mapping[str, dict[str, Any]], table: Table, asked: ClientRequest
 ) -> dict[str, Any] | RpcError:
     names, cursor = list(entries), asked.params.get("cursor")
     at = 0
@@ -361,7 +361,7 @@ def _page(
     return _cacheable(found, asked)
 
 
-def _cacheable(found: dict[str, Any], asked: Asked) -> dict[str, Any]:
+def _cacheable(found: dict[str, Any], asked: ClientRequest) -> dict[str, Any]:
     if not asked.client.is_modern:
         return found
     return {**found, "ttlMs": TTL_MS, "cacheScope": "private"}

@@ -20,7 +20,7 @@ from protocol.mcp_server.client import LEVELS, LISTEN, McpClient, legacy_client,
 from protocol.problem import described
 from protocol.response import Response
 from supervisor.faces.mcp.call import Audience
-from supervisor.faces.mcp.methods import CHANGED, Asked, McpServer
+from supervisor.faces.mcp.methods import CHANGED, ClientRequest, McpServer
 from supervisor.kernel.parties import DAEMON, Begin, Handle, Party
 from supervisor.policy.mcp_views import View
 from supervisor.policy.verdict import Stopped
@@ -57,9 +57,11 @@ class Whose(msgspec.Struct, frozen=True):
     party: Party
     view: View
 
-    def asked(self, rpc_id: RpcId, method: str, params: dict[str, Any], client: McpClient) -> Asked:
+    def asked(
+        self, rpc_id: RpcId, method: str, params: dict[str, Any], client: McpClient
+    ) -> ClientRequest:
         """Return a request of theirs."""
-        return Asked(rpc_id, method, params, client, self.party, self.view)
+        return ClientRequest(rpc_id, method, params, client, self.party, self.view)
 
 
 def serve_modern(
@@ -71,7 +73,7 @@ def serve_modern(
         told.finish(client)
         return None
     asked = whose.asked(rpc_id, method, params, client)
-    serve: Callable[[Asked, Audience], Serving] = whose.server.serve
+    serve: Callable[[ClientRequest, Audience], Serving] = whose.server.serve
     if method == LISTEN:
         serve = partial(Listening, whose)
     serving = serve(asked, told)
@@ -167,7 +169,7 @@ class Session:
 class Listening:
     """A request of the newer era to be told of changes, for as long as it is open."""
 
-    def __init__(self, whose: Whose, asked: Asked, told: Audience) -> None:
+    def __init__(self, whose: Whose, asked: ClientRequest, told: Audience) -> None:
         self.ended = False
         self._told = told
         self._meta = {f"{META}subscriptionId": asked.rpc_id}
