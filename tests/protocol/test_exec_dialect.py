@@ -262,10 +262,10 @@ def test_the_exit_codes_that_are_good_are_told_with_the_answer() -> None:
 
 def problems(op: Any = None, **more: Any) -> dict[str, str]:
     """Return what is wrong with a descriptor with an op `go` that takes `file`, by pointer."""
-    transport = {"type": "stdio", "command": ["x"], "protocol": "exec"}
+    transport: dict[str, Any] = {"type": "stdio", "command": ["x"], "protocol": "exec"}
     if op is not None:
         transport["exec"] = {"ops": op}
-    inputs = {"go": {"properties": {"file": {}}}}
+    inputs: dict[str, Any] = {"go": {"properties": {"file": {}}}}
     document = {"name": "m", "kind": "tool", "transport": transport, "inputs": inputs, **more}
     try:
         parse_descriptor(msgspec.json.encode(document), "/m.json")
@@ -296,7 +296,7 @@ def test_a_word_in_braces_that_is_no_input_is_text_of_which_validate_warns() -> 
     assert problems({"go": op}) == {}
     ops = {"go": op}
     transport = {"type": "stdio", "command": ["awk"], "protocol": "exec", "exec": {"ops": ops}}
-    inputs = {"go": {"properties": {"file": {}}}}
+    inputs: dict[str, Any] = {"go": {"properties": {"file": {}}}}
     warned = near_misses({"name": "m", "kind": "tool", "transport": transport, "inputs": inputs})
     at = "/transport/exec/ops/go"
     assert [one.pointer for one in warned] == [f"{at}/args/0", f"{at}/stdin"]
