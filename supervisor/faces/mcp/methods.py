@@ -26,6 +26,7 @@ from protocol.dialects.mcp.rpc import (
 from protocol.errors import Failure, Outcome
 from protocol.host_events import RegisteredAsset
 from protocol.mcp_server.client import REVISIONS, McpClient
+from protocol.mcp_server.headers import param_problem
 from protocol.mcp_server.names import Names
 from protocol.mcp_server.results import (
     ASSET_SCHEME,
@@ -64,11 +65,16 @@ TABLES = 256
 TTL_MS = 0
 """A change is told of at once; a list may be another one the next moment."""
 
-CHANGED = {
-    "toolsListChanged": "notifications/tools/list_changed",
-    "promptsListChanged": "notifications/prompts/list_changed",
-    "resourcesListChanged": "notifications/resources/list_changed",
+LISTS: Mapping[str, Callable[[Table], Mapping[str, dict[str, Any]]]] = {
+    "tools": lambda table: table.tools,
+    "prompts": lambda table: table.prompts,
+    "resources": lambda table: table.resources,
+    "resourceTemplates": lambda table: table.templates,
 }
+"""The lists that there are, by the field that an answer has them in."""
+
+Given = dict[str, Mapping[str, dict[str, Any]]]
+"""What a client knows of each list."""
 
 
 class ClientRequest(msgspec.Struct, frozen=True):
@@ -80,6 +86,9 @@ class ClientRequest(msgspec.Struct, frozen=True):
     client: McpClient
     party: Party
     view: View
+    given: Given
+    headers: Mapping[str, str] | None = None
+    """Over HTTP, in the newer era: those that say args again are held to them."""
 
     @property
     def token(self) -> RpcId | None:
@@ -129,10 +138,12 @@ class McpServer:
             method.serve(request)
         return request
 
-    def kept(self, view: View, principal: Principal) -> Table | None:
-        """Return a table that nothing has changed since."""
+    def kept(self, view: View, principal: Principal, *, wait: bool) -> Table | None:
+        """Return a table that nothing has changed since; for those who `wait`, one that waited."""
         table = self._tables.get((view, principal))
-        return table if table is not None and table.version == self._catalogue.version else None
+        if table is None or table.version != self._catalogue.version:
+            return None
+        return table if table.has_waited or not wait else None
 
     def keep(self, view: View, principal: Principal, table: Table) -> None:
         """Keep a table."""
@@ -215,23 +226,23 @@ class Request:
         """
         asked = self.asked
         principal = asked.party.principal
-        kept = None if anew else self.server.kept(asked.view, principal)
+        kept = None if anew else self.server.kept(asked.view, principal, wait=wait)
         if kept is not None:
             then(kept)
             return
 
-        def offered(outcome: Outcome) -> None:
+        def answered(outcome: Outcome) -> None:
             self._call = None
             if isinstance(outcome, Failure):
                 self.finish(own_error(outcome))
                 return
             offers = outcome.result
-            table = make_table(offers["version"], asked.view, principal, offers["modules"])
-            if wait:
-                self.server.keep(asked.view, principal, table)
+            version, offered = offers["version"], offers["modules"]
+            table = make_table(version, asked.view, principal, offered, has_waited=wait)
+            self.server.keep(asked.view, principal, table)
             then(table)
 
-        awaiting = self._call = _Awaiting(offered)
+        awaiting = self._call = _Awaiting(answered)
         awaiting.begin(self.server, asked.party, "offers", {"wait": wait})
 
     def invoke(self, module: str, op: str, args: dict[str, Any], answered: Answered) -> None:
@@ -332,10 +343,11 @@ def _ping(request: Request) -> None:
     request.finish({})
 
 
-def _lister(field: str, pick: Callable[[Table], Mapping[str, dict[str, Any]]]) -> Method:
+def _lister(field: str) -> Method:
     def serve(request: Request) -> None:
         def listed(table: Table) -> None:
-            request.finish(_page(field, pick(table), table, request.asked))
+            entries = request.asked.given[field] = LISTS[field](table)
+            request.finish(_page(field, entries, table, request.asked))
 
         request.with_table(listed)
 
@@ -386,7 +398,13 @@ def _call_tool(request: Request) -> None:
             words = f"there is no tool {quoted(name)}{did_you_mean(name, table.tools)}"
             request.finish(RpcError(INVALID_PARAMS, words))
             return
-        structured = "outputSchema" in table.tools.get(name, {})
+        tool = table.tools.get(name, {})
+        headers, schema = request.asked.headers, tool.get("inputSchema", {})
+        problem = None if headers is None else param_problem(schema, args, headers)
+        if problem is not None:
+            request.finish(problem)
+            return
+        structured = "outputSchema" in tool
 
         def answered(outcome: Outcome, assets: Mapping[str, RegisteredAsset]) -> None:
             found = tool_result(outcome, list(assets.values()), structured=structured)
@@ -521,12 +539,12 @@ METHODS: Mapping[str, Method] = {
     DISCOVER: Method(_greet, _NEWER),
     INITIALIZE: Method(_greet, _OLDER),
     "ping": Method(_ping, _OLDER),
-    "tools/list": _lister("tools", lambda table: table.tools),
+    "tools/list": _lister("tools"),
     "tools/call": Method(_call_tool),
-    "prompts/list": _lister("prompts", lambda table: table.prompts),
+    "prompts/list": _lister("prompts"),
     "prompts/get": Method(_get_prompt),
-    "resources/list": _lister("resources", lambda table: table.resources),
-    "resources/templates/list": _lister("resourceTemplates", lambda table: table.templates),
+    "resources/list": _lister("resources"),
+    "resources/templates/list": _lister("resourceTemplates"),
     "resources/read": Method(_read_resource),
     "completion/complete": Method(_complete),
 }
