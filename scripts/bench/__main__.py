@@ -50,6 +50,7 @@ SCENES: dict[str, Scene] = {
     "stream": in_process.stream,
     "invoke": in_process.invoke,
     "socket": over_socket.invoke,
+    "hosted": in_process.hosted,
     "tool": in_process.tool,
     "warm": warm.warm,
     "crash": supervised.crash,
