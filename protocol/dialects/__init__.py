@@ -28,6 +28,8 @@ class Dialect(msgspec.Struct, frozen=True):
     stdout: StdoutPolicy
     answers_probes: bool
     """Whether a process can be asked `health` and `describe`; else the host answers."""
+    remembers: bool = False
+    """Whether what its connections leave to those that follow is kept beyond the daemon's life."""
     span_attributes: SpanAttributes | None = None
     """What the journal says of a request beside its op, from the description, if there is one.
 
@@ -40,6 +42,7 @@ DIALECTS: dict[str, Dialect] = {
         lifecycles=(Lifecycle.PERSISTENT,),
         stdout=StdoutPolicy.TOLERANT,
         answers_probes=True,
+        remembers=True,
         span_attributes=span_attributes,
     ),
     "module": Dialect(

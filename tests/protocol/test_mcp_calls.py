@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from protocol.connection import (
+    Alive,
     Answered,
     EventReceived,
     HostCalled,
@@ -314,6 +315,8 @@ def test_progress_is_told_as_long_as_it_increases(progress: list[Any], told: lis
     assert payloads == [{"done": done, "total": 9, "message": "m"} for done in told]
     warned = [one for one in served.events if isinstance(one, Warned)]
     assert len(warned) == len(progress) - len(told)
+    # What a client is not told shows all the same that the server is at work.
+    assert served.events.count(Alive("r1")) == len(warned)
 
 
 @pytest.mark.parametrize("token", ["r1", "r2", 1, None, []], ids=str)
