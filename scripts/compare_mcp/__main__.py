@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from scripts.compare_mcp.faults import FAULTS, Fault, sweep
+from scripts.compare_mcp.faults import BY_KEY, Fault, sweep
 from scripts.compare_mcp.hosts import HOSTS, Host, OverHttp
 from scripts.peers import environments, install
 
@@ -32,16 +32,15 @@ def main() -> None:
     """Measure, and print or write the table."""
     parser = argparse.ArgumentParser(prog="python -m scripts.compare_mcp", description=__doc__)
     parser.add_argument("--write", action="store_true", help="write the table into docs/mcp.md")
-    names = [one.key for one in FAULTS]
-    parser.add_argument("faults", nargs="*", metavar="FAULT", help=f"of {', '.join(names)}")
+    parser.add_argument("faults", nargs="*", metavar="FAULT", help=f"of {', '.join(BY_KEY)}")
     options = parser.parse_args()
-    unknown = set(options.faults) - set(names)
+    unknown = set(options.faults) - set(BY_KEY)
     if unknown:
-        parser.error(f"there is no fault {min(unknown)!r}; there are {', '.join(names)}")
+        parser.error(f"there is no fault {min(unknown)!r}; there are {', '.join(BY_KEY)}")
     for host in HOSTS:
         if issubclass(host, OverHttp):
             install.from_pypi(host.package, say)
-    chosen = [one for one in FAULTS if not options.faults or one.key in options.faults]
+    chosen = [BY_KEY[one] for one in options.faults or BY_KEY]
     table = "\n".join([_head(), *(_row(fault) for fault in chosen)])
     said = f"{table}\n\n{_machine()}\n"
     sys.stdout.write(said)
@@ -71,7 +70,7 @@ def _measured(fault: Fault, kind: type[Host]) -> str:
         return f"not measured: {environments.why_missing(kind.name)}"
     say(f"{fault.key}: {kind.name}")
     with tempfile.TemporaryDirectory() as folder:
-        host = kind(Path(folder))
+        host = kind(Path(folder), *fault.flags)
         try:
             host.start()
             return fault.scene(host)

@@ -29,14 +29,18 @@ class Host(ABC):
     """One host with the server, from `start` to `end`."""
 
     name: ClassVar[str]
+    newer_by: ClassVar[str] = ""
+    """What there is to say of how a client of the newer revision comes in."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *flags: str) -> None:
+        """Take the folder of a turn, and what the server is told."""
         self.folder = folder
         self.births = folder / "births"
         self.births.mkdir()
         self.process: subprocess.Popen[bytes] | None = None
+        self._births_wanted = 3 if flags else 1
         # Not this environment's, so that it costs and needs the same under each of them.
-        self.command = [sys.executable, "-I", "-S", str(SERVER), str(self.births)]
+        self.command = [sys.executable, "-I", "-S", str(SERVER), str(self.births), *flags]
 
     @classmethod
     @abstractmethod
@@ -73,14 +77,19 @@ class Host(ABC):
         until_s = time.monotonic() + UP_WITHIN_S
         while True:
             try:
-                self.connect()
-                self.call("echo", UP_WITHIN_S)
+                self._look_whether_up()
             except (OSError, CallError) as error:
                 if time.monotonic() > until_s or self.process.poll() is not None:
                     raise TimeoutError(f"{self.name} did not come up: {error}") from error
-                time.sleep(0.1)
             else:
                 return
+            time.sleep(0.1)
+
+    def _look_whether_up(self) -> None:
+        self.connect()
+        self.call("echo", UP_WITHIN_S)
+        if len(list(self.births.glob("*[0-9]"))) < self._births_wanted:
+            raise CallError("its server has not begun all of its processes")
 
     def end(self) -> None:
         """Stop it."""
@@ -97,6 +106,7 @@ class Stdiod(Host):
     """This checkout's."""
 
     name = "stdiod"
+    newer_by = ", over its control socket: it is no MCP server itself in this version"
 
     @classmethod
     def version(cls) -> str | None:
@@ -143,8 +153,9 @@ class OverHttp(Host):
 
     package: ClassVar[str]
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
+    def __init__(self, folder: Path, *flags: str) -> None:
+        """Take a port too."""
+        super().__init__(folder, *flags)
         with socket.socket() as one:
             one.bind(("127.0.0.1", 0))
             self.port = one.getsockname()[1]
@@ -208,12 +219,19 @@ class OverHttp(Host):
                 self._session = response.headers.get("Mcp-Session-Id", self._session)
                 said = _until_answered(response, message.get("id"), time.monotonic() + within_s)
         except urllib.error.HTTPError as error:
-            raise CallError(f"HTTP {error.code}: {error.read(2000).decode()}") from None
+            raise CallError(_refusal(error.code, error.read(2000))) from None
         except urllib.error.URLError as error:
             if isinstance(error.reason, TimeoutError):
                 raise TimeoutError from None
             raise CallError(str(error.reason)) from None
         return said
+
+
+def _refusal(code: int, body: bytes) -> str:
+    try:
+        return f"HTTP {code}: {json.loads(body)['error']['message']}"
+    except (ValueError, KeyError, TypeError):
+        return f"HTTP {code}: {body.decode(errors='replace')}"
 
 
 def _until_answered(response: Any, rpc_id: object, until_s: float) -> list[dict[str, Any]]:

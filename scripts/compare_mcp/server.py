@@ -1,7 +1,7 @@
-"""The MCP server that every host runs: `server.py FOLDER`. Older era, standard library only.
+"""The MCP server that every host runs: `server.py FOLDER [children]`. Older era, no dependencies.
 
-Each of its processes is a file in FOLDER, named by its pid: itself, and two children that ignore
-SIGTERM and the end of their input, one of them in a session of its own.
+Each of its processes is a file in FOLDER, named by its pid: itself, and with `children` two that
+ignore SIGTERM, hold on to its stdout, and do not end with it, one of them in its own session.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(sys.argv[1])
 BIG = 5_000_000
 TOOLS = [{"name": one, "inputSchema": {"type": "object"}} for one in ("echo", "big", "die")]
 
 
 def known(role: str) -> None:
-    """Be known by pid."""
-    (FOLDER / str(os.getpid())).write_text(role, encoding="utf-8")
+    """Be known by pid, from one moment to the next."""
+    path = Path(sys.argv[1]) / str(os.getpid())
+    path.with_suffix(".new").write_text(role, encoding="utf-8")
+    path.with_suffix(".new").rename(path)
 
 
 def child(*, own_session: bool) -> None:
@@ -54,17 +55,24 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     return {"content": [{"type": "text", "text": text}]}
 
 
-known("server")
-for session in (False, True):
-    child(own_session=session)
-for line in sys.stdin:
-    message = json.loads(line)
-    if "id" in message and "method" in message:
-        result = answer(message["method"], message.get("params") or {})
-        said: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
-        if result is None:
-            said["error"] = {"code": -32601, "message": "there is no such method"}
-        else:
-            said["result"] = result
-        sys.stdout.write(json.dumps(said) + "\n")
-        sys.stdout.flush()
+def main() -> None:
+    """Serve until the input ends."""
+    known("server")
+    if "children" in sys.argv[2:]:
+        child(own_session=False)
+        child(own_session=True)
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "id" in message and "method" in message:
+            result = answer(message["method"], message.get("params") or {})
+            said: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
+            if result is None:
+                said["error"] = {"code": -32601, "message": "there is no such method"}
+            else:
+                said["result"] = result
+            sys.stdout.write(json.dumps(said) + "\n")
+            sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
