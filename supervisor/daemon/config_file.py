@@ -8,7 +8,7 @@ service has no working directory worth the name.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from protocol.problem import did_you_mean, printable, quoted
+from supervisor.policy.mcp_views import View, read_views
 from supervisor.runtime.files.looks import NO_ANSWER, Looks, NoAnswerError
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 
@@ -54,6 +55,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     http_cert: Path | None = None
     http_key: Path | None = None
     http_insecure: bool | None = None
+    mcp: Mapping[str, View] | None = None
+    """The views, by name."""
 
 
 class ConfigError(Exception):
@@ -187,6 +190,14 @@ def _flag(value: Any, folder: Path) -> bool:
     return value
 
 
+def _views(value: Any, folder: Path) -> Mapping[str, View]:
+    del folder
+    views, faults = read_views(value)
+    if faults:
+        raise _Fault("; ".join(faults))
+    return views
+
+
 def _kind(value: Any) -> str:
     match value:
         case bool():
@@ -221,4 +232,5 @@ _READERS: dict[str, Callable[[Any, Path], Any]] = {
     "http_cert": _path,
     "http_key": _path,
     "http_insecure": _flag,
+    "mcp": _views,
 }
