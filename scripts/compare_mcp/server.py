@@ -38,7 +38,7 @@ def child(*, own_session: bool) -> None:
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     """Return the result of a request; None if there is no such method."""
     if method == "initialize":
-        offers = {"tools": {}}
+        offers: dict[str, Any] = {"tools": {}}
         info = {"name": "compared", "version": "1"}
         return {"protocolVersion": "2025-06-18", "capabilities": offers, "serverInfo": info}
     if method == "ping":

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from protocol.descriptor.loading import parse_descriptor
+from supervisor.policy.fetching_commands import Fetched
 from supervisor.policy.mcp_servers_file import (
     FETCH_S,
     Imported,
@@ -212,8 +213,7 @@ def test_a_container_is_pulled_first_and_its_variables_come_from_the_daemon(prog
     said = [str(remark) for remark in found.remarks]
     assert said == [
         "/mcpServers/s/env/TOKEN: looks like a secret and is not copied: set TOKEN for the daemon",
-        "/mcpServers/s/command: is fetched before the first start, by transport.prepare, and by no "
-        "start",
+        f"/mcpServers/s/command: {Fetched([], []).remark}",
     ]
 
 
