@@ -160,7 +160,7 @@ def newer(host: Host) -> str:
     """Call as a client of the newer revision; the server is of the older one."""
     told = tried(host.call_newer)
     if told.text is not None:
-        return f"served{host.newer_by}"
+        return "served"
     return told.why if told.is_hang else f"refused: `{told.why:.60}`"
 
 

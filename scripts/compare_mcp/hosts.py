@@ -1,4 +1,7 @@
-"""The hosts, each by its own way in: stdiod by its control socket, the others by MCP over HTTP."""
+"""The hosts, each by its own way in: stdiod by its control socket, the others by MCP over HTTP.
+
+A client of the newer revision speaks MCP with each of them, with stdiod by `stdiod mcp`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import json
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -19,6 +23,12 @@ from scripts.peers import environments
 SERVER = Path(__file__).with_name("server.py")
 UP_WITHIN_S = 60.0
 OLDER, NEWER = "2025-06-18", "2026-07-28"
+META = {
+    "io.modelcontextprotocol/protocolVersion": NEWER,
+    "io.modelcontextprotocol/clientInfo": {"name": "compared", "version": "1"},
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+"""What each request of the newer revision says of its client."""
 
 
 class CallError(Exception):
@@ -29,8 +39,6 @@ class Host(ABC):
     """One host with the server, from `start` to `end`."""
 
     name: ClassVar[str]
-    newer_by: ClassVar[str] = ""
-    """What there is to say of how a client of the newer revision comes in."""
 
     def __init__(self, folder: Path, *flags: str) -> None:
         """Take the folder of a turn, and what the server is told."""
@@ -106,7 +114,6 @@ class Stdiod(Host):
     """This checkout's."""
 
     name = "stdiod"
-    newer_by = ", over its control socket: it is no MCP server itself in this version"
 
     @classmethod
     def version(cls) -> str | None:
@@ -145,7 +152,23 @@ class Stdiod(Host):
 
     def call_newer(self, tool: str, within_s: float) -> str:
         """Call a tool in the newer era."""
-        return self.call(tool, within_s)
+        command = [sys.executable, "-P", "-m", "supervisor.cli", "mcp"]
+        entry = subprocess.Popen(
+            [*command, "--socket", str(self.folder / "socket")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        bound = threading.Timer(within_s, entry.kill)
+        bound.start()
+        try:
+            answers = _talk(entry, f"server__{tool}")
+        finally:
+            bound.cancel()
+            entry.kill()
+            entry.communicate()
+        if not answers:
+            raise TimeoutError
+        return _text(_result(answers[-1]))
 
 
 class OverHttp(Host):
@@ -182,13 +205,8 @@ class OverHttp(Host):
     def call_newer(self, tool: str, within_s: float) -> str:
         """Call a tool in the newer era."""
         self._session = None
-        meta = {
-            "io.modelcontextprotocol/protocolVersion": NEWER,
-            "io.modelcontextprotocol/clientInfo": {"name": "compared", "version": "1"},
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-        self._ask("server/discover", {"_meta": meta}, within_s, NEWER)
-        params = {"name": tool, "arguments": {}, "_meta": meta}
+        self._ask("server/discover", {"_meta": META}, within_s, NEWER)
+        params = {"name": tool, "arguments": {}, "_meta": META}
         return _text(self._ask("tools/call", params, within_s, NEWER))
 
     def _ask(self, method: str, params: dict[str, Any], within_s: float, revision: str) -> Any:
@@ -196,9 +214,7 @@ class OverHttp(Host):
         message = {"jsonrpc": "2.0", "id": self._number, "method": method, "params": params}
         for answer in self._post(message, within_s, revision):
             if answer.get("id") == self._number:
-                if "error" in answer:
-                    raise CallError(json.dumps(answer["error"]))
-                return answer["result"]
+                return _result(answer)
         raise CallError("the answer ended without a result")
 
     def _post(self, message: Any, within_s: float, revision: str) -> list[dict[str, Any]]:
@@ -225,6 +241,32 @@ class OverHttp(Host):
                 raise TimeoutError from None
             raise CallError(str(error.reason)) from None
         return said
+
+
+def _talk(entry: subprocess.Popen[bytes], tool: str) -> list[dict[str, Any]]:
+    """Ask `stdiod mcp` for a call in the newer era; returns the answers."""
+    assert entry.stdin is not None
+    assert entry.stdout is not None
+    call = {"name": tool, "arguments": {}, "_meta": META}
+    answers: list[dict[str, Any]] = []
+    for method, params in (("server/discover", {"_meta": META}), ("tools/call", call)):
+        message = {"jsonrpc": "2.0", "id": len(answers), "method": method, "params": params}
+        entry.stdin.write(json.dumps(message).encode() + b"\n")
+        entry.stdin.flush()
+        for line in entry.stdout:
+            said = json.loads(line)
+            if said.get("id") == message["id"]:
+                answers.append(said)
+                break
+        else:
+            return []
+    return answers
+
+
+def _result(answer: dict[str, Any]) -> Any:
+    if "error" in answer:
+        raise CallError(json.dumps(answer["error"]))
+    return answer["result"]
 
 
 def _refusal(code: int, body: bytes) -> str:
