@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from protocol.problem import did_you_mean, printable, quoted
+from supervisor.policy.http_exposure import ExposureError, read_origin
 from supervisor.runtime.files.looks import NO_ANSWER, Looks, NoAnswerError
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 
@@ -54,6 +55,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     http_cert: Path | None = None
     http_key: Path | None = None
     http_insecure: bool | None = None
+    http_origins: tuple[str, ...] | None = None
 
 
 class ConfigError(Exception):
@@ -180,6 +182,19 @@ def _http(value: Any, folder: Path) -> str:
     return value
 
 
+def _origins(value: Any, folder: Path) -> tuple[str, ...]:
+    del folder
+    if not isinstance(value, list):
+        raise _Fault(f"must be an array of origins, not {_kind(value)}")
+    for one in value:
+        if not isinstance(one, str):
+            raise _Fault(f"must be an array of origins in quotes, one is {_kind(one)}")
+    try:
+        return tuple(read_origin(one) for one in value)
+    except ExposureError as error:
+        raise _Fault(str(error)) from None
+
+
 def _flag(value: Any, folder: Path) -> bool:
     del folder
     if not isinstance(value, bool):
@@ -221,4 +236,5 @@ _READERS: dict[str, Callable[[Any, Path], Any]] = {
     "http_cert": _path,
     "http_key": _path,
     "http_insecure": _flag,
+    "http_origins": _origins,
 }

@@ -55,7 +55,8 @@ async def main(url: str) -> None:
         say("frames", await streamed(socket.prompt_stream("say one two", priority="high")))
         say("failed", await streamed(socket.prompt_stream("fail")))
         for how in ("cancel", "kill"):
-            watching, seen = await client.websocket_session(SESSION), []
+            watching = await client.websocket_session(SESSION)
+            seen: list[str] = []
             prompt = asyncio.create_task(streamed(socket.prompt_stream("hang")))
             await heard(watching, "agent.thinking", seen)
             say("status", (await session.info())["status"])

@@ -264,6 +264,7 @@ class WebSocket:
             self.refuse(None, AmcpError(ErrorCode.CONFLICT, words, {"field": "id"}))
         else:
             try:
+                self.connection.count_request()
                 self._begin(message_id, dict(payload), len(data))
             except Refusal as refusal:
                 self.refuse(message_id, refusal.error)
