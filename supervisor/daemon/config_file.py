@@ -8,7 +8,7 @@ service has no working directory worth the name.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import msgspec
 
 from protocol.problem import did_you_mean, printable, quoted
 from supervisor.policy.http_exposure import ExposureError, read_origin
+from supervisor.policy.mcp_views import View, read_views
 from supervisor.runtime.files.looks import NO_ANSWER, Looks, NoAnswerError
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 
@@ -56,6 +57,8 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     http_key: Path | None = None
     http_insecure: bool | None = None
     http_origins: tuple[str, ...] | None = None
+    mcp: Mapping[str, View] | None = None
+    """The views, by name."""
 
 
 class ConfigError(Exception):
@@ -202,6 +205,14 @@ def _flag(value: Any, folder: Path) -> bool:
     return value
 
 
+def _views(value: Any, folder: Path) -> Mapping[str, View]:
+    del folder
+    views, faults = read_views(value)
+    if faults:
+        raise _Fault("; ".join(faults))
+    return views
+
+
 def _kind(value: Any) -> str:
     match value:
         case bool():
@@ -237,4 +248,5 @@ _READERS: dict[str, Callable[[Any, Path], Any]] = {
     "http_key": _path,
     "http_insecure": _flag,
     "http_origins": _origins,
+    "mcp": _views,
 }
