@@ -27,6 +27,7 @@ from scripts.bench.rows import (
     NODE,
     OURS,
     RAW,
+    SHORT_WAY,
     STREAM,
     TOOL,
     TRIO,
@@ -102,6 +103,7 @@ async def stream(workshop: Workshop, sizes: Sizes) -> list[Sample]:
 async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Echo through `primes`, one at a time and 64 at a time."""
     samples: list[Sample] = []
+    asked = 0
     async with daemon(workshop, workshop.primes()) as one:
         for row, window, count in (
             (INVOKE_ONE, 1, sizes.sequential),
@@ -118,9 +120,11 @@ async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
             for name, command in commands.items():
                 samples.append(await rate(row, name, count, command))
             samples.append(await _echoed(one, "primes", row, count, window))
+            asked += count // 4 + count
             samples += await with_sdk(workshop, row, count, window)
             samples += await with_sdk(workshop, row, count, window, both_ends=True)
-    return samples
+        short = 1 - one.requests.long_ways / asked
+    return [*samples, Sample(SHORT_WAY.title, OURS, 100 * short)]
 
 
 async def hosted(workshop: Workshop, sizes: Sizes) -> list[Sample]:
