@@ -2,6 +2,7 @@
 
     to_ws    from_ws     a frame {"type","id","timestamp","payload"}, in either vocabulary
     to_sse   from_sse    an event of an event stream, with an `id` if it has one
+    to_line              a line of a streamed answer, in either vocabulary
     to_acp   from_acp    an update {"session_update",...}
     of_ui_event          what a `ui_event` is in this model, if it is anything
 
@@ -51,7 +52,7 @@ class EventType(StrEnum):
 
 
 class Vocabulary(StrEnum):
-    """Which words a WebSocket frame has."""
+    """Which words a WebSocket frame has, or a line of a streamed answer."""
 
     DOCUMENTED = "documented"
     DEPLOYED = "deployed"
@@ -209,6 +210,8 @@ def to_ws(
     else:
         frame = _DEPLOYED[event.type]
         payload = {"session_id": event.session_id, **event.payload, "kind": frame.kind}
+        if frame.type == "response":
+            payload["type"] = frame.kind  # newer ones of them look there first
     return {
         "type": frame.type,
         "id": message_id,
@@ -267,6 +270,25 @@ def from_sse(block: bytes) -> UnifiedEvent:
     lines = [line.partition(b":") for line in block.splitlines() if line]
     data = [value.removeprefix(b" ") for name, _, value in lines if name == b"data"]
     return _decode(b"\n".join(data))
+
+
+_LINES: Final[Mapping[EventType, str]] = {
+    EventType.MESSAGE_CHUNK: "chunk",
+    EventType.MESSAGE_COMPLETE: "complete",
+    EventType.MESSAGE_ERROR: "error",
+    EventType.TOOL_CALL_START: "tool_call",
+    EventType.TOOL_CALL_COMPLETE: "tool_result",
+    EventType.TOOL_CALL_ERROR: "tool_result",
+}
+"""The types of lines that the deployed clients read; all others keep their own."""
+
+
+def to_line(event: UnifiedEvent, vocabulary: Vocabulary = Vocabulary.DOCUMENTED) -> bytes:
+    """Return an event as a line of NDJSON; the documented one is the data of an event stream."""
+    if vocabulary is Vocabulary.DOCUMENTED:
+        return _encode(event) + b"\n"
+    word = _LINES.get(event.type, str(event.type))
+    return _encode({"session_id": event.session_id, **event.payload, "type": word}) + b"\n"
 
 
 # ACP-style updates.

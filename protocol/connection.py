@@ -150,12 +150,14 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
     """The module's last word on an open request.
 
     Of a per-invocation process it is not the verdict yet: the exit status is part of that.
-    `fault` is the bad line that stands in the place of an answer, if one does.
+    `fault` is the bad line that stands in the place of an answer, if one does; `codes` are the exit
+    codes of a per-invocation process with which it stands.
     """
 
     request_id: str
     outcome: Outcome
     fault: Fault | None = None
+    codes: tuple[int, ...] = (0,)
 
 
 class Unanswered(msgspec.Struct, frozen=True):

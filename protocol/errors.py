@@ -104,6 +104,8 @@ class Reason(StrEnum):
     INVALID_EVENT = "invalid_event"
     TRUNCATED_LINE = "truncated_line"
     LINE_TOO_LONG = "line_too_long"
+    UNREADABLE_OUTPUT = "unreadable_output"
+    """What a command printed is not what its descriptor says."""
     REPORTED = "reported"
 
     STORAGE = "storage"
@@ -176,6 +178,7 @@ CODE_OF: dict[Reason, Code] = {
     Reason.INVALID_EVENT: Code.INTERNAL,
     Reason.TRUNCATED_LINE: Code.INTERNAL,
     Reason.LINE_TOO_LONG: Code.INTERNAL,
+    Reason.UNREADABLE_OUTPUT: Code.INTERNAL,
     Reason.REPORTED: Code.INTERNAL,
     Reason.UNKNOWN_OP: Code.UNSUPPORTED_OP,
     Reason.CLIENT: Code.CANCELLED,

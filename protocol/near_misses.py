@@ -1,4 +1,4 @@
-"""Fields that are ignored, but were probably meant: misspelt or misplaced ones.
+"""What is ignored in a good descriptor, but was probably meant: misspelt or misplaced fields.
 
 Unknown fields are tolerated at the top level of a descriptor and in `transport`, so these are
 warnings for a person, never a reason to refuse a descriptor.
@@ -11,6 +11,7 @@ from typing import Any
 
 from protocol.descriptor.model import Kind
 from protocol.descriptor.shape import DESCRIPTOR, HOOK, SUPERVISION, TRANSPORT
+from protocol.dialects.exec_template import input_names, no_holes
 from protocol.problem import Problem, nearest, step
 from protocol.shape import Fields
 
@@ -28,7 +29,17 @@ def near_misses(document: dict[str, Any]) -> list[Problem]:
     transport = document.get("transport")
     if isinstance(transport, dict):
         found += _misses(transport, "/transport", TRANSPORT, homes)
+        if transport.get("protocol") == "exec":
+            found += _unfilled(transport["exec"]["ops"], document.get("inputs", {}))
     return sorted(found)
+
+
+def _unfilled(ops: dict[str, Any], inputs: dict[str, Any]) -> Iterator[Problem]:
+    for op, said in ops.items():
+        for one in no_holes(said, input_names(inputs.get(op))):
+            at = step("/transport/exec/ops", op) + one.pointer
+            words = f"{one.written} is passed as it stands: /inputs has no such property of this op"
+            yield Problem(at, words)
 
 
 def _misses(

@@ -34,7 +34,7 @@ from protocol.connection import (
 from protocol.descriptor.model import Descriptor, Lifecycle, StdoutPolicy
 from protocol.dialects.module import ModuleConnection
 from protocol.errors import Failure, Reason
-from protocol.event_stream import EventStream
+from protocol.server_sent_events import EventDataSplitter
 from protocol.events import Asset
 from protocol.frames import RequestFrame, encode, encode_line
 from protocol.framing import Line, LineSplitter, Overlong
@@ -91,7 +91,7 @@ class ServiceAnswer:
         )
         self._connection.sent(encode_line(asked))
         limit = descriptor.supervision.limits.line_bytes
-        self._lines = EventStream(limit) if media == SSE else LineSplitter(limit)
+        self._lines = EventDataSplitter(limit) if media == SSE else LineSplitter(limit)
 
     def receive_data(self, data: bytes) -> Events:
         """Take bytes of the body."""

@@ -126,7 +126,7 @@ class Map:
     def __init__(self, want: str, key: Rule, member: Rule) -> None:
         self.want = want
         self._key = key
-        self._member = member
+        self.member = member
         self.schema = {
             "type": "object",
             "propertyNames": key.schema,
@@ -143,7 +143,7 @@ class Map:
             bad_key: list[Problem] = []
             self._key(key, where, bad_key)
             found += [Problem(where, f"the key {problem.message}") for problem in bad_key]
-            self._member(member, where, found)
+            self.member(member, where, found)
 
 
 class Fields:

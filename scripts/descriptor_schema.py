@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import msgspec
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 SCHEMA = ROOT / "schemas/stdiod-descriptor.v1.json"
 PAGE = ROOT / "docs/descriptor.md"
 
-_ROW = re.compile(r"^\| `([a-z_.]+)` \| [^|]* \| (.*) \|$", re.MULTILINE)
+_ROW = re.compile(r"^\| `([a-z_.*]+)` \| [^|]* \| (.*) \|$", re.MULTILINE)
 _SHORT_ARRAY = re.compile(r"\[\n\s+([^][{}]*?)\n\s+\]")
 _LINK = re.compile(r"\[([^]]*)\]\([^)]*\)")
 _BY_DIALECT = {"transport.lifecycle", "transport.stdout"}
@@ -96,24 +96,27 @@ def schema() -> dict[str, Any]:
         "$id": "https://stdiod.dev/schemas/stdiod-descriptor.v1",
         "title": "stdiod module descriptor v1",
         "description": "Module Descriptor v1 plus optional fields. Unknown fields are ignored at "
-        "the top level and in transport, and refused in hook and supervision.",
+        "the top level and in transport, and refused in everything within those.",
     }
     whole |= msgspec.json.decode(msgspec.json.encode(DESCRIPTOR.schema))  # a copy without enums
     for path, default in fields():
         home, _, name = path.rpartition(".")
         # What has no value unless it is given has no default that could be written.
         absent = default is msgspec.NODEFAULT or (default is None and not home)
-        required = _at(whole, home)["required"] if home else ()
+        required = at(whole, home)["required"] if home else ()
         if not absent and path not in _BY_DIALECT and name not in required:
-            _at(whole, path)["default"] = msgspec.to_builtins(default)
+            at(whole, path)["default"] = msgspec.to_builtins(default)
     for path, meaning in _ROW.findall(PAGE.read_text(encoding="utf-8")):
-        _at(whole, path)["description"] = _LINK.sub(r"\1", meaning).replace("`", "")
+        at(whole, path)["description"] = _LINK.sub(r"\1", meaning).replace("`", "")
     _merge(whole, BETWEEN_FIELDS)
     return whole
 
 
-def fields(kind: type[msgspec.Struct] = Descriptor, at: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the path and the default of each field a struct has, nested ones too."""
+def fields(kind: type[msgspec.Struct] = Descriptor, within: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the path and the default of each field a struct has, nested ones too.
+
+    In a path `*` stands for the keys of a map.
+    """
     for field in msgspec.structs.fields(kind):
         # An optional object, such as `hook`, is described by its members too.
         members = [
@@ -121,18 +124,22 @@ def fields(kind: type[msgspec.Struct] = Descriptor, at: str = "") -> Iterator[tu
             for one in (field.type, *get_args(field.type))
             if isinstance(one, type) and issubclass(one, msgspec.Struct)
         ]
-        if members:
-            yield from fields(members[0], f"{at}{field.name}.")
-        elif at or field.name not in WHENCE:
+        if members and get_origin(field.type) is dict:
+            yield f"{within}{field.name}", field.default_factory()
+            yield from fields(members[0], f"{within}{field.name}.*.")
+        elif members:
+            yield from fields(members[0], f"{within}{field.name}.")
+        elif within or field.name not in WHENCE:
             default = field.default
             if field.default_factory is not msgspec.NODEFAULT:
                 default = field.default_factory()
-            yield f"{at}{field.name}", default
+            yield f"{within}{field.name}", default
 
 
-def _at(whole: dict[str, Any], path: str) -> dict[str, Any]:
+def at(whole: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return the schema of the field with that path."""
     for name in path.split("."):
-        whole = whole["properties"][name]
+        whole = whole["additionalProperties"] if name == "*" else whole["properties"][name]
     return whole
 
 

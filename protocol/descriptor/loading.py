@@ -69,12 +69,25 @@ def parse_descriptor(
     return _typed(document, whence)
 
 
+_NO_ARGS: dict[str, Any] = {"type": "object", "additionalProperties": False}
+
+
+def _inputs_of_commands(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the `inputs` of command line tools: an op that has none takes no args."""
+    transport = document["transport"]
+    if transport.get("protocol") != "exec":
+        return {}
+    inputs = document.get("inputs", {})
+    return {"inputs": {op: inputs.get(op, _NO_ARGS) for op in transport["exec"]["ops"]}}
+
+
 def _typed(document: dict[str, Any], whence: dict[str, str]) -> Descriptor:
     transport = document["transport"]
     dialect = DIALECTS[transport.get("protocol", DEFAULT_PROTOCOL)]
     hook = document.get("hook")
     complete = {
         **document,
+        **_inputs_of_commands(document),
         "transport": {
             "lifecycle": dialect.lifecycles[0],
             "stdout": dialect.stdout,

@@ -109,6 +109,36 @@ class McpTransport(msgspec.Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...] = ()
 
 
+class ExecOutput(StrEnum):
+    """What becomes of what a command prints: a text, a JSON value, a list of lines, an asset."""
+
+    TEXT = "text"
+    JSON = "json"
+    LINES = "lines"
+    BYTES = "bytes"
+
+
+class ExecOp(msgspec.Struct, frozen=True, kw_only=True):
+    """An op of a command line tool; `args` and `stdin` are templates (`dialects.exec_template`).
+
+    `ok_codes` are exit codes that are as good as 0, `options` lets values be options, and
+    `media_type` is that of an output of `bytes`.
+    """
+
+    args: tuple[str, ...] = ()
+    stdin: str = ""
+    stdout: ExecOutput = ExecOutput.TEXT
+    ok_codes: tuple[int, ...] = ()
+    options: bool = False
+    media_type: str = "application/octet-stream"
+
+
+class ExecTransport(msgspec.Struct, frozen=True, kw_only=True):
+    """What only a command line tool needs: its ops."""
+
+    ops: dict[str, ExecOp] = {}
+
+
 class Transport(msgspec.Struct, frozen=True, kw_only=True):
     """How the module is reached; `type` says which of the other fields mean something."""
 
@@ -120,6 +150,7 @@ class Transport(msgspec.Struct, frozen=True, kw_only=True):
     lifecycle: Lifecycle = Lifecycle.PERSISTENT
     input: InputForm = InputForm.ENVELOPE
     stdout: StdoutPolicy = StdoutPolicy.TOLERANT
+    exec: ExecTransport = ExecTransport()
     mcp: McpTransport = McpTransport()
     url: str = ""
     headers: dict[str, str] = msgspec.field(default_factory=dict)

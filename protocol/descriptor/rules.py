@@ -14,9 +14,10 @@ import msgspec
 
 from protocol.args_schema import ops_problems
 from protocol.descriptor.model import HOOK_OP, InputForm, Instances, Kind, Lifecycle, Transport
-from protocol.descriptor.shape import DESCRIPTOR, TRANSPORT, URL
+from protocol.descriptor.shape import DESCRIPTOR, EXEC, TRANSPORT, URL
 from protocol.dialects import DIALECTS
-from protocol.problem import Problem, described, quoted
+from protocol.dialects.exec_template import input_names, no_holes
+from protocol.problem import Problem, described, did_you_mean, quoted, step
 
 DEFAULT_PROTOCOL = Transport().protocol
 _DEFAULT_INSTANCES = Instances()
@@ -33,6 +34,8 @@ def problems(document: dict[str, Any]) -> list[Problem]:
         found += _dialect(transport)
         if transport.get("type") == "http":
             found += _service(transport, document.get("supervision"))
+        if transport.get("protocol") == "exec":
+            found += _exec(transport, document.get("inputs", {}))
     if isinstance(document.get("hook"), dict):
         found += _hook(document, document["hook"])
     supervision = document.get("supervision")
@@ -143,6 +146,30 @@ def _dialect(transport: dict[str, Any]) -> Iterator[Problem]:
         )
 
 
+def _exec(transport: dict[str, Any], inputs: Any) -> Iterator[Problem]:
+    given = transport.get("exec")
+    ops = given.get("ops") if isinstance(given, dict) else None
+    if "exec" not in transport:
+        yield Problem("/transport/exec", f"is missing, must have {EXEC.fields['ops'].want} as ops")
+    if not isinstance(ops, dict) or not isinstance(inputs, dict):
+        return
+    if not ops:
+        yield Problem("/transport/exec/ops", "is empty, must have an op")
+    for op in inputs:
+        if op not in ops:
+            words = f"is no op of /transport/exec/ops{did_you_mean(op, ops)}"
+            yield Problem(step("/inputs", op), words)
+    for op, said in ops.items():
+        if isinstance(said, dict):
+            for one in no_holes(said, input_names(inputs.get(op))):
+                if one.is_slip:
+                    words = f"has {one.written}, which is no input of this op{one.meant}"
+                    yield Problem(
+                        step("/transport/exec/ops", op) + one.pointer,
+                        f"{words}; write {{{one.written}}} for the text itself",
+                    )
+
+
 def _hook(document: dict[str, Any], hook: dict[str, Any]) -> Iterator[Problem]:
     kind = document.get("kind")
     if kind in tuple(Kind) and kind != Kind.HOOK:
@@ -197,11 +224,14 @@ def _lifecycle(transport: dict[str, Any]) -> Any:
 def _warm(transport: dict[str, Any], warm: Any) -> Iterator[Problem]:
     if type(warm) not in {int, float} or warm < 1:
         return
+    dialect = DIALECTS.get(str(transport.get("protocol", DEFAULT_PROTOCOL)))
     if _lifecycle(transport) == Lifecycle.PERSISTENT:
-        yield Problem(
-            "/supervision/warm",
-            f"is {warm}, must be 0: only a module with a process per invocation keeps some waiting",
-        )
+        why = "only a module with a process per invocation keeps some waiting"
+    elif dialect is not None and not dialect.keeps_warm:
+        why = "the arguments of a command are not known before its request"
+    else:
+        return
+    yield Problem("/supervision/warm", f"is {warm}, must be 0: {why}")
 
 
 def _instances(instances: Any) -> Iterator[Problem]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from protocol.assets import is_media_type
 from protocol.descriptor.model import (
     ENDING_SIGNALS,
     MAX_EXIT_CODE,
@@ -15,6 +16,7 @@ from protocol.descriptor.model import (
     RESERVED_NAMES,
     Drop,
     EraPin,
+    ExecOutput,
     Gate,
     InputForm,
     Kind,
@@ -73,6 +75,39 @@ URL = re.compile(
 )
 """Where a service is: without a user, a password and a query, so that it can be shown."""
 
+EXEC_OP = Fields(
+    {
+        "args": Array('an array of strings such as ["-w", "{file}"]', _ARGUMENT),
+        "stdin": text("a string such as '{text}', without NUL", forbidden=NUL, empty=True),
+        "stdout": Choice(tuple(ExecOutput)),
+        "ok_codes": Array(
+            "an array of exit codes such as [1]",
+            number(
+                f"an exit code from 0 to {MAX_EXIT_CODE}",
+                lambda value: value == int(value) and 0 <= value <= MAX_EXIT_CODE,
+                {"type": "integer", "minimum": 0, "maximum": MAX_EXIT_CODE},
+            ),
+        ),
+        "options": Scalar("true or false", (bool,)),
+        "media_type": Scalar(
+            "a MIME type such as 'image/png'", (str,), is_media_type, {"type": "string"}
+        ),
+    },
+    closed=True,
+)
+
+EXEC = Fields(
+    {
+        "ops": Map(
+            'an object of ops such as {"count":{"args":["-w"],"stdin":"{text}"}}',
+            text("the name of an op, not empty"),
+            EXEC_OP,
+        )
+    },
+    required=("ops",),
+    closed=True,
+)
+
 MCP = Fields(
     {
         "era": Choice(tuple(EraPin)),
@@ -99,6 +134,7 @@ TRANSPORT = Fields(
         "lifecycle": Choice(tuple(Lifecycle)),
         "input": Choice(tuple(InputForm)),
         "stdout": Choice(tuple(StdoutPolicy)),
+        "exec": EXEC,
         "mcp": MCP,
         "cwd": text("the path of a folder, such as '.', without NUL", forbidden=NUL),
         "env": Map(

@@ -9,6 +9,7 @@ import msgspec
 
 from protocol.connection import Connection, Memory, NewId, Request
 from protocol.descriptor.model import Descriptor, Lifecycle, StdoutPolicy
+from protocol.dialects.exec import ExecConnection
 from protocol.dialects.mcp.connection import McpConnection
 from protocol.dialects.mcp.spans import span_attributes
 from protocol.dialects.module import ModuleConnection
@@ -28,6 +29,8 @@ class Dialect(msgspec.Struct, frozen=True):
     stdout: StdoutPolicy
     answers_probes: bool
     """Whether a process can be asked `health` and `describe`; else the host answers."""
+    keeps_warm: bool = True
+    """Whether a process per invocation can be started before it is known what it is to do."""
     span_attributes: SpanAttributes | None = None
     """What the journal says of a request beside its op, from the description, if there is one.
 
@@ -35,6 +38,13 @@ class Dialect(msgspec.Struct, frozen=True):
 
 
 DIALECTS: dict[str, Dialect] = {
+    "exec": Dialect(
+        connect=ExecConnection,
+        lifecycles=(Lifecycle.PER_INVOCATION,),
+        stdout=StdoutPolicy.TOLERANT,
+        answers_probes=False,
+        keeps_warm=False,
+    ),
     "mcp": Dialect(
         connect=McpConnection,
         lifecycles=(Lifecycle.PERSISTENT,),

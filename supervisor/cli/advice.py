@@ -171,6 +171,10 @@ ADVICE: dict[Reason, Advice] = {
     Reason.UNKNOWN_TYPE: Advice("it printed an event of an unknown type", _AUTHOR),
     Reason.BAD_VERSION: Advice('it printed an event without "version":"0"', _AUTHOR),
     Reason.MALFORMED_JSON: Advice("it printed a line that cannot be read", _STDOUT),
+    Reason.UNREADABLE_OUTPUT: Advice(
+        "its output is not what its descriptor says",
+        'Have the command print one JSON value, or say "stdout": "text" in transport.exec.ops.',
+    ),
     Reason.NOT_OBJECT: Advice("it printed JSON that is no object", _STDOUT),
     Reason.INVALID_UTF8: Advice("it printed bytes that are not UTF-8", _AUTHOR),
     Reason.INVALID_EVENT: Advice("it printed an answer or an event that is not valid", _AUTHOR),

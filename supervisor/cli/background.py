@@ -23,6 +23,7 @@ from supervisor.cli.exit_status import NO, NoError
 from supervisor.daemon.inherited import mend_umask
 from supervisor.daemon.log_stream import PID_FIELD
 from supervisor.policy.verdict import signal_name
+from supervisor.runtime.files.looks import Looks
 
 LOG_NAME = "stdiod.log"
 LISTEN_S = 30.0
@@ -60,11 +61,15 @@ def start(arguments: Sequence[str], data_dir: Path) -> int:
 
 def _open_log(data_dir: Path) -> Path:
     log = data_dir / LOG_NAME
-    try:
+
+    def make() -> None:
         data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         log.touch(mode=0o600)
+
+    try:
+        Looks().at(log, make)
     except OSError as error:
-        words = f"the log {log} cannot be written: {error.strerror}"
+        words = f"the log {log} cannot be written: {error.strerror or error}"
         raise click.UsageError(words) from None
     return log
 

@@ -14,7 +14,7 @@ import click
 
 from protocol.version import VERSION
 from supervisor.cli.exit_status import BROKEN_PIPE, BUG, INTERRUPTED
-from supervisor.cli.options import SOCKET_HELP
+from supervisor.cli.options import SOCKET_HELP, UNSEEN_PATH
 from supervisor.cli.standard_streams import let_go_of_stdout
 from supervisor.daemon import collector
 
@@ -171,7 +171,7 @@ def _leaf(error: BaseException) -> BaseException:
     epilog=EXIT_STATUS,
 )
 @click.version_option(VERSION, message="%(prog)s %(version)s")
-@click.option("--socket", type=click.Path(path_type=Path), metavar="PATH", help=SOCKET_HELP)
+@click.option("--socket", type=UNSEEN_PATH, metavar="PATH", help=SOCKET_HELP)
 def stdiod(socket: Path | None) -> None:
     """Supervise modules: programs, in any language, that read and write lines of JSON."""
     del socket  # the verbs look it up; see `options.with_socket`

@@ -10,7 +10,7 @@ import click
 
 from supervisor.cli import configured
 from supervisor.cli.locations import default_data_dir
-from supervisor.cli.options import TEXT
+from supervisor.cli.options import TEXT, UNSEEN_PATH, UnseenPath
 from supervisor.daemon.config_file import Config
 from supervisor.kernel.store.settings import JournalOptions, Limits
 from supervisor.policy.http_exposure import OFF, Exposure, ExposureError, read_exposure
@@ -66,17 +66,9 @@ def _directories(
     return found
 
 
-class _Directory(click.Path):
-    """Completed as one by shells; `click.Path` would wait for one that does not answer."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        del param, ctx
-        return Path(value)
-
-
 with_config = click.option(
     "--config",
-    type=click.Path(path_type=Path),
+    type=UNSEEN_PATH,
     metavar="FILE",
     is_eager=True,
     callback=configured.read,
@@ -90,12 +82,12 @@ _OPTIONS = (
         nargs=-1,
         required=False,  # a configuration file may name them
         callback=_directories,
-        type=_Directory(file_okay=False),
+        type=UnseenPath(file_okay=False),
     ),
     with_config,
     click.option(
         "--data-dir",
-        type=click.Path(file_okay=False, path_type=Path),
+        type=UnseenPath(file_okay=False),
         metavar="PATH",
         callback=_data_dir,
         help="Where logs and the journal are kept."
@@ -103,7 +95,7 @@ _OPTIONS = (
     ),
     click.option(
         "--policy",
-        type=click.Path(path_type=Path),
+        type=UNSEEN_PATH,
         metavar="FILE",
         callback=_policy,
         help="What modules may call the daemon for; see docs/operating.md.  [default: nothing]",
@@ -115,13 +107,13 @@ _OPTIONS = (
     ),
     click.option(
         "--http-cert",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=UNSEEN_PATH,
         metavar="FILE",
         help="The certificate (PEM) for TLS at the address.",
     ),
     click.option(
         "--http-key",
-        type=click.Path(dir_okay=False, path_type=Path),
+        type=UNSEEN_PATH,
         metavar="FILE",
         help="Its private key.",
     ),

@@ -79,6 +79,18 @@ class Text(click.ParamType[str]):
 TEXT = Text()
 
 
+class UnseenPath(click.Path):
+    """Completed as one by shells; `click.Path` would wait for one that does not answer."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Take it as it is."""
+        del param, ctx
+        return Path(value)
+
+
+UNSEEN_PATH = UnseenPath()
+
+
 SOCKET_PASSED = "stdiod.socket_passed"
 """The key of what a context knows of `--socket`: whether somebody passed it."""
 
@@ -108,7 +120,7 @@ def with_socket(function: F) -> F:
     """Add --socket; the verb gets an absolute path that a socket can have."""
     return click.option(
         "--socket",
-        type=click.Path(path_type=Path),
+        type=UNSEEN_PATH,
         metavar="PATH",
         callback=_chosen_socket,
         help=SOCKET_HELP,

@@ -99,7 +99,11 @@ def _lines(session: dict[str, Any]) -> Iterator[str]:
 def _facts(session: dict[str, Any]) -> dict[str, str]:
     parent, plan = session["parent"], session["plan"]
     since = f"began {_ago(session['created'])}, changed {_ago(session['updated'])}"
+    roles = session["roles"]
+    tools = {"tools": ", ".join(roles["tools"])} if roles.get("tools") else {}
     return {
+        "folder": one_line(session["cwd"] or ""),
+        "roles": one_line("; ".join(f"{role} {name}" for role, name in (roles | tools).items())),
         "since": since + (f", ended {_ago(session['ended'])}" if session["ended"] else ""),
         "fork of": "" if parent is None else _parent(parent),
         "goal": "" if plan is None else one_line(str(plan.get("goal"))),

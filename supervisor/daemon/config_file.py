@@ -7,15 +7,17 @@ service has no working directory worth the name.
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from protocol.problem import did_you_mean, printable, quoted
+from supervisor.runtime.files.looks import NO_ANSWER, Looks, NoAnswerError
+from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 
 LOG_FORMATS = ("console", "json")
 DURABILITIES = ("process", "power")
@@ -93,13 +95,11 @@ def read_config(path: Path) -> Config:
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
-            data = file.read(CONFIG_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(path, [f"cannot be read: {os.strerror(error.errno or 0)}"]) from None
-    if len(data) > CONFIG_BYTES:
-        words = f"is larger than {CONFIG_BYTES} bytes, so it is no configuration"
-        raise ConfigError(path, [words])
+        data = Looks().at(path, partial(read_whole, path, CONFIG_BYTES, "configuration"))
+    except NoAnswerError:
+        raise ConfigError(path, [NO_ANSWER]) from None
+    except UnreadableError as error:
+        raise ConfigError(path, [str(error)]) from None
     try:
         return tomllib.loads(data.decode())
     except UnicodeDecodeError:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,7 @@ from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.survivors import DataInUseError
 from supervisor.runtime.files.directory import MissingDirectoryError, shown
+from supervisor.runtime.files.looks import Looks
 from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.loop_clock import LoopClock
 from supervisor.runtime.process.file_limit import FileLimit
@@ -114,11 +116,13 @@ def _serve(
     own_log: LogStream,
 ) -> int:
     notifier = Notifier.from_environment(os.environ)
+    places = Looks(blocking)
     try:
         sources = Sources.of_directories(options.directories, blocking)
         found = usable({}, sources.read_first())
-        operator = OperatorPolicy(options.policy)
-        _make_data_dir(options.data_dir)
+        operator = _policy(options.policy, places)
+        places.at(options.data_dir, partial(_make_data_dir, options.data_dir))
+        places.at(options.socket, partial(os.path.lexists, options.socket))
     except (MissingDirectoryError, PolicyError, OSError) as error:
         sys.stderr.write(f"stdiod: {error}\n")
         return USAGE
@@ -280,6 +284,12 @@ def _say_ready(descriptor: int | None) -> None:
         with contextlib.suppress(OSError):
             os.write(descriptor, b"ready\n")
         os.close(descriptor)
+
+
+def _policy(path: Path | None, places: Looks) -> OperatorPolicy:
+    if path is None:
+        return OperatorPolicy()
+    return places.at(path, partial(OperatorPolicy, path))
 
 
 def _make_data_dir(path: Path) -> None:

@@ -55,6 +55,7 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """Of all ended ones together, as they are kept on disk; the last one stays however large."""
     id_chars: int = 128
     title_chars: int = 200
+    cwd_chars: int = 4096
     plan_bytes: int = 64 << 10
     history: int = 100
     """Invocations remembered of each session; the journal has them all."""
@@ -101,6 +102,17 @@ def title_problem(title: str, bounds: Bounds = BOUNDS) -> Failure | None:
     if _has_unprintable(title):
         words = "the title has a control character, must be one line of text"
         return Failure.because(Reason.INVALID_ARGS, words, pointer="/title")
+    return None
+
+
+def cwd_problem(cwd: str, bounds: Bounds = BOUNDS) -> Failure | None:
+    """Refuse what cannot be the path of a folder."""
+    if len(cwd) > bounds.cwd_chars:
+        words = f"the folder has {len(cwd)} characters, may have {bounds.cwd_chars} at most"
+        return _too_much(words, bounds.cwd_chars)
+    if not cwd.startswith("/") or _has_unprintable(cwd):
+        words = "the folder has to be an absolute path, and one line of text"
+        return Failure.because(Reason.INVALID_ARGS, words, pointer="/cwd")
     return None
 
 

@@ -8,7 +8,8 @@ The rows are tried from the top; the first that applies is the verdict:
    an exit code or a signal alone: 137 may be anybody's SIGKILL);
 3. a protocol fault that ended processing - except that a line cut off in the middle tells less
    than a bad exit does;
-4. the process exited with a code other than 0 or was killed (Spec 001 5.3: regardless of events);
+4. the process exited with a code other than 0 (or what its descriptor says is as good), or was
+   killed (Spec 001 5.3: regardless of events);
 5. no `done`;
 6. what `done` said.
 
@@ -26,7 +27,7 @@ from typing import Any
 
 import msgspec
 
-from protocol.errors import Code, Failure, Outcome, Reason, Success
+from protocol.errors import Code, Failure, Origin, Outcome, Reason, Success
 from protocol.json_line import Fault
 
 
@@ -156,12 +157,20 @@ class Said(msgspec.Struct, frozen=True):
     fault: Fault | None = None
     error: Failure | None = None
     """What its last `error` event reports."""
+    codes: tuple[int, ...] = (0,)
+    """The exit codes with which its answer stands."""
+
+    def bears(self, end: Exit) -> bool:
+        """Whether the process ended as one does whose answer stands."""
+        return end.exit_code in self.codes
 
     @property
     def reported(self) -> dict[str, Any] | None:
         """The error that it told of, by its answer or before, for `details.reported`."""
-        error = self.answer if isinstance(self.answer, Failure) else self.error
-        return None if error is None else error.as_reported
+        answer = self.answer
+        if isinstance(answer, Failure) and answer.details.get("origin") == Origin.MODULE:
+            return answer.as_reported
+        return None if self.error is None else self.error.as_reported
 
     @property
     def carried(self) -> dict[str, Any] | None:
@@ -190,9 +199,10 @@ def on_invocation(said: Said, end: Exit, stopped: Stopped | None, what: str) -> 
         return Failure.because(stopped.reason, stopped.message, **evidence)
     if end.breach is not None and end.breach.is_memory:
         return Failure.because(end.reason, f"{what}: its process {end.words}", **evidence)
-    if said.fault is not None and not (said.fault.reason is Reason.TRUNCATED_LINE and end.abnormal):
+    cut_off = said.fault is not None and said.fault.reason is Reason.TRUNCATED_LINE
+    if said.fault is not None and not (cut_off and end.abnormal):
         return said.fault.failure(**evidence)
-    if end.abnormal:
+    if not said.bears(end):
         failure = Failure.because(end.reason, f"{what}: its process {end.words}", **evidence)
         # Spec 001 5.3: a protocol-level failure, where a persistent instance is `unreachable`.
         return msgspec.structs.replace(failure, code=Code.INTERNAL)

@@ -80,4 +80,7 @@ def test_roles_are_named_when_a_session_begins(
 def test_the_prompts_of_a_session_are_cancelled(run: Run, serve: Serve) -> None:
     daemon = serve(lambda _: [ok({"session_id": "walk", "cancelled": 2})])
     assert run("session", "cancel", "walk").stdout == "2 prompts cancelled\n"
-    assert daemon.frames[0]["input"] == {"op": "session.cancel", "args": {"session_id": "walk"}}
+    assert run("session", "cancel", "walk", "--force").stdout == "2 requests cancelled\n"
+    plain, forced = (one["input"]["args"] for one in daemon.frames)
+    assert plain == {"session_id": "walk"}
+    assert forced == {"session_id": "walk", "force": True}

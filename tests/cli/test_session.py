@@ -19,6 +19,8 @@ def summary(session_id: str = "s-1", **others: Any) -> Frame:
     return {
         "session_id": session_id,
         "title": None,
+        "cwd": None,
+        "roles": {},
         "status": "idle",
         "revision": 3,
         "created": time.time() - 90,
@@ -128,11 +130,14 @@ def test_an_empty_list_is_a_sentence(run: Run, serve: Serve, ended: int, words: 
 
 def test_a_session_is_a_page_with_its_state_last(run: Run, serve: Serve) -> None:
     parent = {"session_id": "s-0", "revision": 7}
-    serve(lambda frame: [ok(shown(title="Hall", parent=parent))])
+    roles = {"orchestrator": "o", "tools": ["dice", "torch"]}
+    serve(lambda _: [ok(shown(title="Hall", parent=parent, roles=roles, cwd="/srv/hall"))])
     lines = run("session", "show", "s-1").stdout.splitlines()
     assert lines[:2] == ["s-1: idle", "Hall"]
     text = "\n".join(lines)
     for words in (
+        "folder      /srv/hall",
+        "roles       orchestrator o; tools dice, torch",
         "fork of     s-0 at revision 7",
         "goal        light the hall",
         'inputs      {"room":"hall"}',

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
@@ -172,4 +173,10 @@ def test_a_file_that_is_no_configuration_is_told_as_such(
 
 def test_a_file_that_cannot_be_read_is_told_as_such(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"stdiod\.toml: cannot be read: No such file"):
+        read_config(tmp_path / "stdiod.toml")
+
+
+def test_a_pipe_that_nobody_writes_to_is_told_as_such(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "stdiod.toml")
+    with pytest.raises(ConfigError, match=r"stdiod\.toml: is no regular file"):
         read_config(tmp_path / "stdiod.toml")

@@ -143,6 +143,13 @@ class Narratoria(Peer):
         return said + line(version="0", type="done", ok=True, result=message["input"])
 
 
+class Exec(Peer):
+    """A command that prints its input again."""
+
+    def reads(self, data: bytes) -> bytes:
+        return data
+
+
 class Silent(Peer):
     """It asks the host something itself before each answer, and waits for what it says to that."""
 
@@ -225,6 +232,7 @@ class Carrier(Peer):
 
 
 PEERS: dict[str, type[Peer]] = {
+    "exec": Exec,
     "mcp": Mcp,
     "mcp-modern": ModernMcp,
     "module": Module,

@@ -15,7 +15,7 @@ from protocol.descriptor.loading import DescriptorError, parse_descriptor
 from protocol.descriptor.model import Hook, Supervision, Transport
 from protocol.dialects import DIALECTS
 from protocol.problem import Problem
-from protocol.shape import Fields
+from protocol.shape import Fields, Map
 from scripts import descriptor_schema
 from tests.docs.markdown import Block, blocks, code, rows
 from tests.schemas.local_registry import validator
@@ -33,7 +33,10 @@ def documented() -> dict[str, str]:
 
 def shaped(fields: Fields = shape.DESCRIPTOR, at: str = "") -> Iterator[tuple[str, Fields, str]]:
     for name, rule in fields.fields.items():
-        if isinstance(rule, Fields):
+        if isinstance(rule, Map) and isinstance(rule.member, Fields):
+            yield f"{at}{name}", fields, name
+            yield from shaped(rule.member, f"{at}{name}.*.")
+        elif isinstance(rule, Fields):
             yield from shaped(rule, f"{at}{name}.")
         else:
             yield f"{at}{name}", fields, name
@@ -101,10 +104,7 @@ def test_the_json_schema_is_made_of_the_rules_the_defaults_and_this_page() -> No
 def test_every_field_has_a_description_in_the_json_schema() -> None:
     whole = descriptor_schema.schema()
     for path, _, _ in shaped():
-        found: Any = whole
-        for name in path.split("."):
-            found = found["properties"][name]
-        assert found["description"], path
+        assert descriptor_schema.at(whole, path)["description"], path
 
 
 def test_an_http_module_is_refused() -> None:
@@ -143,7 +143,7 @@ def test_the_whole_descriptor_shows_every_field_with_its_default() -> None:
     shown = json.loads(text)
     for path, _, _ in shaped():
         value = shown
-        if path != "transport.url" and not path.startswith("hook."):
+        if path != "transport.url" and not path.startswith(("hook.", "transport.exec.")):
             for step in path.split("."):
                 value = value[step]
 

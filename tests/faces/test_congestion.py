@@ -103,7 +103,7 @@ async def test_answers_that_are_not_read_are_not_made_for_ever(
     def big(*_: object, **__: object) -> dict[str, Any]:
         nonlocal made
         made += 1
-        return {"status": "x" * (HIGH_BYTES // 4)}
+        return {"status": "x" * (HIGH_BYTES // 4), "waits_for": [], "missing": []}
 
     monkeypatch.setattr(op, "module_status", big)
     async with (
@@ -119,6 +119,7 @@ async def test_answers_that_are_not_read_are_not_made_for_ever(
         assert made < 10
         lines = await client.rest()
         assert [int(line["requestId"]) for line in lines] == list(range(count))
+        assert all(line["ok"] for line in lines)
 
 
 async def test_a_client_that_asks_too_much_at_a_time_waits_and_another_one_does_not(

@@ -4,14 +4,19 @@ import errno
 import fcntl
 import hashlib
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from supervisor.kernel.assets import checks as asset_checks
 from supervisor.kernel.assets import store as asset_store
+from supervisor.kernel.assets.checks import AssetChecks
 from supervisor.kernel.assets.files import ChangedError, opened
 from supervisor.kernel.assets.store import AssetOptions, AssetStore, NotCopiedError
+from supervisor.runtime.blocking import BlockingWork
+from tests.bounds import WAIT_S
 
 
 def store_in(folder: Path, limit: int = 1000, *, fsync: bool = False) -> AssetStore:
@@ -159,3 +164,17 @@ def test_a_copy_that_is_stopped_is_none(tmp_path: Path) -> None:
     with opened("file", str(tmp_path)) as file:
         assert store.add(file, lambda: False) is None
     assert files(tmp_path) == []
+
+
+async def test_a_folder_of_copies_that_does_not_answer_holds_up_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, answers = store_in(tmp_path), threading.Event()
+    monkeypatch.setattr(asset_checks, "OPEN_STORE_S", 0.01)
+    monkeypatch.setattr(store, "open", lambda *_, **__: answers.wait(WAIT_S))
+    try:
+        words = await AssetChecks(store, BlockingWork()).open_store([], collect=True)
+    finally:
+        answers.set()
+    assert words is not None
+    assert words.startswith(f"{store.folder} does not answer")

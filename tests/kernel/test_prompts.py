@@ -212,15 +212,21 @@ def noting(asker: Asker, ended: list[str], name: str) -> Callable[[Any], None]:
     return note
 
 
-@pytest.mark.parametrize("how", ["session.cancel", "session.end"])
-async def test_all_prompts_of_a_session_can_be_ended(how: str, tmp_path: Path) -> None:
-    async with daemon_with(tmp_path, agent(tmp_path)) as daemon:
+@pytest.mark.parametrize(
+    ("how", "args", "others"),
+    [("session.cancel", {}, 0), ("session.cancel", {"force": True}, 1), ("session.end", {}, 1)],
+)
+async def test_all_prompts_of_a_session_can_be_ended(
+    how: str, args: dict[str, Any], others: int, tmp_path: Path
+) -> None:
+    async with daemon_with(tmp_path, agent(tmp_path), actor(tmp_path)) as daemon:
         await op(daemon, "session.new", session_id="s")
         running, waiting = Prompted(daemon, "hang"), Prompted(daemon, "say hi")
         await running.heard_of("agent.thinking")
-        assert (await op(daemon, how, session_id="s"))["cancelled"] == 2
-        for one in (running, waiting):
-            assert (await one.error())["code"] == "cancelled"
+        plain = begin(daemon, "m", "invoke", {"op": "hang", "session_id": "s" if others else None})
+        assert (await op(daemon, how, session_id="s", **args))["cancelled"] == 2 + others
+        for one in (running, waiting, *([plain] if others else [])):
+            assert (await one.document())["error"]["code"] == "cancelled"
         assert "prompt.started" not in waiting.told()
         shown = await op(daemon, "session.show", session_id="s")
         assert (shown["queued"], shown["in_flight"]) == (0, 0)

@@ -70,16 +70,17 @@ class Open:
 
 def test_a_new_session_is_idle_and_empty_and_in_the_journal_with_its_plan() -> None:
     recorder = Remembering()
-    session = sessions(recorder).new(ADA, "s", title="Hall", plan=PLAN)
+    session = sessions(recorder).new(ADA, "s", title="Hall", cwd="/srv", plan=PLAN)
     shown = session.shown()
     assert (shown["status"], shown["revision"], shown["state"]) == ("idle", 0, {})
     assert (shown["plan"], shown["title"], shown["parent"]) == (PLAN, "Hall", None)
+    assert shown["cwd"] == "/srv"
     (entry,) = recorder.entries
     assert entry == {
         "seq": 1,
         "event": "session:start",
         "session_id": "s",
-        "data": {"plan": PLAN, "title": "Hall"},
+        "data": {"plan": PLAN, "title": "Hall", "cwd": "/srv"},
         "by": {"name": "ada", "face": "test"},
     }
 
@@ -113,6 +114,8 @@ def test_a_state_to_begin_with_holds_no_nulls() -> None:
         ({"session_id": "taken"}, "session_exists", "there is a session 'taken' already"),
         ({"title": "x" * 201}, "limit_reached", "201 characters"),
         ({"title": "a\nb"}, "invalid_args", "one line"),
+        ({"cwd": "/x" * 2049}, "limit_reached", "4098 characters"),
+        ({"cwd": "hall"}, "invalid_args", "absolute path"),
         ({"plan": "win"}, "invalid_args", "/plan: is a string, must be an object"),
         ({"plan": {"goal": "x"}}, "invalid_args", "/plan/inputs: is missing"),
         ({"plan": {"goal": "x" * 70_000, "inputs": {}}}, "limit_reached", "65536"),
@@ -351,11 +354,12 @@ def test_documents_are_written_in_proportion_to_the_patches() -> None:
 def test_a_fork_has_the_state_and_the_plan_and_goes_its_own_way() -> None:
     recorder = Remembering()
     known = sessions(recorder)
-    session = known.new(ADA, "a", plan=PLAN, title="Hall", state={"x": {"y": 1}})
+    session = known.new(ADA, "a", plan=PLAN, title="Hall", cwd="/srv", state={"x": {"y": 1}})
     known.patch(session, {"x": {"z": [1]}}, ADA)
     forked = known.fork(ADA, "a", "b")
     assert forked.shown()["parent"] == {"session_id": "a", "revision": 1}
     assert (forked.kept.plan, forked.kept.title, forked.kept.revision) == (PLAN, "Hall", 0)
+    assert forked.kept.cwd == "/srv"
     known.patch(session, {"x": {"y": 2}}, ADA)
     known.patch(forked, {"x": {"z": None}}, ADA)
     assert session.kept.state == {"x": {"y": 2, "z": [1]}}

@@ -11,7 +11,7 @@ import trio
 from protocol.events import Log, Progress, UiEvent
 from protocol.host_events import PlaceholderUiEvent, SeenUiEvent
 from supervisor.kernel import ui_events
-from supervisor.kernel.parties import Origin
+from supervisor.kernel.parties import Origin, RefusedError
 from supervisor.kernel.ui_events import Subscription, UiEvents
 from tests.factories import actor
 from tests.kernel.conftest import Asker, daemon_with, run_op
@@ -169,6 +169,8 @@ async def test_the_op_streams_the_events_of_all_invocations(tmp_path: Path) -> N
         args = {"events": ["to*"], "module": "m"}
         assert daemon.requests.operations.refusal("ui.subscribe", args) is None
         assert daemon.requests.operations.refusal("ui.subscribe", {"events": []}) is not None
+        with pytest.raises(RefusedError, match="no session 'none'"):
+            await run_op(daemon, "ui.subscribe", {"session_id": "none"}, send.send)
 
         async def emit(event: Progress | None) -> None:
             await send.send(event)

@@ -19,6 +19,7 @@ from protocol.amcp import (
     from_ws,
     of_ui_event,
     to_acp,
+    to_line,
     to_sse,
     to_ws,
 )
@@ -59,12 +60,33 @@ def test_an_event_stream_keeps_an_event_as_it_is(event: UnifiedEvent, number: in
     assert from_sse(told) == event
 
 
+@given(events)
+def test_a_line_is_an_event_whole_or_as_the_deployed_clients_read_it(event: UnifiedEvent) -> None:
+    assert msgspec.json.decode(to_line(event), type=UnifiedEvent) == event
+    line = to_line(event, Vocabulary.DEPLOYED)
+    assert line.count(b"\n") == 1
+    document = msgspec.json.decode(line)
+    assert document["type"] == DEPLOYED_LINES.get(event.type, event.type)
+    payload = {key: value for key, value in event.payload.items() if key != "type"}
+    assert payload.items() <= document.items()
+
+
+DEPLOYED_LINES = {
+    "message.chunk": "chunk",
+    "message.complete": "complete",
+    "message.error": "error",
+    "tool.call_start": "tool_call",
+    "tool.call_complete": "tool_result",
+    "tool.call_error": "tool_result",
+}
+
+
 @given(events, st.sampled_from(Vocabulary), st.none() | st.text(max_size=3))
 def test_a_frame_that_is_read_and_told_again_is_the_same(
     event: UnifiedEvent, vocabulary: Vocabulary, message_id: str | None
 ) -> None:
     # An `action` is a client's word, and a `kind` of its own takes the place of ours.
-    own = {"action", "kind", "session_id"}
+    own = {"action", "kind", "session_id", "type"}
     payload = {key: value for key, value in event.payload.items() if key not in own}
     frame = to_ws(msgspec.structs.replace(event, payload=payload), message_id, vocabulary)
     again = from_ws(frame, NOW)
@@ -126,7 +148,8 @@ def test_the_deployed_words_are_those_its_clients_read(
 ) -> None:
     told = to_ws(UnifiedEvent(EventType(kind), "s", AT, payload), "m", Vocabulary.DEPLOYED)
     assert (told["type"], told["payload"]["kind"]) == frame
-    assert told["payload"] == {"session_id": "s", **payload, "kind": frame[1]}
+    newer = {"type": frame[1]} if frame[0] == "response" else {}
+    assert told["payload"] == {"session_id": "s", **payload, "kind": frame[1], **newer}
     assert (told["id"], told["timestamp"]) == ("m", AT)
 
 

@@ -22,7 +22,7 @@ REASONS = {
     Code.FORBIDDEN: "capability hook scope",
     Code.INTERNAL: (
         "missing_done unknown_type bad_version malformed_json not_object invalid_utf8"
-        " invalid_event truncated_line line_too_long reported storage"
+        " invalid_event truncated_line line_too_long unreadable_output reported storage"
     ),
     Code.UNSUPPORTED_OP: "unknown_op",
     Code.CANCELLED: "client disconnect shutdown parent_ended",

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from protocol.connection import Connection, Memory, OutOfStep, Received, Request, Unanswered
 from protocol.descriptor.model import (
     Descriptor,
+    ExecOp,
+    ExecOutput,
+    ExecTransport,
     InputForm,
     Kind,
     Lifecycle,
@@ -27,6 +30,9 @@ from protocol.outgoing import Written
 from protocol.replies import Operation
 
 Cuts = Sequence[int]
+
+ECHO = ExecOp(stdin="one\ntwo\n", stdout=ExecOutput.LINES)
+"""The op of a command line tool."""
 
 cuts: st.SearchStrategy[list[int]] = st.lists(st.integers(0, 400), max_size=12)
 """The lengths of the pieces a stream comes in; the rest of it is the last piece."""
@@ -47,6 +53,7 @@ def descriptor(
             lifecycle=lifecycle,
             stdout=StdoutPolicy(stdout),
             input=InputForm(input_form),
+            exec=ExecTransport(ops={"echo": ECHO}),
         ),
         supervision=Supervision(limits=Limits(line_bytes=line_bytes)),
         source="/modules/dice.json",

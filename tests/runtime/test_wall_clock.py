@@ -19,6 +19,7 @@ STAMPS = {
     "supervisor/runtime/stalls.py",  # the stamp of the longest stall, for people
     "supervisor/runtime/files/file_digest.py",  # compared with the stamps of files, no timer
     "supervisor/faces/http/connection.py",  # the Date of a response
+    "supervisor/faces/http/event_stream.py",  # the stamps of AMCP's events
     "supervisor/cli/module_page.py",  # "2 minutes ago", for people
     "supervisor/cli/status_table.py",
     "supervisor/cli/session_text.py",

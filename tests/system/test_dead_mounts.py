@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,10 @@ import pytest
 from supervisor.runtime.process.spawn_threads import AT_ONCE
 from tests.bounds import until
 from tests.system.conftest import StartDaemon
-from tests.system.daemon import Daemon
+from tests.system.daemon import Daemon, command
 from tests.system.dead_mount import dead_mount
 from tests.system.descriptors import descriptor, misbehaving, write
+from tests.system.liveness import BOUND_S
 
 
 def stuck(daemon: Daemon) -> set[str]:
@@ -86,6 +89,41 @@ def test_a_daemon_starts_whatever_of_its_directories_and_programs_does_not_answe
     until(lambda: daemon.invoke("whole").ok, "the module of the directory")
     assert daemon.pid("watched") == pid
     assert daemon.op("status")["quarantined"] == []
+
+
+@pytest.mark.fault(36)
+def test_a_daemon_that_cannot_do_without_what_does_not_answer_says_so_and_ends(
+    folder: Path,
+) -> None:
+    write(folder / "modules")
+    mount = folder / "mount"
+
+    def run(name: str, *options: str) -> list[str]:
+        data = mount / name if name == "data" else folder / name
+        socket = mount / name if name == "socket" else folder / f"{name}.socket"
+        return command(folder / "modules", socket, data, *options)
+
+    up = [*run("data")]
+    up[up.index("run")] = "up"
+    del up[up.index("--log-format") :]
+    commands = {
+        mount / "config": run("config", "--config", str(mount / "config")),
+        mount / "policy": run("policy", "--policy", str(mount / "policy")),
+        mount / "data": run("data"),
+        mount / "socket": run("socket"),
+        mount / "data" / "stdiod.log": up,
+    }
+    with dead_mount(mount):
+        # Side by side: each waits for some seconds.
+        begun = [
+            subprocess.Popen(words, stderr=subprocess.PIPE, stdout=sys.stdout, text=True)
+            for words in commands.values()
+        ]
+        for path, process in zip(commands, begun, strict=True):
+            _, said = process.communicate(timeout=BOUND_S)
+            assert process.returncode == 2, said
+            assert str(path) in said
+            assert "does not answer" in said
 
 
 @pytest.mark.fault(36)

@@ -8,7 +8,7 @@ import click
 
 from supervisor.cli import configured
 from supervisor.cli.daemon_options import absolute, http_exposure, with_daemon_options
-from supervisor.cli.options import with_socket
+from supervisor.cli.options import UNSEEN_PATH, with_socket
 
 
 @click.command
@@ -23,7 +23,7 @@ from supervisor.cli.options import with_socket
 @click.option(
     "--no-watch", is_flag=True, help="Reload when told to, not whenever a descriptor changes."
 )
-@click.option("--log-file", type=click.Path(dir_okay=False, path_type=Path), hidden=True)
+@click.option("--log-file", type=UNSEEN_PATH, hidden=True)
 @click.option("--ready-fd", type=click.IntRange(3), hidden=True)
 @with_daemon_options
 @with_socket

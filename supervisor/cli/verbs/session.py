@@ -53,6 +53,12 @@ def _roles(tools: tuple[str, ...], **named: str | None) -> dict[str, Any]:
 @session.command
 @click.option("--id", "session_id", type=TEXT, metavar="ID", help="An id of your own.")
 @click.option("--title", type=TEXT, help="What people call it.")
+@click.option(
+    "--cwd",
+    type=click.Path(file_okay=False, resolve_path=True),
+    metavar="DIR",
+    help="The folder that it is about.",
+)
 @click.option("--plan", metavar=_JSON, help='What it is for: {"goal": TEXT, "inputs": OBJECT}.')
 @click.option("--state", metavar=_JSON, help="The state it begins with, an object.")
 @_with_roles
@@ -62,6 +68,7 @@ def new(
     *,
     session_id: str | None,
     title: str | None,
+    cwd: str | None,
     plan: str | None,
     state: str | None,
     tools: tuple[str, ...],
@@ -70,7 +77,7 @@ def new(
     **named: str | None,
 ) -> None:
     """Begin a session and print its id."""
-    args = _given(session_id=session_id, title=title) | _roles(tools, **named)
+    args = _given(session_id=session_id, title=title, cwd=cwd) | _roles(tools, **named)
     for name, given in (("plan", plan), ("state", state)):
         if given is not None:
             args[name] = read_args(given, f"--{name}")
@@ -152,12 +159,15 @@ def end(*, session_id: str, as_json: bool, socket: Path) -> None:
 
 @session.command
 @click.argument("session_id", type=TEXT, metavar="ID")
+@click.option("--force", is_flag=True, help="Whatever else is in flight for it, too.")
 @with_json
 @with_socket
-def cancel(*, session_id: str, as_json: bool, socket: Path) -> None:
+def cancel(*, session_id: str, force: bool, as_json: bool, socket: Path) -> None:
     """Cancel the prompt that a session is busy with, and those that wait."""
-    answer = _ask(socket, "session.cancel", {"session_id": session_id}, as_json=as_json)
-    _print(answer, f"{count(answer.result['cancelled'], 'prompt')} cancelled", as_json=as_json)
+    args = {"session_id": session_id, **({"force": True} if force else {})}
+    answer = _ask(socket, "session.cancel", args, as_json=as_json)
+    what = count(answer.result["cancelled"], "request" if force else "prompt")
+    _print(answer, f"{what} cancelled", as_json=as_json)
 
 
 @session.command

@@ -6,18 +6,20 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from protocol.amcp import Vocabulary
 from protocol.amcp_errors import ErrorCode
-from protocol.frames import DEPTH, encode
-from protocol.json_line import Fault, read_object
+from protocol.frames import encode
 from protocol.problem import did_you_mean, named
-from protocol.weight import LONG_BYTES, collector_paused, is_deeper
+from supervisor.faces.http.body import read_body
 from supervisor.faces.http.connection import JSON, RETRY, HttpConnection
 from supervisor.faces.http.content import Content, range_args
-from supervisor.faces.http.exchange import Answer, Stream
-from supervisor.faces.http.head import Head, Refusal
-from supervisor.faces.http.openapi import described, document
+from supervisor.faces.http.event_stream import Stream, Wanted
+from supervisor.faces.http.exchange import Answer
+from supervisor.faces.http.head import NDJSON, SSE, Head, Refusal
+from supervisor.faces.http.openapi import body_of, document
 from supervisor.faces.http.routes import ROUTES, Route
 from supervisor.faces.http.streams import Streams
+from supervisor.faces.http.websocket import Upgrade, read_handshake
 from supervisor.kernel.parties import DAEMON
 
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
@@ -33,8 +35,11 @@ class Api:
         self._streams = streams
         self._document = encode(document(ROUTES))
         self._root: _Place = _Place()
+        self._members_of: dict[str, Mapping[str, Any]] = {}
+        """What the body of a route may have, by method and path."""
         for route in ROUTES:
             self._root.add(route)
+            self._members_of[route.method + route.path] = body_of(route).get("properties", {})
 
     def check(self, head: Head) -> None:
         """Refuse what can be refused by its head: no such path, method, or type of body."""
@@ -59,18 +64,29 @@ class Api:
 
     def _ask(self, connection: HttpConnection, route: Route, head: Head, body: bytes) -> None:
         args = self._args(route, head, body)
-        media = head.wants_stream if head.method != "HEAD" else None
-        exchange: Answer | Stream | Content
-        if route.is_content:
+        own = {name: args.pop(name) for name in route.own if name in args}
+        media = (head.wants_stream if head.method != "HEAD" else None) or route.streams_as
+        if "stream" in own:
+            media = (media or NDJSON) if own["stream"] else None
+        exchange: Answer | Stream | Content | Upgrade
+        if route.is_socket:
+            handshake = read_handshake(head, own.get("vocabulary"))
+            self._check_room()
+            exchange = Upgrade(connection, handshake, self._streams)
+            if "session_id" not in args:
+                exchange.switch()
+                return
+            args = exchange.bind(args["session_id"])
+        elif route.is_content:
             args |= range_args(head)
             exchange = Content(connection, head)
         elif media is not None and route.streamed is not None:
-            if self._streams.is_full:
-                words = "as many streams are open as there may be"
-                raise Refusal(ErrorCode.RATE_LIMITED, words, status=503, headers=[RETRY])
+            self._check_room()
             args |= route.streamed
-            tell, as_lines = route.tell, route.of_module
-            exchange = Stream(connection, media, tell, self._streams, as_lines=as_lines)
+            said = Vocabulary.DOCUMENTED if media == SSE else own.get("vocabulary")
+            vocabulary = Vocabulary(said or Vocabulary.DEPLOYED)
+            form = route.form(Wanted(route.tell, args.get("session_id"), vocabulary))
+            exchange = Stream(connection, media, form, route.tell, self._streams)
         else:
             args = {**route.fixed, **args}
             exchange = Answer(connection, route.tell, route.gather)
@@ -82,6 +98,11 @@ class Api:
             operation, content = "invoke", {"op": route.op, "args": args}
         exchange.handle = connection.begin(connection.party, tool, operation, content, exchange)
 
+    def _check_room(self) -> None:
+        if self._streams.is_full:
+            words = "as many streams are open as there may be"
+            raise Refusal(ErrorCode.RATE_LIMITED, words, status=503, headers=[RETRY])
+
     def _args(self, route: Route, head: Head, body: bytes) -> dict[str, Any]:
         args: dict[str, Any] = dict(self._named(route, head))
         for name, value in head.query.items():
@@ -90,22 +111,27 @@ class Api:
                 known = hint or (f"; there are {', '.join(route.query)}" if route.query else "")
                 words = f"{named(name, _SHOWN_CHARS)} is nothing that the query can have{known}"
                 raise Refusal(ErrorCode.VALIDATION_ERROR, words, field=name[:_SHOWN_CHARS])
-            args[name] = _typed(name, value, described(route.op, name))
+            args[name] = _typed(name, value, route.schema(name))
         seen = head.headers.get("last-event-id")
         if seen is not None and "since" in route.query:
             args["since"] = _typed("Last-Event-ID", seen, {"type": "integer"})
         if route.body_is is not None:
-            args[route.body_is] = _read(body)
+            args[route.body_is] = read_body(body)
             if "if-match" in head.headers:
                 args |= _revision(head.headers["if-match"])
         else:
-            args |= self._members(route, _read(body) if body else {}, args)
+            args |= self._members(route, read_body(body) if body else {}, args)
+            if route.read is not None:
+                args = route.read(args)
+        for name in route.own:
+            if name in args:
+                _check(name, args[name], route.own[name])
         return args
 
     def _members(
         self, route: Route, members: Mapping[str, Any], args: Mapping[str, Any]
     ) -> Mapping[str, Any]:
-        known = described(route.op).get("properties", {}) if route.takes_body else {}
+        known = self._members_of[route.method + route.path]
         for name in members:
             if name not in known or name in args:
                 free = [one for one in known if one not in args]
@@ -189,6 +215,21 @@ def _typed(name: str, value: str, schema: Mapping[str, Any]) -> Any:
             return value
 
 
+def _check(name: str, value: Any, schema: Mapping[str, Any]) -> None:
+    """Refuse what the face itself takes, and is not as it should be."""
+    words = "true or false"
+    if "enum" in schema:
+        words = f"one of {', '.join(schema['enum'])}"
+        good = value in schema["enum"]
+    else:
+        good = isinstance(value, bool)
+    if not good:
+        shown = named(value if isinstance(value, str) else encode(value).decode(), _SHOWN_CHARS)
+        raise Refusal(
+            ErrorCode.VALIDATION_ERROR, f"{name} is {shown}, it must be {words}", field=name
+        )
+
+
 def _revision(said: str) -> dict[str, int]:
     if said.strip() == "*":
         return {}
@@ -197,20 +238,3 @@ def _revision(said: str) -> dict[str, int]:
         words = 'If-Match takes the ETag of the state, such as "3"'
         raise Refusal(ErrorCode.VALIDATION_ERROR, words, status=412, field="If-Match")
     return {"if_revision": int(found[1])}
-
-
-def _read(body: bytes) -> dict[str, Any]:
-    if len(body) > LONG_BYTES:
-        with collector_paused():
-            found = read_object(body)
-    else:
-        found = read_object(body)
-    if isinstance(found, Fault):
-        code = ErrorCode.VALIDATION_ERROR
-        if found.reason != "not_object":
-            code = ErrorCode.INVALID_JSON
-        raise Refusal(code, found.message.replace("the line", "the body"))
-    if body.count(b"{") + body.count(b"[") > DEPTH and is_deeper(found, DEPTH):
-        words = f"the body is nested more than {DEPTH} levels deep"
-        raise Refusal(ErrorCode.VALIDATION_ERROR, words)
-    return found

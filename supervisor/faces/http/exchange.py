@@ -1,11 +1,8 @@
 """The client of one request (kernel.parties.Client): what it is told becomes a response.
 
-    Answer      one body once it is answered; events are left out, or gathered into it
-    Stream      each event as it comes, as SSE or NDJSON, and the answer last
-    Content     the bytes of an asset
-
-A response has one status, so a stream begins with its first event, or after a while without one:
-what is refused at once is told by the status, as without a stream.
+Answer      one body once it is answered; events are left out, or gathered into it
+Stream      each event as it comes (`event_stream`)
+Content     the bytes of an asset (`content`)
 """
 
 from __future__ import annotations
@@ -20,14 +17,13 @@ from protocol.errors import Code, Failure, Origin, Reason, Success
 from protocol.events import Log, Progress
 from protocol.frames import encode
 from protocol.response import Response
-from supervisor.faces.exchange import UNENCODABLE, event_line
+from supervisor.faces.exchange import UNENCODABLE
 from supervisor.faces.http.connection import JSON, RETRY, HttpConnection, error_body
-from supervisor.faces.http.head import NDJSON, SSE, Headers
-from supervisor.faces.http.streams import Streams
+from supervisor.faces.http.head import Headers
 from supervisor.kernel.parties import Handle
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import FREE_BYTES
-from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
+from supervisor.runtime.supervision.call import Congestion
 
 View = Callable[[Any], Any]
 """What of a result is shown."""
@@ -59,7 +55,7 @@ def tell_result(response: Response, view: View = whole, status: int = 200) -> To
         if isinstance(shown, Tagged):
             headers.append(("ETag", shown.tag))
             shown = shown.value
-        return Told(status, _encoded(shown), headers)
+        return Told(status, encoded(shown), headers)
     return tell_failure(outcome)
 
 
@@ -86,23 +82,23 @@ def tell_response(response: Response) -> Told:
     """Say the response of an invocation (DESIGN 9.2: docs/http.md has the table)."""
     status = 200 if response.ok else status_of(response.outcome)  # type: ignore[arg-type]
     again = [RETRY] if status == _TRY_LATER else []
-    return Told(status, _encoded(response.document(built=False)), [JSON, *again])
+    return Told(status, encoded(response.document(built=False)), [JSON, *again])
 
 
 def tell_module_protocol(response: Response) -> Told:
     """Say it as Module Protocol v1 does: a module's own error unwrapped, and no status."""
     outcome = response.outcome
     if isinstance(outcome, Failure) and outcome.details.get("origin") == Origin.MODULE:
-        return Told(200, _encoded({"ok": False, "error": outcome.as_reported}), [JSON])
+        return Told(200, encoded({"ok": False, "error": outcome.as_reported}), [JSON])
     document = response.document(built=False)
     plain = {key: document[key] for key in ("ok", "result", "error") if key in document}
-    return Told(200, _encoded(plain), [JSON])
+    return Told(200, encoded(plain), [JSON])
 
 
 def tell_answer(response: Response) -> Told:
     """Say the answer to `health` or `describe` as Module Protocol v1 does."""
     if isinstance(response.outcome, Success):
-        return Told(200, _encoded(response.outcome.said), [JSON])
+        return Told(200, encoded(response.outcome.said), [JSON])
     return tell_module_protocol(response)
 
 
@@ -138,6 +134,16 @@ class Gathered(Protocol):
         """Return what to encode."""
 
 
+def tell_prompt(response: Response) -> Told:
+    """Say the answer to a prompt, or its failure: what a module reports is no mistake of ours."""
+    outcome = response.outcome
+    if isinstance(outcome, Success):
+        answer = {"session_id": response.session_id, "status": "complete", **outcome.result}
+        return Told(200, encoded({**answer, "response": answer["content"]}), [JSON])
+    code = error_of(outcome).code
+    return tell_failure(outcome, status_of(outcome) if HTTP_STATUS[code] >= 500 else None)  # noqa: PLR2004
+
+
 class Answer:
     """A request that is answered by one body."""
 
@@ -157,7 +163,7 @@ class Answer:
         del line
         if self._gather is None or not isinstance(event, Log):
             return
-        one = _encoded(_fields(event))
+        one = encoded(fields_of(event))
         self._bytes += len(one)
         self._gathered.append(msgspec.Raw(one))
         if not self._connection.account.takes_answer(self._bytes) and self.handle is not None:
@@ -196,100 +202,16 @@ def logged(result: Any, gathered: list[msgspec.Raw]) -> Any:
     return {"lines": gathered, **result}
 
 
-class Stream:
-    """A request that is answered by a stream."""
-
-    def __init__(
-        self,
-        connection: HttpConnection,
-        media: str,
-        tell: Tell,
-        streams: Streams,
-        *,
-        as_lines: bool = False,
-    ) -> None:
-        """Tell events as they are on the control socket if `as_lines`, else their fields."""
-        self.handle: Handle | None = None
-        self._connection = connection
-        self._is_sse = media == SSE
-        self._tell = tell
-        self._streams = streams
-        self._as_lines = as_lines
-        self._begun = False
-        self._unread_bytes = 0
-        streams.add(self)
-
-    def event(self, event: Progress, line: bytes | None) -> None:
-        """Write an event."""
-        if self._as_lines:
-            data = event_line(event, None) if line is None else line
-            self._write(_TYPES.get(type(event).__name__, "event"), data.rstrip(b"\r\n"), None)
-        elif isinstance(event, Log):
-            fields = _fields(event)
-            name = fields.get("event") if "seq" in fields else None
-            number = fields.get("seq")
-            self._write(name or "message", _encoded(fields), number)
-
-    def finished(self, response: Response) -> None:
-        """Write the response, and end the stream."""
-        self.handle = None
-        self._streams.discard(self)
-        told = self._tell(response)
-        if not self._begun and not response.ok:
-            self._connection.respond(told.status, told.headers, told.body)
-            return
-        self._write("done", told.body, None)
-        self._connection.end_body()
-
-    def congested(self) -> Congestion:
-        """Whether the client does not keep up."""
-        outbox = self._connection.outbox
-        if not outbox.congested:
-            self._unread_bytes = 0
-            return Congestion.NONE
-        unread = min(self._unread_bytes, outbox.waiting_bytes)
-        return Congestion.FULL if unread > OVERRUN_BYTES else Congestion.SLOW
-
-    def beat(self) -> None:
-        """Show that the stream lives; to NDJSON a blank line is nothing."""
-        self._put(b": \n\n" if self._is_sse else b"\n")
-
-    def _write(self, name: str, data: bytes, number: int | None) -> None:
-        if self._is_sse:
-            # A line break in JSON would be white space; a name is a word of the journal's registry.
-            head = b"" if number is None else b"id: %d\n" % number
-            data = b"%sevent: %s\ndata: %s\n" % (head, name.encode(), data.replace(b"\r", b" "))
-        self._put(data + b"\n")
-
-    def _put(self, data: bytes) -> None:
-        connection = self._connection
-        if not self._begun:
-            self._begun = True
-            media = SSE if self._is_sse else NDJSON
-            connection.begin_body(200, [("Content-Type", media), ("X-Accel-Buffering", "no")])
-        connection.put_body(data)
-        if connection.outbox.congested:
-            self._unread_bytes += len(data)
-
-
-_TYPES = {
-    "Log": "log",
-    "StatePatch": "state_patch",
-    "StatePatched": "state_patch",
-    "Asset": "asset",
-    "RegisteredAsset": "asset",
-    "ErrorEvent": "error",
-}
-
-
-def _fields(event: Log) -> dict[str, Any]:
+def fields_of(event: Log) -> dict[str, Any]:
+    """Return what an op says by a `log`: its fields, with the words if they say something more."""
     fields = {} if event.fields is msgspec.UNSET else dict(event.fields)
     return (
         fields if "seq" in fields or "approval" in fields else {"message": event.message, **fields}
     )
 
 
-def _encoded(value: Any) -> bytes:
+def encoded(value: Any) -> bytes:
+    """Encode what is told; what cannot be is an error in its place."""
     try:
         return encode(value)
     except UNENCODABLE as error:

@@ -31,12 +31,6 @@ _REFUSALS = {
 }
 
 
-def described(op: str, arg: str | None = None) -> Mapping[str, Any]:
-    """Return the schema of the args of an op, or of one of them; {} for anything."""
-    schema: Mapping[str, Any] = INPUTS.get(op, {})
-    return schema if arg is None else schema.get("properties", {}).get(arg, {})
-
-
 def document(routes: Iterable[Route]) -> dict[str, Any]:
     """Return the document."""
     paths: dict[str, dict[str, Any]] = {}
@@ -70,8 +64,8 @@ def _operation(route: Route) -> dict[str, Any]:
     }
     if route.method in ("POST", "PATCH"):
         operation["requestBody"] = {
-            "required": bool(_body(route).get("required")),
-            "content": {route.media: {"schema": _body(route)}},
+            "required": bool(body_of(route).get("required")),
+            "content": {route.media: {"schema": body_of(route)}},
         }
     return operation
 
@@ -86,7 +80,7 @@ def _parameters(route: Route) -> Iterable[dict[str, Any]]:
         schema = {"type": "string", "minLength": 1}
         yield {"name": name, "in": "path", "required": True, "schema": schema}
     for name in route.query:
-        yield {"name": name, "in": "query", "schema": described(route.op, name)}
+        yield {"name": name, "in": "query", "schema": route.schema(name)}
     if "since" in route.query:
         schema = {"type": "integer", "minimum": 0}
         yield {"name": "Last-Event-ID", "in": "header", "schema": schema}
@@ -95,14 +89,15 @@ def _parameters(route: Route) -> Iterable[dict[str, Any]]:
         yield {"name": "If-Match", "in": "header", "schema": schema}
 
 
-def _body(route: Route) -> Mapping[str, Any]:
-    schema = described(route.op)
+def body_of(route: Route) -> Mapping[str, Any]:
+    """Return the schema of a route's body."""
     if route.body_is is not None:
-        return described(route.op, route.body_is)
+        return route.schema(route.body_is)
     if not route.takes_body:
-        return {"type": "object", "additionalProperties": False}
-    apart = {*route.parameters, *route.fixed}
-    properties = schema["properties"]
+        return {"type": "object", "properties": {}, "additionalProperties": False}
+    schema = INPUTS[route.op]
+    apart = {*route.parameters, *route.fixed, *route.query}
+    properties = {**schema["properties"], **route.renamed, **route.own}
     return {
         "type": "object",
         "properties": {name: one for name, one in properties.items() if name not in apart},
@@ -118,6 +113,10 @@ def _responses(route: Route) -> dict[str, Any]:
     if route.is_content:
         media = {"*/*": {"schema": {}}}
     error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    if route.is_socket:
+        words = {"426": "It is no WebSocket handshake", **_REFUSALS, "default": "It failed"}
+        failed = {status: {"description": one, "content": error} for status, one in words.items()}
+        return {"101": {"description": "It goes on with WebSocket"}, **failed}
     found = {str(route.status): {"description": "It is done", "content": media}}
     if route.is_content:
         found["206"] = {"description": "A part of it", "content": media}

@@ -7,14 +7,16 @@ route fixes. Whether they are good, and whether somebody may, is decided where t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import msgspec
 
+from protocol.amcp import Vocabulary
 from protocol.errors import Failure, Reason
 from protocol.response import Response
+from supervisor.faces.http.event_stream import EVENT_TYPES, Entries, FormOf, Lines, Unified, Watched
 from supervisor.faces.http.exchange import (
     Gathered,
     Tagged,
@@ -25,9 +27,12 @@ from supervisor.faces.http.exchange import (
     tell_answer,
     tell_failure,
     tell_module_protocol,
+    tell_prompt,
     tell_response,
     tell_result,
 )
+from supervisor.faces.http.head import NDJSON, SSE
+from supervisor.kernel.operations import INPUTS
 
 API = "/api/v1"
 
@@ -35,6 +40,9 @@ ENTRIES = 1000
 """Of the journal in one body, unless somebody asks for more."""
 
 NOTHING: Mapping[str, Any] = {}
+
+
+Read = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,13 +70,31 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     gather: Gathered | None = None
     streamed: Mapping[str, Any] | None = None
     """The args that make a stream of it, None if it cannot be one."""
+    streams_as: str | None = None
+    """The type of the stream that it is unless something else is said."""
+    form: FormOf = Entries
+    """What a stream of it is made of."""
+    own: Mapping[str, Any] = NOTHING
+    """Schemas of what the face itself takes, in `query` or else in the body."""
+    read: Read | None = None
+    """Makes args of what AMCP calls otherwise, and the body has under those names."""
+    renamed: Mapping[str, Any] = NOTHING
+    """Schemas of these."""
     is_content: bool = False
     """Whether the body is the bytes of an asset."""
+    is_socket: bool = False
+    """Whether it goes on with WebSocket."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
         """The names of the segments that vary."""
         return tuple(one[1:-1] for one in self.path.split("/") if one.startswith("{"))
+
+    def schema(self, arg: str) -> Mapping[str, Any]:
+        """Return the schema of something that it takes; {} for anything."""
+        of_op: Mapping[str, Any] = INPUTS.get(self.op, {}).get("properties", {})
+        found: Mapping[str, Any] = self.own.get(arg) or self.renamed.get(arg) or of_op.get(arg, {})
+        return found
 
 
 def _modules(result: Any) -> Any:
@@ -77,6 +103,23 @@ def _modules(result: Any) -> Any:
 
 def _of_kind(kind: str, result: Any) -> Any:
     return {f"{kind}s": [one for one in result["modules"] if one["kind"] == kind]}
+
+
+def _agent(args: dict[str, Any]) -> dict[str, Any]:
+    """Take `agent_name` for the session's agent."""
+    name, roles = args.pop("agent_name", None), args.get("roles", {})
+    if name is not None and isinstance(roles, dict):
+        args["roles"] = {"agent": name, **roles}
+    return args
+
+
+def _session(result: Any) -> Any:
+    """Show a session with the names that AMCP has for what it is."""
+    return {"id": result["session_id"], "agent_name": result["roles"].get("agent"), **result}
+
+
+def _sessions(result: Any) -> Any:
+    return {**result, "sessions": [_session(one) for one in result["sessions"]]}
 
 
 def _info(result: Any) -> Any:
@@ -114,8 +157,25 @@ def _of_module(operation: str, tell: Tell, summary: str, **more: Any) -> Route:
     return Route(method="POST", path=path, summary=summary, **asked)
 
 
-_CREATED = partial(tell_result, status=201)
+_CREATED = partial(tell_result, view=_session, status=201)
+_SESSION = partial(tell_result, view=_session)
 _FOLLOW = {"follow": True}
+_VOCABULARY = {
+    "enum": [str(one) for one in Vocabulary],
+    "default": str(Vocabulary.DEPLOYED),
+    "description": "the words of NDJSON; SSE has the documented ones",
+}
+_PROMPT: dict[str, Any] = {
+    "takes_body": True,
+    "query": ("vocabulary",),
+    "own": {
+        "vocabulary": _VOCABULARY,
+        "stream": {"type": "boolean", "description": "whether the answer is to be a stream"},
+    },
+    "tell": tell_prompt,
+    "streamed": NOTHING,
+    "form": Unified,
+}
 
 ROUTES: tuple[Route, ...] = (
     Route(
@@ -143,6 +203,7 @@ ROUTES: tuple[Route, ...] = (
         takes_body=True,
         tell=tell_response,
         streamed=NOTHING,
+        form=Lines,
     ),
     _own("POST", "/modules/{module}/start", "start", "Start a module; answers when it is ready"),
     _own("POST", "/modules/{module}/stop", "stop", "Stop a module; it stays down"),
@@ -177,6 +238,7 @@ ROUTES: tuple[Route, ...] = (
         "session.list",
         "The sessions, the newest first",
         query=("limit", "after", "ended"),
+        tell=partial(tell_result, view=_sessions),
     ),
     _own(
         "POST",
@@ -184,11 +246,25 @@ ROUTES: tuple[Route, ...] = (
         "session.new",
         "Begin a session",
         takes_body=True,
+        read=_agent,
+        renamed={"agent_name": {"type": "string", "description": "as `agent` of the roles"}},
         tell=_CREATED,
         status=201,
     ),
-    _own("GET", "/sessions/{session_id}", "session.show", "One session, with state and history"),
-    _own("DELETE", "/sessions/{session_id}", "session.end", "End a session, and what it does"),
+    _own(
+        "GET",
+        "/sessions/{session_id}",
+        "session.show",
+        "One session, with state and history",
+        tell=_SESSION,
+    ),
+    _own(
+        "DELETE",
+        "/sessions/{session_id}",
+        "session.end",
+        "End a session, and what it does",
+        tell=_SESSION,
+    ),
     _own(
         "POST",
         "/sessions/{session_id}/fork",
@@ -220,6 +296,32 @@ ROUTES: tuple[Route, ...] = (
         "session.show",
         "The last invocations of a session",
         tell=partial(tell_result, view=_history),
+    ),
+    _own(
+        "POST",
+        "/sessions/{session_id}/prompt",
+        "session.prompt",
+        "Ask a session something, and wait for the answer",
+        **_PROMPT,
+    ),
+    _own(
+        "POST",
+        "/sessions/{session_id}/prompt/stream",
+        "session.prompt",
+        "Ask a session something, and be told of the answer as it comes",
+        streams_as=NDJSON,
+        **_PROMPT,
+    ),
+    _own(
+        "GET",
+        "/sessions/{session_id}/events",
+        "ui.subscribe",
+        "What becomes of a session, as it happens",
+        query=("vocabulary",),
+        own={"vocabulary": _VOCABULARY},
+        streamed={"events": EVENT_TYPES},
+        streams_as=SSE,
+        form=Watched,
     ),
     _own(
         "POST",
@@ -261,7 +363,23 @@ ROUTES: tuple[Route, ...] = (
         streamed=_FOLLOW,
     ),
     _own("POST", "/approvals/{id}", "approve", "Answer a question", takes_body=True),
+    Route(
+        method="GET",
+        path="/ws",
+        op="ui.subscribe",
+        summary="Go on with WebSocket, perhaps bound to a session",
+        query=("session_id", "vocabulary"),
+        own={"vocabulary": _VOCABULARY},
+        is_socket=True,
+    ),
     _of_module("health", tell_answer, "Module Protocol v1: whether a module is well"),
     _of_module("describe", tell_answer, "Module Protocol v1: what a module is"),
-    _of_module("invoke", tell_module_protocol, "Module Protocol v1: call an op", takes_body=True),
+    _of_module(
+        "invoke",
+        tell_module_protocol,
+        "Module Protocol v1: call an op",
+        takes_body=True,
+        streamed=NOTHING,
+        form=Lines,
+    ),
 )

@@ -32,6 +32,7 @@ from supervisor.faces.local_user import named_user, peer_uid
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.http_exposure import Exposure
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.files.looks import Looks
 
 SOCKET_NAME = "http.sock"
 
@@ -119,7 +120,7 @@ async def _serve_client(
                         user = await named_user(uid, FACE, daemon.facts.custody.blocking)
                         peer = msgspec.structs.replace(peer, user=user)
                     connection = HttpConnection(daemon, api, peer)
-                    place.idle = connection.is_idle
+                    place.idle = connection.holds_nothing
                     try:
                         await _carry(daemon, connection, client, door.tls)
                     finally:
@@ -149,11 +150,12 @@ async def _carry(
         with connection.patience as patience:
             await _read(connection, carrier)
         if patience.cancelled_caught:
-            connection.too_slow()
-        if connection.is_serving:  # and it has hung up
-            connection.cancel(Stopped(Reason.DISCONNECT, "the client hung up"))
+            connection.current.too_slow()
+        if connection.current.is_serving and not connection.closing:  # it has hung up
+            connection.current.cancel(Stopped(Reason.DISCONNECT, "the client hung up"))
         else:
             with trio.move_on_after(FLUSH_S):
+                await connection.current.wait_answered()
                 await connection.outbox.wait_empty()
             await carrier.linger()
         gone()
@@ -161,24 +163,27 @@ async def _carry(
 
 async def _read(connection: HttpConnection, carrier: _Plain | _Tls) -> None:
     while True:
-        if connection.advance():
+        current = connection.current
+        if current.advance():
             await trio.lowlevel.checkpoint()  # it was its turn, and now it is the neighbours'
         elif connection.closing:
             return
-        elif connection.has_enough:
-            await connection.wait_ended()
+        elif connection.current is not current:
+            continue  # it goes on with WebSocket
+        elif current.has_enough:
+            await current.wait_ended()
         else:
             data = await carrier.read()
-            if not data and connection.is_serving:
+            if not data and connection.current.is_serving:
                 return
-            connection.receive_data(data)
+            connection.current.receive_data(data)
 
 
 async def _part(daemon: Daemon, connection: HttpConnection, gone: control_socket.Gone) -> None:
     await daemon.wait_fleet_stopped()
-    connection.cancel(Stopped(Reason.SHUTDOWN, "the daemon is stopping"))
+    connection.current.cancel(Stopped(Reason.SHUTDOWN, "the daemon is stopping"))
     with trio.move_on_after(FLUSH_S):
-        await connection.wait_answered()
+        await connection.current.wait_answered()
         await connection.outbox.wait_empty()
     gone()
 
@@ -286,7 +291,8 @@ def _tls(exposure: Exposure) -> ssl.SSLContext | None:
         return None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        context.load_cert_chain(exposure.cert, exposure.key)
+        load = partial(context.load_cert_chain, exposure.cert, exposure.key)
+        Looks().at(exposure.cert, load)
     except (OSError, ssl.SSLError) as error:
         words = f"--http-cert {exposure.cert} and --http-key {exposure.key}: {error}"
         raise SocketPathError(words) from None

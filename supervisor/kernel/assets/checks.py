@@ -26,6 +26,7 @@ from supervisor.kernel.assets.files import (
 )
 from supervisor.kernel.assets.store import AssetStore, NotCopiedError
 from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.files.looks import NoAnswerError
 
 ASSET_CHECK_S = 5.0
 """The longest an invocation waits for the check of one of its files."""
@@ -37,6 +38,9 @@ DIGEST_BYTES = 64 << 20
 """A larger file is read after the response."""
 
 CHECKS_AT_ONCE = 4
+OPEN_STORE_S = 5.0
+"""How long a start waits for the folder of copies."""
+
 READS_AT_ONCE = 2
 """Threads a module's assets may take: for checks, and for what somebody asks to read."""
 
@@ -134,11 +138,19 @@ class AssetChecks:
         doing = f"looking at an asset of {module}"
         return await self._blocking.run(doing, work, at_once=CHECKS_AT_ONCE, abandon_after_s=0)
 
-    async def open_store(self, copies: Iterable[str], *, collect: bool) -> None:
-        """See which copies there are; with `collect`, remove others. Raises `OSError`."""
-        await self._blocking.run(
-            "looking at the copies of assets", partial(self.store.open, copies, collect=collect)
-        )
+    async def open_store(self, copies: Iterable[str], *, collect: bool) -> str | None:
+        """See which copies there are; with `collect`, remove others. Returns why it could not.
+
+        Whoever uses copies waits for it, in a thread, should it take longer than a start may.
+        """
+        look = partial(self.store.open, copies, collect=collect)
+        try:
+            with trio.move_on_after(OPEN_STORE_S):
+                await self._blocking.run("looking at the copies of assets", look, abandon_after_s=0)
+                return None
+        except OSError as error:
+            return str(error)
+        return str(NoAnswerError(self.store.folder))
 
     def _keep_on(self, condition: KeepOn) -> KeepOn:
         return lambda: condition() and not self._ending.is_set()

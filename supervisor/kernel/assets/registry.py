@@ -198,10 +198,9 @@ class Assets:
             self._insert(record, _ENCODE(record))
         kept = list(self._records.values())
         copies = [one.sha256 for one in kept if one.copied and one.sha256]
-        try:
-            await self.checks.open_store(copies, collect=complete)
-        except OSError as error:
-            log.warning("the copies of assets could not be looked at", words=str(error))
+        problem = await self.checks.open_store(copies, collect=complete)
+        if problem is not None:
+            log.warning("the copies of assets could not be looked at", words=problem)
         for record in kept:
             if record.sha256 is None and record.problem is None:
                 self._nursery.start_soon(self._read, record)

@@ -48,7 +48,7 @@ class SessionRead:
     def begin(self, call: OpenCall, host: Host) -> None:
         """Answer with the session."""
         shown = _session(call, host).shown()
-        wanted = ("session_id", "title", "status", "revision", "plan", "state")
+        wanted = ("session_id", "title", "cwd", "status", "revision", "plan", "state")
         call.answer({key: shown[key] for key in wanted})
 
 

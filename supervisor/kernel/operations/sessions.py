@@ -27,6 +27,7 @@ MAX_PAGE = 1000
 _SESSION = {"type": "string", "description": "a session's id"}
 _OWN_ID = {"type": "string", "description": "an id of your own; one is made up if left out"}
 _TITLE = {"type": "string", "description": "what people call it"}
+_CWD = {"type": "string", "description": "the folder that it is about, an absolute path"}
 _NAME = {"type": "string", "description": "a module's name"}
 _ROLES = {
     "type": "object",
@@ -49,6 +50,7 @@ class SessionOps:
         "session.new": args_schema(
             session_id=_OWN_ID,
             title=_TITLE,
+            cwd=_CWD,
             plan={"description": 'Plan Schema v1: {"goal": a string, "inputs": an object}'},
             state={"type": "object", "description": "what it begins with", "default": {}},
             roles=_ROLES,
@@ -80,6 +82,11 @@ class SessionOps:
                 "type": "boolean",
                 "default": True,
                 "description": "the prompts too that wait for the one that runs",
+            },
+            force={
+                "type": "boolean",
+                "default": False,
+                "description": "whatever else is in flight for the session, too",
             },
         ),
     }
@@ -158,11 +165,14 @@ class SessionOps:
 
     def _cancel(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
         session = self._live(args["session_id"], asked)
-        stopped = Stopped(
-            Reason.CLIENT, f"the prompts of the session {session.id!r} were cancelled"
-        )
+        force = args.get("force", False)
+        what = "all that was in flight for" if force else "the prompts of"
+        stopped = Stopped(Reason.CLIENT, f"{what} the session {session.id!r} was cancelled")
         queued = args.get("queued", True)
-        cancelled = self._prompts.cancel(session, stopped, waiting=queued)
+        cancelled = self._prompts.cancel(session, stopped, running=not force, waiting=queued)
+        for one in list(session.in_flight.values()) if force else ():  # the running one, too
+            one.cancel(stopped)
+            cancelled += 1
         return {"session_id": session.id, "cancelled": cancelled}
 
     def _live(self, session_id: str, asked: Asked) -> Session:

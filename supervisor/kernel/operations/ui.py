@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from protocol.errors import Failure
 from protocol.events import Log
 from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
+from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.ui_events import NAME_CHARS, Subscription
 
 PATTERNS = 32
@@ -36,16 +38,22 @@ class UiOps:
     def __init__(self, parts: Parts) -> None:
         """Prepare to serve."""
         self._ui = parts.effects.ui
+        self._sessions = parts.effects.sessions
 
     def ops(self) -> Mapping[str, Op]:
         """Return the ops."""
         return {"ui.subscribe": self._subscribe}
 
     async def _subscribe(self, args: dict[str, Any], asked: Asked) -> Any:
+        session_id = args.get("session_id")
+        if session_id is not None:
+            found = self._sessions.find_live(session_id, asked.principal)
+            if isinstance(found, Failure):
+                raise RefusedError(found)
         subscription = Subscription(
             asked.principal,
             args.get("events", ["*"]),
-            args.get("session_id"),
+            session_id,
             args.get("module"),
         )
         unsubscribe = self._ui.subscribe(subscription)

@@ -36,6 +36,7 @@ from supervisor.policy.session import (
     Bounds,
     Status,
     count_problem,
+    cwd_problem,
     id_problem,
     patch_size,
     plan_problem,
@@ -131,6 +132,7 @@ class Sessions:
         session_id: str | None = None,
         *,
         title: str | None = None,
+        cwd: str | None = None,
         plan: dict[str, Any] | None = None,
         state: dict[str, Any] | None = None,
         roles: Roles | None = None,
@@ -138,19 +140,24 @@ class Sessions:
         """Begin a session; without an id it gets one."""
         if title is not None:
             _check(title_problem(title, self._bounds))
+        if cwd is not None:
+            _check(cwd_problem(cwd, self._bounds))
         if plan is not None:
             _check(plan_problem(plan, self._bounds))
         _or_refused(patch_size(state or {}, self._bounds))
         clean = without_nulls(state or {})
         _check(state_problem(encoded_bytes(clean), self._bounds))
-        data = {"plan": plan, **({"title": title} if title is not None else {})}
+        named = {"title": title, "cwd": cwd}
+        data = {"plan": plan, **{key: said for key, said in named.items() if said is not None}}
         if clean:
             data["state"] = clean
         roles = roles or Roles()
         if roles.lead is not None:
             data["roles"] = roles.document()
         own_id = self._free_id(session_id, "session_id")
-        kept = self._document(own_id, principal, title=title, plan=plan, state=clean, roles=roles)
+        kept = self._document(
+            own_id, principal, title=title, cwd=cwd, plan=plan, state=clean, roles=roles
+        )
         return self._begin("session:start", kept, data, principal)
 
     def fork(
@@ -179,6 +186,7 @@ class Sessions:
             own_id,
             principal,
             title=name,
+            cwd=kept.cwd,
             plan=kept.plan,
             roles=kept.roles if roles is None else roles,
             parent=parent,

@@ -51,6 +51,8 @@ class SessionDocument(msgspec.Struct, kw_only=True):
     owner: str | None = None
     """The name of the principal that began it; None of one that is older than owners."""
     title: str | None = None
+    cwd: str | None = None
+    """The folder that it is about; nothing is run there for that."""
     plan: dict[str, Any] | None = None
     roles: Roles = Roles()
     parent: Parent | None = None
@@ -192,6 +194,7 @@ class Session:
         return {
             "session_id": kept.session_id,
             "title": kept.title,
+            "cwd": kept.cwd,
             "status": str(self.status),
             "revision": kept.revision,
             "created": kept.created,

@@ -10,6 +10,7 @@ import contextlib
 import os
 import signal
 import subprocess
+import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -37,11 +38,20 @@ from supervisor.runtime.containment.ledger import (
 from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.containment.process_group import ProcessGroupRung
 from supervisor.runtime.containment.procfs import Stat
-from supervisor.runtime.containment.survivors import DataInUseError, claim
+from supervisor.runtime.containment.survivors import (
+    KILLED_WITHIN_S,
+    Claim,
+    DataInUseError,
+    claim,
+)
+from supervisor.runtime.files.looks import NEEDED_PATIENCE_S, NoAnswerError
 from supervisor.runtime.process.blanks import Blank, Blanks
 from supervisor.runtime.process.file_limit import FileLimit
 from supervisor.runtime.process.reaping import tracer_of
 from supervisor.runtime.process.spawn_threads import SpawnThreads
+
+CLAIMED_WITHIN_S = 2 * KILLED_WITHIN_S + NEEDED_PATIENCE_S
+"""How long the data directory may take to be the daemon's: `claim` has to kill, and may read."""
 
 LAST_SWEEP_S = 5.0
 """How long the daemon's end may take to kill what all the modules' ends have missed."""
@@ -342,6 +352,25 @@ class Custody:
         return left
 
 
+async def _claimed(data_dir: Path, blocking: BlockingWork) -> Claim:
+    given_up = threading.Event()
+
+    def work() -> Claim:
+        data = claim(data_dir)
+        if given_up.is_set():
+            data.close()
+        return data
+
+    try:
+        with trio.move_on_after(CLAIMED_WITHIN_S):
+            return await blocking.run(f"taking {data_dir}", work, abandon_after_s=0)
+    except OSError as error:
+        raise DataInUseError(f"{data_dir} cannot be used: {error.strerror}") from None
+    finally:
+        given_up.set()
+    raise DataInUseError(str(NoAnswerError(data_dir)))
+
+
 @asynccontextmanager
 async def holding(
     data_dir: Path,
@@ -357,10 +386,8 @@ async def holding(
     so that it may reap every child that it did not spawn. Raises `ContainmentError` and
     `DataInUseError`, before anything is started.
     """
-    try:
-        data = await trio.to_thread.run_sync(claim, data_dir)
-    except OSError as error:
-        raise DataInUseError(f"{data_dir} cannot be used: {error.strerror}") from None
+    blocking = blocking or BlockingWork()
+    data = await _claimed(data_dir, blocking)
     with contextlib.ExitStack() as held:
         held.callback(data.close)
         daemon = str(uuid.uuid4())
@@ -371,7 +398,6 @@ async def holding(
         custody = Custody(daemon, chosen, orphans, file_limit, blocking)
         held.callback(custody.spawn_threads.close)
         custody.mark_fd = author.mark_fd
-        blocking = custody.blocking
         guardianship = Guardianship(author, chosen.rung.folder, data.record, orphans, blocking)
         custody._guardianship = guardianship  # noqa: SLF001 - made here
         held.callback(guardianship.file.let_go)

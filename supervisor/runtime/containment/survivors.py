@@ -26,6 +26,7 @@ import structlog
 
 from supervisor.runtime.containment import guardian, procfs
 from supervisor.runtime.containment.ledger import Author, Ledger, mark_name
+from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 from supervisor.runtime.process.reaping import tracer_of
 
 LOCK_FD = 1000
@@ -35,6 +36,9 @@ KILLED_WITHIN_S = 10.0
 """How long a start waits for a former daemon's processes to be gone."""
 
 RETRY_S = 0.05
+LEDGER_BYTES = 256 << 20
+"""A larger one is none that a daemon left: it is written anew when it has grown."""
+
 LOCK_FILE = "instances.lock"
 RECORD_FILE = "instances"
 
@@ -215,7 +219,7 @@ def _try_lock(lock_fd: int) -> bool:
 
 def _read(record: Path) -> Ledger:
     ledger = Ledger()
-    with contextlib.suppress(OSError), record.open("rb") as file:
-        for line in file:
+    with contextlib.suppress(UnreadableError):
+        for line in read_whole(record, LEDGER_BYTES, "record").splitlines(keepends=True):
             ledger.read(line)
     return ledger

@@ -11,8 +11,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import Enum
+from pathlib import Path
 from typing import Final, Generic, TypeVar
 
+from protocol.problem import printable
 from supervisor.runtime.blocking import BlockingWork
 
 PATIENCE_S = 2.0
@@ -22,7 +24,19 @@ LEAST_PATIENCE_S = 0.05
 """Each look that was left halves the patience with the others, down to this: a hundred files on one
 dead mount do not take a hundred times as long."""
 
+NEEDED_PATIENCE_S = 5.0
+"""What a look may take that a daemon cannot start without."""
+
+NO_ANSWER = "does not answer: a dead mount, or a pipe that nobody writes to"
+
 T = TypeVar("T")
+
+
+class NoAnswerError(OSError):
+    """A place that somebody cannot do without does not answer; the text names it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{printable(str(path))} {NO_ANSWER}")
 
 
 class Unanswered(Enum):
@@ -43,13 +57,15 @@ class Looks:
         self._left: set[str] = set()
         """What the looks do that were left, and have not answered yet."""
 
-    def each(self, looks: Iterable[tuple[str, Callable[[], T]]]) -> list[T | Unanswered]:
+    def each(
+        self, looks: Iterable[tuple[str, Callable[[], T]]], patience_s: float | None = None
+    ) -> list[T | Unanswered]:
         """Return what comes of looks, in their order, each with words for what it does.
 
-        Raises what the first one raises that does.
+        One may take `PATIENCE_S` if not said. Raises what the first one raises that does.
         """
         row = _Row(looks)
-        patience_s = PATIENCE_S
+        patience_s = PATIENCE_S if patience_s is None else patience_s
         while not row.over:
             name = f"looks-{len(self._left)}"
             # Daemon threads: one that is left must not keep the process from ending.
@@ -65,6 +81,16 @@ class Looks:
     def one(self, doing: str, look: Callable[[], T]) -> T | Unanswered:
         """Return what comes of a single look; raises what it raises."""
         (seen,) = self.each([(doing, look)])
+        return seen
+
+    def at(self, path: Path, look: Callable[[], T]) -> T:
+        """Return what comes of a look at a path that there is no way without.
+
+        Raises `NoAnswerError`, and what the look raises.
+        """
+        (seen,) = self.each([(f"looking at {path}", look)], NEEDED_PATIENCE_S)
+        if isinstance(seen, Unanswered):
+            raise NoAnswerError(path)
         return seen
 
     def _leave(self, row: _Row[T], patience_s: float) -> bool:

@@ -100,20 +100,23 @@ class Deadlines:
             self._wakes_at = self._next_at()
             with trio.move_on_at(self._wakes_at):
                 await self._earlier.wait()
-            now = trio.current_time()
             SERVING.begin("the daemon", "timers")
-            while self._heap and self._heap[0][0] <= now:
-                _, _, timer = heapq.heappop(self._heap)
-                action, timer.action = timer.action, None
-                if action is None:
-                    self._cancelled -= 1
-                else:
-                    action()
-            for queue in tuple(self._queues.values()):
-                while queue and queue[one := next(iter(queue))] <= now:
-                    del queue[one]
-                    one.expired()
+            self._tell_who_is_due(trio.current_time())
             SERVING.end()
+
+    def _tell_who_is_due(self, now: float) -> None:
+        # Apart from `run`, whose variables would hold who was looked at last until it wakes again.
+        while self._heap and self._heap[0][0] <= now:
+            _, _, timer = heapq.heappop(self._heap)
+            action, timer.action = timer.action, None
+            if action is None:
+                self._cancelled -= 1
+            else:
+                action()
+        for queue in tuple(self._queues.values()):
+            while queue and queue[one := next(iter(queue))] <= now:
+                del queue[one]
+                one.expired()
 
     def _next_at(self) -> float:
         # A cancelled entry is no reason to wake up.

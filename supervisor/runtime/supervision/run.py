@@ -79,7 +79,7 @@ class Run:
                 self._exit_timer.cancel()
             # The daemon itself is ending without waiting, or there was a mistake of ours.
             self.call.settle(self._setting.host.stopping(self.id, self.evidence()))
-        if exit_ is None or not exit_.abnormal:
+        if exit_ is None or self._said.bears(exit_):
             return None
         if exit_.stopped_by_host and exit_.breach is None:
             return None
@@ -172,7 +172,7 @@ class Run:
     def _receive_other(self, item: Received) -> None:
         match item:
             case Answered():
-                self._said = replace(self._said, answer=item.outcome)
+                self._said = replace(self._said, answer=item.outcome, codes=item.codes)
                 self._expect_exit(self._timeouts.linger_s)
                 if item.fault is not None:
                     self._violated(item.fault)

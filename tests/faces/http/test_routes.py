@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from supervisor.kernel.store.settings import JournalOptions
 from tests.faces.http.client import Client, served
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
+from tests.kernel.test_prompts import agent
 
 DEEP = b'{"state":' + b'{"a":' * 300 + b"1" + b"}" * 301
 FAILS = {
@@ -273,3 +275,148 @@ async def test_every_path_has_head_and_options(tmp_path: Path) -> None:
         options = await client.ask("OPTIONS", "/api/v1/sessions/s/state")
         assert (options.status, options.headers["allow"]) == (204, "HEAD, GET, PATCH, OPTIONS")
         assert (await client.ask("OPTIONS", "*")).status == 204
+
+
+@asynccontextmanager
+async def prompting(folder: Path, *others: Any, **options: Any) -> AsyncIterator[Client]:
+    async with asking(folder, agent(folder, supervision=CALM), *others, **options) as client:
+        reply = await client.ask("POST", "/api/v1/sessions", {"session_id": "s"})
+        assert reply.status == 201
+        yield client
+
+
+def blocks(body: bytes) -> list[tuple[str, Any]]:
+    """Cut an event stream into names and data."""
+    found = []
+    for block in body.decode().strip().split("\n\n"):
+        fields = dict(line.split(": ", 1) for line in block.splitlines())
+        found.append((fields["event"], json.loads(fields["data"])))
+    return found
+
+
+async def test_a_session_has_the_names_that_amcp_has_for_what_it_is(tmp_path: Path) -> None:
+    async with prompting(tmp_path) as client:
+        body = {"session_id": "b", "agent_name": "a", "cwd": "/srv"}
+        made = await client.ask("POST", "/api/v1/sessions", body)
+        assert made.status == 201
+        for shown in (made, await client.ask("GET", "/api/v1/sessions/b")):
+            told = shown.json
+            assert (told["id"], told["session_id"]) == ("b", "b")
+            assert (told["agent_name"], told["cwd"]) == ("a", "/srv")
+        listed = (await client.ask("GET", "/api/v1/sessions")).json["sessions"]
+        assert {one["id"]: one["agent_name"] for one in listed} == {"s": None, "b": "a"}
+        wrong = await client.ask("POST", "/api/v1/sessions", {"agent_name": "m"})
+        assert (wrong.status, wrong.json["code"]) == (404, "NOT_FOUND")
+
+
+async def test_a_prompt_is_answered_whole(tmp_path: Path) -> None:
+    async with prompting(tmp_path) as client:
+        for body in ({"content": "say one two"}, {"content": "say one two", "stream": False}):
+            reply = await client.ask("POST", "/api/v1/sessions/s/prompt", body)
+            assert reply.status == 200
+            told = reply.json
+            assert (told["response"], told["content"], told["status"]) == (
+                "onetwo", "onetwo", "complete",
+            )  # fmt: skip
+            assert (told["session_id"], told["result"]) == ("s", {"words": 2})
+            assert told["message_id"]
+
+
+COURSE = [
+    *("prompt.received", "prompt.started", "message.start"),
+    *("message.chunk", "message.chunk", "message.complete"),
+]
+
+
+async def test_a_prompt_is_streamed_as_it_was_asked_for(tmp_path: Path) -> None:
+    path = "/api/v1/sessions/s/prompt"
+    body = {"content": "say one two"}
+    sse = [("Accept", "text/event-stream")]
+    async with prompting(tmp_path) as client:
+        for where, more in ((path, body), (f"{path}/stream", body | {"stream": True})):
+            reply = await client.ask("POST", where, more, headers=sse)
+            assert (reply.status, reply.headers["content-type"]) == (200, "text/event-stream")
+            told = blocks(reply.body)
+            assert [name for name, _ in told] == COURSE
+            assert all(data["type"] == name and data["session_id"] == "s" for name, data in told)
+            assert told[3][1]["payload"] == {"content": "one"}
+        for where, more in ((f"{path}/stream", body), (path, body | {"stream": True})):
+            reply = await client.ask("POST", where, more)
+            assert reply.headers["content-type"] == "application/x-ndjson"
+            lines = [json.loads(line) for line in reply.body.splitlines()]
+            words = [*COURSE[:3], "chunk", "chunk", "complete"]
+            assert [one["type"] for one in lines] == words
+            assert (lines[3]["content"], lines[5]["content"]) == ("one", "onetwo")
+        documented = await client.ask("POST", f"{path}/stream?vocabulary=documented", body)
+        lines = [json.loads(line) for line in documented.body.splitlines()]
+        assert [one["type"] for one in lines] == COURSE
+        assert lines[3]["payload"] == {"content": "one"}
+        whole = await client.ask("POST", f"{path}/stream", body | {"stream": False})
+        assert whole.json["response"] == "onetwo"
+
+
+async def test_a_prompt_that_fails_has_a_status_or_an_event_for_it(tmp_path: Path) -> None:
+    path = "/api/v1/sessions/s/prompt"
+    async with prompting(tmp_path) as client:
+        failed = await client.ask("POST", path, {"content": "fail"})
+        assert (failed.status, failed.json["code"], failed.json["error"]) == (
+            422, "TOOL_ERROR", "too wet",
+        )  # fmt: skip
+        late = await client.ask("POST", path, {"content": "hang", "timeout_s": 0.05})
+        assert (late.status, late.json["code"]) == (504, "TIMEOUT")
+        streamed = await client.ask("POST", f"{path}/stream", {"content": "fail"})
+        last = json.loads(streamed.body.splitlines()[-1])
+        assert (last["type"], last["error"], last["code"]) == ("error", "too wet", "TOOL_ERROR")
+        for where in (path, f"{path}/stream"):
+            unknown = where.replace("/s/", "/none/")
+            gone = await client.ask("POST", unknown, {"content": "x"})
+            assert (gone.status, gone.json["code"]) == (404, "SESSION_NOT_FOUND")
+        for body, query in (
+            ({}, ""),
+            ({"content": 1}, ""),
+            ({"content": "x", "stream": "no"}, ""),
+            ({"content": "x"}, "?vocabulary=latin"),
+            ({"content": "x", "session_id": "t"}, ""),
+        ):
+            wrong = await client.ask("POST", path + query, body)
+            assert (wrong.status, wrong.json["code"]) == (400, "VALIDATION_ERROR"), body
+
+
+async def test_what_becomes_of_a_session_is_told_until_its_client_goes(tmp_path: Path) -> None:
+    async with (
+        daemon_with(tmp_path, agent(tmp_path, supervision=CALM)) as daemon,
+        served(daemon, tmp_path) as face,
+        face.unix() as client,
+    ):
+        path = "/api/v1/sessions/s"
+        for asked in ("HEAD", "GET"):
+            none = await client.ask(asked, f"{path}/events")
+            assert none.status == 404
+        await client.ask("POST", "/api/v1/sessions", {"session_id": "s"})
+        head = await client.ask("HEAD", f"{path}/events")
+        assert (head.status, head.headers["content-type"]) == (200, "text/event-stream")
+        async with face.unix() as watching:
+            await watching.send("GET", f"{path}/events")
+            assert (await watching.head()).status == 200
+            seen = await watching.more() or b""
+            assert [name for name, _ in blocks(seen)] == ["connected"]
+            await client.send("POST", f"{path}/prompt", {"content": "hang"})
+            while b"hanging" not in seen:
+                seen += await watching.more() or b""
+            async with face.unix() as other:
+                body = {"content": "x", "conflict_strategy": "reject"}
+                busy = await other.ask("POST", f"{path}/prompt", body)
+                assert (busy.status, busy.json["code"]) == (409, "SESSION_BUSY")
+                assert (await other.ask("POST", f"{path}/cancel", {"force": False})).json == {
+                    "session_id": "s", "cancelled": 1,
+                }  # fmt: skip
+                assert (await client.reply()).status == 499
+                assert (await other.ask("DELETE", path)).json["status"] == "ended"
+            while b"session.deleted" not in seen:
+                seen += await watching.more() or b""
+        names = [name for name, _ in blocks(seen)]
+        for name in ("session.status_changed", "agent.thinking", "message.error", "agent.idle"):
+            assert name in names
+        assert "prompt.rejected" in names
+        while daemon.requests.prompts.ui.status()["subscribers"]:
+            await trio.lowlevel.checkpoint()

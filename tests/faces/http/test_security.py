@@ -17,6 +17,7 @@ import trio
 from supervisor.faces.control_socket import SocketPathError, SocketTakenError
 from supervisor.faces.http.serving import listening
 from supervisor.policy.http_exposure import Exposure
+from supervisor.runtime.files import looks
 from tests.faces.http.client import LOOPBACK, served
 from tests.faces.http.test_routes import CALM
 from tests.factories import actor, open_files, opened_since
@@ -215,6 +216,22 @@ def test_where_nothing_can_listen_is_said(exposure: Any, words: str, tmp_path: P
     ):
         raise AssertionError
     assert not opened_since(before)
+
+
+def test_a_certificate_that_does_not_answer_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(looks, "NEEDED_PATIENCE_S", 0.01)
+    pipe = tmp_path / "cert.pem"
+    os.mkfifo(pipe)
+    try:
+        with (
+            pytest.raises(SocketPathError, match=r"cert\.pem does not answer"),
+            listening(Exposure(host="127.0.0.1", port=0, cert=pipe, key=KEY), tmp_path / "s"),
+        ):
+            raise AssertionError
+    finally:
+        os.close(os.open(pipe, os.O_WRONLY))  # whoever waits to open it goes on
 
 
 def test_two_daemons_do_not_share_a_socket(tmp_path: Path) -> None:

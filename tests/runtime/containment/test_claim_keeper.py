@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import threading
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,7 +14,7 @@ import pytest
 import trio
 
 from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.containment import survivors
+from supervisor.runtime.containment import custody, survivors
 from supervisor.runtime.containment.claim_keeper import ClaimKeeper
 from supervisor.runtime.containment.survivors import (
     LOCK_FILE,
@@ -180,3 +181,33 @@ def test_what_cannot_be_taken_again_leaves_the_claim_as_it_was(tmp_path: Path) -
     os.close(beside)
     held.close()
     claim(data_dir).close()
+
+
+def test_a_pipe_in_the_place_of_the_record_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / RECORD_FILE)
+    claim(tmp_path).close()
+
+
+async def test_data_that_does_not_answer_is_not_waited_for_and_left_if_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers, left = threading.Event(), threading.Event()
+
+    class Late(Claim):
+        def close(self) -> None:
+            super().close()
+            left.set()
+
+    def late(data_dir: Path) -> Claim:
+        answers.wait(PATIENCE_S)
+        return Late(os.open(data_dir, os.O_RDONLY), data_dir)
+
+    monkeypatch.setattr(custody, "claim", late)
+    monkeypatch.setattr(custody, "CLAIMED_WITHIN_S", 0.01)
+    try:
+        with pytest.raises(DataInUseError, match="does not answer"):
+            async with custody.holding(tmp_path):
+                pytest.fail("nobody holds it")
+    finally:
+        answers.set()
+    assert left.wait(PATIENCE_S)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files import looks as looks_module
-from supervisor.runtime.files.looks import UNANSWERED, Looks
+from supervisor.runtime.files.looks import UNANSWERED, Looks, NoAnswerError
 from tests.bounds import WAIT_S, until
 
 Look = tuple[str, Callable[[], object]]
@@ -20,6 +21,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Let what does not answer do so, by the end of the test."""
     monkeypatch.setattr(looks_module, "PATIENCE_S", 0.01)
     monkeypatch.setattr(looks_module, "LEAST_PATIENCE_S", 0.01)
+    monkeypatch.setattr(looks_module, "NEEDED_PATIENCE_S", 0.01)
     made = threading.Event()
     yield made
     made.set()
@@ -73,3 +75,10 @@ def test_what_a_look_raises_is_raised_for_whoever_waits(answers: threading.Event
     with pytest.raises(FileNotFoundError, match="gone"):
         looks.each([("one", of(1)), ("fails", fails), ("never", of(2))])
     assert looks.one("one", of(1)) == 1
+
+
+def test_a_place_that_there_is_no_way_without_is_named(answers: threading.Event) -> None:
+    looks = Looks()
+    with pytest.raises(NoAnswerError, match="/mnt/data does not answer: a dead mount"):
+        looks.at(Path("/mnt/data"), lambda: answers.wait(WAIT_S))
+    assert looks.at(Path("/mnt/other"), of(1)) == 1

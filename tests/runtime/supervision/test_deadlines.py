@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import weakref
+
 import trio
 import trio.testing
 from hypothesis import given
@@ -199,6 +201,26 @@ def test_each_that_does_not_leave_is_told_once_when_its_bound_is_due(
     clock = Clock()
     trio.run(play, clock=clock)
     assert sorted(called) == [n for n, (_, leaves) in enumerate(plan) if not leaves]
+
+
+class Held:
+    """Something with a deadline that an answer would take with it."""
+
+    def expired(self) -> None:
+        """Be due."""
+
+
+async def test_who_has_left_is_held_no_more(mock_clock: Clock, nursery: trio.Nursery) -> None:
+    deadlines = Deadlines()
+    nursery.start_soon(deadlines.run)
+    one, other = Held(), Held()
+    seen = weakref.ref(one), weakref.ref(other)
+    queue = deadlines.bound(one, 60, trio.current_time())
+    deadlines.after(1, other.expired)
+    await pass_time(mock_clock, 1)  # it wakes for the other, and looks at the one
+    queue.pop(one, None)
+    del one, other
+    assert [ref() for ref in seen] == [None, None]
 
 
 async def test_lengths_that_nobody_has_any_more_are_forgotten() -> None:

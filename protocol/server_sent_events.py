@@ -12,7 +12,7 @@ from protocol.framing import BOM, EXCERPT_BYTES, Line, Overlong
 _DATA = b"data:"
 
 
-class EventStream:
+class EventDataSplitter:
     """Turn chunks of bytes into the data of events; hold at most one unfinished event."""
 
     def __init__(self, limit_bytes: int) -> None:

@@ -1,0 +1,282 @@
+r"""Dialect `exec`: any command line tool, a process per invocation (docs/exec.md).
+
+    idle --ask--> open --the end of its output--> finished
+                     \--too much output--> broken
+
+The args become arguments and stdin, and what it prints becomes the result, as the descriptor's op
+says. Whether the exit code is a good one is told with the answer and judged at the end
+(`supervisor.policy.verdict`).
+"""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+import msgspec
+
+from protocol.connection import (
+    NOTHING,
+    Answered,
+    EventReceived,
+    Events,
+    Flow,
+    HostCalled,
+    LocalError,
+    Memory,
+    NewId,
+    Notice,
+    Received,
+    Request,
+    Unanswered,
+    Violated,
+    Wait,
+    Warned,
+)
+from protocol.descriptor.model import Descriptor, ExecOp, ExecOutput
+from protocol.dialects.exec_template import UnfitArgError, arguments, input_names, read, stdin
+from protocol.errors import Failure, Outcome, Reason, Success
+from protocol.events import AssetBytes, Log
+from protocol.framing import EXCERPT_BYTES
+from protocol.host_call import Chunk
+from protocol.json_line import (
+    LONE_SURROGATES,
+    Fault,
+    excerpt,
+    is_utf8,
+    passes_unread,
+    without_lone_surrogates,
+)
+from protocol.malformed_json import why_malformed
+from protocol.outgoing import Outgoing, Written
+from protocol.problem import named, step
+from protocol.replies import Operation
+from protocol.weight import MOST_VALUES, ValueCount, collector_paused
+
+ASSET_ID = "stdout"
+"""What the output is called as an asset."""
+
+
+class _State(Enum):
+    IDLE = auto()
+    OPEN = auto()
+    BROKEN = auto()
+    OVER = auto()
+
+
+class ExecConnection:
+    """One process serving one invocation."""
+
+    closes_stdin = True
+    waits: tuple[Wait, ...] = ()
+
+    def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
+        del new_id, memory
+        self._module = descriptor.name
+        self._ops = descriptor.transport.exec.ops
+        self._inputs = descriptor.inputs or {}
+        self._limit = descriptor.supervision.limits.line_bytes
+        self.outgoing = Outgoing()
+        self.arguments: tuple[str, ...] = ()
+        self._state = _State.IDLE
+        self._request_id = ""
+        self._op = ExecOp()
+        self._held = bytearray()
+        """What was printed; of lines only the last one, until it ends."""
+        self._lines: list[str] = []
+        self._total_bytes = 0
+        self._warned = False
+
+    @property
+    def unfinished_line(self) -> str | None:
+        """The beginning of what was printed, if anything was."""
+        return self._shown if self._held else None
+
+    # What the host wants.
+
+    def start(self) -> Events:
+        """Do nothing: there is no handshake."""
+        return NOTHING
+
+    def ask(self, request: Request) -> Events:
+        """Fill in the arguments and stdin; answer at once if that cannot be done."""
+        if self._state is not _State.IDLE or request.operation is not Operation.INVOKE:
+            raise LocalError("a command serves one invocation and nothing else")
+        op = self._ops.get(request.op)
+        if op is None:
+            words = f"{self._module} has no op {named(request.op, 80)}"
+            failure = Failure.because(Reason.UNKNOWN_OP, words, ops=sorted(self._ops))
+            return [Answered(request.request_id, failure)]
+        names = input_names(self._inputs.get(request.op))
+        try:
+            templates = [read(one, names) for one in op.args]
+            filled = [arguments(one, request.args, options=op.options) for one in templates]
+            written = stdin(read(op.stdin, names), request.args)
+        except UnfitArgError as error:
+            words = f"{named(error.name, 80)} of {self._module}.{request.op} {error.words}"
+            failure = Failure.because(Reason.INVALID_ARGS, words, pointer=step("", error.name))
+            return [Answered(request.request_id, failure)]
+        self._state, self._request_id, self._op = _State.OPEN, request.request_id, op
+        self.arguments = tuple(one for several in filled for one in several)
+        if written:
+            self.outgoing.add(written, request.request_id)
+        # A replay learns of the request last: it stands in none of the lines (`sent`).
+        early, self._held = bytes(self._held), bytearray()
+        return self.receive_data(early) if early else NOTHING
+
+    def cancel(self, request_id: str, written: Written) -> Events:
+        """Ignore everything from here on; the process is ended."""
+        del written
+        if request_id == self._request_id:
+            self._state = _State.OVER
+        return NOTHING
+
+    def flow(self, request_id: str, operation: Flow) -> Events:
+        """Do nothing: a command that is not read from waits by itself."""
+        del request_id, operation
+        return NOTHING
+
+    def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
+        """Refuse: a command makes no calls."""
+        del outcome, chunk
+        raise LocalError(f"no call {asked.call.call_id!r} was made")
+
+    def time_passed(self, wait: Wait) -> Events:
+        """Do nothing: it waits for nothing."""
+        del wait
+        return NOTHING
+
+    def sent(self, line: bytes) -> Events:
+        """Do nothing: what is written to a command does not say which request it is of."""
+        del line
+        return NOTHING
+
+    # What the process does.
+
+    def receive_data(self, data: bytes) -> Events:
+        """Take what it printed."""
+        if self._state is _State.IDLE:
+            self._held += data
+        if self._state is not _State.OPEN:
+            return NOTHING
+        self._total_bytes += len(data)
+        if self._op.stdout is ExecOutput.BYTES:
+            return [EventReceived(self._request_id, self._piece(data))]
+        received: list[Received] = []
+        if self._total_bytes > self._limit:
+            self._held += data[: EXCERPT_BYTES + 1]
+            self._break(f"{self._limit} bytes (limits.line_bytes)", received)
+        elif self._op.stdout is ExecOutput.LINES:
+            self._split(data, received)
+        else:
+            self._held += data
+        return received
+
+    def receive_eof(self) -> Events:
+        """Make the result of all that it printed."""
+        if self._state is not _State.OPEN:
+            return NOTHING
+        received: list[Received] = []
+        outcome = self._outcome(received)
+        if self._state is _State.OPEN:
+            self._state = _State.OVER
+            received.append(Answered(self._request_id, outcome, codes=(0, *self._op.ok_codes)))
+        return received
+
+    def process_exited(self, code: int | None) -> Events:
+        """Leave the request unanswered if its output has not ended well."""
+        del code
+        unanswered = self._state in (_State.OPEN, _State.BROKEN)
+        self._state = _State.OVER
+        return [Unanswered(self._request_id)] if unanswered else NOTHING
+
+    def _outcome(self, received: list[Received]) -> Outcome:
+        match self._op.stdout:
+            case ExecOutput.TEXT:
+                text = self._decoded(self._held, received)
+                return Success(text.removesuffix("\n"))
+            case ExecOutput.LINES:
+                if self._held:
+                    self._split(b"\n", received)
+                return Success(self._lines)
+            case ExecOutput.BYTES:
+                received.append(EventReceived(self._request_id, self._piece(b"", last=True)))
+                return Success({"assetId": ASSET_ID, "bytes": self._total_bytes})
+            case ExecOutput.JSON:
+                return self._json(received)
+
+    def _json(self, received: list[Received]) -> Outcome:
+        printed = bytes(self._held)
+        if ValueCount().feed(printed) > MOST_VALUES:
+            return self._too_much(f"{MOST_VALUES} values").failure()
+        if not printed.strip():
+            return self._unreadable("printed nothing, must be one JSON value")
+        if not is_utf8(printed):
+            return self._unreadable("printed what is not UTF-8, must be one JSON value")
+        if (mended := without_lone_surrogates(printed)) is not None:
+            received.append(Warned(self._request_id, Notice(*LONE_SURROGATES, excerpt(printed))))
+            printed = mended
+        try:
+            with collector_paused():
+                # Without its white space it is one line, and can be passed on unread.
+                said = msgspec.json.format(printed, indent=-1)
+                unread = passes_unread(said)
+                return Success(msgspec.Raw(said) if unread else msgspec.json.decode(said))
+        except (msgspec.DecodeError, RecursionError) as error:
+            cause = why_malformed(printed, str(error).removeprefix("JSON is malformed: "))
+            return self._unreadable(f"printed output that {cause}")
+
+    def _unreadable(self, words: str) -> Failure:
+        what = f'the command of {self._module} {words} ("stdout": "json")'
+        return Failure.because(Reason.UNREADABLE_OUTPUT, what, line_excerpt=self._shown)
+
+    def _split(self, data: bytes, received: list[Received]) -> None:
+        whole, newline, rest = data.rpartition(b"\n")
+        if not newline:
+            self._held += data
+            return
+        lines = (bytes(self._held) + whole).split(b"\n")
+        self._held = bytearray(rest)
+        if len(self._lines) + len(lines) > MOST_VALUES:
+            self._break(f"{MOST_VALUES} lines", received)
+            return
+        for line in lines:
+            text = self._decoded(line, received)
+            self._lines.append(text)
+            log = Log(version="0", request_id=self._request_id, level="info", message=text)
+            received.append(EventReceived(self._request_id, log))
+
+    def _decoded(self, data: bytes | bytearray, received: list[Received]) -> str:
+        try:
+            return data.decode()
+        except UnicodeDecodeError:
+            if not self._warned:
+                self._warned = True
+                words = (
+                    'bytes of its output that are not UTF-8 were read as \\ufffd; "stdout": '
+                    '"bytes" keeps them'
+                )
+                notice = Notice("invalid_utf8", words, excerpt(bytes(data[: EXCERPT_BYTES + 1])))
+                received.append(Warned(self._request_id, notice))
+            return data.decode(errors="replace")
+
+    def _piece(self, data: bytes, *, last: bool = False) -> AssetBytes:
+        media_type = self._op.media_type
+        return AssetBytes(
+            asset_id=ASSET_ID, kind="file", media_type=media_type, data=data, last=last
+        )
+
+    def _break(self, limit: str, received: list[Received]) -> None:
+        received.append(Violated(self._request_id, self._too_much(limit)))
+        self._state = _State.BROKEN
+        self._held, self._lines = bytearray(), []
+
+    def _too_much(self, limit: str) -> Fault:
+        words = (
+            f'the command of {self._module} printed more than {limit}; "stdout": "bytes" makes an'
+            " asset of it"
+        )
+        return Fault(Reason.LINE_TOO_LONG, words, self._shown)
+
+    @property
+    def _shown(self) -> str:
+        return excerpt(bytes(self._held[: EXCERPT_BYTES + 1]))

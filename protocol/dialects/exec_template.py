@@ -1,0 +1,176 @@
+"""The templates of the dialect `exec`: an argument, or all of stdin, with holes for args.
+
+    {name}    the arg of that name, which has to be there
+    {name?}   the same; if it is absent, the whole argument is left out, and so is the whole stdin
+    {{ }}     a brace
+
+A hole is only what names one of the op's `inputs`: `{print $1}` is text as it stands. What is
+filled in is never looked at again, and no shell sees it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from protocol.frames import encode
+from protocol.problem import did_you_mean, quoted
+
+ARGUMENT_BYTES = (128 << 10) - 1
+"""The longest argument that Linux starts a program with (MAX_ARG_STRLEN, its NUL included)."""
+
+_TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\??")
+
+
+class Hole(msgspec.Struct, frozen=True):
+    """A place for an arg."""
+
+    name: str
+    optional: bool = False
+
+
+class Template(msgspec.Struct, frozen=True):
+    """Text and holes, in order; `text` is what it was read from."""
+
+    text: str
+    parts: tuple[str | Hole, ...]
+
+    @property
+    def only(self) -> Hole | None:
+        """The hole that is all there is, if it is."""
+        part = self.parts[0] if len(self.parts) == 1 else None
+        return part if isinstance(part, Hole) else None
+
+
+class UnfitArgError(Exception):
+    """An arg that cannot be filled in: its name, and a clause whose subject it is."""
+
+    def __init__(self, name: str, words: str) -> None:
+        super().__init__(name, words)
+        self.name = name
+        self.words = words
+
+
+def read(text: str, names: Collection[str]) -> Template:
+    """Read a template for an op whose inputs have these names."""
+    parts: list[str | Hole] = []
+    literal, at = "", 0
+    for found in _TOKEN.finditer(text):
+        literal += text[at : found.start()]
+        at = found.end()
+        name = found[1]
+        if name is None:
+            literal += found[0][0]
+        elif name in names or (name.endswith("?") and name[:-1] in names):
+            parts += [literal] if literal else []
+            literal = ""
+            parts.append(Hole(name) if name in names else Hole(name[:-1], optional=True))
+        else:
+            literal += found[0]
+    literal += text[at:]
+    parts += [literal] if literal else []
+    return Template(text, tuple(parts))
+
+
+class NoHole(NamedTuple):
+    """A word in braces that is no input of its op, and so is text."""
+
+    pointer: str
+    """Its template's, within the op."""
+    written: str
+    meant: str
+    """`; did you mean ...?`, if it is nearly the name of an input."""
+
+    @property
+    def is_slip(self) -> bool:
+        """Whether it is surely no text."""
+        return bool(self.meant) or self.written.endswith("?}")
+
+
+def no_holes(op: Mapping[str, Any], names: Collection[str]) -> Iterator[NoHole]:
+    """Yield the words of an op's templates that look like holes; the op may have any shape."""
+    args = op.get("args")
+    places = enumerate(args) if isinstance(args, list) else ()
+    for pointer, template in (
+        *((f"/args/{at}", one) for at, one in places),
+        ("/stdin", op.get("stdin")),
+    ):
+        for found in _TOKEN.finditer(template) if isinstance(template, str) else ():
+            word = found[1]
+            if word is not None and _WORD.fullmatch(word):
+                name = word.removesuffix("?")
+                if name not in names:
+                    yield NoHole(pointer, found[0], did_you_mean(name, names))
+
+
+def input_names(schema: Any) -> frozenset[str]:
+    """Return the args that the JSON Schema of an op names."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    return frozenset(properties) if isinstance(properties, dict) else frozenset()
+
+
+def arguments(template: Template, args: Mapping[str, Any], *, options: bool) -> tuple[str, ...]:
+    """Fill in the template of one argument: none, one, or one for each element of a list.
+
+    Unless `options`, no value makes an argument that begins with `-`. Raises `UnfitArgError`.
+    """
+    only = template.only
+    if only is not None and isinstance(args.get(only.name), list):
+        filled = tuple(_filled_in(only.name, one) for one in args[only.name])
+    elif any(_is_left_out(part, args) for part in template.parts):
+        return ()
+    else:
+        filled = (_text(template, args),)
+    for one in filled:
+        name = _first_name(template)
+        if one.startswith("-") and not template.text.startswith("-") and not options:
+            words = (
+                f"makes the argument {quoted(one)}, which the program would take for an option; "
+                'the descriptor allows that with "options": true for this op'
+            )
+            raise UnfitArgError(name, words)
+        if len(one.encode(errors="surrogatepass")) > ARGUMENT_BYTES:
+            words = (
+                f"makes an argument of more than {ARGUMENT_BYTES} bytes, with which Linux starts "
+                'no program; a long value has to go in through "stdin"'
+            )
+            raise UnfitArgError(name, words)
+    return filled
+
+
+def stdin(template: Template, args: Mapping[str, Any]) -> bytes:
+    """Fill in the template of stdin. Raises `UnfitArgError`."""
+    if any(_is_left_out(part, args) for part in template.parts):
+        return b""
+    return _text(template, args).encode(errors="surrogatepass")
+
+
+def _text(template: Template, args: Mapping[str, Any]) -> str:
+    return "".join(
+        part if isinstance(part, str) else _filled(part, args) for part in template.parts
+    )
+
+
+def _filled(hole: Hole, args: Mapping[str, Any]) -> str:
+    if hole.name not in args:
+        raise UnfitArgError(hole.name, "is missing, and the command cannot be run without it")
+    return _filled_in(hole.name, args[hole.name])
+
+
+def _filled_in(name: str, value: Any) -> str:
+    text = value if isinstance(value, str) else encode(value).decode()
+    if "\0" in text:
+        raise UnfitArgError(name, "holds a NUL, which no command line can")
+    return text
+
+
+def _is_left_out(part: str | Hole, args: Mapping[str, Any]) -> bool:
+    return isinstance(part, Hole) and part.optional and part.name not in args
+
+
+def _first_name(template: Template) -> str:
+    return next((part.name for part in template.parts if isinstance(part, Hole)), "")

@@ -1,0 +1,259 @@
+"""The dialect `exec` without a process: templates, refusals, and what output comes to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.connection import (
+    Answered,
+    EventReceived,
+    LocalError,
+    Received,
+    Request,
+    Unanswered,
+    Violated,
+    Warned,
+)
+from protocol.descriptor.loading import parse_descriptor
+from protocol.dialects.exec import ExecConnection
+from protocol.dialects.exec_template import ARGUMENT_BYTES, UnfitArgError, arguments, read, stdin
+from protocol.errors import Failure, Reason, Success
+from protocol.events import AssetBytes, Log
+from protocol.replies import Operation
+from protocol.weight import MOST_VALUES
+from tests.protocol.wire import Cuts, cuts, invoke, pieces
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+whatever = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
+
+
+def filled(template: str, *, options: bool = True, **args: Any) -> tuple[str, ...]:
+    return arguments(read(template, {*args, "n", "a", "b"}), args, options=options)
+
+
+def connection(op: dict[str, Any], *inputs: str, line_bytes: int = 1 << 20) -> ExecConnection:
+    """Make a connection whose op `go` is the given one, with args of these names."""
+    transport = {"type": "stdio", "command": ["x"], "protocol": "exec", "exec": {"ops": {"go": op}}}
+    document = {
+        "name": "m",
+        "kind": "tool",
+        "transport": transport,
+        "inputs": {"go": {"properties": dict.fromkeys(inputs, True)}},
+        "supervision": {"limits": {"line_bytes": line_bytes}},
+    }
+    made = parse_descriptor(msgspec.json.encode(document), "/m.json")
+    return ExecConnection(made, str, {})
+
+
+def told(op: dict[str, Any], *printed: bytes, line_bytes: int = 1 << 20) -> list[Received]:
+    """Return what comes of a command that prints this."""
+    one = connection(op, line_bytes=line_bytes)
+    events = [*one.ask(invoke("r1", "go"))]
+    for data in printed:
+        events += one.receive_data(data)
+    events += one.receive_eof()
+    return [*events, *one.process_exited(0)]
+
+
+def outcome(op: dict[str, Any], *printed: bytes) -> Any:
+    last = told(op, *printed)[-1]
+    assert isinstance(last, Answered)
+    return last.outcome.result if isinstance(last.outcome, Success) else last.outcome
+
+
+@given(value=values.filter(lambda value: "\0" not in msgspec.json.encode(value).decode()))
+def test_a_value_stands_there_as_it_is_and_nothing_else_is_made_of_it(value: Any) -> None:
+    shown = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    if "\0" not in shown:
+        assert filled("<{a}>{{a}}", a=value) == (f"<{shown}>{{a}}",)
+        assert stdin(read("{a}{a?}", {"a"}), {"a": value}) == (shown + shown).encode()
+
+
+@given(one=whatever, other=whatever)
+def test_what_was_filled_in_is_not_looked_at_again(one: str, other: str) -> None:
+    assert filled("{a}{b}", a="{b}" + one, b=other) == ("{b}" + one + other,)
+
+
+@given(text=whatever)
+def test_a_text_without_inputs_loses_only_doubled_braces(text: str) -> None:
+    plain = text.replace("{{", "{").replace("}}", "}")
+    if "{{" not in text and "}}" not in text:
+        assert arguments(read(text, ()), {}, options=True) == (plain,)
+
+
+@pytest.mark.parametrize(
+    ("template", "args", "becomes"),
+    [
+        ("{print $1}", {}, ("{print $1}",)),
+        ("{{a}}", {"a": "x"}, ("{a}",)),
+        ("{{{a}}}", {"a": "x"}, ("{x}",)),
+        ("--max-count={n?}", {}, ()),
+        ("--max-count={n?}", {"n": 3}, ("--max-count=3",)),
+        ("{a?}", {"a": None}, ("null",)),
+        ("{a}", {"a": ["x", 1, [2], "{b}"]}, ("x", "1", "[2]", "{b}")),
+        ("{a}", {"a": []}, ()),
+        ("x{a}", {"a": ["x", 1]}, ('x["x",1]',)),
+        ("{a}", {"a": ""}, ("",)),
+        ("{a}", {"a": 10**30}, ("1" + "0" * 30,)),
+        ("", {}, ("",)),
+    ],
+)
+def test_what_becomes_of_an_argument(
+    template: str, args: dict[str, Any], becomes: tuple[str, ...]
+) -> None:
+    assert filled(template, **args) == becomes
+
+
+@pytest.mark.parametrize(
+    ("template", "args", "words"),
+    [
+        ("{a}", {}, "is missing"),
+        ("{a}", {"a": "-rf"}, "take for an option"),
+        ("{a}", {"a": -1}, "take for an option"),
+        ("{a}", {"a": ["x", "-y"]}, "take for an option"),
+        ("{a}{b}", {"a": "", "b": "-x"}, "take for an option"),
+        ("{a}", {"a": "x\0y"}, "NUL"),
+        ("x{a}", {"a": {"k": "\0"}}, None),  # as JSON it is escaped
+        ("{a}", {"a": "é" * ARGUMENT_BYTES}, "stdin"),
+        ("-{a}", {"a": "-x"}, None),
+        ("--x={a}", {"a": "-x"}, None),
+    ],
+)
+def test_an_arg_that_cannot_stand_there_is_named(
+    template: str, args: dict[str, Any], words: str | None
+) -> None:
+    if words is None:
+        filled(template, options=False, **args)
+        return
+    with pytest.raises(UnfitArgError, match=words) as caught:
+        filled(template, options=False, **args)
+    assert caught.value.name in ("a", "b")
+
+
+def test_an_unfit_arg_is_answered_at_once_and_names_where_it_is() -> None:
+    one = connection({"args": ["{a/b}"]}, "a/b")
+    (answer,) = one.ask(invoke("r1", "go", **{"a/b": "-x"}))
+    assert isinstance(answer, Answered)
+    assert isinstance(answer.outcome, Failure)
+    assert answer.outcome.code == "bad_request"
+    assert answer.outcome.details["pointer"] == "/a~1b"
+    assert one.arguments == ()
+
+
+def test_arguments_and_stdin_come_from_the_op() -> None:
+    one = connection({"args": ["-n", "{a}", "{b?}"], "stdin": "<{a}>"}, "a", "b")
+    assert one.ask(invoke("r1", "go", a=3)) == ()
+    assert (one.arguments, one.outgoing.take()) == (("-n", "3"), b"<3>")
+    with pytest.raises(LocalError):
+        one.ask(invoke("r2", "go", a=3))
+    with pytest.raises(LocalError):
+        connection({}).ask(Request("r1", Operation.HEALTH))
+
+
+@pytest.mark.parametrize(
+    ("stdout", "printed", "result"),
+    [
+        ("text", b"", ""),
+        ("text", b"a\nb\n\n", "a\nb\n"),
+        ("text", b"\r\n", "\r"),
+        ("json", b' {"a": 1,\n "b": [2]}\n\n', {"a": 1, "b": [2]}),
+        ("json", b"123456789012345678901234567890", 123456789012345678901234567890),
+        ("json", b'"a\\r"', "a\r"),
+        ("lines", b"", []),
+        ("lines", b"a\n\nb", ["a", "", "b"]),
+        ("lines", b"a\n", ["a"]),
+        ("bytes", b"\xff\0", {"assetId": "stdout", "bytes": 2}),
+    ],
+)
+def test_what_output_comes_to(stdout: str, printed: bytes, result: Any) -> None:
+    assert outcome({"stdout": stdout}, printed) == result
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [b"", b" \n", b"{a:1}", b"1 2", b"NaN", b"1e999", b'"\xff"', b"[" * 5000],
+)
+def test_output_that_is_not_one_json_value_is_a_failure_that_shows_it(printed: bytes) -> None:
+    failure = outcome({"stdout": "json"}, printed)
+    assert failure.details["reason"] == "unreadable_output"
+    assert failure.details["origin"] == "host"
+
+
+@given(data=st.binary(), lengths=cuts, stdout=st.sampled_from(["text", "json", "lines", "bytes"]))
+def test_however_output_is_cut_it_comes_to_the_same(
+    data: bytes, lengths: Cuts, stdout: str
+) -> None:
+    op = {"stdout": stdout}
+
+    def merged(received: list[Received]) -> list[Any]:
+        """Return what was received, the pieces of an asset as one."""
+        parts = [one.event for one in received if isinstance(one, EventReceived)]
+        asset = b"".join(bytes(one.data) for one in parts if isinstance(one, AssetBytes))  # type: ignore[arg-type]
+        others = [
+            one for one in received if stdout != "bytes" or not isinstance(one, EventReceived)
+        ]
+        return [asset, *others]
+
+    assert merged(told(op, *pieces(data, lengths))) == merged(told(op, data))
+
+
+def test_lines_are_told_as_they_come() -> None:
+    one = connection({"stdout": "lines"})
+    one.ask(invoke("r1", "go"))
+    (first,) = one.receive_data(b"working\nsti")
+    assert isinstance(first, EventReceived)
+    assert first.event == Log(version="0", request_id="r1", level="info", message="working")
+    assert one.unfinished_line == "sti"
+
+
+@pytest.mark.parametrize(
+    ("stdout", "printed"),
+    [("text", b"x" * 1100), ("json", b'"' + b"x" * 1100), ("lines", b"x\n" * 600)],
+)
+def test_too_much_output_ends_the_process_and_bytes_have_no_such_bound(
+    stdout: str, printed: bytes
+) -> None:
+    *_, violated, unanswered = told({"stdout": stdout}, printed[:500], printed, line_bytes=1024)
+    assert isinstance(violated, Violated)
+    assert violated.fault.reason is Reason.LINE_TOO_LONG
+    assert '"stdout": "bytes"' in violated.fault.message
+    assert isinstance(unanswered, Unanswered)
+    assert outcome({"stdout": "bytes"}, printed * 2) == {
+        "assetId": "stdout",
+        "bytes": len(printed) * 2,
+    }
+
+
+@pytest.mark.parametrize("stdout", ["json", "lines"])
+def test_more_values_than_are_built_are_refused_by_name(stdout: str) -> None:
+    found: list[str] = []
+    for one in told({"stdout": stdout}, b"[" + b"1,\n" * MOST_VALUES + b"1]"):
+        if isinstance(one, Violated):
+            found.append(one.fault.reason)
+        if isinstance(one, Answered) and isinstance(one.outcome, Failure):
+            found.append(one.outcome.details["reason"])
+    assert found == [Reason.LINE_TOO_LONG]
+
+
+def test_what_is_no_text_is_read_with_one_warning() -> None:
+    first, second = told({"stdout": "text"}, b"a\xffb\xff")
+    assert isinstance(first, Warned)
+    assert first.notice.reason == "invalid_utf8"
+    assert isinstance(second, Answered)
+    assert isinstance(second.outcome, Success)
+    assert second.outcome.result == "a\ufffdb\ufffd"
+
+
+def test_the_exit_codes_that_are_good_are_told_with_the_answer() -> None:
+    answer = told({"ok_codes": [1]})[-1]
+    assert isinstance(answer, Answered)
+    assert answer.codes == (0, 1)
