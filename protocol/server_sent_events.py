@@ -28,6 +28,8 @@ class EventDataSplitter:
 
     def feed(self, data: bytes) -> list[Line]:
         """Return the data of the events that `data` completes."""
+        if not data:
+            return []
         if self._after_return:
             data = data.removeprefix(b"\n")
         self._after_return = data.endswith(b"\r")

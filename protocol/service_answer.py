@@ -34,12 +34,12 @@ from protocol.connection import (
 from protocol.descriptor.model import Descriptor, Lifecycle, StdoutPolicy
 from protocol.dialects.module import ModuleConnection
 from protocol.errors import Failure, Reason
-from protocol.server_sent_events import EventDataSplitter
 from protocol.events import Asset
 from protocol.frames import RequestFrame, encode, encode_line
 from protocol.framing import Line, LineSplitter, Overlong
 from protocol.json_line import excerpt, overlong_fault
 from protocol.replies import EXPECTED, Operation
+from protocol.server_sent_events import EventDataSplitter
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"

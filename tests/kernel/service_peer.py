@@ -112,11 +112,14 @@ class Peer:
             self.port = listener.socket.getsockname()[1]
             task_status.started()
             await trio.serve_listeners(partial(self._serve, tls), [listener])
+        self._listening = None
+        self._changed.unpark_all()
 
-    def vanish(self) -> None:
+    async def vanish(self) -> None:
         """Close all connections, and accept none."""
         assert self._listening is not None
         self._listening.cancel()
+        await self.until(lambda: self._listening is None)
 
     async def _serve(self, tls: ssl.SSLContext | None, raw: trio.SocketStream) -> None:
         self.connections += 1
@@ -140,6 +143,9 @@ class Peer:
                 if not (data := await stream.receive_some()):
                     return
                 said += data
+                if said.startswith(b"\x16"):  # the hello of TLS, which servers answer so
+                    await stream.send_all(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                    return
             lines, _, said = said.partition(b"\r\n\r\n")
             first, *fields = lines.decode().split("\r\n")
             pairs = (field.split(": ", 1) for field in fields)

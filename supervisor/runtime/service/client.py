@@ -100,7 +100,8 @@ class ServiceClient:
         response: httpcore.Response | None = None
         try:
             url = f"{self.url}/{operation}"
-            asked = self._pool.stream("POST", url, headers=[*self._headers.items()], content=body)
+            headers = [*self._headers.items(), ("Content-Length", str(len(body)))]
+            asked = self._pool.stream("POST", url, headers=headers, content=_Body(body))
             async with asked as response, _unwound(response.aiter_stream()) as chunks:
                 yield Reply(await self._media(response, chunks), chunks)
         except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException) as error:
@@ -189,6 +190,21 @@ async def _unwound(chunks: AsyncIterator[bytes]) -> AsyncIterator[AsyncIterator[
             scope.cancel()
             async for _ in chunks:
                 pass
+
+
+class _Body:
+    """A body in one piece: of bytes httpcore would make a generator, and leave it unread."""
+
+    def __init__(self, content: bytes) -> None:
+        self._left = [content]
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if not self._left:
+            raise StopAsyncIteration
+        return self._left.pop()
 
 
 class _Headers(dict[str, str]):

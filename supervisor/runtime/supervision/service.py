@@ -57,6 +57,9 @@ LINGER_BYTES = 1 << 16
 _NOT_THERE = frozenset((Reason.REFUSED, Reason.NO_CONNECTION, Reason.TLS))
 """What no service could make happen: it shows that none is there."""
 
+_FOR_GOOD = frozenset((Code.FORBIDDEN, Code.BAD_REQUEST))
+"""What a service may say of a question how it is that waiting does not change."""
+
 _BROKEN_OFF = frozenset((Reason.DEADLINE, Reason.SILENCE))
 
 
@@ -395,7 +398,11 @@ class ServiceLife:
                 self._keep(item)
 
     def _outcome(self, item: Answered) -> Outcome:
-        return item.outcome if item.fault is None else item.fault.failure(**self.evidence())
+        outcome = item.outcome
+        if isinstance(outcome, Failure) and outcome.details["origin"] == Origin.HOST:
+            details = {**outcome.details, **self.evidence()}
+            outcome = msgspec.structs.replace(outcome, details=details)
+        return outcome
 
     def _note(self, event: CallEvent) -> None:
         if type(event) in NOTED:
@@ -435,5 +442,6 @@ class ServiceLife:
 
 def _may_get_well(failure: Failure) -> bool:
     """Tell whether a service that answers like this may be about to begin."""
-    details = failure.details
-    return details.get("origin") == Origin.MODULE or details.get("reason") == Reason.NOT_READY
+    if failure.details["origin"] == Origin.MODULE:
+        return failure.code not in _FOR_GOOD
+    return bool(failure.details["reason"] == Reason.NOT_READY)
