@@ -10,7 +10,7 @@ stream. So what is long and comes alone is never an event.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from protocol.amcp_errors import ErrorCode
@@ -45,6 +45,7 @@ from supervisor.faces.http.head import SSE, Head, Headers, Refusal
 from supervisor.faces.http.streams import Streams
 from supervisor.faces.mcp.http_session import HttpSession, HttpSessions
 from supervisor.faces.mcp.methods import McpServer
+from supervisor.faces.mcp.questions import ask_client
 from supervisor.faces.mcp.session import Serving, Whose, serve_modern
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
@@ -219,6 +220,23 @@ class McpExchange:
             return Congestion.NONE
         unread = min(self._unread_bytes, outbox.waiting_bytes)
         return Congestion.FULL if unread > OVERRUN_BYTES else Congestion.SLOW
+
+    def ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        answered: Callable[[dict[str, Any] | RpcError], None],
+    ) -> Callable[[], None]:
+        """Write a request to the client; the answer comes by another POST of its session."""
+        if self.session is None or not self._may_stream:
+            words = "the client takes no stream, and so cannot be asked"
+            answered(RpcError(INVALID_REQUEST, words))
+            return lambda: None
+        return ask_client(self.session.asked, method, params, answered, self._write_question)
+
+    def _write_question(self, line: bytes) -> None:
+        if self.handle is not None:  # else it is over, and its stream with it
+            self._write(line.rstrip())
 
     def beat(self) -> None:
         """Show that the stream lives."""

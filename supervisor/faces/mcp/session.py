@@ -22,7 +22,7 @@ from protocol.events import Progress
 from protocol.mcp_server.client import LEVELS, LISTEN, McpClient, legacy_client, modern_client
 from protocol.problem import described
 from protocol.response import Response
-from supervisor.faces.mcp.call import Audience
+from supervisor.faces.mcp.call import Channel
 from supervisor.faces.mcp.methods import LISTS, ClientRequest, Given, McpServer, Request
 from supervisor.faces.mcp.table import Table
 from supervisor.kernel.parties import DAEMON, Handle, Party
@@ -81,7 +81,7 @@ def serve_modern(
     rpc_id: RpcId,
     method: str,
     params: dict[str, Any],
-    told: Audience,
+    told: Channel,
     *,
     headers: Mapping[str, str] | None = None,
 ) -> Serving | None:
@@ -91,7 +91,7 @@ def serve_modern(
         told.finish(client)
         return None
     asked = whose.asked(rpc_id, method, params, client, headers)
-    serve: Callable[[ClientRequest, Audience], Serving] = whose.server.serve
+    serve: Callable[[ClientRequest, Channel], Serving] = whose.server.serve
     if method == LISTEN:
         serve = partial(Listening, whose)
     serving = serve(asked, told)
@@ -116,7 +116,7 @@ class Session:
         }
 
     def serve(
-        self, rpc_id: RpcId, method: str, params: dict[str, Any], told: Audience
+        self, rpc_id: RpcId, method: str, params: dict[str, Any], told: Channel
     ) -> Serving | None:
         """Begin a request; None if it has ended with that."""
         client = self.client
@@ -147,7 +147,7 @@ class Session:
         if self._follows is not None:
             self._follows.cancel(GONE)
 
-    def _initialize(self, params: dict[str, Any], told: Audience) -> McpClient | None:
+    def _initialize(self, params: dict[str, Any], told: Channel) -> McpClient | None:
         found = legacy_client(params)
         if self.client is not None:
             found = RpcError(INVALID_REQUEST, f'"{INITIALIZE}" was said before')
@@ -186,7 +186,7 @@ class Session:
 class Listening:
     """A request of the newer era to be told of changes, for as long as it is open."""
 
-    def __init__(self, whose: Whose, asked: ClientRequest, told: Audience) -> None:
+    def __init__(self, whose: Whose, asked: ClientRequest, told: Channel) -> None:
         self.ended = False
         self._told = told
         self._meta = {f"{META}subscriptionId": asked.rpc_id}
@@ -309,3 +309,12 @@ class _Nobody:
 
     def congested(self) -> Congestion:
         return Congestion.NONE
+
+    def ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        answered: Callable[[dict[str, Any] | RpcError], None],
+    ) -> Callable[[], None]:
+        del method, params, answered
+        return lambda: None
