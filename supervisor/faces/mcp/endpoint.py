@@ -144,6 +144,7 @@ class McpEndpoint:
                 exchange.finish(problem)
                 return
         asked = (call.rpc_id, call.method, call.params, exchange)
+        exchange.begin()
         exchange.handle = serve_modern(whose, *asked, headers=head.headers)
 
     def _legacy(self, exchange: McpExchange, head: Head, whose: Whose, call: RpcCall) -> None:
@@ -155,6 +156,7 @@ class McpEndpoint:
             session = self._session(head, whose)
         exchange.session = session
         asked = (call.rpc_id, call.method, call.params, exchange)
+        exchange.begin()
         exchange.handle = session.session.serve(*asked)
 
     def _session(self, head: Head, whose: Whose) -> HttpSession:
@@ -186,8 +188,11 @@ class McpExchange:
         self._may_stream = head.accepts(SSE)
         self._begun = False
         self._unread_bytes = 0
+
+    def begin(self) -> None:
+        """Have the client shown that it is not forgotten, however long it takes."""
         if self._may_stream:
-            streams.add(self)
+            self._streams.add(self)
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
         """Write an event, unless the client takes none."""
