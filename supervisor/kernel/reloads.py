@@ -29,9 +29,12 @@ from supervisor.runtime.files.source import Source
 from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.files.watched_paths import Interests
 from supervisor.runtime.process.preflight import Obstacle, first_obstacle
+from supervisor.runtime.stalls import SERVING, THE_DAEMON
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.succession import Succession
+
+_COMPARING = "comparing descriptors for a reload"
 
 log = structlog.get_logger()
 
@@ -91,7 +94,9 @@ class Reloads:
         async with self._one_at_a_time:
             began = trio.current_time()
             policy = await self._look_at_policy()
+            SERVING.begin(THE_DAEMON, _COMPARING)
             found = await self._plan(again=again)
+            SERVING.begin(THE_DAEMON, "applying a reload")
             # No checkpoint from here on: a stop comes before all of it, or after.
             self._operator.take(policy)
             same = found.empty and not found.moved
@@ -206,6 +211,7 @@ class Reloads:
         # If it is cancelled, the next one waits until it is done.
         blocking = self._host.custody.blocking
         found = await blocking.run("reading the descriptors and their programs", read_and_compare)
+        SERVING.begin(THE_DAEMON, _COMPARING)
         obstacles, interests = await self._obstacles(found)
         hopeless = {name for name, one in self._fleet.modules.items() if one.succession.hopeless}
         words = {name: one.words for name, one in obstacles.items()}
@@ -231,6 +237,7 @@ class Reloads:
             blocking = self._host.custody.blocking
             do = partial(self._looks.each, looks)
             seen = await blocking.run("looking whether programs can be run", do)
+            SERVING.begin(THE_DAEMON, _COMPARING)
             for descriptor, one in zip(descriptors, seen, strict=True):
                 if one is not None and not isinstance(one, Unanswered):
                     obstacles[descriptor.name], way = one
