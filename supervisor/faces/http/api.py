@@ -8,10 +8,9 @@ from typing import Any
 
 from protocol.amcp import Vocabulary
 from protocol.amcp_errors import ErrorCode
-from protocol.frames import DEPTH, encode
-from protocol.json_line import Fault, read_object
+from protocol.frames import encode
 from protocol.problem import did_you_mean, named
-from protocol.weight import LONG_BYTES, collector_paused, is_deeper
+from supervisor.faces.http.body import read_body
 from supervisor.faces.http.connection import JSON, RETRY, HttpConnection
 from supervisor.faces.http.content import Content, range_args
 from supervisor.faces.http.event_stream import Stream, Wanted
@@ -20,6 +19,7 @@ from supervisor.faces.http.head import NDJSON, SSE, Head, Refusal
 from supervisor.faces.http.openapi import body_of, document
 from supervisor.faces.http.routes import ROUTES, Route
 from supervisor.faces.http.streams import Streams
+from supervisor.faces.http.websocket_upgrade import Upgrade, read_handshake
 from supervisor.kernel.parties import DAEMON
 
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
@@ -68,18 +68,24 @@ class Api:
         media = (head.wants_stream if head.method != "HEAD" else None) or route.streams_as
         if "stream" in own:
             media = (media or NDJSON) if own["stream"] else None
-        exchange: Answer | Stream | Content
-        if route.is_content:
+        exchange: Answer | Stream | Content | Upgrade
+        if route.is_socket:
+            handshake = read_handshake(head, own.get("vocabulary"))
+            self._check_room()
+            exchange = Upgrade(connection, handshake, self._streams)
+            if "session_id" not in args:
+                exchange.switch()
+                return
+            args = exchange.bind(args["session_id"])
+        elif route.is_content:
             args |= range_args(head)
             exchange = Content(connection, head)
         elif media is not None and route.streamed is not None:
-            if self._streams.is_full:
-                words = "as many streams are open as there may be"
-                raise Refusal(ErrorCode.RATE_LIMITED, words, status=503, headers=[RETRY])
+            self._check_room()
             args |= route.streamed
-            words = Vocabulary(own.get("vocabulary", Vocabulary.DEPLOYED))
-            words = Vocabulary.DOCUMENTED if media == SSE else words
-            form = route.form(Wanted(route.tell, args.get("session_id"), words))
+            said = Vocabulary.DOCUMENTED if media == SSE else own.get("vocabulary")
+            vocabulary = Vocabulary(said or Vocabulary.DEPLOYED)
+            form = route.form(Wanted(route.tell, args.get("session_id"), vocabulary))
             exchange = Stream(connection, media, form, route.tell, self._streams)
         else:
             args = {**route.fixed, **args}
@@ -91,6 +97,11 @@ class Api:
         elif route.op not in ("health", "describe"):
             operation, content = "invoke", {"op": route.op, "args": args}
         exchange.handle = connection.begin(connection.party, tool, operation, content, exchange)
+
+    def _check_room(self) -> None:
+        if self._streams.is_full:
+            words = "as many streams are open as there may be"
+            raise Refusal(ErrorCode.RATE_LIMITED, words, status=503, headers=[RETRY])
 
     def _args(self, route: Route, head: Head, body: bytes) -> dict[str, Any]:
         args: dict[str, Any] = dict(self._named(route, head))
@@ -105,11 +116,11 @@ class Api:
         if seen is not None and "since" in route.query:
             args["since"] = _typed("Last-Event-ID", seen, {"type": "integer"})
         if route.body_is is not None:
-            args[route.body_is] = _read(body)
+            args[route.body_is] = read_body(body)
             if "if-match" in head.headers:
                 args |= _revision(head.headers["if-match"])
         else:
-            args |= self._members(route, _read(body) if body else {}, args)
+            args |= self._members(route, read_body(body) if body else {}, args)
             if route.read is not None:
                 args = route.read(args)
         for name in route.own:
@@ -227,20 +238,3 @@ def _revision(said: str) -> dict[str, int]:
         words = 'If-Match takes the ETag of the state, such as "3"'
         raise Refusal(ErrorCode.VALIDATION_ERROR, words, status=412, field="If-Match")
     return {"if_revision": int(found[1])}
-
-
-def _read(body: bytes) -> dict[str, Any]:
-    if len(body) > LONG_BYTES:
-        with collector_paused():
-            found = read_object(body)
-    else:
-        found = read_object(body)
-    if isinstance(found, Fault):
-        code = ErrorCode.VALIDATION_ERROR
-        if found.reason != "not_object":
-            code = ErrorCode.INVALID_JSON
-        raise Refusal(code, found.message.replace("the line", "the body"))
-    if body.count(b"{") + body.count(b"[") > DEPTH and is_deeper(found, DEPTH):
-        words = f"the body is nested more than {DEPTH} levels deep"
-        raise Refusal(ErrorCode.VALIDATION_ERROR, words)
-    return found

@@ -2,14 +2,16 @@
 
     idle -> head -> body -> served -> idle       each but `served` with a bound in time
 
-What a request is about is decided by `api`; this is about its bytes. Whatever is held for the
-client counts for its account, and what is read of it is read a turn at a time, as with lines
+What a request is about is decided by `api`; this is about its bytes. A client that wants to goes on
+with WebSocket (`faces.http.websocket`), which takes the bytes then. Whatever is held for the client
+counts for its account, and what is read of it is read a turn at a time, as with lines
 (`faces.conversation`). A request that was answered before its end ends the connection: where the
 next one begins cannot be known.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from email.utils import formatdate
 from enum import Enum, auto
@@ -24,7 +26,7 @@ import trio
 from protocol.amcp_errors import AmcpError, ErrorCode
 from protocol.errors import Reason
 from protocol.frames import encode
-from protocol.weight import LONG_BYTES, MOST_VALUES, ValueCount
+from supervisor.faces.http.body import BODY_BYTES, Body, too_large
 from supervisor.faces.http.head import (
     HEAD_BYTES,
     Head,
@@ -32,6 +34,8 @@ from supervisor.faces.http.head import (
     Refusal,
     check_host,
     check_origin,
+    cors,
+    is_preflight,
     read_head,
     token_of,
     unauthorized,
@@ -48,9 +52,6 @@ from supervisor.runtime.turns import Turn
 
 if TYPE_CHECKING:
     from supervisor.faces.http.api import Api
-
-BODY_BYTES = 16 << 20
-"""As a line of the control socket may have."""
 
 IDLE_S = 75.0
 """Between two requests; longer than the minute for which many clients keep a connection."""
@@ -88,12 +89,50 @@ class Peer(msgspec.Struct, frozen=True):
     served: str | None = None
     """The host that requests may name beside those of loopback; None for any."""
     scheme: str = "http"
+    origins: frozenset[str] = frozenset()
+    """Whose pages may use it, too."""
 
 
 class Serves(Protocol):
     """What answers an open request (`faces.http.exchange`)."""
 
     handle: Handle | None
+
+
+class Speaks(Protocol):
+    """What takes the bytes of a client: HTTP, or what it goes on with."""
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether no more is read for now; `wait_ended` is awaited then."""
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether a request is open."""
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes; `b""` is their end. `advance` makes something of them."""
+
+    def advance(self) -> bool:
+        """Serve what has come, for one turn; returns whether there is more for another one."""
+
+    async def wait_ended(self) -> None:
+        """Return when a request has been answered."""
+
+    async def wait_answered(self) -> None:
+        """Return when no request is open."""
+
+    def is_idle(self) -> bool:
+        """Whether nothing is open, and nothing is still to be read by the client."""
+
+    def too_slow(self) -> None:
+        """Give up on a client that was waited for too long."""
+
+    def cancel(self, stopped: Stopped) -> None:
+        """Give up whatever is open."""
+
+    def resume(self) -> None:
+        """Have what is open go on: the client has read."""
 
 
 class HttpConnection:
@@ -103,6 +142,7 @@ class HttpConnection:
         self.party = Party(peer.user or _NOBODY)
         self.account = Account(daemon.facts.ledger, self.party.label, self.party.principal.by)
         self.party.account = self.account
+        self.current: Speaks = self
         self.outbox = Outbox(self._resume, self.account)
         self.begin = daemon.requests.begin
         self.head: Head | None = None
@@ -117,8 +157,7 @@ class HttpConnection:
         self._wire = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self._turn = Turn()
         self._phase = Phase.SERVED
-        self._body = bytearray()
-        self._values: ValueCount | None = None
+        self._body = Body(self.account, self._drop_unfinished)
         self._exchange: Serves | None = None
         self._ended = trio.lowlevel.ParkingLot()
         self._unread = 0
@@ -184,11 +223,15 @@ class HttpConnection:
         if exchange is not None and exchange.handle is not None:
             exchange.handle.cancel(stopped)
 
+    def holds_nothing(self) -> bool:
+        """Whether nothing is open, and nothing is still to be read by the client."""
+        return self.current.is_idle()
+
     def close(self, stopped: Stopped) -> None:
         """Give up all that the client had open: it is gone; idempotent."""
         self.closing = True
         self.outbox.close()
-        self.cancel(stopped)
+        self.current.cancel(stopped)
         if self._login is not None:
             self._daemon.tokens.leave(self._login)
         self.account.close()
@@ -203,6 +246,8 @@ class HttpConnection:
     def begin_body(self, status: int, headers: Headers, body: bytes = b"") -> None:
         """Write the head of a response, and what of its body there is by now."""
         said = [*headers, *_SAFE, ("Date", _date(int(time.time())))]
+        if self.head is not None and self._peer.origins:
+            said += cors(self.head, self._peer.origins)
         if self.closing or self._daemon.ending:
             said.append(("Connection", "close"))
         response = h11.Response(status_code=status, headers=said)
@@ -220,7 +265,7 @@ class HttpConnection:
         self._put(self._wire.send(h11.EndOfMessage()) or b"")
         self._exchange = None
         self.head = None
-        self._take_body()
+        self._body.take()
         if self._wire.our_state is h11.DONE and self._wire.their_state is h11.DONE:
             self._wire.start_next_cycle()
             self._wait_for(Phase.IDLE)
@@ -228,6 +273,15 @@ class HttpConnection:
             self.closing = True
             self.patience.cancel()  # nothing more is read
         self._ended.unpark_all()
+
+    def switch(self, headers: Headers) -> bytes:
+        """Answer that it goes on with WebSocket; returns what has come of that already."""
+        said = [("Upgrade", "websocket"), ("Connection", "Upgrade"), *headers]
+        self._put(self._wire.send(h11.InformationalResponse(status_code=101, headers=said)) or b"")
+        self._exchange = None
+        self.head = None
+        self._ended.unpark_all()
+        return bytes(self._wire.trailing_data[0])
 
     def abort(self) -> None:
         """Give up a response that was begun and can't be ended as it was announced."""
@@ -248,7 +302,7 @@ class HttpConnection:
                 case h11.Request():
                     self._begin_request(event)
                 case h11.Data():
-                    self._take_data(bytes(event.data))
+                    self._body.add(bytes(event.data))
                 case h11.EndOfMessage():
                     self._serve()
                 case h11.ConnectionClosed():
@@ -269,12 +323,15 @@ class HttpConnection:
         head = read_head(event.method, event.target, event.headers)
         self.head = head
         check_host(head, self._peer.served)
-        check_origin(head, self._peer.scheme)
-        self.party.principal = self._principal(head)
+        check_origin(head, self._peer.scheme, self._peer.origins)
+        # What a browser asks for a page that may is no secret.
+        asks = bool(cors(head, self._peer.origins)) and is_preflight(head)
+        self.party.principal = _NOBODY if asks else self._principal(head)
+        self.count_request()
         self._api.check(head)
         length = head.headers.get("content-length", "0")
         if len(length) > 20 or int(length) > BODY_BYTES:  # noqa: PLR2004 - digits, by h11
-            raise _too_large()
+            raise too_large()
         if self._wire.they_are_waiting_for_100_continue:
             self._put(
                 self._wire.send(h11.InformationalResponse(status_code=100, headers=[])) or b""
@@ -298,24 +355,22 @@ class HttpConnection:
         self.account.by = login.principal.by
         return login.principal
 
+    def count_request(self) -> None:
+        """Count a request for the token that it came with; raises `Refusal`."""
+        login = self._login
+        wait_s = 0.0
+        if login is not None:
+            wait_s = self._daemon.tokens.wait_s(login, trio.current_time())
+        if login is not None and wait_s:
+            words = f"the token is good for {login.token.rate_per_s:g} requests a second"
+            again = [("Retry-After", str(math.ceil(wait_s)))]
+            raise Refusal(ErrorCode.RATE_LIMITED, words, headers=again, retry_in_s=wait_s)
+
     def _token_over(self) -> None:
         self._login = None
         self.closing = True
-        self.cancel(Stopped(Reason.DISCONNECT, "the token that it was asked with is over"))
+        self.current.cancel(Stopped(Reason.DISCONNECT, "the token that it was asked with is over"))
         self.patience.cancel()
-
-    def _take_data(self, data: bytes) -> None:
-        body = self._body
-        body += data
-        if len(body) > BODY_BYTES:
-            raise _too_large()
-        self.account.hold_unfinished(len(body), self._drop_unfinished)
-        if len(body) > LONG_BYTES:
-            if self._values is None:
-                self._values, data = ValueCount(), bytes(body)
-            if self._values.feed(data) > MOST_VALUES:
-                words = f"the body holds more than {MOST_VALUES} values"
-                raise Refusal(ErrorCode.BAD_REQUEST, words, status=413)
 
     def _drop_unfinished(self) -> None:
         words = (
@@ -330,7 +385,7 @@ class HttpConnection:
         assert self.head is not None  # noqa: S101 - a body has a head
         self._wait_for(Phase.SERVED)
         self._unread = len(self._wire.trailing_data[0])
-        self._api.serve(self, self.head, self._take_body())
+        self._api.serve(self, self.head, self._body.take())
 
     def serving(self, exchange: Serves) -> None:
         """Take note of what answers the open request, before it is begun."""
@@ -346,13 +401,8 @@ class HttpConnection:
             and not self.head.has_body
         ):
             self._wire.next_event()  # the end of nothing
-        self.closing = self.closing or self._wire.their_state is not h11.DONE
+        self.closing = self.closing or self._wire.their_state in _NOT_WHOLE
         self.respond(refusal.status, [*refusal.headers, JSON], error_body(refusal.error))
-
-    def _take_body(self) -> bytes:
-        body, self._body, self._values = bytes(self._body), bytearray(), None
-        self.account.hold_unfinished(0, self._drop_unfinished)
-        return body
 
     def _wait_for(self, phase: Phase) -> None:
         if phase is not self._phase:
@@ -360,10 +410,17 @@ class HttpConnection:
             self.patience.deadline = trio.current_time() + _BOUND_S[phase]
 
     def _resume(self) -> None:
+        self.current.resume()
+
+    def resume(self) -> None:
+        """Have the open request go on: the client has read."""
         exchange = self._exchange
         if exchange is not None and exchange.handle is not None:
             exchange.handle.resume()
 
+
+_NOT_WHOLE = {h11.IDLE, h11.SEND_BODY, h11.MUST_CLOSE, h11.CLOSED, h11.ERROR}
+"""Where a client is that has not ended a request, or will not begin another one."""
 
 JSON = ("Content-Type", "application/json")
 RETRY = ("Retry-After", "1")
@@ -374,11 +431,6 @@ _NOBODY = Principal("nobody", FACE, frozenset(), ())
 def error_body(error: AmcpError) -> bytes:
     """Return the body of an error."""
     return encode(error.body())
-
-
-def _too_large() -> Refusal:
-    words = f"the body is longer than the {BODY_BYTES} bytes that it may have"
-    return Refusal(ErrorCode.BAD_REQUEST, words, status=413)
 
 
 @lru_cache(maxsize=1)

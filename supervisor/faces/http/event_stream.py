@@ -20,6 +20,7 @@ from protocol.amcp import EventType, UnifiedEvent, Vocabulary, of_ui_event, to_l
 from protocol.errors import Reason
 from protocol.events import Log, Progress, UiEvent
 from protocol.host_events import SeenUiEvent
+from protocol.readdress import Readdresser
 from protocol.response import Response
 from supervisor.faces.exchange import UNENCODABLE, event_line
 from supervisor.faces.http.connection import HttpConnection
@@ -65,11 +66,13 @@ class Lines:
 
     def __init__(self, wanted: Wanted) -> None:
         self._tell = wanted.tell
+        self._readdresser = Readdresser(None)
 
     def event(self, event: Progress, line: bytes | None) -> Item | None:
-        """Return it as it is."""
-        data = event_line(event, None) if line is None else line
-        return Item(_TYPES.get(type(event).__name__, "event"), data.rstrip(b"\r\n"))
+        """Return it as it is, without the id that its module knows it by."""
+        data = None if line is None else self._readdresser.readdress(line)
+        data = event_line(event, None) if data is None else data
+        return Item(kind_of(event), data.rstrip(b"\r\n"))
 
     def end(self, response: Response) -> Item | None:
         """Return the response."""
@@ -153,6 +156,13 @@ def now() -> str:
     """Return the time as AMCP has it."""
     return dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
 
+
+def kind_of(event: Progress) -> str:
+    """Return the type of an event on the wire."""
+    return str(type(event).__struct_config__.tag)
+
+
+EVENT_TYPES = [str(one) for one in EventType]
 
 FormOf = Callable[[Wanted], Form]
 
@@ -254,13 +264,3 @@ class Stream:
         if not self._over:
             self._over = True
             self._connection.end_body()
-
-
-_TYPES = {
-    "Log": "log",
-    "StatePatch": "state_patch",
-    "StatePatched": "state_patch",
-    "Asset": "asset",
-    "RegisteredAsset": "asset",
-    "ErrorEvent": "error",
-}

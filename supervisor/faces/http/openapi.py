@@ -113,6 +113,10 @@ def _responses(route: Route) -> dict[str, Any]:
     if route.is_content:
         media = {"*/*": {"schema": {}}}
     error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    if route.is_socket:
+        words = {"426": "It is no WebSocket handshake", **_REFUSALS, "default": "It failed"}
+        failed = {status: {"description": one, "content": error} for status, one in words.items()}
+        return {"101": {"description": "It goes on with WebSocket"}, **failed}
     found = {str(route.status): {"description": "It is done", "content": media}}
     if route.is_content:
         found["206"] = {"description": "A part of it", "content": media}

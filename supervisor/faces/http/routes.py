@@ -13,10 +13,10 @@ from typing import Any
 
 import msgspec
 
-from protocol.amcp import EventType, Vocabulary
+from protocol.amcp import Vocabulary
 from protocol.errors import Failure, Reason
 from protocol.response import Response
-from supervisor.faces.http.event_stream import Entries, FormOf, Lines, Unified, Watched
+from supervisor.faces.http.event_stream import EVENT_TYPES, Entries, FormOf, Lines, Unified, Watched
 from supervisor.faces.http.exchange import (
     Gathered,
     Tagged,
@@ -82,6 +82,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Schemas of these."""
     is_content: bool = False
     """Whether the body is the bytes of an asset."""
+    is_socket: bool = False
+    """Whether it goes on with WebSocket."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -317,7 +319,7 @@ ROUTES: tuple[Route, ...] = (
         "What becomes of a session, as it happens",
         query=("vocabulary",),
         own={"vocabulary": _VOCABULARY},
-        streamed={"events": [str(one) for one in EventType]},
+        streamed={"events": EVENT_TYPES},
         streams_as=SSE,
         form=Watched,
     ),
@@ -361,7 +363,23 @@ ROUTES: tuple[Route, ...] = (
         streamed=_FOLLOW,
     ),
     _own("POST", "/approvals/{id}", "approve", "Answer a question", takes_body=True),
+    Route(
+        method="GET",
+        path="/ws",
+        op="ui.subscribe",
+        summary="Go on with WebSocket, perhaps bound to a session",
+        query=("session_id", "vocabulary"),
+        own={"vocabulary": _VOCABULARY},
+        is_socket=True,
+    ),
     _of_module("health", tell_answer, "Module Protocol v1: whether a module is well"),
     _of_module("describe", tell_answer, "Module Protocol v1: what a module is"),
-    _of_module("invoke", tell_module_protocol, "Module Protocol v1: call an op", takes_body=True),
+    _of_module(
+        "invoke",
+        tell_module_protocol,
+        "Module Protocol v1: call an op",
+        takes_body=True,
+        streamed=NOTHING,
+        form=Lines,
+    ),
 )

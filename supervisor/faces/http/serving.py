@@ -82,7 +82,7 @@ def listening(exposure: Exposure, control: Path) -> Iterator[list[Door]]:
             scheme = "http" if tls is None else "https"
             address = msgspec.structs.replace(exposure, port=port).address
             served = exposure.host if exposure.is_loopback else None
-            peer = Peer(None, served, scheme)
+            peer = Peer(None, served, scheme, exposure.origins)
             yield [*doors, Door(listener, peer, f"{scheme}://{address}", tls)]
 
 
@@ -120,7 +120,7 @@ async def _serve_client(
                         user = await named_user(uid, FACE, daemon.facts.custody.blocking)
                         peer = msgspec.structs.replace(peer, user=user)
                     connection = HttpConnection(daemon, api, peer)
-                    place.idle = connection.is_idle
+                    place.idle = connection.holds_nothing
                     try:
                         await _carry(daemon, connection, client, door.tls)
                     finally:
@@ -150,11 +150,12 @@ async def _carry(
         with connection.patience as patience:
             await _read(connection, carrier)
         if patience.cancelled_caught:
-            connection.too_slow()
-        if connection.is_serving:  # and it has hung up
-            connection.cancel(Stopped(Reason.DISCONNECT, "the client hung up"))
+            connection.current.too_slow()
+        if connection.current.is_serving and not connection.closing:  # it has hung up
+            connection.current.cancel(Stopped(Reason.DISCONNECT, "the client hung up"))
         else:
             with trio.move_on_after(FLUSH_S):
+                await connection.current.wait_answered()
                 await connection.outbox.wait_empty()
             await carrier.linger()
         gone()
@@ -162,24 +163,27 @@ async def _carry(
 
 async def _read(connection: HttpConnection, carrier: _Plain | _Tls) -> None:
     while True:
-        if connection.advance():
+        current = connection.current
+        if current.advance():
             await trio.lowlevel.checkpoint()  # it was its turn, and now it is the neighbours'
         elif connection.closing:
             return
-        elif connection.has_enough:
-            await connection.wait_ended()
+        elif connection.current is not current:
+            continue  # it goes on with WebSocket
+        elif current.has_enough:
+            await current.wait_ended()
         else:
             data = await carrier.read()
-            if not data and connection.is_serving:
+            if not data and connection.current.is_serving:
                 return
-            connection.receive_data(data)
+            connection.current.receive_data(data)
 
 
 async def _part(daemon: Daemon, connection: HttpConnection, gone: control_socket.Gone) -> None:
     await daemon.wait_fleet_stopped()
-    connection.cancel(Stopped(Reason.SHUTDOWN, "the daemon is stopping"))
+    connection.current.cancel(Stopped(Reason.SHUTDOWN, "the daemon is stopping"))
     with trio.move_on_after(FLUSH_S):
-        await connection.wait_answered()
+        await connection.current.wait_answered()
         await connection.outbox.wait_empty()
     gone()
 

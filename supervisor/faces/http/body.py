@@ -1,0 +1,73 @@
+"""What a client sends as JSON, piece by piece: counted as it comes, read once it is whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from protocol.amcp_errors import ErrorCode
+from protocol.frames import DEPTH
+from protocol.json_line import Fault, read_object
+from protocol.weight import LONG_BYTES, MOST_VALUES, ValueCount, collector_paused, is_deeper
+from supervisor.faces.http.head import Refusal
+from supervisor.runtime.held_bytes import Account
+
+BODY_BYTES = 16 << 20
+"""As a line of the control socket may have."""
+
+
+class Body:
+    """The body of a request, or a message, that comes."""
+
+    def __init__(self, account: Account, dropped: Callable[[], None]) -> None:
+        """Count for `account`, which may find that there is no room: then `dropped` is called."""
+        self._account = account
+        self._dropped = dropped
+        self._data = bytearray()
+        self._values: ValueCount | None = None
+
+    def add(self, data: bytes) -> None:
+        """Take what comes next; raises `Refusal`."""
+        whole = self._data
+        whole += data
+        if len(whole) > BODY_BYTES:
+            raise too_large()
+        self._account.hold_unfinished(len(whole), self._dropped)
+        if len(whole) > LONG_BYTES:
+            if self._values is None:
+                self._values, data = ValueCount(), bytes(whole)
+            if self._values.feed(data) > MOST_VALUES:
+                words = f"the body holds more than {MOST_VALUES} values"
+                raise Refusal(ErrorCode.BAD_REQUEST, words, status=413)
+
+    def take(self) -> bytes:
+        """Return all that has come; then the next one may."""
+        if not self._data:
+            return b""
+        data, self._data, self._values = bytes(self._data), bytearray(), None
+        self._account.hold_unfinished(0, self._dropped)
+        return data
+
+
+def read_body(data: bytes) -> dict[str, Any]:
+    """Read it whole; raises `Refusal`."""
+    if len(data) > LONG_BYTES:
+        with collector_paused():
+            found = read_object(data)
+    else:
+        found = read_object(data)
+    if isinstance(found, Fault):
+        code = ErrorCode.VALIDATION_ERROR
+        if found.reason != "not_object":
+            code = ErrorCode.INVALID_JSON
+        raise Refusal(code, found.message.replace("the line", "the body"))
+    if data.count(b"{") + data.count(b"[") > DEPTH and is_deeper(found, DEPTH):
+        words = f"the body is nested more than {DEPTH} levels deep"
+        raise Refusal(ErrorCode.VALIDATION_ERROR, words)
+    return found
+
+
+def too_large() -> Refusal:
+    """Refuse a body for its length."""
+    words = f"the body is longer than the {BODY_BYTES} bytes that it may have"
+    return Refusal(ErrorCode.BAD_REQUEST, words, status=413)

@@ -1,0 +1,344 @@
+"""One client over WebSocket: messages of AMCP in, each begun at once; events and answers out.
+
+    request     {"type":"request","id":...,"payload":{"action":...}}
+                prompt, cancel, subscribe, invoke, ping
+    out         frames of the types response, event and error, with the id of what they belong to
+
+The requests of a client run side by side. While it does not read, neither is it read from, nor are
+the modules that stream to it; after a while of that it is closed with 1013.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any
+
+import trio
+from wsproto.connection import Connection, ConnectionState, ConnectionType
+from wsproto.events import (
+    BytesMessage,
+    CloseConnection,
+    Event,
+    Message,
+    Ping,
+    TextMessage,
+)
+from wsproto.utilities import LocalProtocolError
+
+from protocol.amcp import UnifiedEvent, Vocabulary, to_ws
+from protocol.amcp_errors import AmcpError, ErrorCode
+from protocol.errors import Reason
+from protocol.frames import encode
+from protocol.problem import did_you_mean, named
+from supervisor.faces.exchange import UNENCODABLE
+from supervisor.faces.http.body import Body, read_body
+from supervisor.faces.http.connection import HttpConnection
+from supervisor.faces.http.event_stream import EVENT_TYPES, now
+from supervisor.faces.http.head import Refusal
+from supervisor.faces.http.streams import Streams
+from supervisor.faces.http.websocket_requests import (
+    Asked,
+    Cancelled,
+    Invoked,
+    Prompted,
+    Subscribed,
+    frame_of,
+)
+from supervisor.kernel.parties import DAEMON, Handle
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime.held_bytes import ARGS, FREE_BYTES
+from supervisor.runtime.stalls import SERVING
+from supervisor.runtime.turns import Turn
+
+OPEN_REQUESTS = 256
+"""How many requests a client may have open; one more is told to wait for answers."""
+
+ID_CHARS = 256
+"""Of a request; each frame that answers it has it."""
+
+SLOW_S = 10.0
+"""How long a client may leave more than an outbox's fill unread."""
+
+NORMAL, GOING_AWAY, NOT_TEXT, NOT_ALLOWED, TOO_SLOW = 1000, 1001, 1003, 1008, 1013
+"""Why a connection is closed (RFC 6455 7.4.1, and IANA's registry)."""
+
+_ACTIONS = ("prompt", "cancel", "subscribe", "invoke", "ping")
+
+
+class WebSocket:
+    """The requests of one client, and what is to be written back to it."""
+
+    def __init__(
+        self,
+        connection: HttpConnection,
+        vocabulary: Vocabulary,
+        session_id: str | None,
+        streams: Streams,
+    ) -> None:
+        """Go on with a connection; `session_id` is meant where a request names none."""
+        self.connection = connection
+        self.outbox = connection.outbox
+        self.vocabulary = vocabulary
+        self.session_id = session_id
+        self._streams = streams
+        self._wire = Connection(ConnectionType.SERVER)
+        self._incoming: Generator[Event, None, None] | None = None
+        self._body = Body(connection.account, self._drop_unfinished)
+        self._turn = Turn()
+        self._open: dict[str, Asked] = {}
+        self._nameless: set[Asked] = set()
+        self._fewer = trio.lowlevel.ParkingLot()
+        self._closed = False
+        streams.add(self)
+
+    # What comes from the client (connection.Serving).
+
+    def receive_data(self, data: bytes) -> None:
+        """Take bytes; `b""` is their end."""
+        if not data:
+            self.connection.closing = True
+        elif self._wire.state in (ConnectionState.OPEN, ConnectionState.LOCAL_CLOSING):
+            self._wire.receive_data(data)
+            self._incoming = self._incoming or self._wire.events()
+
+    def advance(self) -> bool:
+        """Serve what has come, for one turn; returns whether there is more for another one."""
+        self._turn.begin()
+        SERVING.begin(self.connection.party.label, "requests")
+        try:
+            while self._incoming is not None and not self.connection.closing:
+                if self.has_enough:
+                    return False
+                if self._turn.over:
+                    return True
+                event = next(self._incoming, None)
+                if event is None:
+                    self._incoming = None
+                else:
+                    self._receive(event)
+            return False
+        finally:
+            SERVING.end()
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether no more is read for now: it does not read itself, or has asked too much."""
+        return self.outbox.congested or self.connection.account.is_full
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether requests are open."""
+        return bool(self._open or self._nameless)
+
+    def is_idle(self) -> bool:
+        """Whether nothing is open, and nothing is still to be read by the client."""
+        return not self.is_serving and not self.outbox.waiting_bytes
+
+    async def wait_ended(self) -> None:
+        """Return when it may have room again."""
+        await self._fewer.park()
+
+    async def wait_answered(self) -> None:
+        """Return when no request is open."""
+        while self.is_serving:
+            await self._fewer.park()
+
+    def too_slow(self) -> None:
+        """Give up on a client that has left too much unread for too long."""
+        self.close(TOO_SLOW, "more is unread than waits here; read faster, or ask for less")
+
+    def cancel(self, stopped: Stopped) -> None:
+        """Give up all that is open, and say that the connection is at its end."""
+        code = GOING_AWAY if stopped.reason is Reason.SHUTDOWN else NOT_ALLOWED
+        self.close(code, stopped.message, stopped)
+
+    def resume(self) -> None:
+        """Have all go on: the client has read."""
+        if not self.outbox.congested:
+            self.connection.patience.deadline = float("inf")
+        self._fewer.unpark_all()
+        for one in (*self._open.values(), *self._nameless):
+            if one.handle is not None:
+                one.handle.resume()
+
+    def beat(self) -> None:
+        """Show that the connection lives."""
+        self._send(Ping())
+
+    def close(self, code: int, words: str, stopped: Stopped | None = None) -> None:
+        """End the connection; idempotent."""
+        if self._closed:
+            return
+        self._closed = self.connection.closing = True
+        self._streams.discard(self)
+        stopped = stopped or Stopped(Reason.DISCONNECT, "the connection was closed")
+        for one in (*reversed(self._open.values()), *self._nameless):
+            if one.handle is not None:
+                one.handle.cancel(stopped)
+        self._send(CloseConnection(code, words.encode()[:120].decode(errors="ignore")))
+        self._fewer.unpark_all()
+
+    # What goes to the client.
+
+    def tell(self, event: UnifiedEvent, message_id: str | None) -> int:
+        """Tell a unified event; returns how many bytes that are."""
+        frame = to_ws(event, message_id, self.vocabulary)
+        return self.put(frame)
+
+    def answer(self, message_id: str | None, payload: Mapping[str, Any]) -> int:
+        """Answer a request."""
+        return self.put(frame_of("response", message_id, payload))
+
+    def refuse(self, message_id: str | None, error: AmcpError) -> None:
+        """Tell an error."""
+        self.put({**error.frame(message_id), "timestamp": now()})
+
+    def put(self, frame: dict[str, Any]) -> int:
+        """Write a frame; returns how many bytes that are."""
+        try:
+            data = encode(frame)
+        except UNENCODABLE as error:
+            words = f"what there is to say cannot be passed on: {type(error).__name__}"
+            data = encode(AmcpError(ErrorCode.INTERNAL_ERROR, words).frame(frame["id"]))
+        if len(data) > FREE_BYTES and not self.connection.account.takes_answer(len(data)):
+            words = f"an answer of {len(data)} bytes found no room to wait in"
+            data = encode(AmcpError(ErrorCode.RATE_LIMITED, words).frame(frame["id"]))
+        self._send(TextMessage(data.decode()))
+        return len(data)
+
+    def _send(self, event: Event) -> None:
+        try:
+            data = self._wire.send(event)
+        except LocalProtocolError:
+            return  # it is closing, and nobody waits for more
+        self.outbox.put(data)
+        patience = self.connection.patience
+        if self.outbox.congested and patience.deadline == float("inf"):
+            patience.deadline = trio.current_time() + SLOW_S
+
+    # One message.
+
+    def _receive(self, event: Event) -> None:
+        match event:
+            case Ping():
+                self._send(event.response())
+            case CloseConnection():
+                # Else it is what the peer did wrong.
+                closes = self._wire.state is not ConnectionState.OPEN
+                self.close(NORMAL if closes else event.code, event.reason or "")
+            case TextMessage():
+                self._take_text(event)
+            case BytesMessage():
+                self.close(NOT_TEXT, "a message is JSON, as text")
+            case _:
+                pass  # a Pong
+
+    def _take_text(self, event: Message[str]) -> None:
+        try:
+            self._body.add(event.data.encode())
+            if event.message_finished:
+                self._serve(self._body.take())
+        except Refusal as refusal:
+            self._body.take()
+            if event.message_finished:
+                self.refuse(None, refusal.error)
+            else:
+                self.close(NOT_ALLOWED, str(refusal))
+
+    def _drop_unfinished(self) -> None:
+        self.close(TOO_SLOW, "too many bytes of unfinished messages, and this was the longest")
+
+    def _serve(self, data: bytes) -> None:
+        message = read_body(data)
+        message_id, payload = message.get("id"), message.get("payload")
+        if not (
+            message_id is None or (isinstance(message_id, str) and len(message_id) <= ID_CHARS)
+        ):
+            words = f"id has to be a string, of {ID_CHARS} characters at most"
+            self.refuse(None, AmcpError(ErrorCode.INVALID_MESSAGE, words, {"field": "id"}))
+        elif message.get("type", "request") != "request" or not isinstance(payload, dict):
+            words = 'a message is {"type":"request","id":...,"payload":{"action":...}}'
+            self.refuse(message_id, AmcpError(ErrorCode.INVALID_MESSAGE, words))
+        elif message_id in self._open:
+            words = f"the request {named(message_id, 80)} is open already; wait for its answer"
+            self.refuse(None, AmcpError(ErrorCode.CONFLICT, words, {"field": "id"}))
+        else:
+            try:
+                self.connection.count_request()
+                self._begin(message_id, dict(payload), len(data))
+            except Refusal as refusal:
+                self.refuse(message_id, refusal.error)
+
+    def _begin(self, message_id: str | None, args: dict[str, Any], size: int) -> None:
+        action = args.pop("action", None)
+        if self.session_id is not None and action in ("prompt", "cancel", "subscribe"):
+            args.setdefault("session_id", self.session_id)
+        session_id = args.get("session_id")
+        match action:
+            case "ping":
+                self.answer(message_id, {"action": "pong"})
+            case "cancel" if "request_id" in args:
+                self._cancel_one(message_id, args["request_id"])
+            case "cancel":
+                self._ask(Cancelled(self, message_id), "session.cancel", args, size)
+            case "prompt":
+                self._ask(Prompted(self, message_id, session_id), "session.prompt", args, size)
+            case "subscribe":
+                args["events"] = EVENT_TYPES
+                self._ask(Subscribed(self, message_id, session_id), "ui.subscribe", args, size)
+            case "invoke":
+                module = args.pop("module", None)
+                if not isinstance(module, str):
+                    words = "module has to name the module that is invoked"
+                    raise Refusal(ErrorCode.VALIDATION_ERROR, words, field="module")
+                self._open_request(Invoked(self, message_id), module, args, size)
+            case _:
+                known = ", ".join(_ACTIONS)
+                hint = did_you_mean(action, _ACTIONS) if isinstance(action, str) else ""
+                words = f"action has to be one of {known}{hint}"
+                raise Refusal(ErrorCode.UNSUPPORTED_ACTION, words, field="action")
+
+    def _ask(self, asked: Asked, op: str, args: dict[str, Any], size: int) -> None:
+        self._open_request(asked, DAEMON, {"op": op, "args": args}, size)
+
+    def _open_request(self, asked: Asked, tool: str, content: dict[str, Any], size: int) -> None:
+        account = self.connection.account
+        if len(self._open) + len(self._nameless) >= OPEN_REQUESTS:
+            words = f"{OPEN_REQUESTS} requests are open on this connection; wait for answers"
+            raise Refusal(ErrorCode.RATE_LIMITED, words)
+        if not account.fits(size):
+            words = (
+                "there is no room for a request of this size; try again when others are answered"
+            )
+            raise Refusal(ErrorCode.RATE_LIMITED, words)
+        asked.size_bytes = size
+        account.add(ARGS, size)
+        if asked.message_id is None:
+            self._nameless.add(asked)
+        else:
+            self._open[asked.message_id] = asked
+        asked.handle = self.connection.begin(self.connection.party, tool, "invoke", content, asked)
+
+    def _cancel_one(self, message_id: str | None, request_id: object) -> None:
+        found = self._open.get(request_id) if isinstance(request_id, str) else None
+        if found is not None and found.handle is not None:
+            found.handle.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
+        cancelled = int(found is not None)
+        told = {"action": "cancelled", "request_id": request_id, "cancelled": cancelled}
+        self.answer(message_id, told)
+
+    def adopt(self, handle: Handle) -> None:
+        """Go on with the subscription that began as the connection did."""
+        subscribed = Subscribed(self, None, self.session_id)
+        subscribed.handle, handle.client = handle, subscribed
+        self._nameless.add(subscribed)
+
+    def ended(self, asked: Asked) -> None:
+        """Take note that a request has its answer."""
+        if asked.message_id is None:
+            self._nameless.discard(asked)
+        elif self._open.get(asked.message_id) is asked:
+            del self._open[asked.message_id]
+        self.connection.account.add(ARGS, -asked.size_bytes)
+        asked.size_bytes = 0
+        self._fewer.unpark_all()
