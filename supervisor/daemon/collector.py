@@ -16,8 +16,6 @@ import atexit
 import gc
 from collections.abc import Callable
 
-import trio
-
 NEVER = 1 << 30
 """After so many collections of the middle generation Python makes a full one."""
 
@@ -47,6 +45,8 @@ def begin() -> None:
 
 async def collect_all(calm: Callable[[], bool]) -> None:
     """Make full collections when they are due and it is `calm`; until cancelled, once begun."""
+    import trio  # noqa: PLC0415 - short commands put off the collector, too, and need none of it
+
     young, middle, _ = gc.get_threshold()
     gc.set_threshold(young, middle, NEVER)
     due = trio.Event()
