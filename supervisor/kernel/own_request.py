@@ -21,7 +21,6 @@ from supervisor.kernel.operations.op import Begun
 from supervisor.kernel.parties import Client, Party, RefusedError
 from supervisor.kernel.request_checks import without_unseen
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.stalls import SERVING
 from supervisor.runtime.supervision.module import Module
 
 log = structlog.get_logger()
@@ -78,7 +77,6 @@ class OwnRequest:
     async def _run(self, rest: Awaitable[Any]) -> None:
         try:
             with self._scope, self._answering():
-                SERVING.begin(self.party.label, "an op of the daemon's")
                 self.finish(Success(await rest))
         finally:  # also when the daemon ends without waiting
             self.finish(Failure.because(Reason.SHUTDOWN, "the daemon is stopping"))

@@ -34,8 +34,6 @@ from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.succession import Succession
 
-_COMPARING = "comparing descriptors for a reload"
-
 log = structlog.get_logger()
 
 
@@ -94,14 +92,13 @@ class Reloads:
         async with self._one_at_a_time:
             began = trio.current_time()
             policy = await self._look_at_policy()
-            SERVING.begin(THE_DAEMON, _COMPARING)
             found = await self._plan(again=again)
-            SERVING.begin(THE_DAEMON, "applying a reload")
             # No checkpoint from here on: a stop comes before all of it, or after.
             self._operator.take(policy)
             same = found.empty and not found.moved
             if if_needed and same and found.quarantined == self._quarantined:
                 return found
+            SERVING.begin(THE_DAEMON, "a reload")
             self._programs, self._quarantined = found.programs, found.quarantined
             self._fleet.apply(found)
             self.count += 1
@@ -119,6 +116,7 @@ class Reloads:
             log.info("reloaded", **_shown(found), **msgspec.to_builtins(self.last))
             self.warn()
             self._fleet.notify()
+            SERVING.end()
             return found
 
     def warn(self) -> None:
@@ -211,7 +209,6 @@ class Reloads:
         # If it is cancelled, the next one waits until it is done.
         blocking = self._host.custody.blocking
         found = await blocking.run("reading the descriptors and their programs", read_and_compare)
-        SERVING.begin(THE_DAEMON, _COMPARING)
         obstacles, interests = await self._obstacles(found)
         hopeless = {name for name, one in self._fleet.modules.items() if one.succession.hopeless}
         words = {name: one.words for name, one in obstacles.items()}
@@ -237,7 +234,6 @@ class Reloads:
             blocking = self._host.custody.blocking
             do = partial(self._looks.each, looks)
             seen = await blocking.run("looking whether programs can be run", do)
-            SERVING.begin(THE_DAEMON, _COMPARING)
             for descriptor, one in zip(descriptors, seen, strict=True):
                 if one is not None and not isinstance(one, Unanswered):
                     obstacles[descriptor.name], way = one

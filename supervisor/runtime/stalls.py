@@ -99,11 +99,7 @@ class Serving:
             self._collected_s += self._clock() - self._collecting_since
 
     def turn_ended(self) -> None:
-        """Forget what was done in the turn of the loop that ends.
-
-        A task need not `end` what it was at, as long as it begins anew after each wait.
-        """
-        self.end()
+        """Forget what was done in the turn of the loop that ends."""
         self._longest_s = self._collected_s = 0.0
 
     def culprit(self, turn_s: float) -> tuple[str, str]:

@@ -176,14 +176,6 @@ def test_garbage_is_collected_on_the_daemons_own_account(world: World) -> None:
     assert world.longest == (100.0, "the daemon", "collecting garbage")
 
 
-def test_who_did_not_say_that_it_has_ended_is_no_culprit_of_a_later_turn(world: World) -> None:
-    world.serving.begin("the daemon", "a reload")
-    world.turn()
-    world.now += 5.0
-    world.turn(("", "", 0.08))
-    assert world.longest == (80.0, None, None)
-
-
 def test_the_times_of_threads_never_fall_and_are_nothing_once_closed() -> None:
     threads = Threads.begun()
     before = threads.own()
