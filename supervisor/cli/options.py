@@ -79,6 +79,15 @@ class Text(click.ParamType[str]):
 TEXT = Text()
 
 
+class Module(Text):
+    """A module's name."""
+
+    name = "module"
+
+
+MODULE = Module()
+
+
 class UnseenPath(click.Path):
     """Completed as one by shells; `click.Path` would wait for one that does not answer."""
 
