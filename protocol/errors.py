@@ -179,6 +179,8 @@ class Success(msgspec.Struct, frozen=True, eq=False):
 
     said: Any = None
     summary: str | None = None
+    whole: dict[str, Any] | None = None
+    """The answer as the module's own protocol has it, where `said` is a part of it."""
 
     @property
     def result(self) -> Any:

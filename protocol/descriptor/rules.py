@@ -13,7 +13,7 @@ import msgspec
 
 from protocol.args_schema import ops_problems
 from protocol.descriptor.model import HOOK_OP, InputForm, Instances, Kind, Lifecycle, Transport
-from protocol.descriptor.shape import DESCRIPTOR, EXEC, TRANSPORT
+from protocol.descriptor.shape import DESCRIPTOR, TRANSPORT
 from protocol.dialects import DIALECTS
 from protocol.dialects.exec_template import input_names, no_holes
 from protocol.problem import Problem, described, did_you_mean, quoted, step
@@ -99,7 +99,8 @@ def _exec(transport: dict[str, Any], inputs: Any) -> Iterator[Problem]:
     given = transport.get("exec")
     ops = given.get("ops") if isinstance(given, dict) else None
     if "exec" not in transport:
-        yield Problem("/transport/exec", f"is missing, must have {EXEC.fields['ops'].want} as ops")
+        example = '{"ops":{"count":{"args":["-w"],"stdin":"{text}"}}}'
+        yield Problem("/transport/exec", f"is missing, must be an object such as {example}")
     if not isinstance(ops, dict) or not isinstance(inputs, dict):
         return
     if not ops:

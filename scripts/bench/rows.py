@@ -21,6 +21,7 @@ RELAY = "trio relay"
 NODE_RELAY = "Node relay"
 MCP = "MCP SDK"
 MCP_BOTH = "MCP SDK, both ends"
+PLAIN = "plain app"
 COLD = "stdiod, cold"
 BELOW_CGROUPS = "stdiod, subreaper"
 SUPERVISORD = "supervisord"
@@ -142,6 +143,31 @@ SOCKET_MANY = Row(
     (OURS, RELAY, NODE_RELAY, MCP),
     "As the row above.",
 )
+PLAIN_NOTE = (
+    "The plain app is on the same h11, wsproto and trio, and answers a constant: it reads no JSON, "
+    "knows nobody, and asks no module."
+)
+HTTP_INVOKE = Row(
+    "invoke, one at a time, over HTTP",
+    "calls/s",
+    (least(0.5, PLAIN),),
+    (OURS, PLAIN),
+    PLAIN_NOTE,
+)
+WS_INVOKE = Row(
+    "invoke, one at a time, over WebSocket",
+    "calls/s",
+    (least(0.5, PLAIN),),
+    (OURS, PLAIN),
+    "As the row above.",
+)
+SSE_FAN_OUT = Row(
+    "events of a session, told to 100 clients as SSE",
+    "events/s",
+    (least(0.5, PLAIN),),
+    (OURS, PLAIN),
+    "An event counts once for each client. The plain app writes bytes that it has at hand.",
+)
 TOOL = Row(
     "per-invocation native tool",
     "ms",
@@ -224,6 +250,9 @@ ROWS = (
     INVOKE_MANY,
     SOCKET_ONE,
     SOCKET_MANY,
+    HTTP_INVOKE,
+    WS_INVOKE,
+    SSE_FAN_OUT,
     TOOL,
     LONE_TOOL,
     WARM,

@@ -13,7 +13,7 @@ from supervisor.cli.status_table import note, status_text
 from supervisor.cli.terminal import cells
 from supervisor.cli.trouble import in_trouble, trouble_first
 from tests.cli.conftest import Run, Serve
-from tests.cli.fake_daemon import last_exit, module, ok, status
+from tests.cli.fake_daemon import Frame, last_exit, module, ok, status
 
 KILLED = last_exit(
     "was killed by SIGKILL", reason="signaled", signal=9, stderr_tail=["out of cheese"]
@@ -90,17 +90,17 @@ def test_what_was_stopped_or_has_nothing_to_do_is_in_no_trouble(well: dict[str, 
 
 
 @pytest.mark.parametrize(
-    ("modules", "quarantined", "code", "shown"),
+    ("fleet", "code", "shown"),
     [
-        ([module(), STOPPED], (), 0, []),
-        ([module(), FAILED, CRASHED], (), 1, ["y", "a"]),
-        ([module()], ({"descriptor": "/bad.json", "reason": "/kind: is missing"},), 1, []),
+        (status(module(), STOPPED), 0, []),
+        (status(module(), FAILED, CRASHED), 1, ["y", "a"]),
+        (status(module(), quarantined=FLEET["quarantined"]), 1, []),
     ],
 )
 def test_failing_shows_what_is_in_trouble_and_its_status_is_for_scripts(
-    run: Run, serve: Serve, modules: Any, quarantined: Any, code: int, shown: list[str]
+    run: Run, serve: Serve, fleet: Frame, code: int, shown: list[str]
 ) -> None:
-    serve(lambda frame: [ok(status(*modules, quarantined=quarantined))])
+    serve(lambda frame: [ok(fleet)])
     ended, plain_one = run("status", "--failing"), run("status")
     assert (ended.exit_code, plain_one.exit_code) == (code, 0)
     rows = [line.split()[0] for line in ended.stdout.splitlines()[4:] if line[:1].islower()]
@@ -108,7 +108,7 @@ def test_failing_shows_what_is_in_trouble_and_its_status_is_for_scripts(
     assert ("no module is in trouble" in ended.stdout) is not bool(shown)
     told = json.loads(run("status", "--failing", "--json").stdout)
     assert sorted(one["name"] for one in told["modules"]) == sorted(shown)
-    assert len(told["quarantined"]) == len(quarantined)
+    assert told["quarantined"] == fleet["quarantined"]
 
 
 @pytest.mark.parametrize(("one", "code"), [(FAILED, 1), (STALE, 1), (module(), 0)])

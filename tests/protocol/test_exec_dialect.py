@@ -19,11 +19,12 @@ from protocol.connection import (
     Violated,
     Warned,
 )
-from protocol.descriptor.loading import parse_descriptor
+from protocol.descriptor.loading import DescriptorError, parse_descriptor
 from protocol.dialects.exec import ExecConnection
 from protocol.dialects.exec_template import ARGUMENT_BYTES, UnfitArgError, arguments, read, stdin
 from protocol.errors import Failure, Reason, Success
 from protocol.events import AssetBytes, Log
+from protocol.near_misses import near_misses
 from protocol.replies import Operation
 from protocol.weight import MOST_VALUES
 from tests.protocol.wire import Cuts, cuts, invoke, pieces
@@ -257,3 +258,52 @@ def test_the_exit_codes_that_are_good_are_told_with_the_answer() -> None:
     answer = told({"ok_codes": [1]})[-1]
     assert isinstance(answer, Answered)
     assert answer.codes == (0, 1)
+
+
+def problems(op: Any = None, **more: Any) -> dict[str, str]:
+    """Return what is wrong with a descriptor with an op `go` that takes `file`, by pointer."""
+    transport: dict[str, Any] = {"type": "stdio", "command": ["x"], "protocol": "exec"}
+    if op is not None:
+        transport["exec"] = {"ops": op}
+    inputs: dict[str, Any] = {"go": {"properties": {"file": {}}}}
+    document = {"name": "m", "kind": "tool", "transport": transport, "inputs": inputs, **more}
+    try:
+        parse_descriptor(msgspec.json.encode(document), "/m.json")
+    except DescriptorError as error:
+        return {one.pointer: one.message for one in error.problems}
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("said", "at", "words"),
+    [
+        ({}, "/transport/exec", "is missing, must be an object such as"),
+        ({"op": {}}, "/transport/exec/ops", "must have an op"),
+        ({"op": {"gone": {}}}, "/inputs/go", "is no op of /transport/exec/ops"),
+        ({"op": {"go": {}}, "supervision": {"warm": 1}}, "/supervision/warm", "must be 0"),
+        ({"op": {"go": {"args": ["-x", "{fiel}"]}}}, "/transport/exec/ops/go/args/1", "'file'"),
+        ({"op": {"go": {"stdin": "{text?}"}}}, "/transport/exec/ops/go/stdin", "{{text?}}"),
+    ],
+)
+def test_a_descriptor_of_a_command_that_cannot_be_meant_is_refused(
+    said: dict[str, Any], at: str, words: str
+) -> None:
+    assert words in problems(**said)[at]
+
+
+def test_a_word_in_braces_that_is_no_input_is_text_of_which_validate_warns() -> None:
+    op = {"args": ["{print}", "{print $1}", "{{file}}", "{file}"], "stdin": "{text}"}
+    assert problems({"go": op}) == {}
+    ops = {"go": op}
+    transport = {"type": "stdio", "command": ["awk"], "protocol": "exec", "exec": {"ops": ops}}
+    inputs: dict[str, Any] = {"go": {"properties": {"file": {}}}}
+    warned = near_misses({"name": "m", "kind": "tool", "transport": transport, "inputs": inputs})
+    at = "/transport/exec/ops/go"
+    assert [one.pointer for one in warned] == [f"{at}/args/0", f"{at}/stdin"]
+
+
+def test_an_op_without_inputs_takes_no_args_and_is_described_so() -> None:
+    transport = {"type": "stdio", "command": ["x"], "protocol": "exec", "exec": {"ops": {"go": {}}}}
+    document = {"name": "m", "kind": "tool", "transport": transport}
+    made = parse_descriptor(msgspec.json.encode(document), "/m.json")
+    assert made.inputs == {"go": {"type": "object", "additionalProperties": False}}

@@ -21,6 +21,7 @@ from supervisor.cli.results import echo_json, print_json, print_laid_out
 from supervisor.cli.terminal import dim, one_line
 
 if TYPE_CHECKING:
+    from protocol.descriptor.model import Descriptor
     from supervisor.runtime.files.module_log import LogLine
 
 GRACE_S = 15.0
@@ -88,7 +89,11 @@ def invoke(
     if descriptor is None:
         response = ask_daemon(socket, module, content, show.event, typed)
     else:
-        response = _run_here(descriptor, module, content, show, typed, record)
+        from supervisor.cli import direct
+
+        loaded = direct.load(descriptor, module)
+        content["args"] |= args_of(typed, (loaded.inputs or {}).get(op))
+        response = _run_here(loaded, content, show, record)
     show.response(response)
     if not response.get("ok"):
         raise click.exceptions.Exit(NO)
@@ -182,17 +187,11 @@ def _schema(client: Client, module: str, op: str, typed: Sequence[Word]) -> Any:
 
 
 def _run_here(
-    path: Path,
-    module: str,
-    content: dict[str, Any],
-    show: Shown,
-    typed: Sequence[Word],
-    record: Path | None,
+    descriptor: Descriptor, content: dict[str, Any], show: Shown, record: Path | None
 ) -> dict[str, Any]:
     from supervisor.cli import direct
 
-    descriptor = direct.load(path, module)
-    content["args"] |= args_of(typed, (descriptor.inputs or {}).get(content["op"]))
+    module = descriptor.name
     needed = descriptor.supervision.depends_on
     if needed:
         names = one_line(", ".join(needed))

@@ -43,7 +43,13 @@ _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright
 @with_json
 @with_socket
 def logs(
-    modules: tuple[str, ...], every: bool, follow: bool, lines: int, as_json: bool, socket: Path
+    *,
+    modules: tuple[str, ...],
+    every: bool,
+    follow: bool,
+    lines: int,
+    as_json: bool,
+    socket: Path,
 ) -> None:
     """Show the log of each MODULE: time, instance, stream, text; those of several in one, by time.
 
