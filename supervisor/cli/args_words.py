@@ -23,7 +23,7 @@ MAX_DEPTH = 16
 """Alternatives and references of a schema are followed no further."""
 
 _ALTERNATIVES = ("anyOf", "oneOf", "allOf")
-_KINDS = {
+_KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
     "integer": (int, "a whole number, such as 3"),
     "number": ((int, float), "a number, such as 3 or 0.5"),
     "boolean": (bool, "true or false"),

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import Client
+from supervisor.cli.client import Answer, Client
 from supervisor.cli.exit_status import NO
 from supervisor.cli.many_modules import chosen, with_modules
 from supervisor.cli.options import with_json, with_socket
@@ -22,7 +22,7 @@ from supervisor.cli.terminal import one_line, state_word
 def start(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -> None:
     """Start each MODULE, at once if it waits for its next try; returns when all are ready.
 
-    With --json each answer is a line, in the order in which they come.
+    With --json each answer is a line.
     """
     _control("start", modules, socket, every=every, as_json=as_json)
 
@@ -34,7 +34,7 @@ def start(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) ->
 def stop(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -> None:
     """Stop each MODULE once its requests in flight are answered; it stays down until `start`.
 
-    With --json each answer is a line, in the order in which they come.
+    With --json each answer is a line.
     """
     _control("stop", modules, socket, every=every, as_json=as_json)
 
@@ -50,7 +50,7 @@ def restart(
     """Replace the process of each MODULE; requests that wait go on waiting.
 
     --all leaves alone those that were stopped, and those that wait for their first request. With
-    --json each answer is a line, in the order in which they come.
+    --json each answer is a line.
     """
     more = {"prepare": True} if prepare else {}
     _control("restart", modules, socket, every=every, as_json=as_json, **more)
@@ -62,19 +62,28 @@ def _control(
     # The daemon bounds each by the module's own prepare_s, start_s and stop_s.
     with Client(socket) as client:
         names = chosen(client, modules, every=every, wanted=op == "restart")
-        failed = False
+        come: dict[int, Answer] = {}
+        shown = failed = 0
         for number, answer in client.own_together([(op, {"module": one, **args}) for one in names]):
-            if answer.ok and as_json:
-                print_json(answer.result)
-            elif answer.ok:
-                click.echo(_sentence(answer.result))
-            elif len(modules) == 1:
-                end_with_failure(answer, as_json=as_json, module=names[number])
-            else:
-                failed = True
-                tell_failure(answer, as_json=as_json, module=names[number])
+            come[number] = answer
+            while shown in come:
+                failed += not _show(come.pop(shown), names[shown], len(modules), as_json=as_json)
+                shown += 1
     if failed:
         raise click.exceptions.Exit(NO)
+
+
+def _show(answer: Answer, module: str, named: int, *, as_json: bool) -> bool:
+    """Show an answer; returns whether it is ok. Of one module that was named, it is all there is."""
+    if answer.ok and as_json:
+        print_json(answer.result)
+    elif answer.ok:
+        click.echo(_sentence(answer.result))
+    elif named == 1:
+        end_with_failure(answer, as_json=as_json, module=module)
+    else:
+        tell_failure(answer, as_json=as_json, module=module)
+    return answer.ok
 
 
 def _sentence(module: dict[str, Any]) -> str:
