@@ -61,7 +61,6 @@ def test_args_of_16_mib_are_read(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("help",), "did you mean '--help'?"),
         (("version",), "did you mean '--version'?"),
         (("status", ""), "'[MODULE]': it is empty"),
         (("invoke", "dice", ""), "'OP': it is empty"),

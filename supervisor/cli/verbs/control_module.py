@@ -10,12 +10,12 @@ import click
 from supervisor.cli.client import Answer, Client
 from supervisor.cli.exit_status import NO
 from supervisor.cli.many_modules import chosen, with_modules
-from supervisor.cli.options import with_json, with_socket
+from supervisor.cli.options import example, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_json, tell_failure
 from supervisor.cli.terminal import one_line, state_word
 
 
-@click.command
+@click.command(epilog=example("start dice torch", "start --all"))
 @with_modules
 @with_json
 @with_socket
@@ -27,7 +27,7 @@ def start(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) ->
     _control("start", modules, socket, every=every, as_json=as_json)
 
 
-@click.command
+@click.command(epilog=example("stop dice torch", "stop --all"))
 @with_modules
 @with_json
 @with_socket
@@ -39,7 +39,7 @@ def stop(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -> 
     _control("stop", modules, socket, every=every, as_json=as_json)
 
 
-@click.command
+@click.command(epilog=example("restart dice", "restart --all"))
 @with_modules
 @click.option("--prepare", is_flag=True, help="Have its program prepared anew before.")
 @with_json
@@ -74,7 +74,7 @@ def _control(
 
 
 def _show(answer: Answer, module: str, named: int, *, as_json: bool) -> bool:
-    """Show an answer; returns whether it is ok. Of one module that was named, it is all there is."""
+    """Show an answer; returns whether it is ok. If `named` is 1, a failure ends the verb."""
     if answer.ok and as_json:
         print_json(answer.result)
     elif answer.ok:

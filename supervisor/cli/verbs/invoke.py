@@ -15,7 +15,7 @@ from supervisor.cli.client import ANSWER_S, SUPERVISOR, Client, NoAnswerError
 from supervisor.cli.event_text import EventPrinter, log_line
 from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError
 from supervisor.cli.failure_text import failure_text
-from supervisor.cli.options import SECONDS, TEXT, with_json, with_socket
+from supervisor.cli.options import MODULE, OP, SECONDS, SESSION, example, with_json, with_socket
 from supervisor.cli.quantities import duration
 from supervisor.cli.results import echo_json, print_json, print_laid_out
 from supervisor.cli.terminal import dim, one_line
@@ -30,14 +30,21 @@ GRACE_S = 15.0
 _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-@click.command
-@click.argument("module", type=TEXT)
-@click.argument("op", type=TEXT)
+@click.command(
+    epilog=example(
+        "invoke dice roll dice=3d6 seed:=1",
+        'invoke torch light --session walk --args \'{"room":"hall"}\'',
+    )
+)
+@click.argument("module", type=MODULE)
+@click.argument("op", type=OP)
 @click.argument("words", metavar="[KEY=VALUE|KEY:=JSON]...", nargs=-1)
 @click.option(
     "--args", "given", metavar="JSON|@FILE|-", help="A JSON object, a file with one, or stdin."
 )
-@click.option("--session", "session_id", type=TEXT, metavar="ID", help="The session it belongs to.")
+@click.option(
+    "--session", "session_id", type=SESSION, metavar="ID", help="The session it belongs to."
+)
 @click.option(
     "--timeout", "timeout_s", type=SECONDS, help="In the place of the module's timeouts.invoke_s."
 )

@@ -14,7 +14,7 @@ import click
 from supervisor.cli.client import Answer, Client
 from supervisor.cli.exit_status import NO
 from supervisor.cli.many_modules import chosen, with_modules
-from supervisor.cli.options import Lines, with_json, with_socket
+from supervisor.cli.options import Lines, example, with_json, with_socket
 from supervisor.cli.quantities import time_of_day, utc_stamp
 from supervisor.cli.results import end_with_failure, print_json, tell_failure
 from supervisor.cli.terminal import dim, is_terminal, one_line
@@ -28,7 +28,7 @@ Entry = dict[str, Any]
 _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_yellow")
 
 
-@click.command
+@click.command(epilog=example("logs dice -n 100", "logs -f dice torch"))
 @with_modules
 @click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C (status 130).")
 @click.option(

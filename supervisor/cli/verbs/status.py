@@ -10,13 +10,13 @@ import click
 
 from supervisor.cli.client import Client
 from supervisor.cli.exit_status import NO
-from supervisor.cli.options import MODULE, with_json, with_socket
+from supervisor.cli.options import MODULE, example, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_document
 from supervisor.cli.terminal import is_terminal
 from supervisor.cli.trouble import in_trouble
 
 
-@click.command
+@click.command(epilog=example("status", "status dice", "status --failing"))
 @click.argument("module", required=False, type=MODULE)
 @click.option(
     "--failing",

@@ -10,13 +10,13 @@ import click
 from supervisor.cli.client import Client, NoAnswerError
 from supervisor.cli.exit_status import NO, NoError
 from supervisor.cli.many_modules import chosen, with_modules
-from supervisor.cli.options import SECONDS, with_json, with_socket
+from supervisor.cli.options import SECONDS, example, with_json, with_socket
 from supervisor.cli.quantities import count
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import Ticker, one_line
 
 
-@click.command
+@click.command(epilog=example("wait dice torch --timeout 20", "wait --all"))
 @with_modules
 @click.option(
     "--for",
