@@ -25,6 +25,7 @@ from scripts.bench.rows import (
     NODE,
     OURS,
     RAW,
+    SHORT_WAY,
     STREAM,
     TOOL,
     TRIO,
@@ -99,6 +100,7 @@ async def stream(workshop: Workshop, sizes: Sizes) -> list[Sample]:
 async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Echo through `primes`, one at a time and 64 at a time."""
     samples: list[Sample] = []
+    asked = 0
     async with daemon(workshop, workshop.primes()) as one:
         for row, window, count in (
             (INVOKE_ONE, 1, sizes.sequential),
@@ -119,9 +121,11 @@ async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
             ours_s = await ask(one, "primes", "echo", count, window)
             cpu_us = (time.process_time() - used_s) / count * 1e6
             samples.append(Sample(row.title, OURS, count / ours_s, cpu_us=cpu_us))
+            asked += count // 4 + count
             samples += await with_sdk(workshop, row, count, window)
             samples += await with_sdk(workshop, row, count, window, both_ends=True)
-    return samples
+        short = 1 - one.requests.long_ways / asked
+    return [*samples, Sample(SHORT_WAY.title, OURS, 100 * short)]
 
 
 async def tool(workshop: Workshop, sizes: Sizes) -> list[Sample]:

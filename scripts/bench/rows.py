@@ -127,6 +127,13 @@ INVOKE_MANY = Row(
     (OURS, C, BARE, NODE, ASYNCIO, MCP, MCP_BOTH),
     "As the row above.",
 )
+SHORT_WAY = Row(
+    "invoke, those on the short way, in process",
+    "% of calls",
+    (least(100.0),),
+    note="Of the calls of the two rows above, all plain: the rest took what sessions, gates and "
+    "host calls need (`supervisor.kernel.long_way`).",
+)
 SOCKET_ONE = Row(
     "invoke, one at a time, over the control socket",
     "calls/s",
@@ -248,6 +255,7 @@ ROWS = (
     STREAM,
     INVOKE_ONE,
     INVOKE_MANY,
+    SHORT_WAY,
     SOCKET_ONE,
     SOCKET_MANY,
     HTTP_INVOKE,
