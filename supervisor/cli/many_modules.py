@@ -12,7 +12,7 @@ from supervisor.cli.options import MODULE, F
 
 
 def with_modules(function: F) -> F:
-    """Add MODULE... and --all; the verb gets `modules` and `every`, one of the two, for `chosen`."""
+    """Add MODULE... and --all; the verb gets `modules` or `every`, for `chosen`."""
 
     @functools.wraps(function)
     def checked(*, modules: tuple[str, ...], every: bool, **others: Any) -> Any:
