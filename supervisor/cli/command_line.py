@@ -138,8 +138,10 @@ class Verbs(click.Group):
         try:
             with _interruptible():
                 return super().invoke(ctx)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             click.echo(err=True)  # the terminal has written ^C
+            if error.args:
+                click.echo(f"stdiod: {error.args[0]}", err=True)
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
             let_go_of_stdout()
