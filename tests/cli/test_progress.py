@@ -10,8 +10,6 @@ import pytest
 from supervisor.cli.event_text import EventPrinter, progress_text
 from supervisor.cli.terminal import cells
 
-CLEAR = "\r\x1b[K"
-
 
 def progress(**payload: Any) -> dict[str, Any]:
     return {"type": "ui_event", "event": "progress", "payload": payload}
@@ -56,7 +54,7 @@ def test_on_a_terminal_it_is_rewritten_and_what_is_said_stands_above(
     printer.show(chunk)
     printer.show(progress(done=2, total=2))
     printer.close_line()
-    shown = click.unstyle(capsys.readouterr().err.replace(CLEAR, "<"))
+    shown = click.unstyle(capsys.readouterr().err).replace("\r", "<")
     assert shown == f"{half}<info   hm\n{half}<{whole}<so\n{whole}<"
 
 
