@@ -10,9 +10,10 @@ import click
 
 from supervisor.cli.client import SUPERVISOR, Client
 from supervisor.cli.event_text import EventPrinter
-from supervisor.cli.options import SECONDS, TEXT, with_json, with_socket
+from supervisor.cli.exit_status import interruption
+from supervisor.cli.options import SECONDS, SESSION, TEXT, example, with_json, with_socket
 from supervisor.cli.results import echo_json, end_with_failure, print_json
-from supervisor.cli.terminal import safe
+from supervisor.cli.terminal import one_line, safe
 
 OP = "session.prompt"
 PRIORITIES = ("low", "normal", "high", "urgent")
@@ -24,8 +25,8 @@ _COURSE = frozenset(
 """Events that a person sees by what comes of them."""
 
 
-@click.command
-@click.argument("session_id", type=TEXT, metavar="SESSION")
+@click.command(epilog=example("prompt walk 'What is in the hall?'"))
+@click.argument("session_id", type=SESSION, metavar="SESSION")
 @click.argument("text", type=TEXT)
 @click.option("--priority", type=click.Choice(PRIORITIES), default="normal", show_default=True)
 @click.option("--reject", is_flag=True, help="Do not wait, if the session has a prompt already.")
@@ -57,7 +58,8 @@ def prompt(
     if timeout_s is not None:
         args["timeout_s"] = timeout_s
     shown = _Answer(as_json=as_json)
-    with Client(socket) as client:
+    words = one_line(f"the prompt of {session_id} was cancelled")
+    with interruption(words), Client(socket) as client:
         answer = client.own(OP, args, shown.event)
     shown.end(answer.result if answer.ok else None)
     if not answer.ok:
