@@ -106,6 +106,10 @@ demo: $(READY) ## watch a small fleet being supervised
 run: $(READY) ## run the daemon on the sample modules, in the foreground
 	@$(BIN)/stdiod run modules
 
+.PHONY: compare-mcp
+compare-mcp: $(READY) ## play faults through stdiod, mcp-proxy and FastMCP as hosts of an MCP server
+	@$(BIN)/python -m scripts.compare_mcp $(COMPARE_ARGS)
+
 .PHONY: bench
 bench: $(READY) ## measure, beside the peers that are there; BENCH_ARGS is passed on
 	@$(BIN)/python -m scripts.bench $(BENCH_ARGS)

@@ -51,6 +51,7 @@ SCENES: dict[str, Scene] = {
     "stream": in_process.stream,
     "invoke": in_process.invoke,
     "socket": over_socket.invoke,
+    "hosted": in_process.hosted,
     "http": over_http.http,
     "tool": in_process.tool,
     "warm": warm.warm,

@@ -150,6 +150,24 @@ SOCKET_MANY = Row(
     (OURS, RELAY, NODE_RELAY, MCP),
     "As the row above.",
 )
+HOSTED_NOTE = (
+    "The same server in C, hosted by stdiod and as the child of the MCP SDK's client. With both, "
+    "the caller is in the process that talks to it."
+)
+HOSTED_ONE = Row(
+    "hosted MCP server, `tools/call`, one at a time",
+    "calls/s",
+    (least(0.8, MCP),),
+    (OURS, MCP),
+    HOSTED_NOTE,
+)
+HOSTED_MANY = Row(
+    "hosted MCP server, `tools/call`, 64 at a time",
+    "calls/s",
+    (least(0.8, MCP),),
+    (OURS, MCP),
+    "As the row above.",
+)
 PLAIN_NOTE = (
     "The plain app is on the same h11, wsproto and trio, and answers a constant: it reads no JSON, "
     "knows nobody, and asks no module."
@@ -258,6 +276,8 @@ ROWS = (
     SHORT_WAY,
     SOCKET_ONE,
     SOCKET_MANY,
+    HOSTED_ONE,
+    HOSTED_MANY,
     HTTP_INVOKE,
     WS_INVOKE,
     SSE_FAN_OUT,
