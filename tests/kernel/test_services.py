@@ -137,9 +137,9 @@ async def test_whatever_a_service_says_its_calls_end_once_with_a_reason(
                 assert type(asked[name].events[0]).__name__ == "UiEvent"
             assert daemon.fleet.modules["lies"].state is State.READY
             # A connection serves again if its answer was read to the end, and no other does.
-            before = services.connections
             assert (await ask(daemon, "pretty").document())["ok"]
-            assert services.connections == before
+            first, second = services.invoked("pretty")
+            assert first.connection == second.connection
         assert services.open <= len(ANSWERS)
 
 
