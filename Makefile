@@ -54,6 +54,12 @@ test-mcp: $(READY) ## host six MCP servers of others; installs them into .mcp-se
 	@$(BIN)/python -m scripts.mcp_servers
 	STDIOD_TEST_MCP=1 $(BIN)/python -m pytest -n 0 -rs tests/mcp $(PYTEST_ARGS)
 
+.PHONY: test-amcp
+test-amcp: $(READY) ## serve AMCP's own clients; installs them into .amcp-clients
+	$(call heading,AMCP clients)
+	@$(BIN)/python -m scripts.amcp_clients
+	STDIOD_TEST_AMCP=1 $(BIN)/python -m pytest -n 0 -rs tests/amcp $(PYTEST_ARGS)
+
 .PHONY: check
 check: format-check lint types imports test package-test ## all that has to hold before a commit
 
@@ -100,6 +106,10 @@ demo: $(READY) ## watch a small fleet being supervised
 run: $(READY) ## run the daemon on the sample modules, in the foreground
 	@$(BIN)/stdiod run modules
 
+.PHONY: compare-mcp
+compare-mcp: $(READY) ## play faults through stdiod, mcp-proxy and FastMCP as hosts of an MCP server
+	@$(BIN)/python -m scripts.compare_mcp $(COMPARE_ARGS)
+
 .PHONY: bench
 bench: $(READY) ## measure, beside the peers that are there; BENCH_ARGS is passed on
 	@$(BIN)/python -m scripts.bench $(BENCH_ARGS)
@@ -115,5 +125,5 @@ soak: $(READY) ## kill, stop, flood and reload at random for MINUTES, and count 
 
 .PHONY: clean
 clean: ## remove all that was made here, .venv too
-	rm -rf .venv .venv-* .mcp-servers build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* .amcp-clients .mcp-servers build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

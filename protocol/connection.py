@@ -312,7 +312,9 @@ NewId = Callable[[], str]
 """Gives an id that no other request of the host has."""
 
 Memory = dict[str, Any]
-"""What connections of one module leave to those that follow, such as which version it speaks."""
+"""What connections of one module leave to those that follow, such as which version it speaks.
+
+Read from `start` on. It is JSON, and may be of an earlier daemon: it can be wrong by now."""
 
 
 class Connection(Protocol):

@@ -58,6 +58,15 @@ class Reason(StrEnum):
     STOPPING = "stopping"
     BROKEN_PIPE = "broken_pipe"
     SLOW_READER = "slow_reader"
+    REFUSED = "refused"
+    NO_CONNECTION = "no_connection"
+    TLS = "tls"
+    RESET = "reset"
+    CUT_STREAM = "cut_stream"
+    BAD_HTTP = "bad_http"
+    BAD_STATUS = "bad_status"
+    REDIRECTED = "redirected"
+    WRONG_TYPE = "wrong_type"
     DAEMON_RESTART = "daemon_restart"
     """The daemon itself ended while the request was in flight; only its journal says so."""
 
@@ -129,6 +138,15 @@ CODE_OF: dict[Reason, Code] = {
     Reason.STOPPING: Code.UNREACHABLE,
     Reason.BROKEN_PIPE: Code.UNREACHABLE,
     Reason.SLOW_READER: Code.UNREACHABLE,
+    Reason.REFUSED: Code.UNREACHABLE,
+    Reason.NO_CONNECTION: Code.UNREACHABLE,
+    Reason.TLS: Code.UNREACHABLE,
+    Reason.RESET: Code.UNREACHABLE,
+    Reason.CUT_STREAM: Code.UNREACHABLE,
+    Reason.BAD_HTTP: Code.UNREACHABLE,
+    Reason.BAD_STATUS: Code.UNREACHABLE,
+    Reason.REDIRECTED: Code.UNREACHABLE,
+    Reason.WRONG_TYPE: Code.UNREACHABLE,
     Reason.DAEMON_RESTART: Code.UNREACHABLE,
     Reason.UNKNOWN_MODULE: Code.BAD_REQUEST,
     Reason.MISSING_OP: Code.BAD_REQUEST,
@@ -179,6 +197,8 @@ class Success(msgspec.Struct, frozen=True, eq=False):
 
     said: Any = None
     summary: str | None = None
+    whole: dict[str, Any] | None = None
+    """The answer as the module's own protocol has it, where `said` is a part of it."""
 
     @property
     def result(self) -> Any:

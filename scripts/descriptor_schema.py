@@ -15,7 +15,7 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from protocol.descriptor.model import WHENCE, Descriptor
-from protocol.descriptor.shape import DESCRIPTOR, NUL
+from protocol.descriptor.shape import DESCRIPTOR, NUL, URL
 from protocol.dialects import DIALECTS
 from protocol.shape import text
 
@@ -47,7 +47,7 @@ BETWEEN_FIELDS: dict[str, Any] = {
                 {
                     "if": _when("type", "stdio"),
                     "then": {"required": ["command"]},
-                    "else": {"required": ["url"]},
+                    "else": {"required": ["url"], "properties": {"url": {"pattern": URL.pattern}}},
                 },
                 {
                     "if": _when("input", "flat"),

@@ -88,7 +88,12 @@ def _typed(document: dict[str, Any], whence: dict[str, str]) -> Descriptor:
     complete = {
         **document,
         **_inputs_of_commands(document),
-        "transport": {"lifecycle": dialect.lifecycles[0], "stdout": dialect.stdout, **transport},
+        "transport": {
+            "lifecycle": dialect.lifecycles[0],
+            "stdout": dialect.stdout,
+            **transport,
+            **({} if transport["type"] == "stdio" else {"command": ()}),
+        },
         # Not strict: an integer may be written 5.0. Everything else has been checked.
         "supervision": msgspec.convert(document.get("supervision", {}), Supervision, strict=False),
         "hook": None if hook is None else msgspec.convert(hook, Hook, strict=False),

@@ -143,7 +143,8 @@ class Transport(msgspec.Struct, frozen=True, kw_only=True):
     """How the module is reached; `type` says which of the other fields mean something."""
 
     type: str = "stdio"
-    command: tuple[str, ...]
+    command: tuple[str, ...] = ()
+    """Empty for a service: whatever would look for its program sees that there is none."""
     prepare: tuple[str, ...] = ()
     protocol: str = "module"
     lifecycle: Lifecycle = Lifecycle.PERSISTENT
@@ -151,6 +152,8 @@ class Transport(msgspec.Struct, frozen=True, kw_only=True):
     stdout: StdoutPolicy = StdoutPolicy.TOLERANT
     exec: ExecTransport = ExecTransport()
     mcp: McpTransport = McpTransport()
+    url: str = ""
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
     cwd: str = "."
     env: dict[str, str] = msgspec.field(default_factory=dict)
     pass_env: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ checked beside it, and what has the wrong shape is passed over here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,12 +14,12 @@ import msgspec
 
 from protocol.args_schema import ops_problems
 from protocol.descriptor.model import HOOK_OP, InputForm, Instances, Kind, Lifecycle, Transport
-from protocol.descriptor.shape import DESCRIPTOR, TRANSPORT
+from protocol.descriptor.shape import DESCRIPTOR, TRANSPORT, URL
 from protocol.dialects import DIALECTS
 from protocol.dialects.exec_template import input_names, no_holes
 from protocol.problem import Problem, described, did_you_mean, quoted, step
 
-DEFAULT_PROTOCOL = Transport(command=()).protocol
+DEFAULT_PROTOCOL = Transport().protocol
 _DEFAULT_INSTANCES = Instances()
 _END_TYPES = {int, float, str}  # not bool, which Python takes for 0 or 1
 
@@ -31,6 +32,8 @@ def problems(document: dict[str, Any]) -> list[Problem]:
     if isinstance(transport, dict):
         found += _reachability(transport)
         found += _dialect(transport)
+        if transport.get("type") == "http":
+            found += _service(transport, document.get("supervision"))
         if transport.get("protocol") == "exec":
             found += _exec(transport, document.get("inputs", {}))
     if isinstance(document.get("hook"), dict):
@@ -60,13 +63,61 @@ def _reachability(transport: dict[str, Any]) -> Iterator[Problem]:
                 words = transport.get(field)
                 if isinstance(words, list) and words[:1] == [""]:
                     yield Problem(f"{at}/{field}/0", "is empty, must name the program to run")
+        case "http" if "url" not in transport:
+            yield TRANSPORT.missing("url", transport, at)
         case "http":
-            # The base format has HTTP modules, so both things there are to say are said at once.
-            yield Problem(
-                f"{at}/type", 'is "http", must be "stdio": this version runs stdio modules only'
-            )
-            if "url" not in transport:
-                yield TRANSPORT.missing("url", transport, at)
+            url = transport["url"]
+            if isinstance(url, str) and URL.search(url) is None:
+                yield Problem(
+                    f"{at}/url",
+                    f"is {_shown(url)}, must be an address such as "
+                    '"https://tools.example/modules/dice", without a user, a password, a query '
+                    "and a fragment: what is secret goes into headers",
+                )
+
+
+def _shown(url: str) -> str:
+    # What stands before an @, or after a ?, may be a password.
+    return "hidden here" if re.search("[@?#]", url) else quoted(url)
+
+
+_SENT_ANYWAY = frozenset(
+    {
+        *("accept", "accept-encoding", "connection", "content-length", "content-type", "expect"),
+        *("host", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"),
+    }
+)
+"""Headers that are the host's own to send, or not to send."""
+
+_OF_PROCESSES = "a service is no process of this machine"
+
+
+def _service(transport: dict[str, Any], supervision: Any) -> Iterator[Problem]:
+    """Refuse what nobody could keep of a service."""
+    protocol, lifecycle = transport.get("protocol"), transport.get("lifecycle")
+    if protocol in DIALECTS and protocol != DEFAULT_PROTOCOL:
+        words = f"is {quoted(protocol)}, must be {quoted(DEFAULT_PROTOCOL)}: {_OF_PROCESSES}"
+        yield Problem("/transport/protocol", words)
+    elif lifecycle == Lifecycle.PER_INVOCATION:
+        words = f"is {quoted(lifecycle)}, must be {quoted(Lifecycle.PERSISTENT)}: {_OF_PROCESSES}"
+        yield Problem("/transport/lifecycle", words)
+    if isinstance(transport.get("prepare"), list) and transport["prepare"]:
+        yield Problem("/transport/prepare", f"must be left out: {_OF_PROCESSES}")
+    headers = transport.get("headers")
+    for name in headers if isinstance(headers, dict) else ():
+        if name.lower() in _SENT_ANYWAY:
+            words = f"{quoted(name)} must be left out: it is not for a descriptor to say"
+            yield Problem("/transport/headers", words)
+    if not isinstance(supervision, dict):
+        return
+    limits, instances = supervision.get("limits"), supervision.get("instances")
+    for field in ("memory_bytes", "open_files", "processes", "cpu_s"):
+        if isinstance(limits, dict) and type(limits.get(field)) in {int, float}:
+            words = f"is {described(limits[field])}, must be null: {_OF_PROCESSES}"
+            yield Problem(f"/supervision/limits/{field}", words)
+    if supervision.get("watch") is True:
+        yield Problem("/supervision/watch", f"is true, must be false: {_OF_PROCESSES}")
+    yield from _default_instances(instances, _OF_PROCESSES)
 
 
 def _dialect(transport: dict[str, Any]) -> Iterator[Problem]:
@@ -197,13 +248,16 @@ def _instances(instances: Any) -> Iterator[Problem]:
 
 
 def _instances_per_invocation(transport: dict[str, Any], instances: Any) -> Iterator[Problem]:
-    if _lifecycle(transport) != Lifecycle.PER_INVOCATION:
-        return
+    if _lifecycle(transport) == Lifecycle.PER_INVOCATION:
+        why = "a module that runs a process per invocation has as many as its concurrency says"
+        yield from _default_instances(instances, why)
+
+
+def _default_instances(instances: Any, why: str) -> Iterator[Problem]:
     defaults = msgspec.structs.asdict(_DEFAULT_INSTANCES)
     for field, value in instances.items() if isinstance(instances, dict) else ():
         if type(value) in {int, float} and field in defaults and value != defaults[field]:
             yield Problem(
                 f"/supervision/instances/{field}",
-                f"is {described(value)}, must be {described(defaults[field])}: a module that runs "
-                "a process per invocation has as many as its concurrency says",
+                f"is {described(value)}, must be {described(defaults[field])}: {why}",
             )

@@ -66,7 +66,14 @@ _NAME = Scalar(
 )
 _ANY_TEXT = text("a string", empty=True)
 _ARGUMENT = text("a string without NUL", forbidden=NUL, empty=True)
+_HEADER = text("the name of an HTTP header", forbidden="^!#$%&'*+.^_`|~0-9A-Za-z-")
 _VARIABLE = text("the name of an environment variable, without '=' and NUL", forbidden="=" + NUL)
+
+URL = re.compile(
+    r"^https?://(\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)(:[0-9]{1,5})?"
+    r"(/[0-9A-Za-z._~!$&'()*+,;=:@%/-]*)?$(?!\n)"
+)
+"""Where a service is: without a user, a password and a query, so that it can be shown."""
 
 EXEC_OP = Fields(
     {
@@ -118,6 +125,11 @@ TRANSPORT = Fields(
         "command": Array('an array of strings such as ["python3","dice.py"]', _ARGUMENT, least=1),
         "prepare": Array('an array of strings such as ["make"]', _ARGUMENT),
         "url": _ANY_TEXT,
+        "headers": Map(
+            'an object of strings such as {"Authorization":"Bearer ${TOKEN}"}',
+            _HEADER,
+            text("a string of printable ASCII characters", forbidden="^ -~", empty=True),
+        ),
         "protocol": Choice(tuple(DIALECTS)),
         "lifecycle": Choice(tuple(Lifecycle)),
         "input": Choice(tuple(InputForm)),

@@ -29,6 +29,8 @@ class Dialect(msgspec.Struct, frozen=True):
     stdout: StdoutPolicy
     answers_probes: bool
     """Whether a process can be asked `health` and `describe`; else the host answers."""
+    remembers: bool = False
+    """Whether what its connections leave to those that follow is kept beyond the daemon's life."""
     keeps_warm: bool = True
     """Whether a process per invocation can be started before it is known what it is to do."""
     span_attributes: SpanAttributes | None = None
@@ -50,6 +52,7 @@ DIALECTS: dict[str, Dialect] = {
         lifecycles=(Lifecycle.PERSISTENT,),
         stdout=StdoutPolicy.TOLERANT,
         answers_probes=True,
+        remembers=True,
         span_attributes=span_attributes,
     ),
     "module": Dialect(

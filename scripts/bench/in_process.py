@@ -19,20 +19,24 @@ from scripts.bench.rows import (
     BARE,
     BELOW_CGROUPS,
     CRASH,
+    HOSTED_MANY,
+    HOSTED_ONE,
     INVOKE_MANY,
     INVOKE_ONE,
     LONE_TOOL,
     NODE,
     OURS,
     RAW,
+    SHORT_WAY,
     STREAM,
     TOOL,
     TRIO,
     C,
+    Row,
     Sample,
 )
 from scripts.bench.sizes import Sizes
-from scripts.bench.workshop import PROGRAMS, Workshop, daemon
+from scripts.bench.workshop import PROGRAMS, Workshop, daemon, descriptor
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.principals import SUPERVISOR
@@ -99,6 +103,7 @@ async def stream(workshop: Workshop, sizes: Sizes) -> list[Sample]:
 async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Echo through `primes`, one at a time and 64 at a time."""
     samples: list[Sample] = []
+    asked = 0
     async with daemon(workshop, workshop.primes()) as one:
         for row, window, count in (
             (INVOKE_ONE, 1, sizes.sequential),
@@ -114,14 +119,36 @@ async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
                 commands[NODE] = [workshop.node, str(PROGRAMS / "pingpong.js"), *arguments]
             for name, command in commands.items():
                 samples.append(await rate(row, name, count, command))
-            await ask(one, "primes", "echo", count // 4, window)
-            used_s = time.process_time()
-            ours_s = await ask(one, "primes", "echo", count, window)
-            cpu_us = (time.process_time() - used_s) / count * 1e6
-            samples.append(Sample(row.title, OURS, count / ours_s, cpu_us=cpu_us))
+            samples.append(await _echoed(one, "primes", row, count, window))
+            asked += count // 4 + count
             samples += await with_sdk(workshop, row, count, window)
             samples += await with_sdk(workshop, row, count, window, both_ends=True)
+        short = 1 - one.requests.long_ways / asked
+    return [*samples, Sample(SHORT_WAY.title, OURS, 100 * short)]
+
+
+async def hosted(workshop: Workshop, sizes: Sizes) -> list[Sample]:
+    """Call a tool of an MCP server, one at a time and 64 at a time."""
+    samples: list[Sample] = []
+    document = descriptor("server", [workshop.program("mcp_echo")], protocol="mcp")
+    document["supervision"] = {"concurrency": WINDOW}
+    async with daemon(workshop, document) as one:
+        for row, window, count in (
+            (HOSTED_ONE, 1, sizes.sequential),
+            (HOSTED_MANY, WINDOW, sizes.concurrent),
+        ):
+            samples.append(await _echoed(one, "server", row, count, window))
+            samples += await with_sdk(workshop, row, count, window)
     return samples
+
+
+async def _echoed(one: Daemon, module: str, row: Row, count: int, window: int) -> Sample:
+    """Have a module echo, warmed up."""
+    await ask(one, module, "echo", count // 4, window)
+    used_s = time.process_time()
+    took_s = await ask(one, module, "echo", count, window)
+    cpu_us = (time.process_time() - used_s) / count * 1e6
+    return Sample(row.title, OURS, count / took_s, cpu_us=cpu_us)
 
 
 async def tool(workshop: Workshop, sizes: Sizes) -> list[Sample]:

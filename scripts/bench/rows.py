@@ -21,6 +21,7 @@ RELAY = "trio relay"
 NODE_RELAY = "Node relay"
 MCP = "MCP SDK"
 MCP_BOTH = "MCP SDK, both ends"
+PLAIN = "plain app"
 COLD = "stdiod, cold"
 BELOW_CGROUPS = "stdiod, subreaper"
 SUPERVISORD = "supervisord"
@@ -126,6 +127,13 @@ INVOKE_MANY = Row(
     (OURS, C, BARE, NODE, ASYNCIO, MCP, MCP_BOTH),
     "As the row above.",
 )
+SHORT_WAY = Row(
+    "invoke, those on the short way, in process",
+    "% of calls",
+    (least(100.0),),
+    note="Of the calls of the two rows above, all plain: the rest took what sessions, gates and "
+    "host calls need (`supervisor.kernel.long_way`).",
+)
 SOCKET_ONE = Row(
     "invoke, one at a time, over the control socket",
     "calls/s",
@@ -141,6 +149,49 @@ SOCKET_MANY = Row(
     (least(0.4, NODE_RELAY), least(5.0, MCP)),
     (OURS, RELAY, NODE_RELAY, MCP),
     "As the row above.",
+)
+HOSTED_NOTE = (
+    "The same server in C, hosted by stdiod and as the child of the MCP SDK's client. With both, "
+    "the caller is in the process that talks to it."
+)
+HOSTED_ONE = Row(
+    "hosted MCP server, `tools/call`, one at a time",
+    "calls/s",
+    (least(0.8, MCP),),
+    (OURS, MCP),
+    HOSTED_NOTE,
+)
+HOSTED_MANY = Row(
+    "hosted MCP server, `tools/call`, 64 at a time",
+    "calls/s",
+    (least(0.8, MCP),),
+    (OURS, MCP),
+    "As the row above.",
+)
+PLAIN_NOTE = (
+    "The plain app is on the same h11, wsproto and trio, and answers a constant: it reads no JSON, "
+    "knows nobody, and asks no module."
+)
+HTTP_INVOKE = Row(
+    "invoke, one at a time, over HTTP",
+    "calls/s",
+    (least(0.5, PLAIN),),
+    (OURS, PLAIN),
+    PLAIN_NOTE,
+)
+WS_INVOKE = Row(
+    "invoke, one at a time, over WebSocket",
+    "calls/s",
+    (least(0.5, PLAIN),),
+    (OURS, PLAIN),
+    "As the row above.",
+)
+SSE_FAN_OUT = Row(
+    "events of a session, told to 100 clients as SSE",
+    "events/s",
+    (least(0.5, PLAIN),),
+    (OURS, PLAIN),
+    "An event counts once for each client. The plain app writes bytes that it has at hand.",
 )
 TOOL = Row(
     "per-invocation native tool",
@@ -222,8 +273,14 @@ ROWS = (
     STREAM,
     INVOKE_ONE,
     INVOKE_MANY,
+    SHORT_WAY,
     SOCKET_ONE,
     SOCKET_MANY,
+    HOSTED_ONE,
+    HOSTED_MANY,
+    HTTP_INVOKE,
+    WS_INVOKE,
+    SSE_FAN_OUT,
     TOOL,
     LONE_TOOL,
     WARM,

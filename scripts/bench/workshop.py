@@ -174,10 +174,10 @@ class Stdiod:
         self.run(*arguments)
         return Cost(time.perf_counter() - begin, _children_cpu_s() - used)
 
-    def up(self) -> float:
+    def up(self, *options: str) -> float:
         """Start the daemon and return how long it took until all was ready (s)."""
         data = str(self.folder / "data")
-        return self.cost("up", str(self.folder), "--data-dir", data).wall_s
+        return self.cost("up", str(self.folder), "--data-dir", data, *options).wall_s
 
     def status(self) -> dict[str, Any]:
         """Return what `status --json` prints."""

@@ -29,6 +29,9 @@ _STDOUT = (
 )
 _MEMORY = "Give it more with supervision.limits.memory_bytes, or ask for less at a time."
 
+_AT_URL = "Look at transport.url in its descriptor, and at what runs there."
+_MAY_BE_DONE = "It may have done its work; ask again if that does no harm."
+
 ADVICE: dict[Reason, Advice] = {
     Reason.DEADLINE: Advice(
         "it took too long",
@@ -79,6 +82,25 @@ ADVICE: dict[Reason, Advice] = {
         "what it said was not read",
         "Read its events as they come: others use the same process.",
     ),
+    Reason.REFUSED: Advice("nobody listens where the service should be", _AT_URL),
+    Reason.NO_CONNECTION: Advice("there is no way to the service", _AT_URL),
+    Reason.TLS: Advice(
+        "the service is not who it should be, or speaks no TLS",
+        "Its certificate has to be for the host in transport.url, and signed by an authority that "
+        "this machine trusts; SSL_CERT_FILE, where the daemon is started, names others.",
+    ),
+    Reason.RESET: Advice("the service hung up", _MAY_BE_DONE),
+    Reason.CUT_STREAM: Advice("the service hung up in the midst of its answer", _MAY_BE_DONE),
+    Reason.BAD_HTTP: Advice("what answers there does not speak HTTP", _AT_URL),
+    Reason.BAD_STATUS: Advice(
+        "the service refuses the request",
+        "401 and 403 are about transport.headers, 404 and 405 about transport.url; a module that "
+        "cannot do what is asked says so in its answer, with status 200.",
+    ),
+    Reason.REDIRECTED: Advice(
+        "the service is elsewhere", "Write into transport.url where it is, if you trust that."
+    ),
+    Reason.WRONG_TYPE: Advice("what answers there is no module", _AT_URL),
     Reason.DAEMON_RESTART: Advice(
         "the daemon ended while it was in flight",
         "The module may have done its work; ask again if that does no harm.",

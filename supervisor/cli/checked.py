@@ -78,7 +78,8 @@ def _check_file(path: Path, fleet: Sequence[Descriptor] | None = None) -> Checke
     checked.name = descriptor.name
     found = first_obstacle(descriptor, os.environ)
     if found is not None:
-        field = "prepare" if descriptor.transport.prepare else "command"
+        transport = descriptor.transport
+        field = "prepare" if transport.prepare else "command" if transport.command else "headers"
         checked.problems = [Problem(f"/transport/{field}", f"{found.words}; {found.hint}")]
     document = read_document(path.read_bytes())
     if isinstance(document, dict):

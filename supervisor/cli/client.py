@@ -108,6 +108,11 @@ class Client:
         """Return the socket's descriptor, for `select`."""
         return self._socket.fileno()
 
+    def detach(self) -> socket.socket:
+        """Return the connection itself, without a bound in time; the client is no more."""
+        self._socket.settimeout(None)
+        return socket.socket(fileno=self._socket.detach())
+
     def daemon_pid(self) -> int:
         """Return the pid of whoever listens, as the kernel knows it; 0 if it cannot be seen."""
         credentials = struct.Struct("3i")

@@ -34,6 +34,7 @@ VERBS = {
     "status": Verb("Daemon", "status", "Show what runs, and what does not and why."),
     "top": Verb("Daemon", "top", "Watch what the modules do: rates, latencies, memory."),
     "wait": Verb("Daemon", "wait", "Wait until modules are ready, or down."),
+    "mcp": Verb("Modules", "mcp", "Be one MCP server of all modules, on stdin and stdout."),
     "invoke": Verb("Modules", "invoke", "Call an op of a module and show what it says."),
     "health": Verb("Modules", "ask_module", "Ask a module whether it is well."),
     "describe": Verb("Modules", "ask_module", "Ask a module what it is and which ops it has."),

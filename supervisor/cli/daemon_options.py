@@ -37,7 +37,8 @@ def http_exposure(
         http_insecure = http_insecure or bool(file.http_insecure)
     cert, key = (None if one is None else one.absolute() for one in (http_cert, http_key))
     try:
-        return read_exposure(http, cert, key, insecure=http_insecure)
+        origins = file.http_origins or ()
+        return read_exposure(http, cert, key, insecure=http_insecure, origins=origins)
     except ExposureError as error:
         raise click.UsageError(f"--http: {error}", ctx) from None
 

@@ -33,6 +33,7 @@ def _lines(module: dict[str, Any]) -> Iterator[str]:
     facts = {
         "note": note(module),
         "protocol": f"{module['protocol']}, {module['lifecycle']}{_agreed(module.get('mcp'))}",
+        "service": one_line(module.get("url") or ""),
         "wanted": f"{module['wanted']} ({module['start']} start)",
         "restarts": str(module["restarts"]),
         "requests": _requests(module),
@@ -51,7 +52,7 @@ def _lines(module: dict[str, Any]) -> Iterator[str]:
     for instance in module["instances"]:
         yield _fact("instance", _instance(instance))
     if not module["instances"]:
-        yield _fact("instance", "none runs")
+        yield _fact("instance", "none is asked" if module.get("url") else "none runs")
     if module["last_exit"] is not None:
         yield from _last_exit(module["last_exit"])
 

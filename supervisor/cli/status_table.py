@@ -212,7 +212,7 @@ def _row(module: dict[str, Any]) -> Row:
         "NAME": one_line(module["name"]),
         "STATE": module["state"],
         "KIND": module["kind"],
-        "PROTOCOL/LIFECYCLE": f"{module['protocol']}/{module['lifecycle']}",
+        "PROTOCOL/LIFECYCLE": f"{module['protocol']}/{_lived(module)}",
         "PID": _pids(instances),
         "UPTIME": duration(max(one["uptime_s"] for one in instances)) if instances else _NONE,
         "RSS": size(sum(memory)) if memory else _NONE,
@@ -221,8 +221,12 @@ def _row(module: dict[str, Any]) -> Row:
     }
 
 
+def _lived(module: dict[str, Any]) -> str:
+    return "service" if module.get("url") else str(module["lifecycle"])
+
+
 def _pids(instances: list[dict[str, Any]]) -> str:
-    if not instances:
+    if not instances or instances[0]["pid"] is None:
         return _NONE
     others = f" +{len(instances) - 1}" if len(instances) > 1 else ""
     return f"{instances[0]['pid']}{others}"

@@ -8,7 +8,7 @@ service has no working directory worth the name.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from typing import Any
 import msgspec
 
 from protocol.problem import did_you_mean, printable, quoted
+from supervisor.policy.http_exposure import ExposureError, read_origin
+from supervisor.policy.mcp_views import View, read_views
 from supervisor.runtime.files.looks import NO_ANSWER, Looks, NoAnswerError
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 
@@ -54,6 +56,9 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     http_cert: Path | None = None
     http_key: Path | None = None
     http_insecure: bool | None = None
+    http_origins: tuple[str, ...] | None = None
+    mcp: Mapping[str, View] | None = None
+    """The views, by name."""
 
 
 class ConfigError(Exception):
@@ -180,11 +185,32 @@ def _http(value: Any, folder: Path) -> str:
     return value
 
 
+def _origins(value: Any, folder: Path) -> tuple[str, ...]:
+    del folder
+    if not isinstance(value, list):
+        raise _Fault(f"must be an array of origins, not {_kind(value)}")
+    for one in value:
+        if not isinstance(one, str):
+            raise _Fault(f"must be an array of origins in quotes, one is {_kind(one)}")
+    try:
+        return tuple(read_origin(one) for one in value)
+    except ExposureError as error:
+        raise _Fault(str(error)) from None
+
+
 def _flag(value: Any, folder: Path) -> bool:
     del folder
     if not isinstance(value, bool):
         raise _Fault(f"must be true or false, not {_kind(value)}")
     return value
+
+
+def _views(value: Any, folder: Path) -> Mapping[str, View]:
+    del folder
+    views, faults = read_views(value)
+    if faults:
+        raise _Fault("; ".join(faults))
+    return views
 
 
 def _kind(value: Any) -> str:
@@ -221,4 +247,6 @@ _READERS: dict[str, Callable[[Any, Path], Any]] = {
     "http_cert": _path,
     "http_key": _path,
     "http_insecure": _flag,
+    "http_origins": _origins,
+    "mcp": _views,
 }

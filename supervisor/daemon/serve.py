@@ -11,7 +11,7 @@ import contextlib
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -38,6 +38,7 @@ from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.findings import Found, usable
 from supervisor.policy.http_exposure import Exposure
+from supervisor.policy.mcp_views import View
 from supervisor.policy.policy_file import PolicyError
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment.ladder import ContainmentError
@@ -91,6 +92,8 @@ class ServeOptions:
     """Where the HTTP face listens; nothing of it is imported without."""
     policy: Path | None = None
     """The file that says what modules may call the daemon for; without one, nothing."""
+    views: Mapping[str, View] | None = None
+    """What MCP clients see of the modules, by name."""
 
 
 def serve(options: ServeOptions) -> int:
@@ -216,6 +219,7 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
         operator=begun.operator,
         stalls=begun.stalls,
         blocking=begun.blocking,
+        views=options.views,
     ) as daemon:
         daemon.facts.own_log = begun.own_log
         daemon.facts.socket = shown(options.socket)

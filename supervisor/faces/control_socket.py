@@ -113,6 +113,7 @@ async def _serve_client(
             try:
                 with place.scope:
                     party = Party(await named_user(uid, "socket", blocking))
+                    party.may_speak_mcp = True
                     conversation = Conversation(daemon, party)
                     place.idle = conversation.is_idle
                     try:

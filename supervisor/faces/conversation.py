@@ -1,53 +1,73 @@
-"""One client, speaking the wire of docs/protocol.md with the daemon as the module.
+"""One client that writes and reads lines, whatever these mean (`Wire`).
 
-A line is a request, or a cancel of one. Requests are served concurrently; each ends with exactly
-one `done` that carries its `requestId`. What is held for the client is bounded
+A line is a request, or a cancel of one. What is held for the client is bounded
 (`runtime.held_bytes`): while its outbox is congested, or it has asked too much at a time, its
 requests wait, up to a bound in bytes, and the modules that stream to it are not read
-(backpressure). A request that finds no room in all is `queue_full`, an answer `slow_reader`. Two
-things do not wait. A cancel of an open request takes effect at once, so that what a client no
-longer wants to read, it can end; and a terminal line is always written, whatever it says. What a
-client writes is served a turn at a time (`runtime.turns`): what is left when its turn is over waits
-in the same way.
+(backpressure). Two things do not wait. A cancel of an open request takes effect at once, so that
+what a client no longer wants to read, it can end; and an answer is always written, whatever it
+says. What a client writes is served a turn at a time (`runtime.turns`): what is left when its turn
+is over waits in the same way.
+
+The lines are those of docs/protocol.md, with the daemon as the module (`faces.module_wire`), until
+the client asks to be an MCP client's (the op `mcp`): from there on they are MCP's (`faces.mcp`).
 """
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import structlog
 import trio
 
-from protocol.errors import Failure, Reason
-from protocol.frames import RequestFrame, decode_request, named_in
+from protocol.errors import Reason
 from protocol.framing import Line, LineSplitter, Overlong
 from protocol.json_line import Fault, excerpt, overlong_fault
-from protocol.problem import named
-from protocol.response import Response
-from supervisor.faces.exchange import Exchange, done_line
 from supervisor.faces.inbox import Inbox
+from supervisor.faces.module_wire import ModuleWire
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.held_bytes import ALL_BYTES, ARGS, UNFINISHED_BYTES, Account
+from supervisor.runtime.held_bytes import UNFINISHED_BYTES, Account
 from supervisor.runtime.stalls import SERVING
 from supervisor.runtime.turns import Turn
 
 REQUEST_BYTES = 16 << 20
 """The longest line a client may write."""
 
-OPEN_REQUESTS = 8192
-"""How many requests a client may have open; beyond it, it is told to wait for answers."""
-
-LITTLE_BYTES = 4096
-"""The args of shorter requests are not counted: all that may be open have no more of them than one
-client may have (`held_bytes.PARTY_BYTES`)."""
-
 CANCEL_BYTES = 1 << 16
 """A longer line is not looked at before its turn for being a cancel."""
 
-_CANCEL = b'"cancel"'
-
 log = structlog.get_logger()
+
+
+class Wire(Protocol):
+    """What lines mean, and the requests that they began."""
+
+    CANCEL: bytes
+    """What stands in each line that cancels a request."""
+
+    def serve(self, line: bytes) -> None:
+        """Take a line."""
+
+    def refuse(self, fault: Fault) -> None:
+        """Answer a line that cannot be read."""
+
+    def cancels_open(self, line: bytes) -> bool:
+        """Cancel the open request that a line names, if that is what it is about."""
+
+    def cancel_all(self, stopped: Stopped) -> None:
+        """Give up whatever the client still waits for."""
+
+    def close(self) -> None:
+        """Let go of what is no request: the client is gone."""
+
+    def resume(self) -> None:
+        """Have all go on: the client may have room again."""
+
+    @property
+    def all_answered(self) -> bool:
+        """Whether no request is open."""
 
 
 class Conversation:
@@ -59,13 +79,13 @@ class Conversation:
         party.account = self._account
         self.outbox = Outbox(self._resume, self._account)
         self._daemon = daemon
-        self._begin = daemon.requests.begin
         self._party = party
         self._splitter = LineSplitter(REQUEST_BYTES)
         self._inbox = Inbox(self._account)
         self._turn = Turn()
-        self._open: dict[str, Exchange] = {}
-        self._nameless: set[Exchange] = set()
+        self._wire: Wire = ModuleWire(
+            daemon.requests.begin, party, self.outbox, self._ended, self._become_mcp
+        )
         self._idle = trio.Event()
         self._fewer = trio.lowlevel.ParkingLot()
         """Where it is waited for that less is held."""
@@ -87,12 +107,13 @@ class Conversation:
             "the line was dropped before its end: all clients' unfinished lines were more than"
             f" {UNFINISHED_BYTES} bytes, and this was the longest; send it again"
         )
-        self._refuse_line(Fault(Reason.LINE_TOO_LONG, words, beginning))
+        self._wire.refuse(Fault(Reason.LINE_TOO_LONG, words, beginning))
 
     def close(self, stopped: Stopped) -> None:
         """Give up what the client had open: it is gone."""
         self.outbox.close()
         self.cancel_all(stopped)
+        self._wire.close()
         self._account.close()
 
     def receive_eof(self) -> None:
@@ -122,10 +143,7 @@ class Conversation:
 
     def cancel_all(self, stopped: Stopped) -> None:
         """Give up whatever the client still waits for."""
-        # The last one first: the end of one must not be the beginning of another.
-        for exchange in (*reversed(self._open.values()), *self._nameless):
-            if exchange.handle is not None:
-                exchange.handle.cancel(stopped)
+        self._wire.cancel_all(stopped)
 
     def is_idle(self) -> bool:
         """Whether nothing is open, waits, or is still to be read by the client."""
@@ -162,90 +180,36 @@ class Conversation:
                 await self._fewer.park()
 
     def _cancels_open(self, line: Line) -> bool:
-        """Cancel the open request that a line names, if that is what it is about."""
-        if isinstance(line, Overlong) or len(line) > CANCEL_BYTES or _CANCEL not in line:
+        if isinstance(line, Overlong) or len(line) > CANCEL_BYTES or self._wire.CANCEL not in line:
             return False
-        frame = decode_request(line)
-        if not isinstance(frame, RequestFrame) or frame.operation != "cancel":
-            return False
-        if frame.request_id not in self._open:
-            return False  # what it names may wait itself
-        self._cancel(frame)
-        return True
+        return self._wire.cancels_open(line)
 
     def _serve_line(self, line: Line) -> None:
         if isinstance(line, Overlong):
-            self._refuse_line(overlong_fault(line))
-            return
-        frame = decode_request(line)
-        if isinstance(frame, Fault):
-            self._refuse_line(frame, self._answerable_id(line))
-            return
-        SERVING.about(frame)
-        if frame.operation == "cancel":
-            self._cancel(frame)
-        elif frame.request_id is not None and frame.request_id in self._open:
-            words = f"requestId {named(frame.request_id, 80)} is open already; wait for its answer"
-            self._write_done(None, Failure.because(Reason.MALFORMED_REQUEST, words))
-        elif len(self._open) + len(self._nameless) >= OPEN_REQUESTS:
-            words = f"more than {OPEN_REQUESTS} requests are open on this connection"
-            self._write_done(frame.request_id, Failure.because(Reason.QUEUE_FULL, words))
-        elif len(line) > LITTLE_BYTES and not self._account.fits(len(line)):
-            words = f"{ALL_BYTES} bytes are what the daemon holds for all clients, and this request"
-            words += f" of {len(line)} bytes finds no room; try again when others are answered"
-            self._write_done(frame.request_id, Failure.because(Reason.QUEUE_FULL, words))
+            self._wire.refuse(overlong_fault(line))
         else:
-            exchange = Exchange(frame.request_id, self.outbox, self._ended)
-            if len(line) > LITTLE_BYTES:
-                exchange.size_bytes = len(line)
-                self._account.add(ARGS, len(line))
-            if frame.request_id is None:
-                self._nameless.add(exchange)
-            else:
-                self._open[frame.request_id] = exchange
-            exchange.handle = self._begin(
-                self._party, frame.tool, frame.operation, frame.input, exchange
-            )
+            self._wire.serve(line)
 
-    def _cancel(self, frame: RequestFrame) -> None:
-        exchange = self._open.get(frame.request_id or "")
-        # A cancel may cross the answer on its way; then there is nothing left to cancel.
-        if exchange is not None and exchange.handle is not None:
-            exchange.handle.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
+    def _become_mcp(self) -> None:
+        # Only here: a daemon without MCP clients is not to have what they take.
+        from supervisor.faces.mcp.wire import McpWire  # noqa: PLC0415
 
-    def _answerable_id(self, line: bytes) -> str | None:
-        named = named_in(line)
-        return None if named in self._open else named
+        words = "the connection is an MCP client's from here on"
+        self._wire.cancel_all(Stopped(Reason.CLIENT, words))
+        self._wire = McpWire(self._daemon, self._party, self.outbox, self._ended)
 
-    def _refuse_line(self, fault: Fault, request_id: str | None = None) -> None:
-        failure = Failure.because(
-            Reason.MALFORMED_REQUEST, fault.message, line_excerpt=fault.excerpt
-        )
-        self._write_done(request_id, failure)
-
-    def _write_done(self, request_id: str | None, failure: Failure) -> None:
-        self.outbox.put(done_line(request_id, Response(failure)))
-
-    def _ended(self, exchange: Exchange) -> None:
-        if exchange.request_id is None:
-            self._nameless.discard(exchange)
-        else:
-            self._open.pop(exchange.request_id, None)
-        if exchange.size_bytes:
-            self._account.add(ARGS, -exchange.size_bytes)
-            self._fewer.unpark_all()
-        if not self._open:
-            self._look_idle()
+    def _ended(self) -> None:
+        """Take note that a request has its answer."""
+        self._fewer.unpark_all()
+        self._look_idle()
 
     def _look_idle(self) -> None:
         if self._all_answered():
             self._idle.set()
 
     def _all_answered(self) -> bool:
-        return not self._open and not self._nameless and self._inbox.empty
+        return self._wire.all_answered and self._inbox.empty
 
     def _resume(self) -> None:
         self._fewer.unpark_all()
-        for exchange in (*self._open.values(), *self._nameless):
-            if exchange.handle is not None:
-                exchange.handle.resume()
+        self._wire.resume()

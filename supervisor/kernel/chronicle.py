@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from protocol.descriptor.model import Descriptor
+from supervisor.kernel.catalogue import Catalogue
 from supervisor.kernel.descriptions import RememberedDescriptions, ops_of
 from supervisor.kernel.hooks.registry import Hooks
 from supervisor.kernel.recorder import Recorder
@@ -18,12 +19,17 @@ class Chronicle:
     """The fleet's observer (runtime.supervision.observer)."""
 
     def __init__(
-        self, recorder: Recorder, hooks: Hooks, descriptions: RememberedDescriptions
+        self,
+        recorder: Recorder,
+        hooks: Hooks,
+        descriptions: RememberedDescriptions,
+        catalogue: Catalogue,
     ) -> None:
         """Record what happens; take in, or let go of, what is a hook; remember who is what."""
         self._recorder = recorder
         self._hooks = hooks
         self._descriptions = descriptions
+        self._catalogue = catalogue
 
     def module_state(
         self, module: str, instance: str | None, before: State, after: State, cause: str
@@ -37,7 +43,11 @@ class Chronicle:
 
     def described(self, descriptor: Descriptor, said: Described) -> None:
         """Remember what a module is, and record `module:description` when that has changed."""
+        before = self._descriptions.find(descriptor)
         self._descriptions.add(descriptor, said.description)
+        after = self._descriptions.find(descriptor)
+        if before is None or after is None or before.description != after.description:
+            self._catalogue.changed()
         if said.changes:
             data = {
                 "instance": said.instance,
@@ -58,12 +68,14 @@ class Chronicle:
         }
         self._recorder.record("mount:add", module=descriptor.name, data=data)
         self._hooks.mount(descriptor)
+        self._catalogue.changed()
 
     def unmounted(self, descriptor: Descriptor) -> None:
         """Record `mount:remove`."""
         data = {"path": descriptor.source, "module": descriptor.name}
         self._recorder.record("mount:remove", module=descriptor.name, data=data)
         self._hooks.unmount(descriptor.name)
+        self._catalogue.changed()
 
     def quarantined(self, found: Quarantined) -> None:
         """Record `mount:quarantine`."""

@@ -17,6 +17,7 @@ from protocol.version import VERSION
 from supervisor.kernel.assets.checks import AssetChecks
 from supervisor.kernel.assets.registry import Assets
 from supervisor.kernel.assets.store import AssetOptions, AssetStore
+from supervisor.kernel.catalogue import Catalogue
 from supervisor.kernel.chronicle import Chronicle
 from supervisor.kernel.descriptions import RememberedDescriptions
 from supervisor.kernel.durability import Durability
@@ -42,6 +43,7 @@ from supervisor.kernel.taking_effect import Effects
 from supervisor.kernel.tokens import Tokens
 from supervisor.kernel.ui_events import UiEvents
 from supervisor.policy.findings import Found
+from supervisor.policy.mcp_views import View
 from supervisor.policy.reload_plan import Plan
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment.custody import holding
@@ -82,6 +84,8 @@ class Daemon:
         self.fleet = parts.fleet
         self.sessions = parts.effects.sessions
         self.tokens = parts.effects.tokens
+        self.catalogue = parts.catalogue
+        self.views = parts.views
         self._durability = parts.effects.durability
         self.reloads = parts.reloads
         self.requests = requests
@@ -196,6 +200,7 @@ async def running(
     operator: OperatorPolicy | None = None,
     stalls: Stalls | None = None,
     blocking: BlockingWork | None = None,
+    views: Mapping[str, View] | None = None,
 ) -> AsyncIterator[Daemon]:
     """Run a daemon around the block; at its end all modules are stopped and nothing is left.
 
@@ -208,7 +213,7 @@ async def running(
     what one before it kept, or nothing outlives the daemon. Without sessions a `session_id` is
     passed on to the module and means nothing here. `operator` says what modules may call the daemon
     for; without it, nothing. `stalls` is told by the clock of the event loop when it does not come
-    round, `blocking` of what threads are at.
+    round, `blocking` of what threads are at. `views` are those of MCP clients, by name.
     Raises `ContainmentError`, and `DataInUseError` if another daemon has `data_dir`.
     """
     if sources is None:
@@ -275,16 +280,16 @@ async def running(
             )
             await _take_over(effects, journal, restored)
             host.notes = effects.notes
+            catalogue = Catalogue(fleet, effects.descriptions, host.deadlines)
             gates, approvals = Gates(), Approvals(recorder)
             asker = ApprovalAsker(approvals)
             grants = Grants(
                 operator, recorder, effects.answers, environment, asker, blocking=blocking
             )
-            deciding = Deciding(gates, approvals, grants)
-            requests = Requests(host, fleet, effects, deciding, nursery)
+            requests = Requests(host, fleet, effects, Deciding(gates, approvals, grants), nursery)
             observing = Observing(host, fleet, effects, requests.invoke, nursery)
             hooks = Hooks(recorder, observing, gates)
-            host.observer = Chronicle(recorder, hooks, effects.descriptions)
+            host.observer = Chronicle(recorder, hooks, effects.descriptions, catalogue)
             daemon = Daemon(
                 requests,
                 lambda shut_down: Parts(
@@ -296,6 +301,8 @@ async def running(
                     hooks=hooks,
                     approvals=approvals,
                     prompts=requests.prompts,
+                    catalogue=catalogue,
+                    views=views or {},
                     feed=feed,
                     shut_down=shut_down,
                     next_request_id=host.next_request_id,

@@ -12,6 +12,7 @@ from protocol.connection import HostCalled
 from protocol.errors import Failure
 from protocol.events import Progress
 from protocol.response import Response
+from supervisor.policy.mcp_views import View
 from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import Account, HeldBytes
@@ -84,7 +85,15 @@ class Party:
     The daemon has a name beside its own where it is the module of another one.
     """
 
-    __slots__ = ("account", "label", "names", "order", "principal")
+    __slots__ = (
+        "account",
+        "label",
+        "may_speak_mcp",
+        "names",
+        "order",
+        "principal",
+        "view",
+    )
 
     def __init__(self, principal: Principal, name: str = DAEMON) -> None:
         self.principal = principal
@@ -95,6 +104,10 @@ class Party:
         """What is held for it; of the daemon's ledger, where it is a client's."""
         self.order: BeginOrder | None = None
         """In which its requests begin; made by who begins them."""
+        self.may_speak_mcp = False
+        """Whether its face can carry MCP, and it has asked nothing else yet."""
+        self.view: View | None = None
+        """What it sees as an MCP client, once it is one: then its lines are MCP's."""
 
 
 class Client(Protocol):
@@ -132,6 +145,10 @@ class Handle(Protocol):
 
     def resume(self) -> None:
         """Have it go on: the client may have room again."""
+
+
+Begin = Callable[[Party, str | None, str | None, dict[str, Any], Client], Handle | None]
+"""The way in for faces (`Requests.begin`)."""
 
 
 class OutcomeOnly:

@@ -117,6 +117,7 @@ def module_status(
         "description": descriptor.description,
         "protocol": descriptor.transport.protocol,
         "lifecycle": str(descriptor.transport.lifecycle),
+        "url": descriptor.transport.url or None,
         "mcp": _agreed(module),
         "state": str(module.state),
         "wanted": "up" if module.wanted else "down",

@@ -25,6 +25,7 @@ from protocol.problem import did_you_mean, named, printable
 from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.recorder import Recorder, Restored
 from supervisor.policy.principals import Principal, Scope, token_name
+from supervisor.policy.rate import Bucket
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 KIND = "token"
@@ -53,10 +54,13 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     modules: tuple[str, ...]
     created: float
     expires: float | None = None
+    rate_per_s: float | None = None
+    """How many requests a second it is good for, whoever says it; None for any number."""
 
     def document(self) -> dict[str, Any]:
         """Return what may be shown of it: not the digest, which nobody needs."""
-        shown = {name: getattr(self, name) for name in ("id", "name", "created", "expires")}
+        named = ("id", "name", "created", "expires", "rate_per_s")
+        shown = {name: getattr(self, name) for name in named}
         return {**shown, "scopes": list(map(str, self.scopes)), "modules": list(self.modules)}
 
 
@@ -86,6 +90,8 @@ class Tokens:
         self._all: dict[str, Token] = {}
         """By id."""
         self._logins: dict[str, set[Login]] = {}
+        self._buckets: dict[str, Bucket] = {}
+        """Of those with a rate that somebody has asked with, by id."""
 
     # To come in by.
 
@@ -105,6 +111,19 @@ class Tokens:
         """Tell whether what is said now is the token that somebody came in with."""
         return self._find(said) is login.token
 
+    def wait_s(self, login: Login, now_s: float) -> float:
+        """Count a request; returns in how many seconds it may be asked again, 0 if it is served.
+
+        `now_s` is of a clock that does not jump.
+        """
+        token = login.token
+        if token.rate_per_s is None:
+            return 0.0
+        bucket = self._buckets.get(token.id)
+        if bucket is None:
+            bucket = self._buckets[token.id] = Bucket(token.rate_per_s, now_s)
+        return bucket.take(now_s)
+
     def leave(self, login: Login) -> None:
         """Take note that he has left; idempotent."""
         if login.timer is not None:
@@ -122,7 +141,9 @@ class Tokens:
         name: str,
         scopes: frozenset[Scope],
         modules: tuple[str, ...],
-        expires_s: float | None,
+        *,
+        expires_s: float | None = None,
+        rate_per_s: float | None = None,
     ) -> tuple[Token, str]:
         """Make a token for somebody, with no more scopes than its maker has; returns it as said."""
         if printable(name) != name or not name.strip():
@@ -150,6 +171,7 @@ class Tokens:
             modules=modules,
             created=now,
             expires=None if expires_s is None else now + expires_s,
+            rate_per_s=rate_per_s,
         )
         self._all[token_id] = token
         self._keep(token)
@@ -205,6 +227,7 @@ class Tokens:
 
     def _drop(self, token: Token) -> None:
         del self._all[token.id]
+        self._buckets.pop(token.id, None)
         self._recorder.keep(KIND, token.id, None)
         for login in tuple(self._logins.get(token.id, ())):
             self._end(login)

@@ -40,8 +40,8 @@ def _document(descriptor: Descriptor, *, rooted: bool) -> dict[str, Any]:
     document: dict[str, Any] = _as_read(msgspec.to_builtins(descriptor))
     for field in WHENCE:
         del document[field]
-    if rooted:
-        transport = document["transport"]
+    transport = document["transport"]
+    if rooted and transport["command"]:
         transport["cwd"] = _rooted(descriptor.folder, transport["cwd"])
         program = transport["command"][0]
         if "/" in program:

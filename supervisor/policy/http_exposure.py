@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -21,6 +22,7 @@ from protocol.problem import quoted
 OFF, SOCK = "off", "sock"
 FORMS = "off, sock or HOST:PORT"
 
+_ORIGIN = re.compile(r"https?://([a-z0-9.-]+|\[[0-9a-f:.]+\])(:\d{1,5})?")
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
 
 
@@ -37,6 +39,8 @@ class Exposure(msgspec.Struct, frozen=True, kw_only=True):
     """0 for any that is free."""
     cert: Path | None = None
     key: Path | None = None
+    origins: frozenset[str] = frozenset()
+    """Of pages that may use it, beside its own; over TCP."""
 
     @property
     def is_loopback(self) -> bool:
@@ -60,8 +64,22 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def read_origin(said: str) -> str:
+    """Return an origin as browsers write it; raises `ExposureError`."""
+    origin = said.lower()
+    if _ORIGIN.fullmatch(origin) is None:
+        words = f"{quoted(said)} is no origin, such as https://example.org or http://localhost:3000"
+        raise ExposureError(words)
+    return origin
+
+
 def read_exposure(
-    said: str, cert: Path | None = None, key: Path | None = None, *, insecure: bool = False
+    said: str,
+    cert: Path | None = None,
+    key: Path | None = None,
+    *,
+    insecure: bool = False,
+    origins: Iterable[str] = (),
 ) -> Exposure | None:
     """Return where to listen, None for nowhere; raises `ExposureError`."""
     if said in (OFF, SOCK):
@@ -75,7 +93,7 @@ def read_exposure(
         raise ExposureError(f"TLS takes a certificate and its key: {missing} is missing")
     if cert is not None and insecure:
         raise ExposureError("--http-insecure is for an address without TLS; leave it out")
-    exposure = Exposure(host=host, port=port, cert=cert, key=key)
+    exposure = Exposure(host=host, port=port, cert=cert, key=key, origins=frozenset(origins))
     if cert is None and not insecure and not exposure.is_loopback:
         words = (
             f"others could read tokens on their way to {said}: give --http-cert and --http-key,"

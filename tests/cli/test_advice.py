@@ -69,6 +69,8 @@ TO_ASK_AGAIN = {
     Reason.DAEMON_RESTART,
     Reason.ASSET_CHANGED,
     Reason.UNKNOWN_REQUEST,
+    Reason.RESET,
+    Reason.CUT_STREAM,
 }
 """What may be otherwise the next time, though nothing was mended."""
 

@@ -13,7 +13,7 @@ from tests.cli.fake_daemon import not_ok, ok
 
 def shown(**others: Any) -> dict[str, Any]:
     usual = {"id": "1f", "name": "ci", "scopes": ["read", "invoke"], "modules": ["*"]}
-    return {**usual, "created": 1.8e9, "expires": None, **others}
+    return {**usual, "created": 1.8e9, "expires": None, "rate_per_s": None, **others}
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,7 @@ def shown(**others: Any) -> dict[str, Any]:
             {"name": "ci", "scopes": ["read"], "modules": ["kv", "d*"]},
         ),
         (("new", "ci", "--expires", "0.5"), "token.new", {"name": "ci", "expires_s": 43200.0}),
+        (("new", "ci", "--rate", "0.5"), "token.new", {"name": "ci", "rate_per_s": 0.5}),
         (("list",), "token.list", {}),
         (("revoke", "ci"), "token.revoke", {"name": "ci"}),
     ],
@@ -41,10 +42,12 @@ def test_the_daemon_is_asked(
 
 
 def test_the_token_alone_is_on_stdout(run: Run, serve: Serve) -> None:
-    serve(lambda _: [ok(shown(token="stdiod_1f_x", expires=1.8e9))])
+    serve(lambda _: [ok(shown(token="stdiod_1f_x", expires=1.8e9, rate_per_s=2.5))])
     result = run("token", "new", "ci")
     assert result.stdout == "stdiod_1f_x\n"
-    words = "ci: may read, invoke, modules *, until 2027-01-15 08:00:00 UTC\n"
+    words = (
+        "ci: may read, invoke, modules *, 2.5 requests a second, until 2027-01-15 08:00:00 UTC\n"
+    )
     assert result.stderr == words
 
 

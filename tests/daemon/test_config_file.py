@@ -43,6 +43,7 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
         http_cert = "cert.pem"
         http_key = "/etc/key.pem"
         http_insecure = false
+        http_origins = ["HTTPS://example.org", "http://[::1]:3000"]
     """
     assert read_config(written(tmp_path, text)) == Config(
         directories=(tmp_path / "modules", Path("/srv/more")),
@@ -61,6 +62,7 @@ def test_a_whole_file_is_read(tmp_path: Path) -> None:
         http_cert=tmp_path / "cert.pem",
         http_key=Path("/etc/key.pem"),
         http_insecure=False,
+        http_origins=("https://example.org", "http://[::1]:3000"),
     )
 
 

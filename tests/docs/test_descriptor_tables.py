@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from protocol.descriptor import shape
-from protocol.descriptor.loading import DescriptorError, parse_descriptor
+from protocol.descriptor.loading import parse_descriptor
 from protocol.descriptor.model import Hook, Supervision, Transport
 from protocol.dialects import DIALECTS
 from protocol.problem import Problem
@@ -107,20 +107,15 @@ def test_every_field_has_a_description_in_the_json_schema() -> None:
         assert descriptor_schema.at(whole, path)["description"], path
 
 
-def test_an_http_module_is_refused() -> None:
-    document = {
-        "name": "far",
-        "kind": "tool",
-        "transport": {"type": "http", "url": "http://127.0.0.1/"},
-        "capabilities": [],
-    }
-    with pytest.raises(DescriptorError, match="stdio modules only"):
-        parse_descriptor(json.dumps(document).encode(), "/far.json")
-
-
 DESCRIPTORS = [
     (name, block)
-    for name in (DOCUMENT, "docs/writing-a-module.md", "docs/operating.md", "README.md")
+    for name in (
+        DOCUMENT,
+        "docs/writing-a-module.md",
+        "docs/operating.md",
+        "docs/http.md",
+        "README.md",
+    )
     for block in blocks(name)
     if "descriptor" in block.said
     or ((block.file or "").endswith("module.json") and "not-valid" not in block.said)

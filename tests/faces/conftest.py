@@ -84,7 +84,9 @@ async def connected(
 
     async def serve() -> None:
         with ours:
-            conversation = Conversation(daemon, Party(principal))
+            party = Party(principal)
+            party.may_speak_mcp = True
+            conversation = Conversation(daemon, party)
             try:
                 await carry(conversation, ours.fileno(), ours.fileno())
             finally:

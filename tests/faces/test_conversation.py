@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import trio.testing
 
-from supervisor.faces import conversation
+from supervisor.faces import conversation, module_wire
 from supervisor.faces.exchange import Exchange
 from supervisor.kernel.invocation import Invocation
 from tests.bounds import WAIT_S
@@ -154,7 +154,7 @@ async def test_an_overlong_line_is_dropped_and_the_next_one_served(
 async def test_too_many_open_requests_are_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversation, "OPEN_REQUESTS", 3)
+    monkeypatch.setattr(module_wire, "OPEN_REQUESTS", 3)
     limits = {"timeouts": {"stop_s": 0.1}}
     async with (
         daemon_with(tmp_path, actor(tmp_path, supervision=limits)) as daemon,

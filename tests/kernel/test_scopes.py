@@ -28,11 +28,13 @@ ARGS: dict[str, dict[str, Any]] = {
     "reloaded": {"number": 0},
     "shutdown": {},
     "narrow": {},
+    "mcp": {},
     "start": {"module": "m"},
     "stop": {"module": "m"},
     "restart": {"module": "m"},
     "wait": {"modules": ["m"], "for": "verdict"},
     "logs": {"module": "m"},
+    "offers": {"wait": False},
     "record": {"module": "m"},
     "events": {},
     "session.new": {},
@@ -89,7 +91,7 @@ def test_each_op_has_a_scope_and_there_is_no_other() -> None:
     assert set(SCOPES) == set(INPUTS) | {"health", "describe"}
     assert set(ARGS) == set(INPUTS)
     assert SCOPES.keys() >= ALL_MODULES | WHOLE_MODULE
-    assert {op for op, scope in SCOPES.items() if scope is None} == {"narrow"}
+    assert {op for op, scope in SCOPES.items() if scope is None} == {"narrow", "mcp"}
 
 
 @pytest.mark.parametrize("one", WHOLE_MODULE)

@@ -115,7 +115,7 @@ async def test_a_token_ends_with_its_time(
     deadlines = Deadlines()
     nursery.start_soon(deadlines.run)
     tokens = Tokens(Remembering(), trio.current_time, deadlines)
-    _, said = tokens.new(ADA, "ada", ALL_SCOPES, EVERYTHING, 10)
+    _, said = tokens.new(ADA, "ada", ALL_SCOPES, EVERYTHING, expires_s=10)
     over = trio.Event()
     login = tokens.login(said, "http", over.set)
     assert login is not None
@@ -127,7 +127,7 @@ async def test_a_token_ends_with_its_time(
     assert not tokens.is_of(login, said)
     assert tokens.login(said, "http", nothing) is None
     assert tokens.shown() == []
-    tokens.new(ADA, "ada", ALL_SCOPES, EVERYTHING, None)  # its name is free again
+    tokens.new(ADA, "ada", ALL_SCOPES, EVERYTHING)  # its name is free again
 
 
 async def test_nobody_gives_what_he_does_not_have(tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ async def test_a_misspelt_name_is_told_with_what_was_meant(tmp_path: Path) -> No
 async def test_the_number_of_tokens_has_a_bound(tmp_path: Path) -> None:
     async with daemon_with(tmp_path) as daemon:
         for number in range(TOKENS):
-            daemon.tokens.new(ADA, f"t{number}", ALL_SCOPES, EVERYTHING, None)
+            daemon.tokens.new(ADA, f"t{number}", ALL_SCOPES, EVERYTHING)
         assert (
             await own(daemon, ADA, "token.new", name="x")
             == f"there are {TOKENS} tokens; revoke one"

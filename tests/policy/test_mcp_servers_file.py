@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from protocol.descriptor.loading import parse_descriptor
+from supervisor.policy.fetching_commands import Fetched
 from supervisor.policy.mcp_servers_file import (
     FETCH_S,
     Imported,
@@ -194,6 +195,26 @@ def test_a_command_that_fetches_is_prepared_and_has_no_more_time_than_others_to_
         "npx", "--offline", "-y", "@a/b@1", "/code/project",
     ]  # fmt: skip
     assert "supervision" not in found.descriptor
+
+
+@pytest.mark.parametrize("program", ["docker", "podman", "/opt/bin/podman"])
+def test_a_container_is_pulled_first_and_its_variables_come_from_the_daemon(program: str) -> None:
+    words = ["run", "-i", "--rm", "-e", "TOKEN", "-v", "${workspaceFolder}:/x", "mcp/git:1", "--a"]
+    found = one({"command": program, "args": words, "env": {"TOKEN": "abc"}})
+    assert found.descriptor is not None
+    made = found.descriptor["transport"]
+    script = '"$0" image inspect "$1" >/dev/null 2>&1 || exec "$0" pull "$@"'
+    assert made["prepare"] == ["sh", "-c", script, program, "mcp/git:1"]
+    assert made["command"] == [
+        program, "run", "--pull=never", "-i", "--rm", "-e", "TOKEN", "-v", "/code/project:/x",
+        "mcp/git:1", "--a",
+    ]  # fmt: skip
+    assert made["pass_env"] == ["TOKEN"]
+    said = [str(remark) for remark in found.remarks]
+    assert said == [
+        "/mcpServers/s/env/TOKEN: looks like a secret and is not copied: set TOKEN for the daemon",
+        f"/mcpServers/s/command: {Fetched([], []).remark}",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -4,52 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-import jsonschema
 from msgspec.structs import replace
 
 from protocol.connection import Answered, HostCalled, Received, Request, Wait
 from protocol.descriptor.model import EraPin, McpTransport, StdoutPolicy
 from protocol.dialects.mcp.connection import McpConnection
-from protocol.dialects.mcp.greeting import LEGACY, MODERN, Era
+from protocol.dialects.mcp.greeting import LEGACY, MODERN
 from protocol.errors import Failure, Outcome, Success
 from protocol.replies import Operation
+from tests.protocol.mcp_revisions import check
 from tests.protocol.wire import connected, descriptor, line
 
 TOOL = {"name": "echo", "inputSchema": {"type": "object"}}
 ALL = {"tools": {"listChanged": True}, "prompts": {}, "resources": {}, "completions": {}}
-
-
-SCHEMAS = {
-    revision: json.loads((Path(__file__).parent / f"mcp_schemas/{revision}.json").read_text())
-    for revision in (MODERN, LEGACY[0])
-}
-
-
-@cache
-def _validator(revision: str, message: str) -> jsonschema.Draft202012Validator:
-    schema = SCHEMAS[revision]
-    return jsonschema.Draft202012Validator(
-        {**schema["messages"][message], "$defs": schema["$defs"]}
-    )
-
-
-def check(line: dict[str, Any], revision: str, asked: str | None) -> None:
-    """Hold a line to the schema of a revision; `asked` is the method that it answers."""
-    if "method" in line:
-        # Nothing of the connection's may be written that no schema has.
-        _validator(revision, line["method"]).validate(line)
-        return
-    assert line.keys() in ({"jsonrpc", "id", "result"}, {"jsonrpc", "id", "error"})
-    assert line["jsonrpc"] == "2.0"
-    if "error" in line:
-        assert type(line["error"]["code"]) is int
-        assert type(line["error"]["message"]) is str
-        return
-    _validator(revision, f"result of {asked}").validate(line["result"])
 
 
 class Served:
@@ -88,13 +57,18 @@ class Served:
         self.events += events
         for one in self.connection.outgoing.take().splitlines():
             written = json.loads(one)
-            agreed = self.connection._speaker.agreed
-            revision = MODERN if agreed is None or agreed.era is Era.MODERN else LEGACY[0]
-            if written.get("method") == "initialize" or "method" not in written:
-                revision = LEGACY[0]
-            check(written, revision, self._asked.get(repr(written.get("id"))))
+            check(written, self._revision(written), self._asked.get(repr(written.get("id"))))
             self.written.append(written)
         return list(events)
+
+    def _revision(self, written: dict[str, Any]) -> str:
+        """Return the revision that a line is to be of."""
+        if written.get("method") == "initialize":
+            return str(written["params"]["protocolVersion"])
+        agreed = self.connection._speaker.agreed
+        if agreed is not None:
+            return agreed.revision
+        return MODERN if "method" in written else LEGACY[0]
 
     def hear(self, *messages: Mapping[str, Any] | bytes) -> list[Received]:
         """Let it read lines; a mapping is a message without its `jsonrpc`."""
@@ -177,10 +151,15 @@ def modern(tools: Any = (TOOL,), offers: Mapping[str, Any] = ALL, **fields: Any)
     return served
 
 
-def legacy(tools: Any = (TOOL,), offers: Mapping[str, Any] = ALL, **fields: Any) -> Served:
+def legacy(
+    tools: Any = (TOOL,),
+    offers: Mapping[str, Any] = ALL,
+    version: str = LEGACY[0],
+    **fields: Any,
+) -> Served:
     """Return a server of the older era that is ready."""
     served = Served(pin=EraPin.LEGACY, **fields)
-    served.hear({"id": served.start()["id"], "result": initialized(offers)})
+    served.hear({"id": served.start()["id"], "result": initialized(offers, version)})
     served.answer_lists(tools=list(tools))
     served.unread()
     return served

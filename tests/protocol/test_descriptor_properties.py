@@ -49,7 +49,8 @@ def test_damaged_bytes_never_raise_anything_but_a_descriptor_error(data: st.Data
 
 # What a schema cannot say, and the loader must therefore say alone.
 _LOADER_ALONE = (
-    "this version runs stdio modules only",
+    "a service is no process of this machine",
+    "it is not for a descriptor to say",
     "none can wait for itself",
     "such an end is either restarted or never",
     "must be at most max",

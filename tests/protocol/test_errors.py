@@ -11,7 +11,8 @@ REASONS = {
     Code.OOM: "memory_limit cgroup_oom",
     Code.UNREACHABLE: (
         "spawn_failed exited signaled not_ready failed queue_full stopping broken_pipe slow_reader"
-        " daemon_restart"
+        " daemon_restart refused no_connection tls reset cut_stream bad_http bad_status redirected"
+        " wrong_type"
     ),
     Code.BAD_REQUEST: (
         "unknown_module missing_op invalid_args malformed_request reentrant_call unknown_session"

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from protocol.connection import (
+    Alive,
     Answered,
     EventReceived,
     HostCalled,
     ModuleLog,
     Quarantined,
+    Request,
     Stray,
     Unanswered,
     Violated,
@@ -20,15 +22,32 @@ from protocol.connection import (
 )
 from protocol.descriptor.model import StdoutPolicy
 from protocol.dialects.mcp.calls import Calls
+from protocol.dialects.mcp.greeting import LEGACY
 from protocol.dialects.mcp.inquiries import ROUNDS
 from protocol.errors import Failure, Reason, Success
 from protocol.events import AssetBytes, Log, UiEvent
 from protocol.outgoing import Written
+from protocol.replies import Operation
+from protocol.trace_context import EXAMPLE
 from tests.protocol.mcp_server import Served, legacy, modern
 from tests.protocol.wire import describe, health, line
 
 HI = {"content": [{"type": "text", "text": "hi"}]}
 ALL_GRANTED = ("roots", "user.ask", "model.*")
+OTHER_OPS: list[tuple[str, dict[str, Any], str]] = [
+    ("resources/list", {}, "resources/list"),
+    ("resources/list", {"cursor": "c"}, "resources/list"),
+    ("resources/templates", {}, "resources/templates/list"),
+    ("resources/read", {"uri": "a:b"}, "resources/read"),
+    ("prompts/list", {}, "prompts/list"),
+    ("prompts/get", {"name": "p", "arguments": {"a": "b"}}, "prompts/get"),
+    (
+        "completion/complete",
+        {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}},
+        "completion/complete",
+    ),
+]
+
 both = pytest.mark.parametrize("served", [legacy(), modern()], ids=["legacy", "modern"])
 eras = pytest.mark.parametrize("ready", [legacy, modern])
 
@@ -49,23 +68,7 @@ def test_a_call_has_the_id_of_its_request_and_its_token(ready: Any) -> None:
     assert served.result() == HI
 
 
-@pytest.mark.parametrize(
-    ("op", "args", "method"),
-    [
-        ("resources/list", {}, "resources/list"),
-        ("resources/list", {"cursor": "c"}, "resources/list"),
-        ("resources/templates", {}, "resources/templates/list"),
-        ("resources/read", {"uri": "a:b"}, "resources/read"),
-        ("prompts/list", {}, "prompts/list"),
-        ("prompts/get", {"name": "p", "arguments": {"a": "b"}}, "prompts/get"),
-        (
-            "completion/complete",
-            {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": ""}},
-            "completion/complete",
-        ),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("op", "args", "method"), OTHER_OPS, ids=str)
 def test_other_ops_are_requests_of_the_same_name(op: str, args: Any, method: str) -> None:
     served = modern()
     asked = served.ask("r1", op, **args)
@@ -314,6 +317,8 @@ def test_progress_is_told_as_long_as_it_increases(progress: list[Any], told: lis
     assert payloads == [{"done": done, "total": 9, "message": "m"} for done in told]
     warned = [one for one in served.events if isinstance(one, Warned)]
     assert len(warned) == len(progress) - len(told)
+    # What a client is not told shows all the same that the server is at work.
+    assert served.events.count(Alive("r1")) == len(warned)
 
 
 @pytest.mark.parametrize("token", ["r1", "r2", 1, None, []], ids=str)
@@ -448,6 +453,30 @@ def test_what_it_asks_is_a_call_to_the_host(
     assert (event.call.method, event.call.params) == call
     served.says(event, Success(outcome))
     assert served.last() == {"jsonrpc": "2.0", "id": 7, "result": outcome}
+
+
+@pytest.mark.parametrize("version", LEGACY)
+def test_what_is_written_is_of_the_revision_that_was_agreed_on(version: str) -> None:
+    # `Served` holds each line to the schema of its revision.
+    served = legacy(version=version, capabilities=ALL_GRANTED)
+    served.take(served.connection.ask(health("h1")))
+    served.take(
+        served.connection.ask(Request("r0", Operation.INVOKE, "echo", {}, traceparent=EXAMPLE))
+    )
+    assert served.last()["params"]["_meta"]["traceparent"] == EXAMPLE
+    for number, (op, args, _) in enumerate(OTHER_OPS):
+        served.ask(f"r{number + 1}", op, **args)
+    served.hear({"id": "p", "method": "ping"}, {"id": "x", "method": "unheard/of"})
+    served.says(called(served, "roots/list"), Success({"roots": [{"uri": "file:///x"}]}))
+    if version >= "2025-06-18":
+        person = called(served, "elicitation/create", **FORM)
+        served.says(person, Success({"action": "accept", "content": {"a": 1}}))
+    blocks = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    sample = {"role": "assistant", "model": "m", "content": blocks}
+    served.says(called(served, "sampling/createMessage", messages=[]), Success(sample))
+    assert served.last()["result"]["content"] == {"type": "text", "text": "a\nb"}
+    served.take(served.connection.cancel("r1", Written.ALL))
+    assert served.last()["method"] == "notifications/cancelled"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ import pytest
 from protocol.connection import Ready, StartAgain, StartFailed
 from protocol.descriptor.model import EraPin
 from protocol.dialects.mcp.greeting import DISCOVER_S
-from tests.protocol.mcp_server import Served, discovered, initialized
+from protocol.outgoing import Written
+from tests.protocol.mcp_server import Served, discovered, initialized, legacy, modern
+from tests.protocol.wire import health
 
 NO_METHOD = {"code": -32601, "message": "no such method"}
 
@@ -216,6 +218,29 @@ def test_one_that_ends_for_what_was_remembered_is_greeted_otherwise_in_a_second_
     served.start()
     assert [type(one) for one in served.take(served.connection.process_exited(1))] == [StartAgain]
     assert Served(memory=memory).start()["method"] == greeting
+
+
+@pytest.mark.parametrize("ready_server", [legacy, modern])
+def test_a_handshake_that_succeeded_is_the_last_one_of_its_process(ready_server: Any) -> None:
+    served = ready_server()
+    served.unread()
+    served.take(served.connection.ask(health("h1")))
+    served.hear({"id": "h1", "error": {"code": -32002, "message": "not initialized"}})
+    served.ask("r1")
+    served.hear({"id": "r1", "error": {"code": -32600, "message": "initialize first"}})
+    served.ask("r2")
+    served.take(served.connection.cancel("r2", Written.ALL))
+    served.hear(
+        {"id": None, "error": unsupported("2024-11-05")},
+        {"id": served.written[0]["id"], "error": unsupported("2024-11-05")},
+        {"id": served.written[0]["id"], "result": initialized()},
+        {"method": "notifications/tools/list_changed"},
+    )
+    asked = [one["method"] for one in served.unread() if one.get("id") != "h1"]
+    assert not {"initialize", "server/discover", "notifications/initialized"} & {*asked}
+    assert served.connection.waits == ()
+    again = [one for one in served.connection.process_exited(1) if isinstance(one, StartAgain)]
+    assert again == []
 
 
 def test_one_that_refuses_both_greetings_fails_though_it_is_remembered() -> None:

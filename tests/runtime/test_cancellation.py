@@ -12,8 +12,6 @@ import trio
 
 from protocol.descriptor.model import Descriptor
 from protocol.replies import Operation
-from supervisor.kernel.daemon import running
-from supervisor.policy.findings import Found
 from supervisor.policy.lifecycle import Input
 from supervisor.runtime.process.incarnation import StopStep
 from supervisor.runtime.process.process import spawn
@@ -197,30 +195,3 @@ async def test_a_per_invocation_life_can_be_cancelled_anywhere(
             nursery.cancel_scope.cancel()
 
     assert await sweep(subject, calls.assert_settled) > 10
-
-
-async def test_a_daemon_can_be_cancelled_anywhere(
-    server: Descriptor, tool_named_t: Descriptor, tmp_path: Path
-) -> None:
-    asked: list[Heard] = []
-
-    async def subject() -> None:
-        found = Found((server, tool_named_t), ())
-        async with running(found, data_dir=tmp_path / "data") as daemon:
-            for name in ("m", "t", "m", "t"):
-                call, heard = factories.call("go")
-                asked.append(heard)
-                daemon.fleet.modules[name].submit(call)
-            for heard in asked:
-                await heard.outcome()
-
-    def check() -> None:
-        assert all(len(heard.outcomes) == 1 for heard in asked)
-        asked.clear()
-
-    assert await sweep(subject, check) > 10
-
-
-@pytest.fixture
-def tool_named_t(tmp_path: Path) -> Descriptor:
-    return factories.script(tmp_path, TOOL, name="t", supervision=SHORT)

@@ -25,8 +25,10 @@ NEEDS_COMPILER = pytest.mark.skipif(
 )
 TITLES = {
     "stream": ("event stream",),
-    "invoke": ("invoke, one at a time, in process", "invoke, 64 at a time, in process"),
+    "invoke": ("invoke, one at a time, in", "invoke, 64 at a time, in", "invoke, those"),
     "socket": ("invoke, one at a time, over", "invoke, 64 at a time, over"),
+    "hosted": ("hosted MCP server",),
+    "http": ("invoke, one at a time, over", "events of a session"),
     "tool": ("per-invocation native",),
     "warm": ("per-invocation Python",),
     "crash": ("crash",),

@@ -17,8 +17,8 @@ from tests.scripts.checkout import CHECKOUT, MODULES, WITHIN_S, documents, envir
 
 pytestmark = pytest.mark.bound(WITHIN_S)
 
-FEW = ("torch", "dice")
-"""Modules that every machine with bash and Python can run, one of each lifecycle."""
+FEW = ("torch", "dice", "textstats")
+"""Two that every machine with bash and Python can run, one of each lifecycle, and one more."""
 
 
 @pytest.fixture(autouse=True)
@@ -59,10 +59,6 @@ def few(tmp_path: Path) -> Path:
     return tmp_path / "modules"
 
 
-def failed(printed: str) -> list[str]:
-    return [step["step"] for step in documents(printed) if not step["ok"]]
-
-
 def test_the_demo_goes_as_it_should() -> None:
     done = run("demo")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -72,69 +68,37 @@ def test_the_demo_goes_as_it_should() -> None:
     assert "steps went as they should" in done.stdout.splitlines()[-1]
 
 
-def test_what_cannot_run_is_skipped_with_a_word(few: Path) -> None:
-    path = few / "dice" / "module.json"
-    descriptor = json.loads(path.read_text())
-    descriptor["transport"]["command"][0] = "no-such-language"
-    path.write_text(json.dumps(descriptor))
-    done = run("demo", "--json", "--modules", str(few))
-    assert done.returncode == 0, done.stdout + done.stderr
-    words = {step["step"]: step["skipped"] for step in documents(done.stdout)}
-    assert words["dice"] == "there is no no-such-language here"
-    assert words["dice roll"] == "there is no no-such-language here"
-    assert words["torch light"] is None
-
-
 def change(program: Path, before: str, after: str) -> None:
     source = program.read_text()
     assert before in source
     program.write_text(source.replace(before, after))
 
 
-def test_each_step_that_a_module_fails_is_named(few: Path) -> None:
+def test_each_step_that_a_module_fails_is_named_with_what_was_found(few: Path) -> None:
     change(few / "dice" / "dice.py", "sum(rolls)", "1 + sum(rolls)")
-    change(few / "torch" / "torch.sh", "lit=true", "exit 4")
-    done = run("demo", "--json", "--modules", str(few))
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert set(failed(done.stdout)) == {
-        "dice roll",
-        "torch light",
-        "the torch lit in it",
-        "what the session has",
-        "two who change it at the same revision",
-        "a fork goes its own way",
-    }
-
-
-def test_what_was_expected_and_what_was_found_is_said(few: Path) -> None:
     change(few / "torch" / "torch.sh", "Torch lit.", "Torch lost.")
+    change(few / "textstats" / "module.json", '"perl"', '"no-such-language"')
     done = run("demo", "--modules", str(few))
-    assert done.returncode == 1
+    assert done.returncode == 1, done.stdout + done.stderr
     assert 'expected "Torch lit.", found "Torch lost."' in done.stdout
+    assert "textstats: skipped, there is no no-such-language here" in done.stdout
+    assert "textstats stats: skipped, there is no no-such-language here" in done.stdout
     assert done.stdout.splitlines()[-1].endswith(
-        "not as it should be: torch light, the torch lit in it"
+        "not as it should be: torch light, dice roll, the torch lit in it"
     )
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "steps"),
-    [
-        ("dice.py", "raise SystemExit('out of order')\n", {"up", "status", "dice roll"}),
-        ("module.json", "{", {"validate"}),
-    ],
-)
-def test_a_module_that_cannot_start_fails_its_steps_and_leaves_nothing(
-    few: Path, file: str, text: str, steps: set[str]
-) -> None:
-    (few / "dice" / file).write_text(text)
+def test_modules_that_cannot_start_fail_their_steps_and_leave_nothing(few: Path) -> None:
+    (few / "dice" / "dice.py").write_text("raise SystemExit('out of order')\n")
+    (few / "textstats" / "module.json").write_text("{")
     done = run("demo", "--json", "--modules", str(few))
     assert done.returncode == 1
-    assert steps <= set(failed(done.stdout))
-    assert not {"torch light", "down", "no process is left"} & set(failed(done.stdout))
+    failed = {step["step"] for step in documents(done.stdout) if not step["ok"]}
+    assert {"validate", "up", "status", "dice roll"} <= failed
+    assert not {"torch light", "down", "no process is left"} & failed
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_demo_cleans_up(few: Path, number: int) -> None:
+def test_an_interrupted_demo_cleans_up(few: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-m", "scripts.demo", "--json", "--modules", str(few)],
         cwd=CHECKOUT,
@@ -148,6 +112,6 @@ def test_an_interrupted_demo_cleans_up(few: Path, number: int) -> None:
         for line in demo.stdout:
             steps.append(json.loads(line))
             if steps[-1]["step"] == "status":  # the daemon is up
-                demo.send_signal(number)
+                demo.send_signal(signal.SIGTERM)
         assert demo.wait(WITHIN_S) == 130
     assert steps[-1]["step"] != "no process is left"

@@ -201,11 +201,11 @@ class Daemon:
 
 
 @contextlib.contextmanager
-def shared(*documents: dict[str, Any]) -> Iterator[Daemon]:
+def shared(*documents: dict[str, Any], **options: Any) -> Iterator[Daemon]:
     """Run a daemon for the tests of one file."""
     with (
         tempfile.TemporaryDirectory(prefix="stdiod-") as folder,
-        Daemon(Path(folder), *documents) as daemon,
+        Daemon(Path(folder), *documents, **options) as daemon,
     ):
         yield daemon
 

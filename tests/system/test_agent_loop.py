@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,11 +15,12 @@ import pytest
 from tests.modules.samples import DESCRIPTORS, MODULES
 from tests.system.client import Answer
 from tests.system.conftest import StartDaemon
-from tests.system.daemon import Daemon
+from tests.system.daemon import Daemon, shared
 from tests.system.descriptors import PATIENT
 from tests.system.liveness import BOUND_S
 
 POLICY = MODULES / "policy.toml"
+OPTIONS = ("--policy", str(POLICY))
 AT_ONCE = 64
 
 needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="doorkeeper needs node")
@@ -38,9 +40,24 @@ def sample(name: str, **transport: Any) -> dict[str, Any]:
 LOOP = ("orchestrator", "oracle", "memory", "dice")
 
 
+@pytest.fixture(scope="module")
+def loop() -> Iterator[Daemon]:
+    with shared(*map(sample, (*LOOP, "planner", "flaky")), options=OPTIONS) as daemon:
+        yield daemon
+
+
 @pytest.fixture
-def crew(start_daemon: StartDaemon) -> Daemon:
-    return start_daemon(*map(sample, LOOP), options=("--policy", str(POLICY)))
+def crew(loop: Daemon) -> Daemon:
+    """Wait for those whom another test has killed."""
+    loop.op("wait", modules=list(LOOP))
+    return loop
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[Daemon]:
+    doorkeeper = sample("doorkeeper", env={"DOORKEEPER_WAIT_S": str(BOUND_S)})
+    with shared(*map(sample, (*LOOP, "notes")), doorkeeper, options=OPTIONS) as daemon:
+        yield daemon
 
 
 def ask(daemon: Daemon, prompt: str, session_id: str | None = None) -> str:
@@ -81,8 +98,8 @@ ROLL = 'Let me see.\nuse dice.roll {"dice":"4d1+3"}'
 
 
 def test_the_loop_streams_text_calls_a_tool_and_leaves_a_state(crew: Daemon) -> None:
-    crew.op("session.new", session_id="s")
-    answer = execute(crew, ROLL, "s")
+    crew.op("session.new", session_id="loop")
+    answer = execute(crew, ROLL, "loop")
     assert answer.result["tools"] == [{"name": "dice.roll", "ok": True}]
     said = 'dice.roll answered {"rolls": [1, 1, 1, 1], "total": 7}'
     assert answer.result["content"] == said
@@ -91,7 +108,7 @@ def test_the_loop_streams_text_calls_a_tool_and_leaves_a_state(crew: Daemon) -> 
         "tool.call_start",
         "tool.call_complete",
     ]
-    state = crew.op("session.show", session_id="s")["state"]
+    state = crew.op("session.show", session_id="loop")["state"]
     assert [one["role"] for one in state["memory"]["messages"].values()] == [
         "user",
         "assistant",
@@ -101,18 +118,17 @@ def test_the_loop_streams_text_calls_a_tool_and_leaves_a_state(crew: Daemon) -> 
     assert state["orchestrator"] == answer.result
 
 
-def test_a_session_is_prompted_and_the_loop_or_the_agent_answers(start_daemon: StartDaemon) -> None:
-    daemon = start_daemon(*map(sample, (*LOOP, "planner")), options=("--policy", str(POLICY)))
-    crew = {"orchestrator": "orchestrator", "context": "memory", "provider": "oracle"}
-    daemon.op("session.new", session_id="s", roles={**crew, "tools": ["dice"]})
-    daemon.op("session.new", session_id="t")
+def test_a_session_is_prompted_and_the_loop_or_the_agent_answers(crew: Daemon) -> None:
+    roles = {"orchestrator": "orchestrator", "context": "memory", "provider": "oracle"}
+    crew.op("session.new", session_id="s", roles={**roles, "tools": ["dice"]})
+    crew.op("session.new", session_id="t")
     for session_id, content, text, called in (
         ("s", ROLL, 'dice.roll answered {"rolls": [1, 1, 1, 1], "total": 7}', 1),
         ("t", "write a letter", "1. List what a letter must say\n", 0),
     ):
         args = {"session_id": session_id, "content": content}
         asked = {"op": "session.prompt", "args": args}
-        answer = daemon.client.answer(daemon.client.send("supervisor", "invoke", asked))
+        answer = crew.client.answer(crew.client.send("supervisor", "invoke", asked))
         assert answer.result["content"].startswith(text)
         names = names_of(answer)
         assert names.count("tool.call_start") == names.count("tool.call_complete") == called
@@ -120,12 +136,12 @@ def test_a_session_is_prompted_and_the_loop_or_the_agent_answers(start_daemon: S
 
 
 def test_what_was_said_outlives_the_context_manager(crew: Daemon) -> None:
-    crew.op("session.new", session_id="s")
-    execute(crew, ROLL, "s")
+    crew.op("session.new", session_id="outlived")
+    execute(crew, ROLL, "outlived")
     os.kill(crew.pid("memory"), signal.SIGKILL)
     crew.op("restart", module="memory")
-    execute(crew, ROLL, "s")
-    messages = crew.op("session.show", session_id="s")["state"]["memory"]["messages"]
+    execute(crew, ROLL, "outlived")
+    messages = crew.op("session.show", session_id="outlived")["state"]["memory"]["messages"]
     assert len(messages) == 8
 
 
@@ -137,14 +153,11 @@ def test_without_a_policy_nothing_may_be_called(start_daemon: StartDaemon) -> No
 
 
 @needs_node
-def test_a_dangerous_argument_is_refused_and_the_loop_goes_on(start_daemon: StartDaemon) -> None:
-    daemon = start_daemon(
-        *map(sample, (*LOOP, "notes", "doorkeeper")), options=("--policy", str(POLICY))
-    )
-    answer = execute(daemon, 'use notes.add {"text":"rm -rf /"}')
+def test_a_dangerous_argument_is_refused_and_the_loop_goes_on(guarded: Daemon) -> None:
+    answer = execute(guarded, 'use notes.add {"text":"rm -rf /"}')
     assert answer.result["tools"] == [{"name": "notes.add", "ok": False, "code": "forbidden"}]
     assert "not let through" in answer.result["content"]
-    refused = daemon.invoke("notes", "add", text="rm -rf /")
+    refused = guarded.invoke("notes", "add", text="rm -rf /")
     assert refused.verdict == "forbidden/hook"
     assert refused.details["hook"] == "doorkeeper"
 
@@ -152,32 +165,25 @@ def test_a_dangerous_argument_is_refused_and_the_loop_goes_on(start_daemon: Star
 @needs_node
 def test_an_approval_that_nobody_gives_is_a_refusal(start_daemon: StartDaemon) -> None:
     doorkeeper = sample("doorkeeper", env={"DOORKEEPER_WAIT_S": "0.05"})
-    daemon = start_daemon(
-        *map(sample, (*LOOP, "notes")), doorkeeper, options=("--policy", str(POLICY))
-    )
+    daemon = start_daemon(*map(sample, (*LOOP, "notes")), doorkeeper, options=OPTIONS)
     answer = execute(daemon, 'use notes.add {"text":"sudo reboot"}')
     assert answer.result["tools"] == [{"name": "notes.add", "ok": False, "code": "forbidden"}]
 
 
 @needs_node
-def test_an_approval_that_is_given_lets_the_call_through(start_daemon: StartDaemon) -> None:
-    doorkeeper = sample("doorkeeper", env={"DOORKEEPER_WAIT_S": str(BOUND_S)})
-    daemon = start_daemon(
-        *map(sample, (*LOOP, "notes")), doorkeeper, options=("--policy", str(POLICY))
-    )
-    with daemon.connect() as keeper:
+def test_an_approval_that_is_given_lets_the_call_through(guarded: Daemon) -> None:
+    with guarded.connect() as keeper:
         keeper.send("supervisor", "invoke", {"op": "approvals", "args": {"follow": True}})
-        asked = ask(daemon, 'use notes.add {"text":"sudo reboot"}')
+        asked = ask(guarded, 'use notes.add {"text":"sudo reboot"}')
         question = next(line for line in keeper.lines() if "sudo reboot" in json.dumps(line))
-        waiting = daemon.op("approvals")["approvals"]
+        waiting = guarded.op("approvals")["approvals"]
         assert len(waiting) == 1, question
-        daemon.op("approve", id=waiting[0]["id"])
-    assert daemon.client.answer(asked).result["tools"] == [{"name": "notes.add", "ok": True}]
+        guarded.op("approve", id=waiting[0]["id"])
+    assert guarded.client.answer(asked).result["tools"] == [{"name": "notes.add", "ok": True}]
 
 
-def test_a_tool_that_crashes_is_told_to_the_provider(start_daemon: StartDaemon) -> None:
-    daemon = start_daemon(*map(sample, (*LOOP, "flaky")), options=("--policy", str(POLICY)))
-    answer = execute(daemon, 'use flaky.exit {"code":3}')
+def test_a_tool_that_crashes_is_told_to_the_provider(crew: Daemon) -> None:
+    answer = execute(crew, 'use flaky.exit {"code":3}')
     assert answer.result["tools"] == [{"name": "flaky.exit", "ok": False, "code": "internal"}]
     assert "exited with code 3" in answer.result["content"]
 
@@ -195,13 +201,15 @@ def test_a_provider_killed_in_mid_stream_ends_the_loop_in_words(crew: Daemon) ->
     assert "SIGKILL" in done.error["message"]
 
 
-def test_64_loops_over_one_provider_all_end_and_their_spans_nest(crew: Daemon) -> None:
-    asked = [ask(crew, f"number {n}\n{ROLL}") for n in range(AT_ONCE)]
+def test_64_loops_over_one_provider_all_end_and_their_spans_nest(start_daemon: StartDaemon) -> None:
+    # A daemon of its own: the journal is to have nothing but these.
+    daemon = start_daemon(*map(sample, LOOP), options=OPTIONS)
+    asked = [ask(daemon, f"number {n}\n{ROLL}") for n in range(AT_ONCE)]
     for n, request_id in enumerate(asked):
-        answer = crew.client.answer(request_id)
+        answer = daemon.client.answer(request_id)
         assert answer.result["tools"] == [{"name": "dice.roll", "ok": True}]
         assert text_of(answer).startswith(f"number {n} Let me see.")
-    entries = invocations(crew, loops=AT_ONCE)
+    entries = invocations(daemon, loops=AT_ONCE)
     roots = {one["span_id"] for one in entries if one["module"] == "orchestrator"}
     assert len(roots) == AT_ONCE
     children = Counter(

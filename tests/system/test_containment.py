@@ -95,13 +95,10 @@ def test_a_daemon_killed_together_with_its_guardian_is_followed_by_one_that_clea
     lifelines.wait_dead()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signalled_daemon_leaves_nobody(
-    start: Start, lifelines: Lifelines, number: signal.Signals
-) -> None:
+def test_a_signalled_daemon_leaves_nobody(start: Start, lifelines: Lifelines) -> None:
     daemon = start()
     in_flight(daemon, lifelines)
-    daemon.popen.send_signal(number)
+    daemon.popen.send_signal(signal.SIGTERM)
     assert daemon.popen.wait(PATIENCE_S) == 0
     assert lifelines.dead_already()
 
@@ -155,13 +152,6 @@ def test_one_without_session_environment_and_parent_is_found_too(
     assert lifelines.dead_already()
 
 
-def test_status_says_what_contains_and_who_guards(start: Start, rung: str) -> None:
-    shown = start().status()["daemon"]
-    assert shown["containment"] == rung
-    assert (shown["why_not_higher"] is None) is (rung == "cgroup2")
-    assert Path(f"/proc/{shown['guardian_pid']}").exists()
-
-
 def test_a_killed_guardian_is_replaced_and_the_new_one_does_its_work(
     start: Start, lifelines: Lifelines
 ) -> None:
@@ -189,8 +179,14 @@ def test_orphans_that_end_are_reaped_while_the_daemon_runs(
         assert gone(pid)
 
 
-def test_each_process_inherits_the_lock_of_the_data(start: Start, lifelines: Lifelines) -> None:
+def test_status_says_what_contains_and_each_process_inherits_the_lock_of_the_data(
+    start: Start, lifelines: Lifelines, rung: str
+) -> None:
     daemon = start()
+    shown = daemon.status()["daemon"]
+    assert shown["containment"] == rung
+    assert (shown["why_not_higher"] is None) is (rung == "cgroup2")
+    assert Path(f"/proc/{shown['guardian_pid']}").exists()
     for pid in lifelines.take(*LABELS, "leader"):
         held = Path(f"/proc/{pid}/fd/{LOCK_FD}").readlink()
         assert held.parent == daemon.data_dir

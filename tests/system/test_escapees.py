@@ -82,21 +82,25 @@ def interrupt(scene: Scene) -> None:
     assert scene.daemon.popen.wait(PATIENCE_S) == 0
 
 
-OF_THE_MODULE = [stop, restart, take_away, exit_by_itself]
 OF_THE_DAEMON = [kill_the_daemon, interrupt]
 
 
 @pytest.mark.fault(7)
-@pytest.mark.parametrize("end", OF_THE_MODULE)
+@pytest.mark.parametrize("ends", [(stop, restart, take_away), (exit_by_itself,)])
 def test_a_bare_process_ends_with_its_module_and_the_other_module_runs_on(
-    scene: Scene, lifelines: Lifelines, end: Callable[[Scene], None]
+    scene: Scene, lifelines: Lifelines, ends: tuple[Callable[[Scene], None], ...]
 ) -> None:
-    scene.daemon.ask("runaway", "spawn", vice="bare")
-    lifelines.take("bare")
-    end(scene)
-    lifelines.wait_dead()
-    assert scene.other_is_unharmed()
-    assert scene.daemon.status()["daemon"]["possible_survivors"] == []
+    for end in ends:
+        scene.daemon.ask("runaway", "spawn", vice="bare")
+        lifelines.take("bare")
+        end(scene)
+        lifelines.wait_dead()
+        assert scene.other_is_unharmed()
+        assert scene.daemon.status()["daemon"]["possible_survivors"] == []
+        if end is stop:
+            assert scene.daemon.ask("supervisor", "start", module="runaway")["ok"]
+        if end in (stop, restart):
+            lifelines.take("leader")
 
 
 @pytest.mark.fault(2)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.bounds import until
-from tests.system.conftest import StartDaemon
+from tests.system.daemon import Daemon, shared
 from tests.system.descriptors import misbehaving, narratoria, per_invocation
 from tests.system.fleet import SHORT_S
 from tests.system.liveness import Liveness
@@ -27,15 +30,39 @@ def modules(liveness: Liveness) -> list[dict[str, object]]:
     ]
 
 
+@pytest.fixture(scope="module")
+def register() -> Iterator[Liveness]:
+    with (
+        tempfile.TemporaryDirectory(prefix="stdiod-") as folder,
+        Liveness(Path(folder, "liveness")) as register,
+    ):
+        yield register
+
+
+@pytest.fixture(scope="module")
+def daemon(register: Liveness) -> Iterator[Daemon]:
+    with shared(*modules(register)) as running:
+        yield running
+
+
+@pytest.fixture
+def liveness(register: Liveness) -> Liveness:
+    """Return the register without those whom other tests have waited for."""
+    register.take_in()
+    for member in register.members:
+        member.connection.close()
+    register.members.clear()
+    return register
+
+
 def pids(status: dict[str, Any]) -> list[int]:
     return [one["pid"] for one in status["instances"]]
 
 
 @pytest.mark.parametrize("module", ["steady", "nameless", "once", "tool"])
 def test_a_cancel_ends_the_request_and_frees_the_slot(
-    start_daemon: StartDaemon, liveness: Liveness, module: str
+    daemon: Daemon, liveness: Liveness, module: str
 ) -> None:
-    daemon = start_daemon(*modules(liveness))
     client = daemon.client
     request_id = client.send_invoke(module, fault="gate")
     (gate,) = liveness.wait_for("gate")
@@ -53,11 +80,16 @@ def test_a_cancel_ends_the_request_and_frees_the_slot(
     assert daemon.invoke("witness").ok
 
 
+def hung_up(daemon: Daemon) -> int:
+    """Return of how many requests it is logged that their client hung up."""
+    return daemon.log().count('"reason": "disconnect"')
+
+
 @pytest.mark.parametrize("module", ["steady", "nameless", "once", "tool"])
 def test_a_client_that_hangs_up_cancels_what_it_had_open(
-    start_daemon: StartDaemon, liveness: Liveness, module: str
+    daemon: Daemon, liveness: Liveness, module: str
 ) -> None:
-    daemon = start_daemon(*modules(liveness))
+    before = hung_up(daemon)
     with daemon.connect() as client:
         client.send_invoke(module, fault="gate")
         queued = [client.send_invoke(module) for _ in range(10)]
@@ -70,14 +102,13 @@ def test_a_client_that_hangs_up_cancels_what_it_had_open(
     daemon.usable(module)
     status = daemon.status(module)
     assert (status["in_flight"], status["queued"]) == (0, 0)
-    until(lambda: '"reason": "disconnect"' in daemon.log(), "a word in the log")
+    until(lambda: hung_up(daemon) > before, "a word in the log")
     assert daemon.invoke("witness").ok
 
 
 def test_a_client_that_only_ends_its_side_still_gets_its_answers(
-    start_daemon: StartDaemon, liveness: Liveness
+    daemon: Daemon, liveness: Liveness
 ) -> None:
-    daemon = start_daemon(*modules(liveness))
     with daemon.connect() as client:
         request_id = client.send_invoke("steady", fault="gate", word="hello")
         (gate,) = liveness.wait_for("gate")
@@ -88,9 +119,8 @@ def test_a_client_that_only_ends_its_side_still_gets_its_answers(
 
 
 def test_a_cancel_of_a_waiting_request_leaves_the_one_in_flight_alone(
-    start_daemon: StartDaemon, liveness: Liveness
+    daemon: Daemon, liveness: Liveness
 ) -> None:
-    daemon = start_daemon(*modules(liveness))
     client = daemon.client
     serving = client.send_invoke("nameless", fault="gate", word="hello")
     (gate,) = liveness.wait_for("gate")
@@ -103,8 +133,7 @@ def test_a_cancel_of_a_waiting_request_leaves_the_one_in_flight_alone(
     assert client.answer(serving).result["word"] == "hello"
 
 
-def test_a_cancel_of_nothing_changes_nothing(start_daemon: StartDaemon, liveness: Liveness) -> None:
-    daemon = start_daemon(*modules(liveness))
+def test_a_cancel_of_nothing_changes_nothing(daemon: Daemon, liveness: Liveness) -> None:
     daemon.client.cancel("never-asked")
     request_id = daemon.client.send_invoke("steady", word="hello")
     assert daemon.client.answer(request_id).ok
@@ -114,10 +143,10 @@ def test_a_cancel_of_nothing_changes_nothing(start_daemon: StartDaemon, liveness
 
 @pytest.mark.fault(5)
 def test_the_late_lines_of_a_request_that_timed_out_are_dropped_and_counted(
-    start_daemon: StartDaemon, liveness: Liveness
+    daemon: Daemon, liveness: Liveness
 ) -> None:
-    daemon = start_daemon(*modules(liveness))
     client = daemon.client
+    before = daemon.status("steady")["counters"]["late_lines"]
     request_id = client.send_invoke(
         "steady", timeout_s=SHORT_S, fault="gate+event+event+done", word="late"
     )
@@ -131,16 +160,15 @@ def test_the_late_lines_of_a_request_that_timed_out_are_dropped_and_counted(
     assert following.result == {"word": "next"}
     assert following.events == []
     status = daemon.status("steady")
-    assert status["counters"]["late_lines"] == 3
+    assert status["counters"]["late_lines"] == before + 3
     assert status["instances"][0]["pid"] == gate.pid
 
 
 @pytest.mark.fault(5)
 @pytest.mark.parametrize("module", ["once", "tool"])
 def test_a_request_that_timed_out_costs_its_process(
-    start_daemon: StartDaemon, liveness: Liveness, module: str
+    daemon: Daemon, liveness: Liveness, module: str
 ) -> None:
-    daemon = start_daemon(*modules(liveness))
     answer = daemon.invoke(module, timeout_s=SHORT_S, fault="grandchild+hang")
     assert answer.verdict == "timeout/deadline"
     for member in liveness.take_in():
@@ -151,9 +179,8 @@ def test_a_request_that_timed_out_costs_its_process(
 
 
 def test_the_deadline_holds_for_a_request_that_waits_its_turn(
-    start_daemon: StartDaemon, liveness: Liveness
+    daemon: Daemon, liveness: Liveness
 ) -> None:
-    daemon = start_daemon(*modules(liveness))
     client = daemon.client
     serving = client.send_invoke("nameless", fault="gate", word="hello")
     (gate,) = liveness.wait_for("gate")
@@ -165,9 +192,8 @@ def test_the_deadline_holds_for_a_request_that_waits_its_turn(
 
 
 def test_answers_deadlines_and_cancels_at_once_end_each_request_exactly_once(
-    start_daemon: StartDaemon, liveness: Liveness
+    daemon: Daemon, liveness: Liveness
 ) -> None:
-    daemon = start_daemon(*modules(liveness))
     client = daemon.client
     ids = []
     for n in range(300):

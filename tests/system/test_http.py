@@ -15,7 +15,8 @@ from tests.system.conftest import StartDaemon
 
 WITHOUT_H11 = """
 import sys
-sys.modules["h11"] = sys.modules["supervisor.faces.http"] = None
+for name in ("h11", "httpcore", "supervisor.faces.http"):
+    sys.modules[name] = None
 from supervisor.cli.main import main
 main()
 """

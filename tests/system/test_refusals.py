@@ -10,7 +10,7 @@ import pytest
 
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon, shared
-from tests.system.descriptors import descriptor, misbehaving, narratoria, per_invocation, timeouts
+from tests.system.descriptors import descriptor, misbehaving, per_invocation, timeouts
 from tests.system.liveness import Liveness
 
 ROLL = {
@@ -24,7 +24,15 @@ ROLL = {
 def daemon() -> Iterator[Daemon]:
     dice = misbehaving("dice")
     dice["inputs"] = {"roll": ROLL}
-    with shared(dice, misbehaving("witness")) as running:
+    documents = [
+        dice,
+        misbehaving("witness"),
+        misbehaving("slow", "starting=5"),
+        misbehaving("lazy", start="lazy"),
+        misbehaving("one"),
+        per_invocation("once"),
+    ]
+    with shared(*documents) as running:
         yield running
 
 
@@ -140,8 +148,7 @@ def test_a_full_queue_refuses_and_those_in_it_are_served(
     assert [client.answer(one).result["n"] for one in waiting] == [0, 1]
 
 
-def test_a_stopped_module_says_so_and_how_to_start_it(start_daemon: StartDaemon) -> None:
-    daemon = start_daemon(misbehaving("one"), per_invocation("once"))
+def test_a_stopped_module_says_so_and_how_to_start_it(daemon: Daemon) -> None:
     for module in ("one", "once"):
         daemon.op("stop", module=module)
         answer = daemon.invoke(module)
@@ -152,8 +159,7 @@ def test_a_stopped_module_says_so_and_how_to_start_it(start_daemon: StartDaemon)
         assert daemon.invoke(module).ok
 
 
-def test_a_lazy_module_starts_with_its_first_request(start_daemon: StartDaemon) -> None:
-    daemon = start_daemon(misbehaving("lazy", start="lazy"))
+def test_a_lazy_module_starts_with_its_first_request(daemon: Daemon) -> None:
     assert daemon.status("lazy")["state"] == "down"
     assert daemon.invoke("lazy", word="hello").result == {"word": "hello"}
     assert daemon.status("lazy")["state"] == "ready"
@@ -253,45 +259,46 @@ def test_a_failed_respawn_keeps_supervision(start_daemon: StartDaemon, folder: P
     assert daemon.usable("tool").ok
 
 
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["start=hang"], "start_deadline"),
-        (["start=spin"], "start_deadline"),
-        (["start=stop_self"], "start_deadline"),
-        (["deaf=yes"], "start_deadline"),
-        (["starting=1000000"], "start_deadline"),
-        (["start=exit", "code=3"], "exited"),
-        (["start=die", "signal=11"], "signaled"),
-        (["name=somebody_else"], "not_ready"),
-        (["kind=agent"], "not_ready"),
-        (["start=number", "ids=no"], None),
-    ],
-)
-def test_a_bad_start_says_what_was_wrong(
-    start_daemon: StartDaemon, words: list[str], reason: str | None
-) -> None:
-    bounds = timeouts(start_s=0.5, describe_s=60, stop_s=0.2, exit_s=0.2)
+BAD_STARTS: list[tuple[list[str], str | None]] = [
+    (["start=hang"], "timeout/start_deadline"),
+    (["start=spin"], "timeout/start_deadline"),
+    (["start=stop_self"], "timeout/start_deadline"),
+    (["deaf=yes"], "timeout/start_deadline"),
+    (["starting=1000000"], "timeout/start_deadline"),
+    (["start=exit", "code=3"], "unreachable/exited"),
+    (["start=die", "signal=11"], "unreachable/signaled"),
+    (["name=somebody_else"], "unreachable/not_ready"),
+    (["kind=agent"], "unreachable/not_ready"),
+    # A stray line before the first answer is quarantined.
+    (["start=number", "ids=no"], None),
+]
+"""What is wrong with a start, and what is said of it."""
+
+
+def test_a_bad_start_says_what_was_wrong(start_daemon: StartDaemon) -> None:
     later = {"initial_s": 3600, "max_s": 3600, "jitter": 0}
-    if reason != "start_deadline":
-        bounds["start_s"] = 60
-    daemon = start_daemon(
-        misbehaving("bad", *words, timeouts=bounds, backoff=later), misbehaving("witness")
-    )
-    answer = daemon.invoke("bad")
-    if reason is None:  # a stray line before the first answer is quarantined
-        assert answer.ok
-    else:
-        assert answer.verdict == f"unreachable/{reason}".replace(
-            "unreachable/start_deadline", "timeout/start_deadline"
-        )
-        assert answer.details["retry_in_s"] > 0
-        assert daemon.status("bad")["state"] == "backoff"
-        assert daemon.processes() == [daemon.pid("witness")]
+
+    def bad(number: int, words: list[str], verdict: str | None) -> dict[str, Any]:
+        start_s = 0.5 if verdict == "timeout/start_deadline" else 60
+        bounds = timeouts(start_s=start_s, describe_s=60, stop_s=0.2, exit_s=0.2)
+        return misbehaving(f"bad{number}", *words, timeouts=bounds, backoff=later)
+
+    documents = [bad(number, *one) for number, one in enumerate(BAD_STARTS)]
+    daemon = start_daemon(*documents, misbehaving("witness"))
+    well = {daemon.pid("witness")}
+    for number, (words, verdict) in enumerate(BAD_STARTS):
+        answer = daemon.invoke(f"bad{number}")
+        if verdict is None:
+            assert answer.ok, words
+            well.add(daemon.pid(f"bad{number}"))
+        else:
+            assert answer.verdict == verdict, words
+            assert answer.details["retry_in_s"] > 0
+            assert daemon.status(f"bad{number}")["state"] == "backoff"
+    assert set(daemon.processes()) == well
     assert daemon.invoke("witness").ok
 
 
-def test_a_module_may_say_that_it_is_still_starting(start_daemon: StartDaemon) -> None:
-    daemon = start_daemon(misbehaving("slow", "starting=5"), narratoria("tool"))
+def test_a_module_may_say_that_it_is_still_starting(daemon: Daemon) -> None:
     assert daemon.invoke("slow", word="hello").result == {"word": "hello"}
     assert daemon.status("slow")["restarts"] == 0

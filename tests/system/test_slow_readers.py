@@ -19,7 +19,7 @@ from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon
 from tests.system.descriptors import PATIENT, descriptor, misbehaving, per_invocation
 
-EVENTS = 200_000
+EVENTS = 100_000
 MILLION = 1_000_000
 PEAK_BYTES = 150 << 20
 

@@ -109,8 +109,11 @@ def let_it_miss_its_probes(scene: Scene, pid: int) -> None:
 
 
 @pytest.mark.fault(26)
-@pytest.mark.parametrize("vices", [(), ("threads",)], ids=["one thread", "threads"])
-@pytest.mark.parametrize("end", [kill_it, restart_it, let_it_miss_its_probes])
+@pytest.mark.parametrize(
+    ("end", "vices"),
+    [(kill_it, ()), (kill_it, ("threads",)), (restart_it, ()), (let_it_miss_its_probes, ())],
+    ids=["killed", "killed with threads", "restarted", "misses its probes"],
+)
 def test_who_is_killed_while_it_is_traced_keeps_its_slot_and_the_others_are_served(
     scene: Scene,
     lifelines: Lifelines,
@@ -137,11 +140,8 @@ def test_who_is_killed_while_it_is_traced_keeps_its_slot_and_the_others_are_serv
 
 
 @pytest.mark.fault(26)
-@pytest.mark.parametrize("vices", [(), ("threads",)], ids=["one thread", "threads"])
-def test_its_calls_are_answered_when_it_dies_and_not_when_it_is_reaped(
-    scene: Scene, vices: tuple[str, ...]
-) -> None:
-    pid = scene.begin(*vices)
+def test_its_calls_are_answered_when_it_dies_and_not_when_it_is_reaped(scene: Scene) -> None:
+    pid = scene.begin("threads")
     with scene.daemon.begin("held", "hang") as call, call.makefile("rb") as lines:
         until = time.monotonic() + PATIENCE_S
         while not scene.module()["in_flight"]:
@@ -199,11 +199,8 @@ def test_a_process_per_invocation_keeps_its_place_too(
 
 
 @pytest.mark.fault(26)
-@pytest.mark.parametrize("vices", [(), ("threads",)], ids=["one thread", "threads"])
-def test_the_end_of_the_daemon_does_not_wait_for_a_tracer_and_names_it(
-    scene: Scene, vices: tuple[str, ...]
-) -> None:
-    pid = scene.begin(*vices)
+def test_the_end_of_the_daemon_does_not_wait_for_a_tracer_and_names_it(scene: Scene) -> None:
+    pid = scene.begin("threads")
     scene.daemon.ask("supervisor", "wait", modules=["held"])
     tracer = scene.hold(pid)
     scene.daemon.popen.send_signal(signal.SIGTERM)

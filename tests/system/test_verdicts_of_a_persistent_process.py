@@ -84,23 +84,15 @@ def test_an_error_that_the_module_reports_passes_through_untouched(
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
+        # One of each reason, and two odd ones: the dialect's own tests tell the rest.
         ("banner", "malformed_json"),
-        ("stray_print", "malformed_json"),
-        ("nan", "malformed_json"),
-        ("nul", "malformed_json"),
         ("deep", "malformed_json"),
         ("bom", "malformed_json"),
         ("bad_utf8", "invalid_utf8"),
-        ("number", "not_object"),
-        ("string", "not_object"),
         ("array", "not_object"),
-        ("null", "not_object"),
-        ("true", "not_object"),
         ("no_level", "invalid_event"),
-        ("wrong_type", "invalid_event"),
         ("unknown_type", "unknown_type"),
         ("bad_version", "bad_version"),
-        ("no_version", "bad_version"),
     ],
 )
 def test_a_protocol_fault_fails_its_request_and_a_strict_process_lives_on(
@@ -187,7 +179,7 @@ def test_events_after_the_answer_are_dropped_and_counted(daemon: Daemon) -> None
 
 @pytest.mark.fault(4, 16)
 @pytest.mark.parametrize("module", ["steady", "nameless"])
-@pytest.mark.parametrize("code", [0, 1, 3, 137, 255])
+@pytest.mark.parametrize("code", [0, 137])
 def test_a_process_that_exits_leaves_its_request_unreachable(
     daemon: Daemon, pids: Pids, module: str, code: int
 ) -> None:
@@ -204,7 +196,7 @@ def test_a_process_that_exits_leaves_its_request_unreachable(
 
 @pytest.mark.fault(4)
 @pytest.mark.parametrize("module", ["steady", "nameless"])
-@pytest.mark.parametrize("number", [6, 9, 11, 15])
+@pytest.mark.parametrize("number", [9, 11])
 def test_a_process_that_is_killed_leaves_its_request_unreachable(
     daemon: Daemon, module: str, number: int
 ) -> None:
@@ -276,9 +268,7 @@ def test_a_silent_process_that_still_answers_probes_keeps_its_slot(
 
 @pytest.mark.fault(5)
 @pytest.mark.parametrize("module", ["hasty", "nameless"])
-@pytest.mark.parametrize(
-    "how", ["spin", "hang", "stop_self", "ignore_sigterm+hang", "ignore_sigterm+stop_self"]
-)
+@pytest.mark.parametrize("how", ["spin", "stop_self", "ignore_sigterm+hang"])
 def test_a_process_that_answers_nothing_any_more_is_replaced(
     daemon: Daemon, pids: Pids, module: str, how: str
 ) -> None:

@@ -74,7 +74,7 @@ def test_a_bad_exit_code_counts_whatever_done_said(
 
 @pytest.mark.fault(4, 16)
 @pytest.mark.parametrize("module", EITHER)
-@pytest.mark.parametrize("number", [9, 11, 15])
+@pytest.mark.parametrize("number", [9, 15])
 @pytest.mark.parametrize("before", ["", "done+"])
 def test_a_death_by_signal_counts_whatever_done_said(
     daemon: Daemon, module: str, number: int, before: str
@@ -104,21 +104,14 @@ def test_exit_0_without_an_answer_is_missing_done(daemon: Daemon, module: str) -
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
+        # One of each reason: the dialect's own tests tell the rest.
         ("unknown_type", "unknown_type"),
         ("bad_version", "bad_version"),
-        ("no_version", "bad_version"),
         ("no_level", "invalid_event"),
-        ("wrong_type", "invalid_event"),
         ("banner", "malformed_json"),
-        ("nan", "malformed_json"),
-        ("nul", "malformed_json"),
         ("deep", "malformed_json"),
         ("bad_utf8", "invalid_utf8"),
-        ("number", "not_object"),
-        ("string", "not_object"),
         ("array", "not_object"),
-        ("null", "not_object"),
-        ("true", "not_object"),
     ],
 )
 def test_a_protocol_fault_ends_a_strict_invocation_and_its_process(
@@ -188,7 +181,7 @@ def test_a_bad_asset_is_refused_and_the_invocation_goes_on(daemon: Daemon, modul
 
 @pytest.mark.fault(6)
 @pytest.mark.parametrize("module", ["hasty_tool"])
-@pytest.mark.parametrize("how", ["hang", "ignore_sigterm+hang", "stop_self", "spin"])
+@pytest.mark.parametrize("how", ["ignore_sigterm+hang", "stop_self"])
 def test_a_process_that_stays_after_its_answer_is_stopped(
     daemon: Daemon, module: str, how: str
 ) -> None:
@@ -199,7 +192,7 @@ def test_a_process_that_stays_after_its_answer_is_stopped(
 
 @pytest.mark.fault(5)
 @pytest.mark.parametrize("module", EITHER)
-@pytest.mark.parametrize("how", ["hang", "spin", "stop_self", "close_stdin+hang"])
+@pytest.mark.parametrize("how", ["spin", "stop_self", "close_stdin+hang"])
 def test_no_answer_in_time_is_a_deadline(daemon: Daemon, module: str, how: str) -> None:
     answer = daemon.invoke(module, timeout_s=SHORT_S, fault=how)
     assert answer.verdict == "timeout/deadline"

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from protocol.connection import (
+    Alive,
     Answered,
     EventReceived,
     HostCalled,
@@ -156,15 +157,16 @@ class Calls:
         request_id = call.request.request_id
         if not isinstance(done, int | float) or isinstance(done, bool):
             words = f'"progress" is {kind(done)}, it must be a number'
-            received.append(Warned(request_id, Notice("bad_progress", words)))
         elif call.progress is not None and done <= call.progress:
             words = f"progress went from {call.progress:g} to {done:g}, it must increase"
-            received.append(Warned(request_id, Notice("bad_progress", words)))
         else:
             call.progress = done
             payload = {"done": done, "total": params.get("total"), "message": params.get("message")}
             event = UiEvent(version="0", request_id=request_id, event="progress", payload=payload)
             received.append(EventReceived(request_id, event))
+            return True
+        # Nobody is told, but whoever says so is at work.
+        received += [Warned(request_id, Notice("bad_progress", words)), Alive(request_id)]
         return True
 
     def _receive_result(

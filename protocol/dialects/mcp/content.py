@@ -59,7 +59,9 @@ class Unpacking:
                 result,
                 reason=str(Reason.REPORTED),
             )
-        return Success(result.get("structuredContent", result))
+        if "structuredContent" in result:
+            return Success(result["structuredContent"], whole=result)
+        return Success(result)
 
     def _message(self, message: Any) -> Any:
         if not isinstance(message, dict):

@@ -10,9 +10,9 @@ r"""Which era a server is of, and what it agrees to: the one handshake of a proc
 
 After a silence both may be answered, since the server may only have been slow: the first answer
 that agrees to something counts. A pinned era is asked for alone. What was agreed is remembered for
-the processes that follow, which then have all of `start_s` to answer. Where that turns out to be
-wrong, by a refusal or an exit, the other greeting is tried as if nothing were known; a start that
-fails forgets it.
+the processes that follow, of later daemons too, which then have all of `start_s` to answer. Where
+that turns out to be wrong, by a refusal or an exit, the other greeting is tried as if nothing were
+known; a start that fails forgets it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Greeting:
         self._start_s = descriptor.supervision.timeouts.start_s
         self._memory = memory
         self._client = client_capabilities
-        self._remembered = memory.get("era")
+        self._remembered: str | None = None
         self._open: set[str] = set()
         """What was asked and not answered."""
         self._offered: list[str] = []
@@ -90,6 +90,7 @@ class Greeting:
 
     def begin(self) -> GreetingStep:
         """Return the first question."""
+        self._remembered = self._memory.get("era")
         first_again = self._memory.pop("initialize_next", False)
         if self._pin is EraPin.LEGACY or (
             self._pin is EraPin.AUTO and (first_again or self._remembered == Era.LEGACY)
@@ -186,7 +187,7 @@ class Greeting:
     def _agree(
         self, era: Era, revision: str, result: dict[str, Any], server: dict[str, Any]
     ) -> Agreed:
-        self._memory["era"] = era
+        self._memory["era"] = str(era)
         self.waits = ()
         instructions = result.get("instructions")
         return Agreed(

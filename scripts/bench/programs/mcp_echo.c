@@ -1,5 +1,5 @@
 /* mcp_echo: an MCP server in C with one tool, `echo`, that costs next to nothing, so that what is
- * measured is the client. It trusts it: a message is one line, and the id stands as a number. An
+ * measured is the client. It trusts it: a message is one line, and its first "id" is its own. An
  * answer goes out when all lines that came with one read have been answered. */
 #define _GNU_SOURCE
 #include <stdio.h>
@@ -19,16 +19,16 @@ static void flush(void) {
     out_size = 0;
 }
 
-static void answer(long id, const char *member) {
+static void answer(const char *id, const char *member) {
     if (out_size + 1024 > sizeof out) flush();
     out_size += (size_t)snprintf(out + out_size, 1024,
-        "{\"jsonrpc\":\"2.0\",\"id\":%ld,%s}\n", id, member);
+        "{\"jsonrpc\":\"2.0\",\"id\":%.*s,%s}\n", (int)strcspn(id, ",}"), id, member);
 }
 
 static void serve(char *line) {
-    const char *at = strstr(line, "\"id\":");
-    if (!at) return; /* a notification */
-    long id = strtol(at + 5, NULL, 10);
+    const char *id = strstr(line, "\"id\":");
+    if (!id) return; /* a notification */
+    id += strlen("\"id\":");
     if (strstr(line, "\"method\":\"tools/call\""))
         answer(id, "\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"1\"}],\"isError\":false}");
     else if (strstr(line, "\"method\":\"tools/list\""))

@@ -79,6 +79,8 @@ def _examine(
     found = first_obstacle(descriptor, environment)
     if found is not None:
         return [*findings, bad(AREA, found.words, found.hint, subject=name)]
+    if not transport.command:
+        return findings or [ok(AREA, f"is a service at {transport.url}", subject=name)]
     first, does = (
         (of_prepare(descriptor), "is prepared by") if transport.prepare else (descriptor, "runs")
     )

@@ -74,5 +74,6 @@ def run(
         asset_store_bytes=file.asset_store_bytes,
         policy=policy,
         http=http_exposure(ctx, http, http_cert, http_key, http_insecure=http_insecure),
+        views=file.mcp,
     )
     raise click.exceptions.Exit(serve(options))

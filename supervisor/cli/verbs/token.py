@@ -45,6 +45,13 @@ def token() -> None:
     metavar="DAYS",
     help="For how long it is good.  [default: until it is revoked]",
 )
+@click.option(
+    "--rate",
+    "rate_per_s",
+    type=click.FloatRange(0.001, 1e6),
+    metavar="N",
+    help="How many requests a second it is good for.  [default: any number]",
+)
 @with_json
 @with_socket
 def new(
@@ -53,6 +60,7 @@ def new(
     scopes: tuple[str, ...],
     modules: tuple[str, ...],
     days: float | None,
+    rate_per_s: float | None,
     as_json: bool,
     socket: Path,
 ) -> None:
@@ -64,6 +72,8 @@ def new(
         args["modules"] = list(modules)
     if days is not None:
         args["expires_s"] = days * DAY_S
+    if rate_per_s is not None:
+        args["rate_per_s"] = rate_per_s
     answer = _ask(socket, "token.new", args, as_json=as_json)
     if as_json:
         print_json(answer.result)
@@ -106,7 +116,8 @@ def _words(one: dict[str, Any]) -> str:
     if expires is not None:
         until = f"until {dt.datetime.fromtimestamp(expires, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
     scopes, modules = ", ".join(one["scopes"]) or "nothing", ", ".join(one["modules"]) or "none"
-    return one_line(f"{one['name']}: may {scopes}, modules {modules}, {until}")
+    rate = f", {one['rate_per_s']:g} requests a second" if one["rate_per_s"] else ""
+    return one_line(f"{one['name']}: may {scopes}, modules {modules}{rate}, {until}")
 
 
 def _ask(socket: Path, op: str, args: dict[str, Any], *, as_json: bool) -> Answer:

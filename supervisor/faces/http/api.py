@@ -19,7 +19,7 @@ from supervisor.faces.http.head import NDJSON, SSE, Head, Refusal
 from supervisor.faces.http.openapi import body_of, document
 from supervisor.faces.http.routes import ROUTES, Route
 from supervisor.faces.http.streams import Streams
-from supervisor.faces.http.websocket import Upgrade, read_handshake
+from supervisor.faces.http.websocket_upgrade import Upgrade, read_handshake
 from supervisor.kernel.parties import DAEMON
 
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}

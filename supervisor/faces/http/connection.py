@@ -11,6 +11,7 @@ next one begins cannot be known.
 
 from __future__ import annotations
 
+import math
 import time
 from email.utils import formatdate
 from enum import Enum, auto
@@ -33,6 +34,8 @@ from supervisor.faces.http.head import (
     Refusal,
     check_host,
     check_origin,
+    cors,
+    is_preflight,
     read_head,
     token_of,
     unauthorized,
@@ -86,6 +89,8 @@ class Peer(msgspec.Struct, frozen=True):
     served: str | None = None
     """The host that requests may name beside those of loopback; None for any."""
     scheme: str = "http"
+    origins: frozenset[str] = frozenset()
+    """Whose pages may use it, too."""
 
 
 class Serves(Protocol):
@@ -241,6 +246,8 @@ class HttpConnection:
     def begin_body(self, status: int, headers: Headers, body: bytes = b"") -> None:
         """Write the head of a response, and what of its body there is by now."""
         said = [*headers, *_SAFE, ("Date", _date(int(time.time())))]
+        if self.head is not None and self._peer.origins:
+            said += cors(self.head, self._peer.origins)
         if self.closing or self._daemon.ending:
             said.append(("Connection", "close"))
         response = h11.Response(status_code=status, headers=said)
@@ -316,8 +323,11 @@ class HttpConnection:
         head = read_head(event.method, event.target, event.headers)
         self.head = head
         check_host(head, self._peer.served)
-        check_origin(head, self._peer.scheme)
-        self.party.principal = self._principal(head)
+        check_origin(head, self._peer.scheme, self._peer.origins)
+        # What a browser asks for a page that may is no secret.
+        asks = bool(cors(head, self._peer.origins)) and is_preflight(head)
+        self.party.principal = _NOBODY if asks else self._principal(head)
+        self.count_request()
         self._api.check(head)
         length = head.headers.get("content-length", "0")
         if len(length) > 20 or int(length) > BODY_BYTES:  # noqa: PLR2004 - digits, by h11
@@ -344,6 +354,17 @@ class HttpConnection:
             raise unauthorized("the token is none, or is no good any more")
         self.account.by = login.principal.by
         return login.principal
+
+    def count_request(self) -> None:
+        """Count a request for the token that it came with; raises `Refusal`."""
+        login = self._login
+        wait_s = 0.0
+        if login is not None:
+            wait_s = self._daemon.tokens.wait_s(login, trio.current_time())
+        if login is not None and wait_s:
+            words = f"the token is good for {login.token.rate_per_s:g} requests a second"
+            again = [("Retry-After", str(math.ceil(wait_s)))]
+            raise Refusal(ErrorCode.RATE_LIMITED, words, headers=again, retry_in_s=wait_s)
 
     def _token_over(self) -> None:
         self._login = None

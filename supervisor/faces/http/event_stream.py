@@ -20,6 +20,7 @@ from protocol.amcp import EventType, UnifiedEvent, Vocabulary, of_ui_event, to_l
 from protocol.errors import Reason
 from protocol.events import Log, Progress, UiEvent
 from protocol.host_events import SeenUiEvent
+from protocol.readdress import Readdresser
 from protocol.response import Response
 from supervisor.faces.exchange import UNENCODABLE, event_line
 from supervisor.faces.http.connection import HttpConnection
@@ -65,10 +66,12 @@ class Lines:
 
     def __init__(self, wanted: Wanted) -> None:
         self._tell = wanted.tell
+        self._readdresser = Readdresser(None)
 
     def event(self, event: Progress, line: bytes | None) -> Item | None:
-        """Return it as it is."""
-        data = event_line(event, None) if line is None else line
+        """Return it as it is, without the id that its module knows it by."""
+        data = None if line is None else self._readdresser.readdress(line)
+        data = event_line(event, None) if data is None else data
         return Item(kind_of(event), data.rstrip(b"\r\n"))
 
     def end(self, response: Response) -> Item | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
@@ -128,14 +128,42 @@ def check_host(head: Head, served: str | None) -> None:
         raise Refusal(ErrorCode.FORBIDDEN, words, status=421)
 
 
-def check_origin(head: Head, scheme: str) -> None:
-    """Refuse what a page of another origin has a browser send."""
+def check_origin(head: Head, scheme: str, origins: Container[str]) -> None:
+    """Refuse what a page of another origin has a browser send, but for those that may."""
     origin = head.headers.get("origin")
+    if origin in origins:
+        return
     same = f"{scheme}://{head.headers.get('host', '')}".lower()
     if (origin is not None and origin.lower() != same) or (
         head.headers.get("sec-fetch-site") in ("cross-site", "same-site")
     ):
         raise Refusal(ErrorCode.FORBIDDEN, "pages of other origins may not use this daemon")
+
+
+def is_preflight(head: Head) -> bool:
+    """Whether a browser asks if a page may ask; it says no token with that."""
+    return head.method == "OPTIONS" and "access-control-request-method" in head.headers
+
+
+def cors(head: Head, origins: Container[str]) -> Headers:
+    """Return what a browser has to be told, so that a page of one of these origins may read it."""
+    origin = head.headers.get("origin")
+    if origin is None or origin not in origins:
+        return []
+    said = [("Access-Control-Allow-Origin", origin), ("Vary", "Origin")]
+    if is_preflight(head):
+        return [*said, *_PAGES_MAY]
+    return [*said, ("Access-Control-Expose-Headers", "ETag, Retry-After, Content-Range")]
+
+
+_PAGES_MAY = [
+    ("Access-Control-Allow-Methods", "GET, HEAD, POST, PATCH, DELETE"),
+    (
+        "Access-Control-Allow-Headers",
+        "Authorization, Content-Type, If-Match, If-None-Match, Last-Event-ID, Range",
+    ),
+    ("Access-Control-Max-Age", "600"),
+]
 
 
 def token_of(head: Head) -> str | None:

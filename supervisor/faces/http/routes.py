@@ -374,5 +374,12 @@ ROUTES: tuple[Route, ...] = (
     ),
     _of_module("health", tell_answer, "Module Protocol v1: whether a module is well"),
     _of_module("describe", tell_answer, "Module Protocol v1: what a module is"),
-    _of_module("invoke", tell_module_protocol, "Module Protocol v1: call an op", takes_body=True),
+    _of_module(
+        "invoke",
+        tell_module_protocol,
+        "Module Protocol v1: call an op",
+        takes_body=True,
+        streamed=NOTHING,
+        form=Lines,
+    ),
 )

@@ -82,7 +82,7 @@ def listening(exposure: Exposure, control: Path) -> Iterator[list[Door]]:
             scheme = "http" if tls is None else "https"
             address = msgspec.structs.replace(exposure, port=port).address
             served = exposure.host if exposure.is_loopback else None
-            peer = Peer(None, served, scheme)
+            peer = Peer(None, served, scheme, exposure.origins)
             yield [*doors, Door(listener, peer, f"{scheme}://{address}", tls)]
 
 

@@ -10,12 +10,9 @@ the modules that stream to it; after a while of that it is closed with 1013.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Generator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-import msgspec
 import trio
 from wsproto.connection import Connection, ConnectionState, ConnectionType
 from wsproto.events import (
@@ -26,27 +23,31 @@ from wsproto.events import (
     Ping,
     TextMessage,
 )
-from wsproto.utilities import LocalProtocolError, generate_accept_token
+from wsproto.utilities import LocalProtocolError
 
-from protocol.amcp import EventType, UnifiedEvent, Vocabulary, to_ws
-from protocol.amcp_errors import AmcpError, ErrorCode, error_of
-from protocol.errors import Failure, Reason, Success
-from protocol.events import Log, Progress
+from protocol.amcp import UnifiedEvent, Vocabulary, to_ws
+from protocol.amcp_errors import AmcpError, ErrorCode
+from protocol.errors import Reason
 from protocol.frames import encode
 from protocol.problem import did_you_mean, named
-from protocol.response import Response
-from supervisor.faces.exchange import UNENCODABLE, event_line
+from supervisor.faces.exchange import UNENCODABLE
 from supervisor.faces.http.body import Body, read_body
 from supervisor.faces.http.connection import HttpConnection
-from supervisor.faces.http.event_stream import EVENT_TYPES, kind_of, now, unified
-from supervisor.faces.http.exchange import tell_failure
-from supervisor.faces.http.head import Head, Headers, Refusal
+from supervisor.faces.http.event_stream import EVENT_TYPES, now
+from supervisor.faces.http.head import Refusal
 from supervisor.faces.http.streams import Streams
+from supervisor.faces.http.websocket_requests import (
+    Asked,
+    Cancelled,
+    Invoked,
+    Prompted,
+    Subscribed,
+    frame_of,
+)
 from supervisor.kernel.parties import DAEMON, Handle
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ARGS, FREE_BYTES
 from supervisor.runtime.stalls import SERVING
-from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 from supervisor.runtime.turns import Turn
 
 OPEN_REQUESTS = 256
@@ -58,98 +59,10 @@ ID_CHARS = 256
 SLOW_S = 10.0
 """How long a client may leave more than an outbox's fill unread."""
 
-SUBPROTOCOL = "documented"
-"""The one that a client may ask for, to have the documented vocabulary."""
-
 NORMAL, GOING_AWAY, NOT_TEXT, NOT_ALLOWED, TOO_SLOW = 1000, 1001, 1003, 1008, 1013
 """Why a connection is closed (RFC 6455 7.4.1, and IANA's registry)."""
 
-_VERSION = "13"
-_KEY_BYTES = 16
-
 _ACTIONS = ("prompt", "cancel", "subscribe", "invoke", "ping")
-
-
-class Handshake(NamedTuple):
-    """What a client wants that would go on with WebSocket."""
-
-    accept: bytes
-    vocabulary: Vocabulary
-    headers: Headers
-
-
-def read_handshake(head: Head, vocabulary: str | None) -> Handshake:
-    """Read the head of a request to go on with WebSocket (RFC 6455 4.2.1); raises `Refusal`."""
-    headers = head.headers
-    if "websocket" not in headers.get("upgrade", "").lower():
-        words = "here one speaks WebSocket: Upgrade: websocket"
-        again = [("Upgrade", "websocket"), ("Connection", "Upgrade")]
-        raise Refusal(ErrorCode.BAD_REQUEST, words, status=426, headers=again)
-    if headers.get("sec-websocket-version") != _VERSION:
-        words = f"Sec-WebSocket-Version has to be {_VERSION}"
-        again = [("Sec-WebSocket-Version", _VERSION)]
-        raise Refusal(ErrorCode.BAD_REQUEST, words, status=426, headers=again)
-    key = headers.get("sec-websocket-key", "")
-    try:
-        good = len(base64.b64decode(key, validate=True)) == _KEY_BYTES
-    except (binascii.Error, ValueError):
-        good = False
-    if not good:
-        words = f"Sec-WebSocket-Key has to be {_KEY_BYTES} bytes in base64"
-        raise Refusal(ErrorCode.BAD_REQUEST, words)
-    offered = [one.strip() for one in headers.get("sec-websocket-protocol", "").split(",")]
-    said: Headers = []
-    words = Vocabulary(vocabulary or Vocabulary.DEPLOYED)
-    if SUBPROTOCOL in offered:
-        words, said = Vocabulary.DOCUMENTED, [("Sec-WebSocket-Protocol", SUBPROTOCOL)]
-    return Handshake(generate_accept_token(key.encode()), words, said)
-
-
-class Upgrade:
-    """A request to go on with WebSocket (kernel.parties.Client).
-
-    Of a client that names a session it is a subscription to it: without such a session it is
-    refused, and else the first that is told of it is when the connection goes on.
-    """
-
-    def __init__(self, connection: HttpConnection, handshake: Handshake, streams: Streams) -> None:
-        self.handle: Handle | None = None
-        self._connection = connection
-        self._handshake = handshake
-        self._streams = streams
-        self._session_id: str | None = None
-
-    def bind(self, session_id: str) -> dict[str, Any]:
-        """Return the args of the subscription that it is."""
-        self._session_id = session_id
-        return {"session_id": session_id, "events": EVENT_TYPES}
-
-    def switch(self) -> WebSocket:
-        """Go on with WebSocket."""
-        connection, handshake = self._connection, self._handshake
-        accept = ("Sec-WebSocket-Accept", handshake.accept.decode())
-        left = connection.switch([accept, *handshake.headers])
-        socket = WebSocket(connection, handshake.vocabulary, self._session_id, self._streams)
-        connection.current = socket
-        if left:
-            socket.receive_data(left)
-        socket.tell(UnifiedEvent(EventType.CONNECTED, self._session_id, now()), None)
-        return socket
-
-    def event(self, event: Progress, line: bytes | None) -> None:
-        """Go on by the first one; another client is told of the others."""
-        del event, line
-        if self.handle is not None:
-            self.switch().adopt(self.handle)
-
-    def finished(self, response: Response) -> None:
-        """Refuse."""
-        told = tell_failure(_failure(response))
-        self._connection.respond(told.status, told.headers, told.body)
-
-    def congested(self) -> Congestion:
-        """Return none: it has told nothing yet."""
-        return Congestion.NONE
 
 
 class WebSocket:
@@ -274,7 +187,7 @@ class WebSocket:
 
     def answer(self, message_id: str | None, payload: Mapping[str, Any]) -> int:
         """Answer a request."""
-        return self.put(_frame("response", message_id, payload))
+        return self.put(frame_of("response", message_id, payload))
 
     def refuse(self, message_id: str | None, error: AmcpError) -> None:
         """Tell an error."""
@@ -351,6 +264,7 @@ class WebSocket:
             self.refuse(None, AmcpError(ErrorCode.CONFLICT, words, {"field": "id"}))
         else:
             try:
+                self.connection.count_request()
                 self._begin(message_id, dict(payload), len(data))
             except Refusal as refusal:
                 self.refuse(message_id, refusal.error)
@@ -428,121 +342,3 @@ class WebSocket:
         self.connection.account.add(ARGS, -asked.size_bytes)
         asked.size_bytes = 0
         self._fewer.unpark_all()
-
-
-class Asked:
-    """A request that came over a WebSocket (kernel.parties.Client)."""
-
-    def __init__(
-        self, socket: WebSocket, message_id: str | None, session_id: str | None = None
-    ) -> None:
-        """Answer with `message_id`; of a session, where its events do not say so."""
-        self.message_id = message_id
-        self.handle: Handle | None = None
-        self.size_bytes = 0
-        """What its request is counted as."""
-        self._socket = socket
-        self._session_id = session_id
-        self._unread_bytes = 0
-
-    def event(self, event: Progress, line: bytes | None) -> None:
-        """Tell an event."""
-        size = self.tell_event(event, line)
-        if self._socket.outbox.congested:
-            self._unread_bytes += size
-
-    def tell_event(self, event: Progress, line: bytes | None) -> int:
-        """Tell an event, if it is told at all; returns how many bytes that are."""
-        del event, line
-        return 0
-
-    def finished(self, response: Response) -> None:
-        """Answer it."""
-        self.handle = None
-        self.tell_end(response)
-        self._socket.ended(self)
-
-    def tell_end(self, response: Response) -> None:
-        """Tell how it ended: a failure is an error."""
-        if not response.ok:
-            self._socket.refuse(self.message_id, error_of(_failure(response)))
-
-    def congested(self) -> Congestion:
-        """Whether the client does not keep up."""
-        outbox = self._socket.outbox
-        if not outbox.congested:
-            self._unread_bytes = 0
-            return Congestion.NONE
-        unread = min(self._unread_bytes, outbox.waiting_bytes)
-        return Congestion.FULL if unread > OVERRUN_BYTES else Congestion.SLOW
-
-
-class Prompted(Asked):
-    """A prompt: its events, of which the last one tells how it ended."""
-
-    _is_told = False
-
-    def tell_event(self, event: Progress, line: bytes | None) -> int:
-        """Tell what it is in AMCP."""
-        del line
-        found = unified(event, self._session_id)
-        if found is None:
-            return 0
-        self._is_told = found.type in (EventType.MESSAGE_COMPLETE, EventType.MESSAGE_ERROR)
-        return self._socket.tell(found, self.message_id)
-
-    def tell_end(self, response: Response) -> None:
-        """Tell of what was refused before it was a prompt of its session."""
-        if not self._is_told:
-            super().tell_end(response)
-
-
-class Subscribed(Asked):
-    """A subscription: one answer, then events without an id."""
-
-    def tell_event(self, event: Progress, line: bytes | None) -> int:
-        """Tell what it is in AMCP."""
-        del line
-        found = unified(event, self._session_id)
-        if found is None:
-            return 0
-        if isinstance(event, Log) and found.type is EventType.CONNECTED:
-            told = {"action": "subscribed", "session_id": self._session_id}
-            return self._socket.answer(self.message_id, told)
-        return self._socket.tell(found, None)
-
-
-class Cancelled(Asked):
-    """A request to cancel what a session does."""
-
-    def tell_end(self, response: Response) -> None:
-        """Tell what was cancelled."""
-        if isinstance(response.outcome, Success):
-            told = {"action": "cancelled", **response.outcome.result}
-            self._socket.answer(self.message_id, told)
-        else:
-            super().tell_end(response)
-
-
-class Invoked(Asked):
-    """An invocation: each event as it is on the control socket, and the response."""
-
-    def tell_event(self, event: Progress, line: bytes | None) -> int:
-        """Tell it as it is."""
-        data = event_line(event, None) if line is None else line
-        payload = {"kind": kind_of(event), "event": msgspec.Raw(data.rstrip(b"\r\n"))}
-        return self._socket.put(_frame("event", self.message_id, payload))
-
-    def tell_end(self, response: Response) -> None:
-        """Tell the response, whatever it is: that is the answer."""
-        document = response.document(built=False)
-        self._socket.answer(self.message_id, {"action": "invoked", **document})
-
-
-def _frame(kind: str, message_id: str | None, payload: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": kind, "id": message_id, "timestamp": now(), "payload": payload}
-
-
-def _failure(response: Response) -> Failure:
-    assert isinstance(response.outcome, Failure)  # noqa: S101 - whoever asks has looked
-    return response.outcome

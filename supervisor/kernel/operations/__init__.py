@@ -19,6 +19,7 @@ from supervisor.kernel.operations.connection import ConnectionOps
 from supervisor.kernel.operations.daemon import DaemonOps
 from supervisor.kernel.operations.events import EventOps
 from supervisor.kernel.operations.modules import ModuleOps
+from supervisor.kernel.operations.offers import OfferOps
 from supervisor.kernel.operations.op import MODULE, Asked, Begun, Op, OpGroup, Parts, args_schema
 from supervisor.kernel.operations.policy import PolicyOps
 from supervisor.kernel.operations.record import RecordOps
@@ -32,6 +33,7 @@ GROUPS: tuple[type[OpGroup], ...] = (
     DaemonOps,
     ConnectionOps,
     ModuleOps,
+    OfferOps,
     RecordOps,
     EventOps,
     SessionOps,

@@ -9,6 +9,7 @@ import msgspec
 
 from protocol.descriptor.model import Kind
 from protocol.events import Progress
+from supervisor.kernel.catalogue import Catalogue
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Hooks
@@ -20,6 +21,7 @@ from supervisor.kernel.seen_entries import Sees
 from supervisor.kernel.status import DaemonFacts, module_status
 from supervisor.kernel.taking_effect import Effects
 from supervisor.policy.hook_findings import hook_findings
+from supervisor.policy.mcp_views import View
 from supervisor.policy.principals import Principal
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.module import Module
@@ -80,6 +82,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     hooks: Hooks
     approvals: Approvals
     prompts: Prompts
+    catalogue: Catalogue
+    views: Mapping[str, View]
     feed: Feed | None = None
     shut_down: ShutDown
     next_request_id: Callable[[], str]

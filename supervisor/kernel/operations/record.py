@@ -14,10 +14,12 @@ from typing import Any, ClassVar
 import msgspec
 import trio
 
+from protocol.errors import Failure, Reason
 from protocol.events import Log
 from protocol.json_line import excerpt
 from protocol.transcript import Entry, Header
 from supervisor.kernel.operations.op import MODULE, Asked, Emit, Op, Parts, args_schema
+from supervisor.kernel.parties import RefusedError
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.supervision.module import Module
 from supervisor.transcripts.recording import Recording, header_of
@@ -66,6 +68,9 @@ class RecordOps:
 
     async def _record(self, args: dict[str, Any], asked: Asked) -> Any:
         module = self._module(args["module"], asked.principal)
+        if not module.descriptor.transport.command:
+            words = f"{module.name} is a service: only what a process says can be recorded"
+            raise RefusedError(Failure.because(Reason.INVALID_ARGS, words))
         restart = args.get("restart", False)
         until_exit = args.get("until_exit", False)
         recording = _Streamed(asked.party.account, until_exit=until_exit)

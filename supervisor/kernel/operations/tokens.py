@@ -18,6 +18,8 @@ USUAL = (Scope.READ, Scope.INVOKE)
 
 MAX_EXPIRES_S = 100 * 365 * 86400.0
 
+MIN_RATE_PER_S, MAX_RATE_PER_S = 0.001, 1e6
+
 _NAME = {"type": "string", "minLength": 1, "maxLength": NAME_CHARS}
 
 
@@ -46,6 +48,12 @@ class TokenOps:
                 "maximum": MAX_EXPIRES_S,
                 "description": "for how long it is good; until it is revoked if left out",
             },
+            rate_per_s={
+                "type": "number",
+                "minimum": MIN_RATE_PER_S,
+                "maximum": MAX_RATE_PER_S,
+                "description": "how many requests a second; any number if left out",
+            },
         ),
         "token.list": args_schema(),
         "token.revoke": args_schema(("name",), name=_NAME),
@@ -66,7 +74,8 @@ class TokenOps:
             args["name"],
             frozenset(map(Scope, args.get("scopes", USUAL))),
             tuple(args.get("modules", EVERYTHING)),
-            args.get("expires_s"),
+            expires_s=args.get("expires_s"),
+            rate_per_s=args.get("rate_per_s"),
         )
         return self._confirmed({**token.document(), "token": said})
 

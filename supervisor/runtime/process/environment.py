@@ -15,7 +15,7 @@ _REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class UnsetVariableError(Exception):
-    """A descriptor's `env` refers to a variable that the daemon does not have."""
+    """A descriptor refers to a variable that the daemon does not have, or that cannot be used."""
 
 
 def module_environment(
@@ -32,17 +32,27 @@ def module_environment(
         if name in ALLOWED or name.startswith(ALLOWED_PREFIXES) or name in transport.pass_env
     }
     for name, template in transport.env.items():
-        environment[name] = _expand(name, template, host)
+        environment[name] = expanded(f"transport.env.{name}", template, host)
     environment[INSTANCE_VARIABLE] = instance
     return environment
 
 
-def _expand(name: str, template: str, host: Mapping[str, str]) -> str:
-    def value_of(match: re.Match[str]) -> str:
+def expanded(field: str, template: str, host: Mapping[str, str]) -> str:
+    """Return a template with the daemon's variables in the places of their names.
+
+    Raises `UnsetVariableError` if it has none of a name; `field` is where the template stands.
+    """
+
+    def value_of(name: str) -> str:
         try:
-            return host[match[1]]
+            return host[name]
         except KeyError:
-            message = f"transport.env.{name} uses ${{{match[1]}}}, which the daemon has not set"
+            message = f"{field} uses ${{{name}}}, which the daemon has not set"
             raise UnsetVariableError(message) from None
 
-    return _REFERENCE.sub(value_of, template)
+    return _REFERENCE.sub(lambda match: value_of(match[1]), template)
+
+
+def variables_in(template: str) -> list[str]:
+    """Return the names of the variables that a template uses."""
+    return _REFERENCE.findall(template)

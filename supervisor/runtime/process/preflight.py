@@ -24,6 +24,7 @@ from supervisor.runtime.process.program import (
     of_prepare,
     working_folder,
 )
+from supervisor.runtime.service.headers import service_headers
 
 _INTERPRETERS = re.compile(r"(python|perl|ruby|node|bash|sh|dash|lua)[\d.]*")
 _SHELLS = re.compile(r"bash|sh|dash")
@@ -60,9 +61,10 @@ def obstacle(
     `environment` is the daemon's; `field` is where that command stands in the `transport`.
     """
     transport = descriptor.transport
-    if not transport.command:
-        return None
     try:
+        if not transport.command:  # a service
+            service_headers(transport, environment)
+            return None
         given = module_environment(transport, environment, descriptor.name)
     except UnsetVariableError as error:
         return Obstacle(str(error), "set it where the daemon is started")

@@ -62,6 +62,8 @@ def program_files(descriptor: Descriptor) -> list[str]:
     These are `command[0]` if it is a path, and every argument, since which ones are files shows
     only when they are there: `["python3","dice.py"]` is `dice.py` in the module's folder.
     """
+    if not descriptor.transport.command:
+        return []  # a service
     program, *arguments = descriptor.transport.command
     folder = module_folder(descriptor)
     paths = [Path(descriptor.folder, program)] if "/" in program else []

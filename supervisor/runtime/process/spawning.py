@@ -17,7 +17,7 @@ def begin_dialogue(setting: Setting, instance: str, receiver: Receiver) -> Dialo
     """Return the conversation with a process that is about to be spawned, in its dialect."""
     connect = DIALECTS[setting.descriptor.transport.protocol].connect
     host = setting.host
-    connection = connect(setting.descriptor, host.next_request_id, setting.memory)
+    connection = connect(setting.descriptor, host.next_request_id, setting.recollection.memory)
     return Dialogue(instance, connection, receiver, host.deadlines, setting.taps)
 
 

@@ -14,7 +14,6 @@ import msgspec
 from protocol.connection import (
     TOLERABLE,
     HostCalled,
-    Memory,
     Quarantined,
     Stray,
     Violated,
@@ -32,6 +31,7 @@ from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.description import Descriptions
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.preparation import Preparation
+from supervisor.runtime.supervision.recollection import Recollection
 from supervisor.runtime.taps import Taps
 
 
@@ -170,8 +170,7 @@ class Setting(msgspec.Struct, frozen=True):
     taps: Taps = msgspec.field(default_factory=Taps)
     preparation: Preparation = msgspec.field(default_factory=Preparation)
     """Shared by the lives of one descriptor."""
-    memory: Memory = msgspec.field(default_factory=dict)
-    """What connections leave to those that follow; of one descriptor, so it is gone with that."""
+    recollection: Recollection = msgspec.field(default_factory=Recollection)
 
     def keep(
         self, instance: str, item: Stray | Quarantined | ModuleLogEvent | Warned | Violated

@@ -15,6 +15,7 @@ from supervisor.runtime.supervision.life import Life, Owner, Setting
 from supervisor.runtime.supervision.per_invocation import PerInvocationLife
 from supervisor.runtime.supervision.persistent import PersistentLife
 from supervisor.runtime.supervision.preparing import PreparingLife
+from supervisor.runtime.supervision.service import ServiceLife
 
 
 class LifeKind(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +32,8 @@ LIVES: dict[tuple[str, Lifecycle], LifeKind] = {
     ("stdio", Lifecycle.PERSISTENT): LifeKind(
         begin=PersistentLife, takes_turn=True, is_instance=True
     ),
+    # Nothing runs here, and so there is nothing to wait for.
+    ("http", Lifecycle.PERSISTENT): LifeKind(begin=ServiceLife, takes_turn=False, is_instance=True),
     # A check of a program is no start to speak of, and no process of the module's made it ready.
     ("stdio", Lifecycle.PER_INVOCATION): LifeKind(
         begin=PerInvocationLife, takes_turn=False, is_instance=False

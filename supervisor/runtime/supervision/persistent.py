@@ -57,6 +57,7 @@ from supervisor.runtime.process.spawning import begin_dialogue, incarnate
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.life import Ended, Instance, Owner, Setting
 from supervisor.runtime.supervision.probing import Probing
+from supervisor.runtime.supervision.recollection import keep, recall
 from supervisor.runtime.supervision.start_attempt import StartAttempt
 
 LEFT = "; a persistent module has to go on reading after its first answer, until its stdin ends"
@@ -114,11 +115,13 @@ class PersistentLife:
             return Ended("spawn_failed", f"could not be started: {error}")
         finally:
             self._close()  # cancelled, it takes no more calls either
+        keep(self._setting)
         return await self._start.ended(exit_, has_heard=self._dialogue.has_heard)
 
     async def _run(self) -> Exit:
         """Have one process from spawn to gone; then answer all that it was still asked."""
         setting = self._setting
+        await recall(setting)
         self._incarnation = incarnation = await incarnate(setting, self._dialogue)
         self._start.begin(lambda: self._dialogue.waits_for)
         exit_: Exit | None = None
@@ -441,6 +444,7 @@ class PersistentLife:
         assert self._nursery is not None  # noqa: S101 - there is a process, and so a nursery
         self._nursery.start_soon(self._probing.resolve_doubts)
         self._probing.begin()
+        keep(self._setting)
         self._start.succeed(ready.why)
 
     def _start_again(self, why: str) -> None:

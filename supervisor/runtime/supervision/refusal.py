@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 # A request that waited for a start that failed learns what failed (docs/operating.md).
 _START_REASONS = {
-    "spawn_failed": Reason.SPAWN_FAILED,
-    "start_deadline": Reason.START_DEADLINE,
-    "exited": Reason.EXITED,
-    "signaled": Reason.SIGNALED,
+    str(one): one
+    for one in (
+        *(Reason.SPAWN_FAILED, Reason.START_DEADLINE, Reason.EXITED, Reason.SIGNALED),
+        *(Reason.REFUSED, Reason.NO_CONNECTION, Reason.TLS, Reason.RESET, Reason.CUT_STREAM),
+        *(Reason.BAD_HTTP, Reason.BAD_STATUS, Reason.REDIRECTED, Reason.WRONG_TYPE),
+    )
 }
 
 

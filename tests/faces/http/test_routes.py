@@ -95,15 +95,19 @@ async def test_a_failed_invocation_has_a_status(
         assert code in (None, reply.json["error"]["code"])
 
 
-@pytest.mark.parametrize("media", ["text/event-stream", "application/x-ndjson"])
+@pytest.mark.parametrize(
+    ("media", "path"),
+    [
+        ("text/event-stream", "/api/v1/modules/m/invoke"),
+        ("application/x-ndjson", "/modules/m/invoke"),
+    ],
+)
 async def test_a_streamed_invocation_tells_each_event_and_the_response_last(
-    media: str, tmp_path: Path
+    media: str, path: str, tmp_path: Path
 ) -> None:
     async with asking(tmp_path) as client:
         body = {"op": "events", "args": {"count": 3, "pad": ""}}
-        reply = await client.ask(
-            "POST", "/api/v1/modules/m/invoke", body, headers=[("Accept", media)]
-        )
+        reply = await client.ask("POST", path, body, headers=[("Accept", media)])
         assert (reply.status, reply.headers["content-type"]) == (200, media)
         if media == "application/x-ndjson":
             lines = [json.loads(line) for line in reply.body.splitlines()]
@@ -115,6 +119,7 @@ async def test_a_streamed_invocation_tells_each_event_and_the_response_last(
             assert [one["event"] for one in blocks] == ["log", "log", "log", "done"]
             lines = [json.loads(one["data"]) for one in blocks]
         assert [one["type"] for one in lines[:-1]] == ["log"] * 3
+        assert not any("requestId" in one for one in lines)  # it is between daemon and module
         assert lines[-1]["ok"]
         assert (await client.ask("GET", "/api/v1/health")).status == 200
 

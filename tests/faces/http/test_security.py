@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import trio
+from msgspec.structs import replace
 
 from supervisor.faces.control_socket import SocketPathError, SocketTakenError
 from supervisor.faces.http.serving import listening
@@ -151,6 +152,49 @@ async def test_pages_of_others_are_kept_out(
         reply = await client.reply()
         assert reply.status == status
         assert not any(name.startswith("access-control") for name in reply.headers)
+
+
+async def test_pages_of_origins_that_are_named_may_use_it(tmp_path: Path) -> None:
+    page, other = "https://example.org", "https://example.net"
+    exposure = replace(LOOPBACK, origins=frozenset({page}))
+    async with (
+        daemon_with(tmp_path) as daemon,
+        served(daemon, tmp_path, exposure) as face,
+        face.tcp() as client,
+    ):
+        token = await face.token()
+        asks = [("Access-Control-Request-Method", "POST"), ("Origin", page)]
+        # A browser says no token with this.
+        may = await client.ask("OPTIONS", "/api/v1/sessions", headers=asks)
+        assert (may.status, may.headers["access-control-allow-origin"]) == (204, page)
+        assert "Authorization" in may.headers["access-control-allow-headers"]
+        for said, status in ((token, 200), (token + "x", 401)):
+            reply = await client.ask(
+                "GET", "/api/v1/sessions", token=said, headers=[("Origin", page)]
+            )
+            assert (reply.status, reply.headers["vary"]) == (status, "Origin")
+            assert reply.headers["access-control-allow-origin"] == page
+        for method, more in (("GET", []), ("OPTIONS", asks[:1])):
+            headers = [("Origin", other), *more]
+            reply = await client.ask(method, "/api/v1/sessions", token=token, headers=headers)
+            assert reply.status == 403
+            assert not any(name.startswith("access-control") for name in reply.headers)
+
+
+async def test_a_token_is_good_for_so_many_requests_a_second(tmp_path: Path) -> None:
+    async with (
+        daemon_with(tmp_path) as daemon,
+        served(daemon, tmp_path, LOOPBACK) as face,
+        face.tcp() as one,
+        face.tcp() as two,
+    ):
+        token = await face.token(rate_per_s=0.001)
+        assert (await one.ask("GET", "/api/v1/health", token=token)).status == 200
+        late = await two.ask("GET", "/api/v1/health", token=token)
+        assert (late.status, late.json["code"]) == (429, "RATE_LIMITED")
+        assert 900 < int(late.headers["retry-after"]) <= 1000
+        other = await face.token(name="other", rate_per_s=1e6)
+        assert (await two.ask("GET", "/api/v1/health", token=other)).status == 200
 
 
 @pytest.mark.parametrize("query", ["token=", "access_token=", "API_KEY="])

@@ -368,6 +368,18 @@ async def test_over_tcp_it_needs_a_token_and_ends_with_it(tmp_path: Path) -> Non
         assert (await socket.closed())[0] == websocket.NOT_ALLOWED
 
 
+async def test_each_message_counts_for_the_rate_of_a_token(tmp_path: Path) -> None:
+    async with (
+        daemon_with(tmp_path) as daemon,
+        served(daemon, tmp_path, LOOPBACK) as face,
+        face.tcp() as client,
+    ):
+        socket = await upgraded(client, token=await face.token(rate_per_s=0.001))
+        await socket.ask("1", "ping")
+        frame = await socket.frame()
+        assert (frame["id"], frame["payload"]["code"]) == ("1", "RATE_LIMITED")
+
+
 async def test_a_daemon_that_ends_says_so(tmp_path: Path) -> None:
     async with speaking(tmp_path) as (daemon, socket):
         await daemon.stop_fleet()

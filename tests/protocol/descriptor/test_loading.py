@@ -179,13 +179,54 @@ def test_a_transport_without_type_is_refused() -> None:
     assert str(problem) == '/transport/type: is missing, must be one of "stdio", "http"'
 
 
-def test_an_http_module_is_refused_in_words_and_so_is_its_missing_url() -> None:
-    document = changed("/transport", {"type": "http"})
-    kind, url = refusal(encoded(document)).problems
-    assert str(kind).startswith('/transport/type: is "http", must be "stdio": this version')
-    assert str(url) == "/transport/url: is missing, must be a string"
-    (only,) = refusal(encoded(changed("/transport/url", "http://x", document))).problems
-    assert only == kind
+FAR = changed("/transport", {"type": "http", "url": "https://far.example:8420/modules/dice"})
+
+
+def test_a_service_has_an_address_and_no_command() -> None:
+    assert parsed(changed("/transport/command", ["x"], FAR)).transport.command == ()
+    (problem,) = refusal(encoded(without("/transport/url", FAR))).problems
+    assert str(problem) == "/transport/url: is missing, must be a string"
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "far", "ftp://far/", "http://", "http://ada:hunter2@far/", "http://far/?key=hunter2",
+     "http://far/#hunter2", "http://far/a b", "http://far\n", "http://f\u00e4r/"],
+)  # fmt: skip
+def test_an_address_that_is_none_or_holds_a_secret_is_refused_and_the_secret_not_shown(
+    url: str,
+) -> None:
+    (problem,) = refusal(encoded(changed("/transport/url", url, FAR))).problems
+    assert "must be an address such as" in problem.message
+    assert "hunter2" not in problem.message
+
+
+@pytest.mark.parametrize("url", ["http://far", "http://[::1]:80/", "https://a-b.c_d/x/%20/y.z~"])
+def test_an_address_may_be_of_any_host_port_and_path(url: str) -> None:
+    assert parsed(changed("/transport/url", url, FAR)).transport.url == url
+
+
+@pytest.mark.parametrize(
+    ("pointer", "value"),
+    [
+        ("/transport/protocol", "narratoria"),
+        ("/transport/lifecycle", "per-invocation"),
+        ("/transport/prepare", ["make"]),
+        ("/supervision/limits/memory_bytes", 1 << 30),
+        ("/supervision/limits/cpu_s", 1),
+        ("/supervision/watch", True),
+        ("/supervision/instances/max", 2),
+    ],
+)
+def test_what_nobody_can_keep_of_a_service_is_refused(pointer: str, value: Any) -> None:
+    (problem,) = refusal(encoded(changed(pointer, value, FAR))).problems
+    assert (problem.pointer, "a service is no process" in problem.message) == (pointer, True)
+
+
+@pytest.mark.parametrize("name", ["Host", "content-length", "X Key", ""])
+def test_a_header_that_is_the_hosts_own_or_none_is_refused(name: str) -> None:
+    (problem,) = refusal(encoded(changed(f"/transport/headers/{name}", "x", FAR))).problems
+    assert problem.pointer.startswith("/transport/headers")
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ def test_a_pipe_in_the_place_of_the_record_is_not_waited_for(tmp_path: Path) -> 
 async def test_data_that_does_not_answer_is_not_waited_for_and_left_if_it_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers, left = threading.Event(), threading.Event()
+    asked, answers, left = threading.Event(), threading.Event(), threading.Event()
 
     class Late(Claim):
         def close(self) -> None:
@@ -199,6 +199,7 @@ async def test_data_that_does_not_answer_is_not_waited_for_and_left_if_it_does(
             left.set()
 
     def late(data_dir: Path) -> Claim:
+        asked.set()
         answers.wait(PATIENCE_S)
         return Late(os.open(data_dir, os.O_RDONLY), data_dir)
 
@@ -210,4 +211,5 @@ async def test_data_that_does_not_answer_is_not_waited_for_and_left_if_it_does(
                 pytest.fail("nobody holds it")
     finally:
         answers.set()
-    assert left.wait(PATIENCE_S)
+    # On a busy machine its thread may begin after the bound has passed, and then asks nothing.
+    assert not asked.is_set() or left.wait(PATIENCE_S)

@@ -10,15 +10,18 @@ from typing import Any
 import pytest
 import trio
 
+from protocol.connection import Alive
 from protocol.errors import Failure, Success
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.supervision.module import Module
+from supervisor.runtime.supervision.persistent import PersistentLife
 from tests.factories import Heard, actor, call, children, descriptor, open_files, opened_since
 from tests.runtime.conftest import Running
 from tests.runtime.process.test_process import door
 
 NEVER_S = 1000
+LONG_AGO_S = -1.0
 QUIET = {"health": {"interval_s": NEVER_S}, "backoff": {"initial_s": NEVER_S, "max_s": NEVER_S}}
 
 
@@ -254,3 +257,20 @@ async def test_a_daemon_that_is_cut_off_kills_and_answers(running: Running, tmp_
     assert isinstance(failure, Failure)
     assert (failure.code, failure.details["reason"]) == ("cancelled", "shutdown")
     assert children() == []
+
+
+async def test_whoever_shows_that_it_is_at_work_has_not_been_silent(
+    running: Running, tmp_path: Path
+) -> None:
+    module = await running.ready(actor(tmp_path))
+    one, _ = call("hang")
+    one.heard_at = LONG_AGO_S
+    module.submit(one)
+    one.heard_at = LONG_AGO_S
+    life = module.workers[0].life
+    assert isinstance(life, PersistentLife)
+    life.receive([Alive("of nobody"), Alive()])
+    assert one.heard_at == LONG_AGO_S
+    life.receive([Alive(one.request.request_id)])
+    assert one.heard_at > LONG_AGO_S
+    await running.down()

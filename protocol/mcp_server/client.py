@@ -1,0 +1,102 @@
+"""Who asks, as MCP has it: era, revision, what a client can do, and what it wants to be told.
+
+A client of the newer era says so in each request; one of the older era once, in `initialize`. So
+one endpoint serves both: a request that says a version in its `_meta`, or asks for what only the
+newer era has, is of that one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from protocol.dialects.mcp.greeting import DISCOVER, LEGACY, META, MODERN, Era
+from protocol.dialects.mcp.rpc import INVALID_PARAMS, RpcError
+from protocol.problem import described, kind
+
+LISTEN = "subscriptions/listen"
+
+REVISIONS = (MODERN, *LEGACY)
+
+UNSUPPORTED_VERSION = -32022
+MISSING_CAPABILITY = -32021
+HEADER_MISMATCH = -32020
+
+LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""What a client may want at least, the least first."""
+
+_LEVEL_OF = {"debug": "debug", "info": "info", "warn": "warning", "error": "error"}
+"""The levels of Spec 001, as those of MCP."""
+
+_VERSION, _CAPABILITIES = f"{META}protocolVersion", f"{META}clientCapabilities"
+
+
+class McpClient(msgspec.Struct, frozen=True):
+    """What is known of who asks."""
+
+    era: Era
+    revision: str
+    capabilities: Mapping[str, Any]
+    log_level: str | None = None
+    """The least level it wants to be told of; None for no logs at all."""
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether it is of the newer era."""
+        return self.era is Era.MODERN
+
+    def wants(self, level: str) -> str | None:
+        """Return the level of a log as MCP has it, None if it is not wanted."""
+        said = _LEVEL_OF[level]
+        if self.log_level is None or LEVELS.index(said) < LEVELS.index(self.log_level):
+            return None
+        return said
+
+
+def says_modern(method: str, params: Mapping[str, Any]) -> bool:
+    """Tell whether a request is of the newer era."""
+    meta = params.get("_meta")
+    return method in (DISCOVER, LISTEN) or (isinstance(meta, dict) and _VERSION in meta)
+
+
+def modern_client(params: Mapping[str, Any]) -> McpClient | RpcError:
+    """Return what a request of the newer era says of its client, or why it is refused."""
+    meta = params.get("_meta")
+    if not isinstance(meta, dict):
+        words = f'the request has no object "_meta" with "{_VERSION}" and "{_CAPABILITIES}"'
+        return RpcError(INVALID_PARAMS, words)
+    for key, wanted, a_kind in (
+        (_VERSION, str, "a string"),
+        (_CAPABILITIES, dict, "an object"),
+    ):
+        value = meta.get(key)
+        if not isinstance(value, wanted):
+            found = f"is {kind(value)}" if key in meta else "is missing"
+            return RpcError(INVALID_PARAMS, f'"{key}" in _meta {found}, it must be {a_kind}')
+    version, level = meta[_VERSION], meta.get(f"{META}logLevel")
+    if version != MODERN:
+        words = f"the revision {described(version)} is not spoken here"
+        return unsupported(version, words)
+    if level is not None and level not in LEVELS:
+        words = f"the logLevel {described(level)} is none of {', '.join(LEVELS)}"
+        return RpcError(INVALID_PARAMS, words)
+    return McpClient(Era.MODERN, MODERN, meta[_CAPABILITIES], level)
+
+
+def legacy_client(params: Mapping[str, Any]) -> McpClient | RpcError:
+    """Return what `initialize` says of its client: at a revision known here, or the newest."""
+    version, capabilities = params.get("protocolVersion"), params.get("capabilities")
+    if not isinstance(version, str):
+        words = f'"protocolVersion" is {described(version)}, it must be a string'
+        return RpcError(INVALID_PARAMS, words)
+    revision = version if version in LEGACY else LEGACY[0]
+    said = capabilities if isinstance(capabilities, dict) else {}
+    return McpClient(Era.LEGACY, revision, said, "info")
+
+
+def unsupported(requested: str, words: str) -> RpcError:
+    """Refuse a revision."""
+    data = {"supported": list(REVISIONS), "requested": requested}
+    return RpcError(UNSUPPORTED_VERSION, f"{words}; there are {', '.join(REVISIONS)}", data)

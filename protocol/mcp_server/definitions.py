@@ -1,0 +1,126 @@
+"""The definitions that a client is given: those of a module as it wrote them, or made of its ops.
+
+What an MCP server, or a module's `describe`, says of a tool is given back as it is, but for the
+name, and for a description where there is none. An op of which nothing more is said than its
+`inputs` becomes a tool by that. Entries that make no sense are left out: nobody could call them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from protocol.dialects.mcp.catalogue import OPS
+
+PROMPTS, RESOURCES, TEMPLATES = "prompts", "resources", "resource_templates"
+
+_EXPRESSION = re.compile(r"\{[^{}]*\}")
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """An op of a module, and its definition but for the name."""
+
+    op: str
+    definition: Mapping[str, Any]
+
+
+def tools_of(said: Mapping[str, Any], summary: str | None) -> Iterator[Tool]:
+    """Give the tools of a module that says so much of itself; `summary` is its descriptor's."""
+    inputs, outputs = _object(said, "inputs"), _object(said, "outputs")
+    defined = {
+        one["name"]: one
+        for one in _entries(said, "tools", "name")
+        if isinstance(one.get("inputSchema"), dict)
+    }
+    own = frozenset(OPS) if _is_more_than_tools(said) else frozenset()
+    for op in dict.fromkeys([*defined, *inputs]):
+        if op in defined:
+            yield Tool(op, _described(defined[op], op, summary))
+        elif op not in own:
+            yield Tool(op, _made(op, inputs[op], outputs.get(op), summary))
+
+
+def _is_more_than_tools(said: Mapping[str, Any]) -> bool:
+    return "mcp" in said or any(name in said for name in (PROMPTS, RESOURCES, TEMPLATES))
+
+
+def _described(definition: dict[str, Any], op: str, summary: str | None) -> dict[str, Any]:
+    text = definition.get("description")
+    if isinstance(text, str) and text:
+        return definition
+    return {**definition, "description": _words(op, summary)}
+
+
+def _made(op: str, schema: Any, output: Any, summary: str | None) -> dict[str, Any]:
+    schema = schema if isinstance(schema, dict) else {}
+    text = schema.get("description")
+    made: dict[str, Any] = {
+        "description": text if isinstance(text, str) and text else _words(op, summary),
+        "inputSchema": schema if schema.get("type") == "object" else {**schema, "type": "object"},
+    }
+    if isinstance(output, dict) and output.get("type") == "object":
+        made["outputSchema"] = output
+    return made
+
+
+def _words(op: str, summary: str | None) -> str:
+    return f"{op}: {summary}" if summary else op
+
+
+def prompts_of(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the prompts of a module."""
+    return _entries(said, PROMPTS, "name")
+
+
+def resources_of(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the resources of a module that it names one by one."""
+    return _entries(said, RESOURCES, "uri")
+
+
+def templates_of(said: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the resources of a module that it names by a pattern."""
+    return _entries(said, TEMPLATES, "uriTemplate")
+
+
+def offers(said: Mapping[str, Any], op: str) -> bool:
+    """Tell whether a module can be asked one of MCP's own requests."""
+    return op in _object(said, "inputs")
+
+
+def matches(template: str, uri: str) -> bool:
+    """Tell whether a URI may be one of a template (RFC 6570): a yes may be wrong, a no never is.
+
+    Each expression stands for any characters. So it is one pass, whatever a module writes.
+    """
+    head, *parts = _EXPRESSION.split(template)
+    if not parts:
+        return uri == head
+    *inner, last = parts
+    if not uri.startswith(head) or len(uri) < len(head) + len(last) or not uri.endswith(last):
+        return False
+    at, end = len(head), len(uri) - len(last)
+    for part in inner:
+        found = uri.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
+
+
+def _entries(said: Mapping[str, Any], field: str, named_by: str) -> list[dict[str, Any]]:
+    entries = said.get(field)
+    if not isinstance(entries, list):
+        return []
+    return [
+        one
+        for one in entries
+        if isinstance(one, dict) and isinstance(one.get(named_by), str) and one[named_by]
+    ]
+
+
+def _object(said: Mapping[str, Any], field: str) -> Mapping[str, Any]:
+    value = said.get(field)
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,72 @@
+"""The names under which a client knows ops: made from module and op, and nothing else.
+
+Who shows an op under its own name (without a prefix) shows it unchanged, as far as MCP allows. With
+one it is `MODULE__OP`, in the characters that every client takes. A name that is longer than
+NAME_CHARS, or would be that of another op too, ends in a digest of module and op. So the same ops
+have the same names in each daemon, in whatever order they came.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+NAME_CHARS = 64
+"""The shortest of the limits that clients and models are known to have."""
+
+DIGEST_CHARS = 8
+
+SEPARATOR = "__"
+
+REMEMBERED = 20_000
+"""Names that were given once and are no more."""
+
+Op = tuple[str, str]
+"""A module and an op of it."""
+
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
+_ODD_IN_MCP = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+def named_ops(ops: Iterable[Op], *, prefix: bool) -> dict[str, Op]:
+    """Give each op a name; the order stays."""
+    plain = {one: _plain(one, prefix=prefix) for one in ops}
+    times = Counter(plain.values())
+    return {
+        name if times[name] == 1 and 0 < len(name) <= NAME_CHARS else _digested(name, one): one
+        for one, name in plain.items()
+    }
+
+
+def _plain(one: Op, *, prefix: bool) -> str:
+    module, op = one
+    return _ODD.sub("_", f"{module}{SEPARATOR}{op}") if prefix else _ODD_IN_MCP.sub("_", op)
+
+
+def _digested(name: str, one: Op) -> str:
+    digest = hashlib.sha256("\0".join(one).encode(errors="replace")).hexdigest()[:DIGEST_CHARS]
+    return f"{name[: NAME_CHARS - DIGEST_CHARS - 1]}_{digest}"
+
+
+class Names:
+    """What each name means, and what those meant that are no more: calls may still be under way."""
+
+    def __init__(self) -> None:
+        self._now: Mapping[str, Op] = {}
+        self._former: dict[str, Op] = {}
+
+    def replace(self, now: Mapping[str, Op]) -> None:
+        """Take the names that there are from now on."""
+        for name, one in self._now.items():
+            if name not in now:
+                self._former.pop(name, None)  # the newest last
+                self._former[name] = one
+        while len(self._former) > REMEMBERED:
+            del self._former[next(iter(self._former))]
+        self._now = now
+
+    def find(self, name: str) -> Op | None:
+        """Return the op that a name means, or meant last."""
+        return self._now.get(name) or self._former.get(name)

@@ -1,0 +1,194 @@
+"""What a response comes to for an MCP client: a result, an `isError`, or an error of the protocol.
+
+- What a tool reports, and what became of it (a crash, a deadline, args that its schema refuses), is
+  a result with `isError`: the model reads it. What the host knows beside that is in `_meta`.
+- That there is no such tool, and the server's own JSON-RPC errors, are errors of the protocol.
+- A result that is a `CallToolResult` already, such as a hosted server's, stays as it is. Any other
+  becomes text, and structured content too if it is an object.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from protocol.dialects.mcp.rpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    RpcError,
+)
+from protocol.errors import Failure, Origin, Reason, Success
+from protocol.frames import encode
+from protocol.host_events import RegisteredAsset
+
+ERROR_META = "stdiod/error"
+"""Where in `_meta` of a failed call its code and evidence are."""
+
+ASSET_SCHEME = "stdiod://assets/"
+"""Before the daemon's id of an asset, in its URI."""
+
+_BLOCKS = frozenset({"text", "image", "audio", "resource", "resource_link"})
+
+
+class EmbeddedAsset(msgspec.Struct):
+    """A place in a result where the bytes of a file belong; the dialect took them out of it."""
+
+    holder: dict[str, Any]
+    field: str
+    asset_id: str
+
+    def put(self, data: bytes) -> None:
+        """Put them there again."""
+        del self.holder["assetId"]
+        self.holder[self.field] = base64.b64encode(data).decode()
+
+    def leave_out(self, why: str) -> None:
+        """Say why they are missing; an empty file is what the form allows."""
+        del self.holder["assetId"]
+        self.holder[self.field] = ""
+        self.holder["_meta"] = {**self.holder.get("_meta", {}), ERROR_META: {"message": why}}
+
+
+def tool_result(
+    outcome: Success | Failure, assets: Sequence[RegisteredAsset], *, structured: bool
+) -> dict[str, Any] | RpcError:
+    """Return what a call of a tool came to; `structured` if it announces an output schema.
+
+    Embedded assets are still to be put in (`embedded`); the others are linked.
+    """
+    if isinstance(outcome, Failure):
+        found = _failed(outcome)
+    else:
+        found = _succeeded(outcome, structured=structured)
+    if isinstance(found, RpcError):
+        return found
+    inside = {one.asset_id for one in embedded(found)}
+    links = [_link(one) for one in assets if one.asset_id not in inside]
+    return {**found, "content": [*found["content"], *links]} if links else found
+
+
+def _succeeded(outcome: Success, *, structured: bool) -> dict[str, Any]:
+    if outcome.whole is not None:
+        return _with_content(outcome.whole)
+    value = outcome.result
+    if _is_tool_result(value):
+        return _with_content(value)
+    if value is None:
+        return {"content": [_text(outcome.summary)] if outcome.summary else []}
+    text = value if isinstance(value, str) else encode(value).decode()
+    found: dict[str, Any] = {"content": [_text(text)]}
+    if isinstance(value, dict) or structured:
+        found["structuredContent"] = value
+    return found
+
+
+def _with_content(result: dict[str, Any]) -> dict[str, Any]:
+    return result if isinstance(result.get("content"), list) else {**result, "content": []}
+
+
+def _is_tool_result(value: object) -> bool:
+    match value:
+        case {"content": [*blocks]}:
+            return all(isinstance(one, dict) and one.get("type") in _BLOCKS for one in blocks)
+    return False
+
+
+def _failed(failure: Failure) -> dict[str, Any] | RpcError:
+    reported = failure.details.get("reported")
+    if failure.details.get("origin") == Origin.MODULE and isinstance(reported, dict):
+        if isinstance(reported.get("code"), int):
+            return RpcError(reported["code"], failure.message, reported.get("data"))
+        if reported.get("isError") is True:
+            return _with_content(reported)
+    words = failure.message
+    tail = failure.details.get("stderr_tail")
+    if isinstance(tail, list) and tail:
+        words += "\n" + "\n".join(map(str, tail))
+    error = {"code": failure.code, "message": failure.message, "details": failure.details}
+    return {"content": [_text(words)], "isError": True, "_meta": {ERROR_META: error}}
+
+
+def own_error(failure: Failure, uri: str | None = None) -> RpcError:
+    """Return the error of a request that is no call of a tool; `uri` is what was to be read."""
+    reported = failure.details.get("reported")
+    if failure.details.get("origin") == Origin.MODULE and isinstance(reported, dict):
+        code = reported.get("code")
+        if isinstance(code, int):
+            return RpcError(code, failure.message, reported.get("data"))
+    reason = failure.details.get("reason")
+    code = _CODES.get(str(reason), INTERNAL_ERROR)
+    data: dict[str, Any] = {"code": failure.code, "details": failure.details}
+    return RpcError(code, failure.message, data if uri is None else {**data, "uri": uri})
+
+
+_CODES: dict[str, int] = {
+    Reason.INVALID_ARGS: INVALID_PARAMS,
+    Reason.UNKNOWN_ASSET: INVALID_PARAMS,
+    Reason.UNKNOWN_OP: METHOD_NOT_FOUND,
+}
+
+
+def embedded(result: Mapping[str, Any]) -> list[EmbeddedAsset]:
+    """Return the places where bytes belong: in content, contents, and messages."""
+    return list(_places(result))
+
+
+def _places(result: Mapping[str, Any]) -> Iterator[EmbeddedAsset]:
+    for block in _dicts(result.get("content")):
+        yield from _place(block)
+    for one in _dicts(result.get("contents")):
+        yield from _holder(one, "blob")
+    for message in _dicts(result.get("messages")):
+        if isinstance(message.get("content"), dict):
+            yield from _place(message["content"])
+
+
+def _place(block: dict[str, Any]) -> Iterator[EmbeddedAsset]:
+    if block.get("type") in ("image", "audio"):
+        yield from _holder(block, "data")
+    elif block.get("type") == "resource" and isinstance(block.get("resource"), dict):
+        yield from _holder(block["resource"], "blob")
+
+
+def _holder(holder: dict[str, Any], field: str) -> Iterator[EmbeddedAsset]:
+    asset_id = holder.get("assetId")
+    if isinstance(asset_id, str) and field not in holder:
+        yield EmbeddedAsset(holder, field, asset_id)
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def _link(asset: RegisteredAsset) -> dict[str, Any]:
+    return {
+        "type": "resource_link",
+        "uri": f"{ASSET_SCHEME}{asset.registered.id}",
+        "name": asset.asset_id,
+        "mimeType": asset.media_type,
+        "size": asset.registered.bytes,
+    }
+
+
+def _text(text: str | None) -> dict[str, Any]:
+    return {"type": "text", "text": text or ""}
+
+
+def is_text(media_type: str) -> bool:
+    """Tell whether the bytes of a type are told as text."""
+    kind = media_type.partition(";")[0].strip().lower()
+    return kind.startswith("text/") or kind in ("application/json", "application/xml")
+
+
+def contents(uri: str, media_type: str, data: bytes) -> dict[str, Any]:
+    """Return the contents of an asset."""
+    if is_text(media_type):
+        try:
+            return {"uri": uri, "mimeType": media_type, "text": data.decode()}
+        except UnicodeDecodeError:
+            pass
+    return {"uri": uri, "mimeType": media_type, "blob": base64.b64encode(data).decode()}

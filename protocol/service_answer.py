@@ -1,0 +1,158 @@
+"""One request to a service over HTTP, and its answer: Module Protocol v1, read as it comes.
+
+    POST URL/health       {}
+    POST URL/describe     {}
+    POST URL/invoke       {"op", "args", "session_id"}
+
+    200 application/json         the answer, over any number of lines
+        application/x-ndjson     events of Spec 001 and the answer, one in a line
+        text/event-stream        the same, each in the data of an event
+
+What stands in a line means what it means in the dialect `module`, whose connection reads it. Which
+request it is about, the HTTP connection says: a `requestId` is one of the service's own, and is
+dropped. So is an asset: its path is one of another machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from protocol.connection import (
+    Answered,
+    EventReceived,
+    Events,
+    Notice,
+    Received,
+    Request,
+    Unanswered,
+    Violated,
+    Warned,
+)
+from protocol.descriptor.model import Descriptor, Lifecycle, StdoutPolicy
+from protocol.dialects.module import ModuleConnection
+from protocol.errors import Failure, Reason
+from protocol.events import Asset
+from protocol.frames import RequestFrame, encode, encode_line
+from protocol.framing import Line, LineSplitter, Overlong
+from protocol.json_line import excerpt, overlong_fault
+from protocol.replies import EXPECTED, Operation
+from protocol.server_sent_events import EventDataSplitter
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+SSE = "text/event-stream"
+MEDIA = (JSON, NDJSON, SSE)
+"""What an answer may be."""
+
+HIDDEN = b"***"
+"""What is shown of a secret that a service says back."""
+
+ASSET_ELSEWHERE = (
+    "asset_elsewhere",
+    "an asset of a service was left out: its file is where the service runs",
+)
+
+_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_ID = b'requestId"'
+
+
+def request_body(request: Request) -> bytes:
+    """Return what is posted."""
+    if request.operation is not Operation.INVOKE:
+        return b"{}"
+    asked: dict[str, Any] = {"op": request.op, "args": request.args}
+    if request.session_id is not None:
+        asked["session_id"] = request.session_id
+    return encode(asked)
+
+
+class ServiceAnswer:
+    """What comes in answer to one request, from the first byte of the body to its end."""
+
+    def __init__(
+        self, media: str, descriptor: Descriptor, request: Request, secrets: Sequence[bytes] = ()
+    ) -> None:
+        """Read a body of one of `MEDIA`; what is in `secrets` is not told as it is."""
+        self.is_over = False
+        """Whether the answer has come; what follows is dropped, and counted."""
+        self._media = media
+        self._request = request
+        self._secrets = secrets
+        transport = msgspec.structs.replace(
+            descriptor.transport, lifecycle=Lifecycle.PER_INVOCATION, stdout=StdoutPolicy.STRICT
+        )
+        alone = msgspec.structs.replace(descriptor, transport=transport)
+        self._connection = ModuleConnection(alone, lambda: "", {})
+        asked = RequestFrame(
+            request.request_id, descriptor.name, request.operation, {"op": request.op}
+        )
+        self._connection.sent(encode_line(asked))
+        limit = descriptor.supervision.limits.line_bytes
+        self._lines = EventDataSplitter(limit) if media == SSE else LineSplitter(limit)
+
+    def receive_data(self, data: bytes) -> Events:
+        """Take bytes of the body."""
+        if self._media == JSON:
+            data = data.replace(b"\n", b" ")  # of one object, wherever its lines end
+        return [one for line in self._lines.feed(data) for one in self._receive(line)]
+
+    def receive_eof(self) -> Events:
+        """Take the end of the body; the request is answered then."""
+        line = self._lines.finish()
+        received = [] if line is None else self._receive(line, is_last=True)
+        if not self.is_over:
+            self.is_over = True
+            received.append(Answered(self._request.request_id, self._missing()))
+        return received
+
+    @property
+    def reported(self) -> dict[str, Any] | None:
+        """The error that the service told of last, if it gave no answer: it will give none now."""
+        for one in self._connection.process_exited(None):
+            if isinstance(one, Unanswered) and one.error is not None:
+                return one.error.as_reported
+        return None
+
+    def _receive(self, line: Line, *, is_last: bool = False) -> list[Received]:
+        if isinstance(line, Overlong):
+            fault = overlong_fault(line)
+            events: Events = [Answered(self._request.request_id, fault.failure(), fault)]
+        elif is_last and self._media == NDJSON:
+            read = self._connection.receive_data(self._own(line))
+            events = [*read, *self._connection.receive_eof()]  # it may be cut off
+        else:
+            events = self._connection.receive_data(self._own(line) + b"\n")
+        return [one for item in events if (one := self._told(item)) is not None]
+
+    def _own(self, line: bytes) -> bytes:
+        """Return a line as it may be told, without an id of the service's own."""
+        for secret in self._secrets:
+            line = line.replace(secret, HIDDEN)
+        if line.find(_ID) < 0:
+            return line
+        try:
+            members = _MEMBERS(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return line
+        return encode(members) if members.pop("requestId", None) is not None else line
+
+    def _told(self, item: Received) -> Received | None:
+        if isinstance(item, Violated):
+            item = Answered(item.request_id, item.fault.failure(), item.fault)
+        elif isinstance(item, EventReceived) and isinstance(item.event, Asset):
+            shown = excerpt(item.line or b"")
+            item = Warned(item.request_id, Notice(*ASSET_ELSEWHERE, shown))
+        if isinstance(item, Answered):
+            if self.is_over:
+                return None
+            self.is_over = True
+        return item
+
+    def _missing(self) -> Failure:
+        words = f"the answer has no {EXPECTED[self._request.operation]}"
+        if self._media != JSON and self._request.operation is Operation.INVOKE:
+            words += " and no `done` at its end"
+        return Failure.because(Reason.MISSING_DONE, words, reported=self.reported)

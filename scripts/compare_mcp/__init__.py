@@ -1,0 +1,1 @@
+"""Hosts of MCP servers, side by side under the same faults: `python -m scripts.compare_mcp`."""

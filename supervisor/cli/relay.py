@@ -1,0 +1,57 @@
+"""Carry bytes between our stdin and stdout and a connection, until either side ends.
+
+The end of stdin is passed on, and what is still answered is carried out; the end of the connection
+is the end of all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import sys
+import threading
+
+READ_BYTES = 1 << 16
+
+
+def relay(connection: socket.socket) -> bool:
+    """Carry both ways; returns whether it was our side that ended."""
+    ended = threading.Event()
+    # A daemon thread: it may wait for a stdin that never ends.
+    threading.Thread(target=_carry_in, args=(connection, ended), daemon=True).start()
+    out = sys.stdout.fileno()
+    with contextlib.suppress(ConnectionError):
+        while data := connection.recv(READ_BYTES):
+            try:
+                _write(out, data)
+            except OSError:
+                return True  # nobody reads us any more
+    return ended.is_set()
+
+
+def _carry_in(connection: socket.socket, ended: threading.Event) -> None:
+    reading = sys.stdin.fileno()
+    with contextlib.suppress(OSError):
+        while data := _read(reading):
+            connection.sendall(data)
+        ended.set()
+        connection.shutdown(socket.SHUT_WR)
+
+
+def _read(descriptor: int) -> bytes:
+    while True:
+        try:
+            return os.read(descriptor, READ_BYTES)
+        except BlockingIOError:  # whoever started us shares it, and has made it so
+            select.select([descriptor], [], [])
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        try:
+            left = left[os.write(descriptor, left) :]
+        except BlockingIOError:
+            select.select([], [descriptor], [])

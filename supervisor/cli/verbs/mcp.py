@@ -1,0 +1,101 @@
+"""`stdiod mcp`: be one MCP server of all modules, on stdin and stdout."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from supervisor.cli import configured
+from supervisor.cli.client import Client
+from supervisor.cli.exit_status import NoDaemonError, NoError
+from supervisor.cli.options import TEXT, socket_option, with_socket
+from supervisor.cli.relay import relay
+
+
+@click.command
+@click.argument("directories", metavar="[DIR...]", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--view",
+    type=TEXT,
+    metavar="NAME",
+    help="What to show of the modules: [mcp.views.NAME] of the daemon's configuration.",
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    is_eager=True,
+    callback=configured.read,
+    help="The configuration of a daemon that has to be started; see docs/operating.md.",
+)
+@with_socket
+@click.pass_context
+def mcp(
+    ctx: click.Context,
+    *,
+    directories: tuple[Path, ...],
+    view: str | None,
+    config: Path | None,
+    socket: Path,
+) -> None:
+    """Be one MCP server of all modules: the line for an `mcpServers` file.
+
+    Joins the daemon that runs. Without one, it starts one for the modules in each DIR (or of
+    --config), which stays when this ends: `stdiod down` ends it.
+    """
+    client = _joined(ctx, socket, config, directories)
+    with client:
+        answer = client.known("mcp", {} if view is None else {"view": view})
+        if not answer.ok:
+            raise NoError(str(answer.error.get("message")))
+        with client.detach() as connection:
+            ours = relay(connection)
+    if not ours:
+        raise NoDaemonError("the daemon has ended, and with it what this was an entry to")
+
+
+def _joined(
+    ctx: click.Context, socket: Path, config: Path | None, directories: tuple[Path, ...]
+) -> Client:
+    """Return a connection to the daemon there is, or to one that is started for it."""
+    try:
+        return Client(socket)
+    except NoDaemonError as error:
+        file = configured.said(ctx)
+        if not directories and not (file and file.directories):
+            start = f"`stdiod {socket_option(socket)}mcp DIR`"
+            words = f"{error.format_message()}; {start} starts one for the modules in DIR"
+            raise NoDaemonError(words) from None
+    # Only here: who joins a daemon is to be there at once.
+    from supervisor.cli import background
+    from supervisor.cli.locations import default_data_dir
+
+    data_dir = (file.data_dir if file and file.data_dir else default_data_dir()).absolute()
+    arguments = ["--socket", str(socket), "--data-dir", str(data_dir), "--log-format", "json"]
+    if config is not None:
+        arguments += ["--config", str(config)]
+    arguments += ["--", *(str(one.absolute()) for one in directories)]
+    with _alone(socket):
+        try:
+            return Client(socket)
+        except NoDaemonError:
+            background.start(arguments, data_dir)
+    return Client(socket)
+
+
+@contextlib.contextmanager
+def _alone(socket: Path) -> Iterator[None]:
+    """Have one of us start a daemon at a time: a client's configuration is read all at once."""
+    path = socket.with_name(f"{socket.name}.starting")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,202 @@
+"""What is asked of the kernel for an MCP client (kernel.parties.Client): a call, or a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from protocol.dialects.mcp.rpc import RpcError, RpcId
+from protocol.errors import Failure, Outcome, Reason
+from protocol.events import Log, Progress, UiEvent
+from protocol.host_events import RegisteredAsset
+from protocol.mcp_server.client import McpClient
+from protocol.response import Response
+from supervisor.kernel.parties import DAEMON, Begin, Handle, Party
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime.supervision.call import Congestion
+
+FILE_BYTES = 16 << 20
+"""What a file may have that is told in an answer, and all files of one together."""
+
+Answered = Callable[[Outcome, Mapping[str, RegisteredAsset]], None]
+"""Takes what a call came to, and the files that it handed over, by the module's own ids."""
+
+
+class File(msgspec.Struct, frozen=True):
+    """What a file holds."""
+
+    media_type: str
+    data: bytes
+
+
+class Caller(Protocol):
+    """Who asks for a call."""
+
+    @property
+    def party(self) -> Party:
+        """The connection."""
+
+    @property
+    def client(self) -> McpClient:
+        """What it is, as MCP has it."""
+
+    @property
+    def token(self) -> RpcId | None:
+        """What its progress is to be told with, if it is."""
+
+
+class Audience(Protocol):
+    """Whoever is told of one request."""
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Tell something in its course."""
+
+    def finish(self, outcome: Mapping[str, Any] | RpcError) -> None:
+        """Tell what it came to; called once, and last."""
+
+    def congested(self) -> Congestion:
+        """Whether nothing should come faster for now."""
+
+
+class Call:
+    """An invocation; events that MCP has a word for are told as they come."""
+
+    def __init__(
+        self,
+        begin: Begin,
+        by: Caller,
+        told: Audience,
+        answered: Answered,
+    ) -> None:
+        """Tell `told` of events, and `answered` what it came to."""
+        self._begin = begin
+        self._party = by.party
+        self._client = by.client
+        self._told = told
+        self._answered = answered
+        self._token = by.token
+        self._module = DAEMON
+        self._done = float("-inf")
+        self._assets: dict[str, RegisteredAsset] = {}
+        self._handle: Handle | None = None
+
+    def invoke(self, module: str, op: str, args: dict[str, Any], **more: Any) -> None:
+        """Begin."""
+        self._module = module
+        content = {"op": op, "args": args, **more}
+        self._handle = self._begin(self._party, module, "invoke", content, self)
+
+    def cancel(self, stopped: Stopped) -> None:
+        """Give it up; idempotent."""
+        if self._handle is not None:
+            self._handle.cancel(stopped)
+
+    def resume(self) -> None:
+        """Have it go on: the client may have room again."""
+        if self._handle is not None:
+            self._handle.resume()
+
+    # What the kernel tells.
+
+    def event(self, event: Progress, line: bytes | None) -> None:
+        """Pass on what MCP has a word for."""
+        del line
+        match event:
+            case Log():
+                self._log(event)
+            case RegisteredAsset():
+                self._assets[event.asset_id] = event
+            case UiEvent(event="progress"):
+                self._progress(event.payload)
+
+    def finished(self, response: Response) -> None:
+        """Take the response."""
+        self._handle = None
+        self._answered(response.outcome, self._assets)
+
+    def congested(self) -> Congestion:
+        """Whether the client keeps up."""
+        return self._told.congested()
+
+    def _log(self, event: Log) -> None:
+        level = self._client.wants(event.level)
+        if level is None:
+            return
+        fields = event.fields if isinstance(event.fields, dict) else {}
+        logger = fields.get("logger", self._module)
+        params = {"level": level, "logger": str(logger), "data": event.message}
+        self._told.notify("notifications/message", params)
+
+    def _progress(self, payload: object) -> None:
+        if self._token is None or not isinstance(payload, dict):
+            return
+        done: Any = payload.get("done")
+        if not _is_number(done) or done <= self._done:
+            return  # it has to grow
+        self._done = done
+        params: dict[str, Any] = {"progressToken": self._token, "progress": done}
+        if _is_number(payload.get("total")):
+            params["total"] = payload["total"]
+        if isinstance(payload.get("message"), str):
+            params["message"] = payload["message"]
+        self._told.notify("notifications/progress", params)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+class FileRead:
+    """A file of an asset, read into memory."""
+
+    def __init__(
+        self, begin: Begin, party: Party, answered: Callable[[File | Failure], None]
+    ) -> None:
+        self._begin = begin
+        self._party = party
+        self._answered = answered
+        self._handle: Handle | None = None
+        self._known: Mapping[str, Any] = {}
+        self._data = bytearray()
+
+    def read(self, asset: str) -> None:
+        """Begin."""
+        content = {"op": "asset.content", "args": {"asset": asset}}
+        self._handle = self._begin(self._party, DAEMON, "invoke", content, self)
+
+    def cancel(self, stopped: Stopped) -> None:
+        """Give it up; idempotent."""
+        if self._handle is not None:
+            self._handle.cancel(stopped)
+
+    def resume(self) -> None:
+        """Do nothing: it never waits."""
+
+    def event(self, event: Progress, line: bytes | None) -> None:
+        """Take what is known of it, then its pieces."""
+        del line
+        if not isinstance(event, Log) or not isinstance(event.fields, dict):
+            return
+        if "data" in event.fields:
+            self._data += event.fields["data"]
+            return
+        self._known = event.fields
+        if event.fields["size"] > FILE_BYTES and self._handle is not None:
+            words = f"it has {event.fields['size']} bytes, and an answer takes {FILE_BYTES};"
+            words += f" `stdiod asset open {event.fields['asset']}` and HTTP have no such limit"
+            self._handle.cancel(Stopped(Reason.LIMIT_REACHED, words))
+
+    def finished(self, response: Response) -> None:
+        """Take the end."""
+        self._handle = None
+        outcome = response.outcome
+        if isinstance(outcome, Failure):
+            self._answered(outcome)
+        else:
+            self._answered(File(self._known["media_type"], bytes(self._data)))
+
+    def congested(self) -> Congestion:
+        """Return none: what is read has a bound."""
+        return Congestion.NONE

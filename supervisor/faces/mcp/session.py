@@ -1,0 +1,244 @@
+"""A client that is told of changes: of the older era from `initialize` on, of the newer by asking.
+
+older   initialize -> initialized -> the lists that change are told of, unasked
+newer   subscriptions/listen -> acknowledged -> those that it wants, until it is cancelled
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from protocol.dialects.mcp.greeting import INITIALIZE, META
+from protocol.dialects.mcp.rpc import INVALID_PARAMS, INVALID_REQUEST, RpcError, RpcId
+from protocol.errors import Reason
+from protocol.events import Progress
+from protocol.mcp_server.client import LEVELS, LISTEN, McpClient, legacy_client, modern_client
+from protocol.problem import described
+from protocol.response import Response
+from supervisor.faces.mcp.call import Audience
+from supervisor.faces.mcp.methods import CHANGED, ClientRequest, McpServer
+from supervisor.kernel.parties import DAEMON, Begin, Handle, Party
+from supervisor.policy.mcp_views import View
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime.supervision.call import Congestion
+
+SUBSCRIPTIONS = 1024
+"""Resources that one client may follow."""
+
+Tell = Callable[[str, dict[str, Any]], None]
+"""Takes a notification: its method and params."""
+
+OwnMethod = Callable[[Mapping[str, Any]], Mapping[str, Any] | RpcError]
+"""Takes the params of a request that is of the session alone."""
+
+GONE = Stopped(Reason.DISCONNECT, "the client is gone")
+
+
+class Serving(Protocol):
+    """What serves a request."""
+
+    ended: bool
+
+    def cancel(self, stopped: Stopped) -> None:
+        """Give it up; idempotent."""
+
+    def resume(self) -> None:
+        """Have it go on: the client may have room again."""
+
+
+class Whose(msgspec.Struct, frozen=True):
+    """Who asks, and what of the modules is shown."""
+
+    server: McpServer
+    party: Party
+    view: View
+
+    def asked(
+        self, rpc_id: RpcId, method: str, params: dict[str, Any], client: McpClient
+    ) -> ClientRequest:
+        """Return a request of theirs."""
+        return ClientRequest(rpc_id, method, params, client, self.party, self.view)
+
+
+def serve_modern(
+    whose: Whose, rpc_id: RpcId, method: str, params: dict[str, Any], told: Audience
+) -> Serving | None:
+    """Begin a request of the newer era; None if it has ended with that."""
+    client = modern_client(params)
+    if isinstance(client, RpcError):
+        told.finish(client)
+        return None
+    asked = whose.asked(rpc_id, method, params, client)
+    serve: Callable[[ClientRequest, Audience], Serving] = whose.server.serve
+    if method == LISTEN:
+        serve = partial(Listening, whose)
+    serving = serve(asked, told)
+    return None if serving.ended else serving
+
+
+class Session:
+    """A client of the older era."""
+
+    def __init__(self, whose: Whose, tell: Tell) -> None:
+        """Tell of what is of no request by `tell`."""
+        self.client: McpClient | None = None
+        """What it said in `initialize`, once it has."""
+        self._whose = whose
+        self._tell = tell
+        self._follows: Follow | None = None
+        self._resources: set[str] = set()
+        self._own: Mapping[str, OwnMethod] = {
+            "logging/setLevel": self._set_level,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+        }
+
+    def serve(
+        self, rpc_id: RpcId, method: str, params: dict[str, Any], told: Audience
+    ) -> Serving | None:
+        """Begin a request; None if it has ended with that."""
+        client = self.client
+        if method == INITIALIZE:
+            client = self._initialize(params, told)
+        elif client is None and method == "ping":
+            told.finish({})
+        elif client is None:
+            words = f'"{INITIALIZE}" comes first, or each request says "{META}protocolVersion"'
+            told.finish(RpcError(INVALID_REQUEST, f"{words} in its _meta"))
+        if client is None:
+            return None
+        own = self._own.get(method)
+        if own is not None:
+            told.finish(own(params))
+            return None
+        serving = self._whose.server.serve(self._whose.asked(rpc_id, method, params, client), told)
+        return None if serving.ended else serving
+
+    def notified(self, method: str) -> None:
+        """Take a notification of the client's."""
+        if method == "notifications/initialized" and self.client and not self._follows:
+            self._follows = Follow(self._whose.server.begin, self._whose.party, self._changed)
+            self._follows.begin()
+
+    def close(self) -> None:
+        """Tell nothing any more: the client is gone; idempotent."""
+        if self._follows is not None:
+            self._follows.cancel(GONE)
+
+    def _initialize(self, params: dict[str, Any], told: Audience) -> McpClient | None:
+        found = legacy_client(params)
+        if self.client is not None:
+            found = RpcError(INVALID_REQUEST, f'"{INITIALIZE}" was said before')
+        if isinstance(found, RpcError):
+            told.finish(found)
+            return None
+        self.client = found
+        return found
+
+    def _changed(self) -> None:
+        for method in CHANGED.values():
+            self._tell(method, {})
+
+    def _set_level(self, params: Mapping[str, Any]) -> Mapping[str, Any] | RpcError:
+        level = params.get("level")
+        if level not in LEVELS or self.client is None:
+            words = f'"level" is {described(level)}, it must be one of {", ".join(LEVELS)}'
+            return RpcError(INVALID_PARAMS, words)
+        self.client = msgspec.structs.replace(self.client, log_level=level)
+        return {}
+
+    def _subscribe(self, params: Mapping[str, Any]) -> Mapping[str, Any] | RpcError:
+        uri = params.get("uri")
+        if not isinstance(uri, str):
+            return RpcError(INVALID_PARAMS, f'"uri" is {described(uri)}, it must be a string')
+        if len(self._resources) >= SUBSCRIPTIONS:
+            words = f"a client may follow {SUBSCRIPTIONS} resources at the most"
+            return RpcError(INVALID_PARAMS, words)
+        self._resources.add(uri)
+        return {}
+
+    def _unsubscribe(self, params: Mapping[str, Any]) -> Mapping[str, Any] | RpcError:
+        self._resources.discard(str(params.get("uri")))
+        return {}
+
+
+class Listening:
+    """A request of the newer era to be told of changes, for as long as it is open."""
+
+    def __init__(self, whose: Whose, asked: ClientRequest, told: Audience) -> None:
+        self.ended = False
+        self._told = told
+        self._meta = {f"{META}subscriptionId": asked.rpc_id}
+        self._wanted: list[str] = []
+        self._follow = Follow(whose.server.begin, whose.party, self._changed)
+        filter_ = asked.params.get("notifications")
+        if not isinstance(filter_, dict):
+            words = f'"notifications" is {described(filter_)}, it must be an object'
+            self._finish(RpcError(INVALID_PARAMS, words))
+            return
+        wanted = {name: True for name in CHANGED if filter_.get(name) is True}
+        self._wanted = [CHANGED[name] for name in wanted]
+        acknowledged = {"notifications": wanted, "_meta": self._meta}
+        told.notify("notifications/subscriptions/acknowledged", acknowledged)
+        self._follow.begin()
+
+    def cancel(self, stopped: Stopped) -> None:
+        """End it; idempotent."""
+        if not self.ended:
+            self._follow.cancel(stopped)
+            self._finish({"resultType": "complete", "_meta": self._meta})
+
+    def resume(self) -> None:
+        """Have it go on: the client may have room again."""
+        self._follow.resume()
+
+    def _changed(self) -> None:
+        for method in self._wanted:
+            self._told.notify(method, {"_meta": self._meta})
+
+    def _finish(self, outcome: Mapping[str, Any] | RpcError) -> None:
+        self.ended = True
+        self._told.finish(outcome)
+
+
+class Follow:
+    """The changes of what modules offer (kernel.parties.Client)."""
+
+    def __init__(self, begin: Begin, party: Party, changed: Callable[[], None]) -> None:
+        self._begin = begin
+        self._party = party
+        self._changed = changed
+        self._handle: Handle | None = None
+
+    def begin(self) -> None:
+        """Follow them."""
+        content = {"op": "offers", "args": {"follow": True}}
+        self._handle = self._begin(self._party, DAEMON, "invoke", content, self)
+
+    def cancel(self, stopped: Stopped) -> None:
+        """Follow no longer; idempotent."""
+        if self._handle is not None:
+            self._handle.cancel(stopped)
+
+    def resume(self) -> None:
+        """Have it go on."""
+        if self._handle is not None:
+            self._handle.resume()
+
+    def event(self, event: Progress, line: bytes | None) -> None:
+        """Take a change."""
+        del event, line
+        self._changed()
+
+    def finished(self, response: Response) -> None:
+        """Take the end."""
+        del response
+        self._handle = None
+
+    def congested(self) -> Congestion:
+        """Return none: changes are few, and told once each."""
+        return Congestion.NONE

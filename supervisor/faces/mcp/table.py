@@ -1,0 +1,127 @@
+"""What the modules of a view offer, by the names under which a client knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from protocol.mcp_server.definitions import (
+    matches,
+    offers,
+    prompts_of,
+    resources_of,
+    templates_of,
+    tools_of,
+)
+from protocol.mcp_server.names import Op, named_ops
+from supervisor.kernel.catalogue import Offer
+from supervisor.policy.mcp_views import View
+from supervisor.policy.principals import Principal
+
+TOOL = "tool"
+
+Definitions = dict[str, dict[str, Any]]
+"""By what a client asks for them by: a name or a URI."""
+
+
+class Table(msgspec.Struct, frozen=True):
+    """What one view shows to one principal at one moment."""
+
+    version: int
+    names: Mapping[str, Op]
+    tools: Definitions
+    prompts: Definitions
+    prompt_names: Mapping[str, Op]
+    resources: Definitions
+    templates: Definitions
+    owners: Mapping[str, str]
+    """The modules of resources, by URI."""
+    readers: tuple[str, ...]
+    """The modules that can be asked to read a resource."""
+    template_owners: tuple[tuple[str, str], ...]
+    completing: frozenset[str]
+    instructions: str | None
+    problem: str | None = None
+    """Why there is nothing, where that is not because nothing is there."""
+
+    def readers_of(self, uri: str) -> list[str]:
+        """Return the modules that may know a URI, the likeliest first."""
+        named = [self.owners[uri]] if uri in self.owners else []
+        matched = [module for template, module in self.template_owners if matches(template, uri)]
+        return list(dict.fromkeys([*named, *matched, *self.readers]))
+
+
+def make_table(version: int, view: View, principal: Principal, offered: Iterable[Offer]) -> Table:
+    """Lay out what `principal`, who has been narrowed to the view, may see."""
+    all_seen = list(offered)
+    seen = [one for one in all_seen if view.modules is not None or one.kind == TOOL]
+    definitions: dict[Op, Mapping[str, Any]] = {}
+    prompts: dict[Op, Mapping[str, Any]] = {}
+    resources: Definitions = {}
+    templates: Definitions = {}
+    owners: dict[str, str] = {}
+    template_owners: list[tuple[str, str]] = []
+    for one in seen:
+        if one.said is None:
+            continue
+        for tool in tools_of(one.said, one.summary):
+            if principal.covers(one.module, tool.op):
+                definitions[one.module, tool.op] = tool.definition
+        if principal.covers(one.module, "prompts/get"):
+            prompts |= {(one.module, each["name"]): each for each in prompts_of(one.said)}
+        if principal.covers(one.module, "resources/read"):
+            for each in resources_of(one.said):
+                resources.setdefault(each["uri"], each)
+                owners.setdefault(each["uri"], one.module)
+            for each in templates_of(one.said):
+                templates.setdefault(each["uriTemplate"], each)
+                template_owners.append((each["uriTemplate"], one.module))
+    names = named_ops(definitions, prefix=view.prefix)
+    prompt_names = named_ops(prompts, prefix=False)
+    return Table(
+        version,
+        names,
+        {name: _named(name, definitions[op]) for name, op in names.items()},
+        {name: _named(name, prompts[op]) for name, op in prompt_names.items()},
+        prompt_names,
+        resources,
+        templates,
+        owners,
+        tuple(_asked(seen, "resources/read")),
+        tuple(template_owners),
+        frozenset(_asked(seen, "completion/complete")),
+        _instructions(seen),
+        _problem(view, all_seen, seen) if not (names or prompts or owners or templates) else None,
+    )
+
+
+def _named(name: str, definition: Mapping[str, Any]) -> dict[str, Any]:
+    return {"name": name, **definition} | {"name": name}
+
+
+def _asked(seen: Iterable[Offer], op: str) -> list[str]:
+    return [one.module for one in seen if one.said is not None and offers(one.said, op)]
+
+
+def _instructions(seen: list[Offer]) -> str | None:
+    found = {
+        one.module: one.said["instructions"]
+        for one in seen
+        if one.said is not None and isinstance(one.said.get("instructions"), str)
+    }
+    if len(seen) == 1:
+        return next(iter(found.values()), None)
+    return "\n\n".join(f"{name}: {text}" for name, text in found.items()) or None
+
+
+def _problem(view: View, all_seen: list[Offer], seen: list[Offer]) -> str | None:
+    """Say why a view shows nothing; None if there is nothing that it could show."""
+    broken = [one for one in seen if one.problem is not None]
+    if broken:
+        return "; ".join(one.problem or "" for one in broken[:8])
+    if view.modules is not None and not all_seen:
+        named = ", ".join(view.modules)
+        return f"the view {view.name} is of {named}, and no module is that may be seen"
+    return None

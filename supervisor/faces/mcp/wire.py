@@ -1,0 +1,227 @@
+"""MCP on lines: what each line of a client means (`faces.conversation.Wire`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from protocol.dialects.mcp.rpc import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    RpcAnswer,
+    RpcCall,
+    RpcError,
+    RpcId,
+    RpcMistake,
+    RpcNotification,
+    read_message,
+)
+from protocol.errors import Reason
+from protocol.frames import DEPTH
+from protocol.host_call import UNENCODABLE
+from protocol.json_line import Fault
+from protocol.mcp_server import lines
+from protocol.mcp_server.client import says_modern
+from protocol.problem import described
+from protocol.weight import LONG_BYTES, collector_paused, is_deeper
+from supervisor.faces.mcp.methods import McpServer
+from supervisor.faces.mcp.session import Serving, Session, Whose, serve_modern
+from supervisor.faces.outbox import Outbox
+from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.parties import Party
+from supervisor.policy.mcp_views import View
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime.held_bytes import ALL_BYTES, ARGS, FREE_BYTES
+from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
+
+OPEN_REQUESTS = 8192
+"""How many requests a client may have open."""
+
+LITTLE_BYTES = 4096
+"""The args of shorter requests are not counted, as in `faces.module_wire`."""
+
+CANCELLED = "notifications/cancelled"
+
+
+class McpWire:
+    """The requests of one client, of either era."""
+
+    CANCEL = CANCELLED.encode()
+
+    def __init__(
+        self, daemon: Daemon, party: Party, outbox: Outbox, ended: Callable[[], None]
+    ) -> None:
+        """Call `ended` for each request that has its answer."""
+        self._whose = Whose(McpServer.of(daemon), party, party.view or View())
+        self._outbox = outbox
+        self._ended = ended
+        self._open: dict[RpcId, _Told] = {}
+        self._session = Session(self._whose, self._tell)
+
+    @property
+    def all_answered(self) -> bool:
+        """Whether no request is open."""
+        return not self._open
+
+    def serve(self, line: bytes) -> None:
+        """Take a line."""
+        if len(line) > LONG_BYTES:
+            with collector_paused():
+                message = read_message(line)
+        else:
+            message = read_message(line)
+        match message:
+            case RpcCall():
+                self._begin(message, line)
+            case RpcNotification(method=method, params=params):
+                if method == CANCELLED:
+                    self._cancel(params)
+                else:
+                    self._session.notified(method)
+            case RpcAnswer():
+                pass  # nothing was asked
+            case RpcMistake():
+                self._answer(message.rpc_id, lines.mistake(message))
+
+    def refuse(self, fault: Fault) -> None:
+        """Answer a line that cannot be read."""
+        self._answer(None, lines.mistake(RpcMistake(fault)))
+
+    def cancels_open(self, line: bytes) -> bool:
+        """Cancel the open request that a line names, if that is what it is about."""
+        message = read_message(line)
+        if not isinstance(message, RpcNotification) or message.method != CANCELLED:
+            return False
+        return self._cancel(message.params)
+
+    def cancel_all(self, stopped: Stopped) -> None:
+        """Give up whatever the client still waits for."""
+        for told in tuple(self._open.values()):
+            if told.serving is not None:
+                told.serving.cancel(stopped)
+
+    def close(self) -> None:
+        """Tell nothing any more: the client is gone."""
+        self._session.close()
+
+    def resume(self) -> None:
+        """Have all go on: the client may have room again."""
+        for told in tuple(self._open.values()):
+            if told.serving is not None:
+                told.serving.resume()
+
+    def _begin(self, call: RpcCall, line: bytes) -> None:
+        refusal = self._refusal(call, line)
+        if refusal is not None:
+            # Under its own id it would be taken for the answer to the one that is open.
+            self._answer(None if call.rpc_id in self._open else call.rpc_id, refusal)
+            return
+        size = len(line) if len(line) > LITTLE_BYTES else 0
+        told = self._open[call.rpc_id] = _Told(call.rpc_id, self._outbox, size, self._over)
+        if size:
+            self._outbox.account.add(ARGS, size)
+        asked = (call.rpc_id, call.method, call.params, told)
+        if says_modern(call.method, call.params):
+            told.serving = serve_modern(self._whose, *asked)
+        else:
+            told.serving = self._session.serve(*asked)
+
+    def _refusal(self, call: RpcCall, line: bytes) -> RpcError | None:
+        if call.rpc_id in self._open:
+            words = f"a request {described(call.rpc_id)} is open already; wait for its answer"
+            return RpcError(INVALID_REQUEST, words)
+        if len(self._open) >= OPEN_REQUESTS:
+            return RpcError(INTERNAL_ERROR, f"{OPEN_REQUESTS} requests are open, wait for some")
+        if len(line) > LITTLE_BYTES and not self._outbox.account.fits(len(line)):
+            words = f"{ALL_BYTES} bytes are what the daemon holds for all clients, and this request"
+            return RpcError(INTERNAL_ERROR, f"{words} finds no room; try again later")
+        brackets = line.count(b"{") + line.count(b"[")
+        if brackets > DEPTH and is_deeper(call.params, DEPTH):
+            words = f"the request is nested more than {DEPTH} levels deep"
+            return RpcError(INVALID_REQUEST, words)
+        return None
+
+    def _cancel(self, params: Mapping[str, Any]) -> bool:
+        rpc_id = params.get("requestId")
+        told = self._open.get(rpc_id) if isinstance(rpc_id, str | int) else None
+        if told is None:
+            return False
+        told.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
+        return True
+
+    def _over(self, told: _Told) -> None:
+        if self._open.get(told.rpc_id) is told:
+            del self._open[told.rpc_id]
+        if told.size_bytes:
+            self._outbox.account.add(ARGS, -told.size_bytes)
+        elif self._open:
+            return
+        self._ended()
+
+    def _answer(self, rpc_id: RpcId | None, outcome: Mapping[str, Any] | RpcError) -> None:
+        self._outbox.put(lines.answer(rpc_id, outcome) + b"\n")
+
+    def _tell(self, method: str, params: dict[str, Any]) -> None:
+        self._outbox.put(lines.message({"method": method, "params": params}) + b"\n")
+
+
+class _Told:
+    """A request whose client is told by lines (faces.mcp.call.Audience)."""
+
+    __slots__ = (
+        "_cancelled",
+        "_outbox",
+        "_over",
+        "_unread_bytes",
+        "rpc_id",
+        "serving",
+        "size_bytes",
+    )
+
+    def __init__(
+        self, rpc_id: RpcId, outbox: Outbox, size_bytes: int, over: Callable[[_Told], None]
+    ) -> None:
+        self.rpc_id = rpc_id
+        self.size_bytes = size_bytes
+        self.serving: Serving | None = None
+        self._outbox = outbox
+        self._over = over
+        self._cancelled = False
+        self._unread_bytes = 0
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Write it, unless nothing can be written of it."""
+        try:
+            line = lines.message({"method": method, "params": params}) + b"\n"
+        except UNENCODABLE:
+            return
+        self._outbox.put(line)
+        if self._outbox.congested:
+            self._unread_bytes += len(line)
+
+    def finish(self, outcome: Mapping[str, Any] | RpcError) -> None:
+        """Write the answer; one that was cancelled has none."""
+        self.serving = None
+        if not self._cancelled:
+            line = lines.answer(self.rpc_id, outcome) + b"\n"
+            outbox = self._outbox
+            large = outbox.congested or len(line) > FREE_BYTES
+            if large and not outbox.account.takes_answer(len(line)):
+                words = f"an answer of {len(line)} bytes was dropped: too much is not read yet"
+                line = lines.answer(self.rpc_id, RpcError(INTERNAL_ERROR, words)) + b"\n"
+            outbox.put(line)
+        self._over(self)
+
+    def cancel(self, stopped: Stopped) -> None:
+        """Give it up, and say no more of it."""
+        self._cancelled = True
+        if self.serving is not None:
+            self.serving.cancel(stopped)
+
+    def congested(self) -> Congestion:
+        """Whether the client does not keep up."""
+        if not self._outbox.congested:
+            self._unread_bytes = 0
+            return Congestion.NONE
+        unread = min(self._unread_bytes, self._outbox.waiting_bytes)
+        return Congestion.FULL if unread > OVERRUN_BYTES else Congestion.SLOW

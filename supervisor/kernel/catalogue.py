@@ -1,0 +1,137 @@
+"""What modules offer: what each says that it is, or said last, for whoever may see it.
+
+A module that is down is offered as it was known last: a call starts it, or is answered with what it
+died of. One of which nothing is known yet is waited for, within a bound, and started if a call
+would start it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import trio
+
+from protocol.descriptor.model import Descriptor, Kind
+from supervisor.kernel.descriptions import RememberedDescriptions
+from supervisor.policy.lifecycle import SERVES
+from supervisor.policy.principals import Principal
+from supervisor.runtime.supervision.deadlines import Deadlines, Timer
+from supervisor.runtime.supervision.dependence import starts_on_demand
+from supervisor.runtime.supervision.fleet import Fleet
+from supervisor.runtime.supervision.module import Module
+
+KNOWN_WITHIN_S = 10.0
+"""How long modules that are starting are waited for; whoever is later is told of as a change."""
+
+TELL_AFTER_S = 0.1
+"""Modules come in crowds, when a daemon starts and when a directory changes: they are told once."""
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """A module, and what it says that it is; `problem` is why nothing is known of it."""
+
+    module: str
+    kind: str
+    summary: str | None
+    said: dict[str, Any] | None
+    problem: str | None = None
+
+
+class Catalogue:
+    """What the modules of one daemon offer."""
+
+    def __init__(
+        self, fleet: Fleet, descriptions: RememberedDescriptions, deadlines: Deadlines
+    ) -> None:
+        self.version = 0
+        """Grows with each change."""
+        self._fleet = fleet
+        self._descriptions = descriptions
+        self._deadlines = deadlines
+        self._timer: Timer | None = None
+        self._followers: dict[object, Callable[[], None]] = {}
+        self._remembered: dict[str, tuple[msgspec.Raw, dict[str, Any]]] = {}
+
+    def changed(self) -> None:
+        """Take note that there is another module, or one less, or that one says something else."""
+        self.version += 1
+        if self._timer is None and self._followers:
+            self._timer = self._deadlines.after(TELL_AFTER_S, self._tell)
+
+    def follow(self, changed: Callable[[], None]) -> Callable[[], None]:
+        """Have `changed` called some time after a change; returns what ends that."""
+        key = object()
+        self._followers[key] = changed
+        return lambda: self._followers.pop(key, None) and None
+
+    async def wait_known(self, principal: Principal) -> None:
+        """Return when something is known of each module, or it has failed, or after a while."""
+        unknown = [one for one in self._seen(principal) if not self._is_known(one)]
+        for module in unknown:
+            if not module.wanted and starts_on_demand(module):
+                module.start("what it offers was asked for")
+
+        def settled() -> bool | None:
+            while unknown and not self._is_coming(unknown[-1]):
+                unknown.pop()
+            return None if unknown else True
+
+        with trio.move_on_after(KNOWN_WITHIN_S):
+            await self._fleet.wait_until(settled)
+
+    def offers(self, principal: Principal) -> list[Offer]:
+        """Return what a principal may see, by name; no hooks, which nobody calls."""
+        return [self._offer(one) for one in self._seen(principal)]
+
+    def _seen(self, principal: Principal) -> list[Module]:
+        modules = self._fleet.modules
+        return [
+            modules[name]
+            for name in sorted(modules)
+            if modules[name].descriptor.kind is not Kind.HOOK and principal.sees(name)
+        ]
+
+    def _is_known(self, module: Module) -> bool:
+        descriptor = module.descriptor
+        known = descriptor.inputs or module.descriptions.current
+        return bool(known) or self._descriptions.find(descriptor) is not None
+
+    def _is_coming(self, module: Module) -> bool:
+        if self._is_known(module) or module.state in SERVES:
+            return False
+        return module.wanted and self._fleet.verdict(module) is None
+
+    def _offer(self, module: Module) -> Offer:
+        descriptor, said, problem = module.descriptor, self._said(module), None
+        if said is None:
+            verdict = self._fleet.verdict(module)
+            problem = f"{module.name} is {module.state}" if verdict is None else verdict.message
+        return Offer(module.name, str(descriptor.kind), descriptor.description, said, problem)
+
+    def _said(self, module: Module) -> dict[str, Any] | None:
+        """Return what is known of a module; its descriptor's ops stand before its own."""
+        descriptor = module.descriptor
+        said = module.descriptions.current or self._last_said(descriptor)
+        declared = {"inputs": descriptor.inputs, "outputs": descriptor.outputs}
+        stated = {key: value for key, value in declared.items() if value}
+        if said is None:
+            return stated if "inputs" in stated else None
+        return {**said, **stated}
+
+    def _last_said(self, descriptor: Descriptor) -> dict[str, Any] | None:
+        found = self._descriptions.find(descriptor)
+        if found is None:
+            self._remembered.pop(descriptor.name, None)
+            return None
+        known = self._remembered.get(descriptor.name)
+        if known is None or known[0] is not found.description:
+            known = (found.description, msgspec.json.decode(found.description))
+            self._remembered[descriptor.name] = known
+        return known[1]
+
+    def _tell(self) -> None:
+        self._timer = None
+        for changed in tuple(self._followers.values()):
+            changed()

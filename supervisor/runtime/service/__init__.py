@@ -1,0 +1,1 @@
+"""A service elsewhere: reached over HTTP, asked, and watched."""

@@ -1,0 +1,326 @@
+"""An MCP client on lines, of either era, with modules behind it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from supervisor.policy.mcp_views import View
+from supervisor.policy.principals import Principal, Scope
+from tests.faces.conftest import connected, request
+from tests.faces.mcp.clients import META, McpClient, fixtures, mcp_client, modern
+from tests.factories import actor
+from tests.kernel.conftest import daemon_with
+from tests.kernel.test_mcp_servers import served
+
+OWN = View("own", ("fixtures",), prefix=False)
+
+
+@asynccontextmanager
+async def client_of(folder: Path, **options: Any) -> AsyncIterator[McpClient]:
+    views = {"own": OWN}
+    async with (
+        daemon_with(folder, fixtures(folder), views=views, **options) as daemon,
+        mcp_client(daemon, "own") as client,
+    ):
+        yield client
+
+
+async def test_the_older_era_from_the_handshake_to_a_call(tmp_path: Path) -> None:
+    async with client_of(tmp_path) as client:
+        early = await client.error("tools/list")
+        assert (early["code"], "initialize" in early["message"]) == (-32600, True)
+        assert await client.result("ping") == {}
+        greeted = await client.initialize("2025-06-18")
+        assert greeted["protocolVersion"] == "2025-06-18"
+        assert greeted["serverInfo"]["name"] == "stdiod"
+        tools = (await client.result("tools/list"))["tools"]
+        assert all(one["description"] for one in tools)
+        assert tools[0]["name"] == "test_simple_text"
+        said = await client.call("test_simple_text")
+        assert said["content"][0]["text"].startswith("This is a simple text")
+        again = await client.error("initialize", {"protocolVersion": "2025-11-25"})
+        assert again["code"] == -32600
+
+
+async def test_an_unknown_revision_is_answered_with_the_newest_of_the_older_era(
+    tmp_path: Path,
+) -> None:
+    async with client_of(tmp_path) as client:
+        assert (await client.initialize("1999-01-01"))["protocolVersion"] == "2025-11-25"
+
+
+async def test_the_newer_era_needs_no_handshake_and_says_so_in_each_result(tmp_path: Path) -> None:
+    async with client_of(tmp_path) as client:
+        found = await client.result("server/discover", {"_meta": modern()})
+        assert found["supportedVersions"][0] == "2026-07-28"
+        assert found["resultType"] == "complete"
+        assert found["_meta"][f"{META}serverInfo"]["name"] == "stdiod"
+        listed = await client.result("tools/list", {"_meta": modern()})
+        assert (listed["resultType"], listed["cacheScope"]) == ("complete", "private")
+        assert listed["ttlMs"] >= 0
+        call = {"name": "test_simple_text", "_meta": modern()}
+        assert (await client.result("tools/call", call))["resultType"] == "complete"
+        for old in ("ping", "initialize", "logging/setLevel", "resources/subscribe"):
+            assert (await client.error(old, {"_meta": modern()}))["code"] == -32601
+
+
+@pytest.mark.parametrize(
+    ("meta", "code"),
+    [
+        (None, -32602),
+        ({}, -32602),
+        ({f"{META}protocolVersion": "2026-07-28"}, -32602),
+        ({**modern(), f"{META}protocolVersion": "v999"}, -32022),
+        ({**modern(), f"{META}logLevel": "loud"}, -32602),
+    ],
+)
+async def test_a_request_of_the_newer_era_says_all_there_is_to_know(
+    tmp_path: Path, meta: Any, code: int
+) -> None:
+    async with daemon_with(tmp_path) as daemon, mcp_client(daemon) as client:
+        error = await client.error("server/discover", {} if meta is None else {"_meta": meta})
+        assert error["code"] == code
+        if code == -32022:
+            assert error["data"]["requested"] == "v999"
+            assert "2026-07-28" in error["data"]["supported"]
+
+
+async def test_progress_and_logs_are_of_the_request_that_wants_them(tmp_path: Path) -> None:
+    async with client_of(tmp_path) as client:
+        await client.initialize()
+        call = {"name": "test_tool_with_progress", "_meta": {"progressToken": "p"}}
+        await client.result("tools/call", call)
+        told = [one["params"] for one in client.told if one["method"] == "notifications/progress"]
+        assert [(one["progressToken"], one["progress"], one["total"]) for one in told] == [
+            ("p", 0, 100),
+            ("p", 50, 100),
+            ("p", 100, 100),
+        ]
+        client.told.clear()
+        await client.call("test_tool_with_progress")
+        await client.call("test_logging_tool")
+        assert {one["params"]["level"] for one in client.told} == {"info"}
+        assert len(client.told) == 3
+        client.told.clear()
+        assert await client.result("logging/setLevel", {"level": "error"}) == {}
+        await client.call("test_logging_tool")
+        quiet = {"name": "test_logging_tool", "_meta": modern()}
+        await client.result("tools/call", quiet)
+        assert client.told == []
+        loud = {"name": "test_logging_tool", "_meta": {**modern(), f"{META}logLevel": "debug"}}
+        await client.result("tools/call", loud)
+        assert len(client.told) == 3
+        assert (await client.error("logging/setLevel", {"level": "loud"}))["code"] == -32602
+
+
+async def test_failures_are_told_to_the_model_and_mistakes_to_the_client(tmp_path: Path) -> None:
+    async with client_of(tmp_path) as client:
+        await client.initialize()
+        failed = await client.call("test_error_handling")
+        assert failed["isError"] is True
+        assert "intentionally" in failed["content"][0]["text"]
+        invalid = await client.call("test_sampling", prompt=5)
+        assert invalid["isError"] is True
+        assert "/prompt" in invalid["content"][0]["text"]
+        unknown = await client.error("tools/call", {"name": "test_simple_tex"})
+        assert unknown["code"] == -32602
+        assert "did you mean 'test_simple_text'?" in unknown["message"]
+        for params in ({}, {"name": 5}, {"name": "test_simple_text", "arguments": []}):
+            assert (await client.error("tools/call", params))["code"] == -32602
+        assert (await client.error("no/such"))["code"] == -32601
+        assert (await client.error("tools/list", {"cursor": "x"}))["code"] == -32602
+
+
+async def test_a_crash_is_told_with_what_it_died_of(tmp_path: Path) -> None:
+    module = replace(actor(tmp_path, name="m"), inputs={"exit": {}})
+    async with daemon_with(tmp_path, module) as daemon, mcp_client(daemon) as client:
+        await client.initialize()
+        died = await client.call("m__exit", code=3, words="out of luck\n")
+        assert died["isError"] is True
+        assert "out of luck" in died["content"][0]["text"]
+        evidence = died["_meta"]["stdiod/error"]
+        assert evidence["code"] == "unreachable"
+        assert evidence["details"]["exit_code"] == 3
+
+
+async def test_a_call_is_cancelled_and_not_answered(tmp_path: Path) -> None:
+    module = replace(actor(tmp_path, name="m"), inputs={"hang": {}, "echo": {}})
+    async with daemon_with(tmp_path, module) as daemon, mcp_client(daemon) as client:
+        await client.initialize()
+        await client.result("tools/list")
+        await client.say("tools/call", {"name": "m__hang"}, id="h")
+        again = {"jsonrpc": "2.0", "id": "h", "method": "ping"}
+        await client.client.send(again)
+        twice = await client.next()
+        assert (twice["id"], twice["error"]["code"]) == (None, -32600)
+        await client.say("notifications/cancelled", {"requestId": "h"})
+        await client.say("notifications/cancelled", {"requestId": "x"})
+        await client.call("m__echo")
+        assert client.told == []
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"{\n", -32700),
+        (b"\xff\n", -32700),
+        (b"[]\n", -32600),
+        (b'{"id":1}\n', -32600),
+        (b'{"jsonrpc":"2.0","id":null,"method":"ping"}\n', -32600),
+        (b'{"jsonrpc":"2.0","id":1,"method":5}\n', -32600),
+    ],
+)
+async def test_what_is_no_message_is_answered_and_the_next_one_served(
+    tmp_path: Path, line: bytes, code: int
+) -> None:
+    async with daemon_with(tmp_path) as daemon, mcp_client(daemon) as client:
+        await client.client.send(line)
+        assert (await client.next())["error"]["code"] == code
+        assert await client.result("ping") == {}
+
+
+async def test_files_come_with_the_answer_or_as_links_that_can_be_read(tmp_path: Path) -> None:
+    chart = tmp_path / "chart.txt"
+    chart.write_text("a chart")
+    line = {"version": "0", "type": "asset", "assetId": "chart", "kind": "text"}
+    line |= {"mediaType": "text/plain", "path": str(chart)}
+    drawer = replace(actor(tmp_path, "no-ids", name="m"), inputs={"say": {}})
+    image = replace(served(tmp_path, "modern"), name="server")
+    async with daemon_with(tmp_path, drawer, image) as daemon, mcp_client(daemon) as client:
+        await client.initialize()
+        drawn = await client.call("server__draw", n=1)
+        png = base64.b64encode(b"png").decode()
+        assert drawn["content"] == [{"type": "image", "mimeType": "image/png", "data": png}]
+        said = [line, {"version": "0", "type": "done", "ok": True, "result": "see there"}]
+        linked = await client.call("m__say", lines=[json.dumps(one) for one in said])
+        text, link = linked["content"]
+        assert (text["text"], link["type"], link["name"]) == ("see there", "resource_link", "chart")
+        read = await client.result("resources/read", {"uri": link["uri"]})
+        assert read["contents"] == [
+            {"uri": link["uri"], "mimeType": "text/plain", "text": "a chart"}
+        ]
+        error = await client.error("resources/read", {"uri": "stdiod://assets/none"})
+        assert (error["code"], error["data"]["uri"]) == (-32602, "stdiod://assets/none")
+
+
+async def test_a_hosted_server_is_given_back_as_it_is(tmp_path: Path) -> None:
+    views = {"own": View("own", ("server",), prefix=False)}
+    server = served(tmp_path, "legacy")
+    async with (
+        daemon_with(tmp_path, server, views=views) as daemon,
+        mcp_client(daemon, "own") as client,
+    ):
+        await client.initialize()
+        (drawing, *_) = (await client.result("tools/list"))["tools"]
+        schema = {
+            "type": "object",
+            "properties": {"n": {"type": "integer"}},
+            "required": ["n"],
+        }
+        assert drawing["inputSchema"] == schema
+        assert drawing["name"] == "draw"
+        trace = await client.call("trace")
+        assert trace["content"][0]["type"] == "text"
+        died = await client.call("die")
+        assert died["isError"] is True
+
+
+async def test_prompts_resources_and_completion_of_a_module(tmp_path: Path) -> None:
+    async with client_of(tmp_path) as client:
+        await client.initialize()
+        prompts = (await client.result("prompts/list"))["prompts"]
+        assert prompts[0]["name"] == "test_simple_prompt"
+        given = {"arg1": "x", "arg2": "y"}
+        got = await client.result(
+            "prompts/get", {"name": "test_prompt_with_arguments", "arguments": given}
+        )
+        assert "arg1='x'" in got["messages"][0]["content"]["text"]
+        assert (await client.error("prompts/get", {"name": "none"}))["code"] == -32602
+        resources = (await client.result("resources/list"))["resources"]
+        assert resources[0]["uri"] == "test://static-text"
+        templates = await client.result("resources/templates/list")
+        assert len(templates["resourceTemplates"]) == 1
+        read = await client.result("resources/read", {"uri": "test://template/5/data"})
+        assert '"5"' in read["contents"][0]["text"]
+        missing = await client.error("resources/read", {"uri": "test://none"})
+        assert (missing["code"], missing["data"]) == (-32602, {"uri": "test://none"})
+        for ref in (
+            {"type": "ref/prompt", "name": "test_prompt_with_arguments"},
+            {"type": "ref/resource", "uri": "test://template/{id}/data"},
+        ):
+            params = {"ref": ref, "argument": {"name": "arg1", "value": "par"}}
+            completed = await client.result("completion/complete", params)
+            assert completed["completion"]["values"] == ["paris", "park", "party"]
+        assert (await client.error("completion/complete", {"ref": 5}))["code"] == -32602
+        wrong = {"ref": {"type": "ref/prompt", "name": "none"}}
+        assert (await client.error("completion/complete", wrong))["code"] == -32602
+        for method in ("resources/subscribe", "resources/unsubscribe"):
+            assert await client.result(method, {"uri": "test://watched-resource"}) == {}
+
+
+async def test_a_view_is_kept_when_called_and_not_only_when_listed(tmp_path: Path) -> None:
+    one = replace(actor(tmp_path, name="one"), inputs={"echo": {}, "whoami": {}})
+    two = replace(actor(tmp_path, name="two"), inputs={"echo": {}})
+    views = {
+        "little": View("little", ("one.echo",)),
+        "none": View("none", ("three",)),
+        "others": View("others", users=("bob",)),
+    }
+    async with daemon_with(tmp_path, one, two, views=views) as daemon:
+        async with mcp_client(daemon) as client:
+            await client.initialize()
+            listed = (await client.result("tools/list"))["tools"]
+            assert [tool["name"] for tool in listed] == ["one__echo", "one__whoami", "two__echo"]
+        async with mcp_client(daemon, "little") as client:
+            await client.initialize()
+            listed = (await client.result("tools/list"))["tools"]
+            assert [tool["name"] for tool in listed] == ["one__echo"]
+            assert (await client.error("tools/call", {"name": "two__echo"}))["code"] == -32602
+        async with mcp_client(daemon, "none") as client:
+            await client.initialize()
+            words = (await client.error("tools/list"))["message"]
+            assert "the view none is of three, and no module is that" in words
+        async with connected(daemon) as client:
+            await client.send(request("a", "supervisor", op="mcp", args={"view": "others"}))
+            refused = await client.done()
+            assert "there is no view" in refused["error"]["message"]
+
+
+async def test_changes_are_told_to_both_eras_and_a_name_that_is_gone_says_what_it_was(
+    tmp_path: Path,
+) -> None:
+    server = served(tmp_path, "modern")
+    async with daemon_with(tmp_path, server) as daemon, mcp_client(daemon) as client:
+        await client.initialize()
+        wanted = {"notifications": {"toolsListChanged": True}, "_meta": modern()}
+        await client.say("subscriptions/listen", wanted, id="s")
+        first = await client.next()
+        assert first["method"] == "notifications/subscriptions/acknowledged"
+        assert first["params"]["notifications"] == {"toolsListChanged": True}
+        await client.call("server__grow")
+        changes = [one for one in client.told if "list_changed" in one.get("method", "")]
+        while len(changes) < 4:
+            changes.append(await client.next())
+        tagged = [one for one in changes if one["params"]]
+        assert [one["method"] for one in tagged] == ["notifications/tools/list_changed"]
+        assert tagged[0]["params"]["_meta"] == {f"{META}subscriptionId": "s"}
+        names = [one["name"] for one in (await client.result("tools/list"))["tools"]]
+        assert "server__grown" in names
+
+
+async def test_who_may_not_read_is_told_which_scope_it_takes(tmp_path: Path) -> None:
+    little = Principal("ada", "test", frozenset({Scope.INVOKE}))
+    async with (
+        daemon_with(tmp_path, fixtures(tmp_path)) as daemon,
+        mcp_client(daemon, principal=little) as client,
+    ):
+        await client.say("initialize", {"protocolVersion": "2025-11-25"}, id=0)
+        assert "needs the scope read" in (await client.answer(0))["error"]["message"]

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.mcp_server import names
+from protocol.mcp_server.names import NAME_CHARS, Names, named_ops
+
+ODD = st.text(max_size=80)
+OPS = st.lists(st.tuples(ODD, ODD), unique=True, max_size=12)
+
+
+@given(ops=OPS, prefix=st.booleans())
+def test_each_op_has_a_name_of_its_own_that_any_client_takes(
+    ops: list[tuple[str, str]], prefix: bool
+) -> None:
+    named = named_ops(ops, prefix=prefix)
+    assert list(named.values()) == ops
+    for name in named:
+        assert re.fullmatch(r"[A-Za-z0-9_.-]{1,64}", name)
+    assert named_ops(reversed(ops), prefix=prefix) == named
+
+
+def test_a_name_is_prefixed_or_unchanged_and_odd_characters_give_way() -> None:
+    assert named_ops([("git", "log.all")], prefix=True) == {"git__log_all": ("git", "log.all")}
+    assert named_ops([("git", "log.all")], prefix=False) == {"log.all": ("git", "log.all")}
+
+
+def test_names_that_clash_or_are_too_long_end_in_a_digest_of_what_they_mean() -> None:
+    clashing = [("a.b", "c"), ("a_b", "c")]
+    first, second = named_ops(clashing, prefix=True)
+    assert first.startswith("a_b__c_")
+    assert second.startswith("a_b__c_")
+    assert list(named_ops(clashing[:1], prefix=True)) == ["a_b__c"]
+    ((long, _),) = named_ops([("m", "x" * 100)], prefix=True).items()
+    assert len(long) == NAME_CHARS
+
+
+def test_a_name_that_is_no_more_means_what_it_meant_until_it_is_given_again() -> None:
+    table = Names()
+    table.replace({"read": ("a", "read")})
+    table.replace({})
+    assert table.find("read") == ("a", "read")
+    table.replace({"read": ("b", "read")})
+    assert table.find("read") == ("b", "read")
+    assert table.find("write") is None
+
+
+def test_former_names_have_a_bound() -> None:
+    table = Names()
+    table.replace({str(n): ("m", str(n)) for n in range(names.REMEMBERED + 1)})
+    table.replace({})
+    assert table.find("0") is None
+    assert table.find("1") == ("m", "1")

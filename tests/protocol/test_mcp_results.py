@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from protocol.dialects.mcp.content import failure_of
+from protocol.dialects.mcp.rpc import RpcError
+from protocol.errors import Code, Failure, Reason, Success
+from protocol.host_events import RegisteredAsset, Registration
+from protocol.mcp_server.results import ERROR_META, embedded, own_error, tool_result
+
+TEXT = {"type": "text", "text": "hi"}
+
+
+def asset(named: str) -> RegisteredAsset:
+    known = Registration(id=f"id-{named}", bytes=3)
+    return RegisteredAsset(
+        version="0",
+        asset_id=named,
+        kind="image",
+        media_type="image/png",
+        path="/x",
+        registered=known,
+    )
+
+
+def told(outcome: Success | Failure, *assets: RegisteredAsset, structured: bool = False) -> Any:
+    return tool_result(outcome, assets, structured=structured)
+
+
+@pytest.mark.parametrize(
+    ("result", "content", "more"),
+    [
+        ("hi", [TEXT], {}),
+        ({"a": 1}, [{"type": "text", "text": '{"a":1}'}], {"structuredContent": {"a": 1}}),
+        ([1], [{"type": "text", "text": "[1]"}], {}),
+        (None, [], {}),
+        ({"content": [TEXT], "_meta": {"x": 1}}, [TEXT], {"_meta": {"x": 1}}),
+        ({"content": "x"}, [{"type": "text", "text": '{"content":"x"}'}], None),
+    ],
+)
+def test_a_result_becomes_content(result: Any, content: Any, more: Any) -> None:
+    found = told(Success(result))
+    assert found["content"] == content
+    if more is not None:
+        assert {key: value for key, value in found.items() if key != "content"} == more
+
+
+def test_what_a_server_answered_stays_whole_though_its_structure_is_the_result() -> None:
+    whole = {"content": [TEXT], "structuredContent": {"a": 1}, "_meta": {}}
+    assert told(Success({"a": 1}, whole=whole)) == whole
+
+
+def test_a_result_that_is_announced_is_structured_whatever_it_is() -> None:
+    assert told(Success([1]), structured=True)["structuredContent"] == [1]
+
+
+def test_what_a_tool_says_of_its_failure_stays_as_it_said_it() -> None:
+    said = {"isError": True, "content": [TEXT]}
+    assert told(Failure.reported(Code.INTERNAL, "hi", said, reason="reported")) == said
+
+
+def test_a_failure_of_the_hosts_is_read_by_the_model_with_its_evidence() -> None:
+    failure = Failure.because(Reason.EXITED, "m ended with 3", exit_code=3, stderr_tail=["boom"])
+    found = told(failure)
+    assert found["isError"] is True
+    assert found["content"] == [{"type": "text", "text": "m ended with 3\nboom"}]
+    assert found["_meta"][ERROR_META]["details"]["exit_code"] == 3
+
+
+def test_a_servers_own_json_rpc_error_is_one_again() -> None:
+    error = RpcError(-32050, "no", {"x": 1})
+    assert told(failure_of(error)) == error
+    assert own_error(failure_of(error)) == error
+
+
+def test_files_that_belong_in_the_content_are_put_there_and_the_others_linked() -> None:
+    image = {"type": "image", "mimeType": "image/png", "assetId": "image-1"}
+    found = told(Success({"content": [image]}), asset("image-1"), asset("chart"))
+    assert [one["type"] for one in found["content"]] == ["image", "resource_link"]
+    assert found["content"][1]["uri"] == "stdiod://assets/id-chart"
+    (place,) = embedded(found)
+    place.put(b"png")
+    assert found["content"][0] == {"type": "image", "mimeType": "image/png", "data": "cG5n"}
+
+
+def test_files_have_their_places_in_resources_and_messages_too() -> None:
+    blob = {"uri": "x:y", "assetId": "file-1"}
+    places = embedded(
+        {
+            "contents": [blob],
+            "messages": [{"role": "user", "content": {"type": "resource", "resource": {**blob}}}],
+            "content": [{"type": "text", "text": "x", "assetId": "no"}],
+        }
+    )
+    assert [one.field for one in places] == ["blob", "blob"]
