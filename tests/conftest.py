@@ -23,10 +23,16 @@ IGNORED_BY_LAUNCHERS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 """What `nohup`, and a shell that starts something in the background, have their child ignore."""
 
 
-# A machine that is busy is no fault of a test.
-settings.register_profile(
-    "on_any_machine", deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+# A machine that is busy is no fault of a test. Each run draws other examples, and most properties
+# are told of each dialect and lifecycle: a few of each, many times a day, find more than many of
+# each now and then. `--hypothesis-profile thorough` is for who has changed what is told.
+for profile, examples in ("on_any_machine", 40), ("thorough", 1000):
+    settings.register_profile(
+        profile,
+        deadline=None,
+        max_examples=examples,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
 settings.load_profile("on_any_machine")
 
 

@@ -44,7 +44,7 @@ async def life_of_a_daemon(folder: Path, made: Descriptor, op: str) -> None:
 
 @pytest.mark.bound(300)
 @pytest.mark.fault(25)
-@pytest.mark.parametrize("form", ["polite", "stubborn", "tool", "asset"])
+@pytest.mark.parametrize("form", ["polite", "stubborn", "tool"])
 async def test_wherever_it_is_cancelled_no_process_and_no_descriptor_is_left(
     tmp_path: Path, form: str
 ) -> None:
@@ -53,14 +53,11 @@ async def test_wherever_it_is_cancelled_no_process_and_no_descriptor_is_left(
             made = actor(tmp_path, supervision=BRIEF)
         case "stubborn":
             made = actor(tmp_path, "ignore-term", supervision=BRIEF)
-        case "asset":
+        case _:
             (tmp_path / "file").write_text("x")
             line = {"version": "0", "type": "asset", "assetId": "a", "kind": "k"}
             said = json.dumps({**line, "mediaType": "text/plain", "path": "file"})
             body = f"""echo '{said}'; echo '{{"version":"0","type":"done","ok":true}}'"""
-            made = script(tmp_path, body, supervision=BRIEF)
-        case _:
-            body = """echo '{"version":"0","type":"done","ok":true}'"""
             made = script(tmp_path, body, supervision=BRIEF)
     await life_of_a_daemon(tmp_path, made, "echo")  # threads and caches are there from now on
     before = open_files()

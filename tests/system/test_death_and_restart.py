@@ -46,31 +46,28 @@ def test_a_process_killed_from_outside_is_ready_again_and_status_says_of_what_it
 
 
 @pytest.mark.fault(4)
-@pytest.mark.parametrize(
-    ("end", "reason", "evidence"),
-    [
-        ("exit", "exited", ("exit_code", 7)),
-        ("die", "signaled", ("signal", signal.SIGKILL)),
-        ("die", "signaled", ("signal", signal.SIGSEGV)),
-    ],
-)
 def test_each_of_many_open_requests_is_settled_once_with_the_cause(
-    start_daemon: StartDaemon, end: str, reason: str, evidence: tuple[str, int]
+    start_daemon: StartDaemon,
 ) -> None:
     daemon = start_daemon(misbehaving("one", concurrency=16), misbehaving("witness"))
-    client, pid = daemon.client, daemon.pid("one")
-    open_ = [client.send_invoke("one", fault="silent") for _ in range(15)]
-    name, number = evidence
-    args = {"code" if name == "exit_code" else "signal": number}
-    open_.append(client.send_invoke("one", fault=f"stderr+{end}", **args))
-    for request_id in open_:
-        answer = client.answer(request_id)  # a second answer would fail there
-        assert answer.verdict == f"unreachable/{reason}"
-        assert answer.details[name] == number
-        assert answer.details["pid"] == pid
-        assert answer.details["stderr_tail"][-1] == "the last words"
-    assert daemon.usable("one").ok
-    assert daemon.invoke("witness").ok
+    client = daemon.client
+    for end, reason, name, number in (
+        ("exit", "exited", "exit_code", 7),
+        ("die", "signaled", "signal", signal.SIGKILL),
+        ("die", "signaled", "signal", signal.SIGSEGV),
+    ):
+        pid = daemon.pid("one")
+        open_ = [client.send_invoke("one", fault="silent") for _ in range(15)]
+        args = {"code" if name == "exit_code" else "signal": number}
+        open_.append(client.send_invoke("one", fault=f"stderr+{end}", **args))
+        for request_id in open_:
+            answer = client.answer(request_id)  # a second answer would fail there
+            assert answer.verdict == f"unreachable/{reason}"
+            assert answer.details[name] == number
+            assert answer.details["pid"] == pid
+            assert answer.details["stderr_tail"][-1] == "the last words"
+        assert daemon.usable("one").ok
+        assert daemon.invoke("witness").ok
 
 
 @pytest.mark.fault(4)
@@ -163,29 +160,30 @@ def test_a_failed_module_is_tried_again_half_open(
         daemon.usable("one")
 
 
-@pytest.mark.parametrize(
-    ("restart", "code", "comes_back"),
-    [
-        ("permanent", 0, True),
-        ("transient", 0, False),
-        ("transient", 1, True),
-        ("temporary", 1, False),
-    ],
-)
-def test_the_restart_type_decides_what_follows_an_exit(
-    start_daemon: StartDaemon, restart: str, code: int, comes_back: bool
-) -> None:
-    daemon = start_daemon(misbehaving("one", restart=restart))
-    assert daemon.invoke("one", fault="exit", code=code).verdict == "unreachable/exited"
-    if comes_back:
-        assert daemon.usable("one").ok
-        assert daemon.status("one")["restarts"] == 1
-    else:
-        answer = daemon.invoke("one")
-        assert answer.verdict == "unreachable/not_ready"
-        status = daemon.status("one")
-        assert (status["state"], status["restarts"]) == ("down", 0)
-        assert status["last_exit"]["exit_code"] == code
+RESTARTS = {
+    "permanent": {0: True},
+    "transient": {0: False, 1: True},
+    "temporary": {1: False},
+}
+"""Whether a module comes back, by its restart type and the code it exited with."""
+
+
+def test_the_restart_type_decides_what_follows_an_exit(start_daemon: StartDaemon) -> None:
+    cases = [(type_, *one) for type_, codes in RESTARTS.items() for one in codes.items()]
+    daemon = start_daemon(
+        *(misbehaving(f"{type_}{code}", restart=type_) for type_, code, _ in cases)
+    )
+    for restart, code, comes_back in cases:
+        name = f"{restart}{code}"
+        assert daemon.invoke(name, fault="exit", code=code).verdict == "unreachable/exited"
+        if comes_back:
+            assert daemon.usable(name).ok
+            assert daemon.status(name)["restarts"] == 1
+        else:
+            assert daemon.invoke(name).verdict == "unreachable/not_ready"
+            status = daemon.status(name)
+            assert (status["state"], status["restarts"]) == ("down", 0)
+            assert status["last_exit"]["exit_code"] == code
 
 
 @pytest.mark.fault(18)

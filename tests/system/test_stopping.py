@@ -28,65 +28,60 @@ def test_a_stop_ends_the_input_first(start_daemon: StartDaemon, liveness: Livene
 
 
 @pytest.mark.fault(6, 18)
-@pytest.mark.parametrize(
-    ("how", "number"),
-    [
-        ("hang", signal.SIGTERM),
-        ("spin", signal.SIGTERM),
-        ("stop_self", signal.SIGTERM),  # which it takes only once it is continued
-        ("ignore_sigterm+hang", signal.SIGKILL),
-        ("ignore_sigterm+spin", signal.SIGKILL),
-        ("ignore_sigterm+stop_self+hang", signal.SIGKILL),
-    ],
-)
 def test_what_does_not_end_with_its_input_is_terminated_then_killed(
-    start_daemon: StartDaemon, liveness: Liveness, how: str, number: signal.Signals
+    start_daemon: StartDaemon, liveness: Liveness
 ) -> None:
     daemon = start_daemon(
         misbehaving("one", env={"LIVENESS": str(liveness.path)}, timeouts=BRIEF),
         misbehaving("witness"),
     )
-    (process,) = liveness.wait_for("module")
-    assert daemon.invoke("one", fault=f"done+{how}").ok
-    status = daemon.op("stop", module="one")
-    process.wait_gone()
-    assert status["last_exit"]["signal"] == number
-    assert daemon.invoke("witness").ok
-    daemon.op("start", module="one")
-    assert daemon.invoke("one").ok
+    ends = {
+        "hang": signal.SIGTERM,
+        "spin": signal.SIGTERM,
+        "stop_self": signal.SIGTERM,  # which it takes only once it is continued
+        "ignore_sigterm+hang": signal.SIGKILL,
+        "ignore_sigterm+stop_self+hang": signal.SIGKILL,
+    }
+    for times, (how, number) in enumerate(ends.items(), 1):
+        process = liveness.wait_for("module", times)[-1]
+        assert daemon.invoke("one", fault=f"done+{how}").ok
+        status = daemon.op("stop", module="one")
+        process.wait_gone()
+        assert status["last_exit"]["signal"] == number, how
+        assert daemon.invoke("witness").ok
+        daemon.op("start", module="one")
+        assert daemon.invoke("one").ok
 
 
 @pytest.mark.fault(1)
-@pytest.mark.parametrize("end", ["exit", "die", "hang"])
 def test_a_grandchild_that_holds_the_pipes_goes_with_its_leader(
-    start_daemon: StartDaemon, liveness: Liveness, end: str
+    start_daemon: StartDaemon, liveness: Liveness
 ) -> None:
     daemon = start_daemon(
         misbehaving("one", env={"LIVENESS": str(liveness.path)}, timeouts=BRIEF),
         misbehaving("witness"),
     )
-    answer = daemon.invoke("one", fault=f"grandchild+done+{end}")
-    assert answer.ok
-    (grandchild,) = liveness.wait_for("grandchild")
-    if end == "hang":
-        daemon.op("restart", module="one")
-    grandchild.wait_gone()
-    daemon.usable("one")
-    assert daemon.invoke("witness").ok
+    for times, end in enumerate(("exit", "die", "hang"), 1):
+        assert daemon.invoke("one", fault=f"grandchild+done+{end}").ok
+        grandchild = liveness.wait_for("grandchild", times)[-1]
+        if end == "hang":
+            daemon.op("restart", module="one")
+        grandchild.wait_gone()
+        daemon.usable("one")
+        assert daemon.invoke("witness").ok
 
 
 @pytest.mark.fault(1)
-@pytest.mark.parametrize("module", ["tool", "once"])
 def test_a_grandchild_of_an_invocation_is_gone_with_the_answer(
-    start_daemon: StartDaemon, liveness: Liveness, module: str
+    start_daemon: StartDaemon, liveness: Liveness
 ) -> None:
     documents = [narratoria("tool"), per_invocation("once")]
     for document in documents:
         document["transport"]["env"] = {"LIVENESS": str(liveness.path)}
     daemon = start_daemon(*documents)
-    assert daemon.invoke(module, fault="ignore_sigterm+grandchild+done+exit").ok
-    (grandchild,) = liveness.wait_for("grandchild")
-    grandchild.wait_gone()
+    for times, module in enumerate(("tool", "once"), 1):
+        assert daemon.invoke(module, fault="ignore_sigterm+grandchild+done+exit").ok
+        liveness.wait_for("grandchild", times)[-1].wait_gone()
 
 
 @pytest.mark.fault(7)
@@ -116,23 +111,23 @@ def test_a_request_in_flight_may_finish_before_a_stop(
     assert client.answer(stop).result["state"] == "down"
 
 
-@pytest.mark.parametrize("module", ["one", "once"])
 def test_a_request_that_does_not_finish_is_ended_by_a_stop(
-    start_daemon: StartDaemon, liveness: Liveness, module: str
+    start_daemon: StartDaemon, liveness: Liveness
 ) -> None:
     env = {"LIVENESS": str(liveness.path)}
     once = per_invocation("once", timeouts=BRIEF)
     once["transport"]["env"] = env
     daemon = start_daemon(misbehaving("one", env=env, timeouts=BRIEF), once)
-    request_id = daemon.client.send_invoke(module, fault="gate")
-    (gate,) = liveness.wait_for("gate")
-    daemon.op("stop", module=module)
-    gate.wait_gone()
-    answer = daemon.client.answer(request_id)
-    assert answer.verdict == "unreachable/stopping"
-    assert answer.details["pid"] == gate.pid
-    daemon.op("start", module=module)
-    assert daemon.invoke(module).ok
+    for times, module in enumerate(("one", "once"), 1):
+        request_id = daemon.client.send_invoke(module, fault="gate")
+        gate = liveness.wait_for("gate", times)[-1]
+        daemon.op("stop", module=module)
+        gate.wait_gone()
+        answer = daemon.client.answer(request_id)
+        assert answer.verdict == "unreachable/stopping"
+        assert answer.details["pid"] == gate.pid
+        daemon.op("start", module=module)
+        assert daemon.invoke(module).ok
 
 
 def test_requests_that_wait_go_on_waiting_over_a_restart(

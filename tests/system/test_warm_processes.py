@@ -107,8 +107,7 @@ def test_one_that_is_killed_is_a_crash_with_evidence_and_all_are_replaced(
     assert daemon.invoke("tool").ok
 
 
-@EITHER
-@pytest.mark.parametrize("code", [0, 3])
+@pytest.mark.parametrize(("describe", "code"), [(narratoria, 0), (per_invocation, 3)])
 def test_a_program_that_does_not_wait_for_its_request_fails(
     start_daemon: StartDaemon, describe: Callable[..., dict[str, Any]], code: int
 ) -> None:

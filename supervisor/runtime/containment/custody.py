@@ -353,21 +353,33 @@ class Custody:
 
 
 async def _claimed(data_dir: Path, blocking: BlockingWork) -> Claim:
-    given_up = threading.Event()
+    """Claim it in a thread; whoever is last, the thread or who gave it up, closes what nobody has.
+
+    Nobody has what a thread makes while, or just before, who waits for it is cancelled.
+    """
+    given_up, handing_over = False, threading.Lock()
+    made: list[Claim] = []
 
     def work() -> Claim:
         data = claim(data_dir)
-        if given_up.is_set():
-            data.close()
+        with handing_over:
+            made.append(data)
+            if given_up:
+                data.close()
         return data
 
     try:
         with trio.move_on_after(CLAIMED_WITHIN_S):
-            return await blocking.run(f"taking {data_dir}", work, abandon_after_s=0)
+            data = await blocking.run(f"taking {data_dir}", work, abandon_after_s=0)
+            made.clear()
+            return data
     except OSError as error:
         raise DataInUseError(f"{data_dir} cannot be used: {error.strerror}") from None
     finally:
-        given_up.set()
+        with handing_over:
+            given_up = True
+            for data in made:
+                data.close()
     raise DataInUseError(str(NoAnswerError(data_dir)))
 
 

@@ -6,9 +6,10 @@ import os
 import shutil
 import threading
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any, NoReturn
 
 import pytest
 import trio
@@ -213,3 +214,22 @@ async def test_data_that_does_not_answer_is_not_waited_for_and_left_if_it_does(
         answers.set()
     # On a busy machine its thread may begin after the bound has passed, and then asks nothing.
     assert not asked.is_set() or left.wait(PATIENCE_S)
+
+
+class Dropping(BlockingWork):
+    """Does the work, and is cancelled before anybody has what came of it."""
+
+    async def run(self, doing: str, function: Callable[[], Any], **_: Any) -> NoReturn:
+        function()
+        await trio.sleep_forever()
+        raise AssertionError
+
+
+async def test_data_that_answers_as_it_is_given_up_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(custody, "CLAIMED_WITHIN_S", 0.01)
+    with pytest.raises(DataInUseError, match="does not answer"):
+        async with custody.holding(tmp_path, blocking=Dropping()):
+            pytest.fail("nobody holds it")
+    claim(tmp_path).close()
