@@ -23,8 +23,8 @@ ODD_ID = 'check "é✓😀" \\ /'
 """Quotes, a backslash, and characters of two, three and four bytes."""
 
 SETTLING_CALLS, ALL_CALLS = 500, 1000
-GROWTH_BYTES = 1 << 20
-"""What an allocator may take more without meaning it."""
+GROWTH_BYTES = 16 << 20
+"""What the heap of a garbage collector may grow by without meaning it (Node: 6 MiB)."""
 QUICK_S = 0.005
 """An op that takes longer is not called a thousand times."""
 MEMORY_S = 20.0
@@ -296,7 +296,7 @@ async def _memory(exam: Examination, trial: Trial) -> None:
         trial.is_out_of_step = True
         words = f"{ALL_CALLS} {what} took longer than {MEMORY_S:g} s"
         exam.find("memory", Status.NOT_JUDGED, words)
-    elif used[1] - used[0] > max(GROWTH_BYTES, used[0] // 10):
+    elif used[1] - used[0] > GROWTH_BYTES:
         kib = (used[1] - used[0]) >> 10
         words = f"it grew by {kib} KiB from {what} {SETTLING_CALLS} to {ALL_CALLS}"
         exam.find("memory", Status.WARNING, words, trial)

@@ -28,7 +28,7 @@ BAD = (Status.FAILS, Status.WARNING)
 
 @pytest.fixture(autouse=True)
 def _few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let ten calls show what a thousand do; a test's module grows by 1 MiB with each."""
+    """Let ten calls show what a thousand do; a test's module grows by 4 MiB with each."""
     monkeypatch.setattr(persistent, "SETTLING_CALLS", 5)
     monkeypatch.setattr(persistent, "ALL_CALLS", 10)
 

@@ -162,7 +162,7 @@ ZOO = (
            "still ran 0.4 s after its stdin had ended", within(exit_s=0.2)),
     Broken("module", "SIGTERM", "kept = []",
            "signal.signal(signal.SIGTERM, signal.SIG_IGN)", "after SIGTERM", within(stop_s=0.2)),
-    Broken("module", "memory", LINE, f"{LINE}    kept.append(b'x' * (1 << 20))\n", "it grew by"),
+    Broken("module", "memory", LINE, f"{LINE}    kept.append(b'x' * (4 << 20))\n", "it grew by"),
     Broken("module", "answers", INVOKED, "say(request, result=1)", '"ok" is missing'),
     Broken("module", "fields", "result=request", "resutl=request", 'did you mean "result"'),
     Broken("module", "events", INVOKED, 'say(request, version="1", type="done", ok=True)',
