@@ -207,6 +207,10 @@ class Examination:
         """Find out which ops may be called, with which args."""
         schemas = op_schemas(inputs) or {}
         for op in {**schemas, **self._permission.args}:
+            if schemas and op not in schemas:
+                words = f"it has no such op; it has {', '.join(schemas)}"
+                self.find(self.op_clause, Status.NOT_TRIED, words, op=op)
+                continue
             given = self._permission.args.get(op)
             schema = schemas.get(op, {})
             has_examples = isinstance(schema, dict) and bool(schema.get("examples"))

@@ -33,6 +33,9 @@ def test_no_op_is_called_unless_somebody_says_so(run: Run, tmp_path: Path) -> No
     assert not marks.exists()
     assert "m: partial: 2 of " in ended.stdout
     assert "exit status of go: not called: say --op go, or --all-ops" in ended.stdout
+    ended = run("check", str(path), "--op", "run")
+    assert "exit status of run: it has no such op; it has go" in ended.stdout
+    assert not marks.exists()
     assert run("check", str(path), "--op", "go").exit_code == 0
     assert marks.exists()
 
