@@ -7,6 +7,7 @@ and the markers to each other; docs/faults.md tells the same to users.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -161,11 +162,16 @@ ROWS = (
 )
 
 
-def marked() -> Iterator[tuple[int, str]]:
+@functools.cache
+def marked() -> tuple[tuple[int, str], ...]:
     """Find each `@pytest.mark.fault(...)`: a number of it, and the test that carries it.
 
     The sources are read, so that the answer does not depend on which tests were selected.
     """
+    return tuple(_marked())
+
+
+def _marked() -> Iterator[tuple[int, str]]:
     for path in sorted(TESTS.rglob("test_*.py")):
         source = path.read_text(encoding="utf-8")
         if "mark.fault" not in source:

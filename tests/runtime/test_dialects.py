@@ -160,7 +160,8 @@ async def test_a_second_process_is_all_that_a_start_gets(
     kind = FAKES["fallback"]
     insatiable = Dialect(Insatiable, kind.lifecycles, kind.stdout, answers_probes=True)
     monkeypatch.setitem(DIALECTS, "fallback", insatiable)
-    module = running(speaking(tmp_path, "fallback", supervision=SHORT))
+    unhurried = {**CALM, "timeouts": {"stop_s": 0.2, "exit_s": 0.2}}
+    module = running(speaking(tmp_path, "fallback", supervision=unhurried))
     module.start("the test")
     await running.until(lambda: module.state is State.BACKOFF)
     died = module.last_exit

@@ -97,9 +97,9 @@ def test_a_million_events_nobody_reads_are_cancelled_on_the_same_connection(
     start_daemon: StartDaemon,
 ) -> None:
     daemon = start_daemon(misbehaving("flooder"), per_invocation("once"), misbehaving("witness"))
-    for module in ("flooder", "once"):
+    for module, events in (("flooder", MILLION), ("once", EVENTS)):
         with daemon.connect() as slow:
-            flood = slow.send_invoke(module, fault="flood+done", events=MILLION)
+            flood = slow.send_invoke(module, fault="flood+done", events=events)
             first = next(slow.lines())
             assert (first["type"], first["requestId"]) == ("log", flood)
             for n in range(200):  # until nothing goes into the socket any more
