@@ -30,8 +30,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
                 return {"ok": False, "error": {"code": "internal", "message": str(error)}}
             return {"ok": True, "result": result}
         case _:
-            error = {"code": "unsupported_op", "message": "there is no such op"}
-            return {"ok": False, "error": error}
+            refusal = {"code": "unsupported_op", "message": "there is no such op"}
+            return {"ok": False, "error": refusal}
 
 
 def main() -> None:
