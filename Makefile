@@ -60,6 +60,11 @@ test-amcp: $(READY) ## serve AMCP's own clients; installs them into .amcp-client
 	@$(BIN)/python -m scripts.amcp_clients
 	STDIOD_TEST_AMCP=1 $(BIN)/python -m pytest -n 0 -rs tests/amcp $(PYTEST_ARGS)
 
+.PHONY: fuzz-http
+fuzz-http: $(READY) ## ask whatever the OpenAPI document describes; installs schemathesis into .schemathesis
+	$(call heading,OpenAPI)
+	@$(BIN)/python -m scripts.fuzz_http
+
 .PHONY: check
 check: format-check lint types imports test package-test ## all that has to hold before a commit
 
@@ -125,5 +130,5 @@ soak: $(READY) ## kill, stop, flood and reload at random for MINUTES, and count 
 
 .PHONY: clean
 clean: ## remove all that was made here, .venv too
-	rm -rf .venv .venv-* .amcp-clients .mcp-servers build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* .amcp-clients .mcp-servers .schemathesis build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -25,6 +25,7 @@ from supervisor.kernel.parties import DAEMON
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 _INTEGER = re.compile(r"-?\d{1,18}")
 _TAG = re.compile(r'(?:W/)?"(\d{1,18})"')
+_ANY_TAG = re.compile(r'(?:W/)?"[^"]*"')
 _SHOWN_CHARS = 80
 
 
@@ -114,7 +115,7 @@ class Api:
             args[name] = _typed(name, value, route.schema(name))
         seen = head.headers.get("last-event-id")
         if seen is not None and "since" in route.query:
-            args["since"] = _typed("Last-Event-ID", seen, {"type": "integer"})
+            args["since"] = _typed("Last-Event-ID", seen, route.schema("since"))
         if route.body_is is not None:
             args[route.body_is] = read_body(body)
             if "if-match" in head.headers:
@@ -203,16 +204,21 @@ def _with_head(routes: Mapping[str, Route]) -> list[str]:
 
 def _typed(name: str, value: str, schema: Mapping[str, Any]) -> Any:
     match schema.get("type"):
-        case "integer" if _INTEGER.fullmatch(value):
+        case "integer" if _INTEGER.fullmatch(value) and _is_enough(int(value), schema):
             return int(value)
         case "boolean" if value in _BOOLEANS:
             return _BOOLEANS[value]
         case "integer" | "boolean" as kind:
             words = f"{name} is {named(value, _SHOWN_CHARS)}, it must be "
-            words += "an integer" if kind == "integer" else "true or false"
+            least = f" of {schema['minimum']} or more" if "minimum" in schema else ""
+            words += f"an integer{least}" if kind == "integer" else "true or false"
             raise Refusal(ErrorCode.VALIDATION_ERROR, words, field=name)
         case _:
             return value
+
+
+def _is_enough(value: int, schema: Mapping[str, Any]) -> bool:
+    return "minimum" not in schema or value >= schema["minimum"]
 
 
 def _check(name: str, value: Any, schema: Mapping[str, Any]) -> None:
@@ -236,5 +242,7 @@ def _revision(said: str) -> dict[str, int]:
     found = _TAG.fullmatch(said.strip())
     if found is None:
         words = 'If-Match takes the ETag of the state, such as "3"'
-        raise Refusal(ErrorCode.VALIDATION_ERROR, words, status=412, field="If-Match")
+        # What is a tag, but none of ours, is of another state.
+        status = 412 if _ANY_TAG.fullmatch(said.strip()) else 400
+        raise Refusal(ErrorCode.VALIDATION_ERROR, words, status=status, field="If-Match")
     return {"if_revision": int(found[1])}

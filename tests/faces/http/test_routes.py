@@ -169,6 +169,10 @@ async def test_a_session_is_begun_changed_and_ended(tmp_path: Path) -> None:
         assert (changed.status, changed.headers["etag"]) == (200, '"1"')
         late = await client.ask("PATCH", "/api/v1/sessions/s/state", {"b": 3}, headers=tagged)
         assert (late.status, late.json["code"]) == (412, "CONFLICT")
+        for tag, status in (('"abc"', 412), ("3", 400)):
+            other = [("If-Match", tag), *tagged[1:]]
+            wrong = await client.ask("PATCH", "/api/v1/sessions/s/state", {}, headers=other)
+            assert wrong.status == status
         seen = [("If-None-Match", '"1"')]
         same = await client.ask("GET", "/api/v1/sessions/s/state", headers=seen)
         assert (same.status, same.body) == (304, b"")
@@ -199,6 +203,8 @@ async def test_entries_of_the_journal_are_listed(tmp_path: Path) -> None:
 async def test_who_follows_goes_on_where_he_was(tmp_path: Path) -> None:
     async with asking(tmp_path, memory=JournalOptions()) as client:
         headers = [("Accept", "text/event-stream"), ("Last-Event-ID", "1")]
+        bad = await client.ask("GET", "/api/v1/events?since=-1", headers=headers)
+        assert (bad.status, bad.json["code"]) == (400, "VALIDATION_ERROR")
         await client.send("GET", "/api/v1/events?event=module:*", headers=headers)
         reply = await client.head()
         assert (reply.status, reply.headers["content-type"]) == (200, "text/event-stream")

@@ -1,0 +1,79 @@
+"""Have schemathesis ask whatever the OpenAPI document describes, of a daemon with the samples.
+
+Run by `make fuzz-http`. No answer may be a mistake of the daemon's, or other than the document
+says; afterwards nothing is held for anybody. What is no answer but a stream is left out, and so is
+whether the document says all that is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from scripts import own_environment
+from scripts.bench.workshop import ROOT, Stdiod, Workshop
+
+FOLDER = ROOT / ".schemathesis"
+PACKAGES = ("schemathesis==4.32.5",)
+STREAMS = r"^/ws$|^/api/v1/sessions/\{session_id\}/events$"
+ANSWERED_BY_200 = r"^/modules/"
+"""Module Protocol v1 has no status: there, what is bad is answered, too."""
+
+CONFIGURATION = """
+[checks.not_a_server_error]
+expected-statuses = ["2xx", "3xx", "4xx", 502, 503, 504]
+"""
+"""What a module did not do in its time, or is not there for, is told by these."""
+
+EXAMPLES = 15
+WITHIN_S = 600.0
+NO = 1
+
+
+def main() -> int:
+    """Ask, and return the exit status."""
+    why = own_environment.install(FOLDER, PACKAGES)
+    if why is not None:
+        sys.stderr.write(f"schemathesis cannot be installed, and nothing is asked: {why}\n")
+        return 0
+    (FOLDER / "schemathesis.toml").write_text(CONFIGURATION, encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        stdiod = Stdiod(Workshop(Path(folder)))
+        shutil.copytree(ROOT / "modules", stdiod.folder, dirs_exist_ok=True)
+        try:
+            stdiod.up("--http", "127.0.0.1:0", "--policy", str(stdiod.folder / "policy.toml"))
+            scopes = [word for scope in ("read", "invoke", "admin") for word in ("--scope", scope)]
+            token = stdiod.run("token", "new", "fuzz", *scopes).strip()
+            address = stdiod.status()["daemon"]["http"]
+            no = ask(address, token, "--exclude-path-regex", f"{STREAMS}|{ANSWERED_BY_200}")
+            of_modules = ["--include-path-regex", ANSWERED_BY_200]
+            no |= ask(address, token, *of_modules, skipping="negative_data_rejection")
+            held = json.loads(stdiod.run("status", "--json"))["daemon"]["held_bytes"]["total"]
+            print(f"held for clients: {held} bytes")
+            return NO if no or held else 0
+        finally:
+            stdiod.end()
+
+
+def ask(address: str, token: str, *which: str, skipping: str = "") -> bool:
+    """Ask some of the operations; returns whether something was wrong."""
+    skipped = ",".join(filter(None, ("positive_data_acceptance", skipping)))
+    options = ["--phases", "coverage,fuzzing", "--max-examples", str(EXAMPLES), "--no-color"]
+    options += ["--warnings", "off", "--request-timeout", "30", "--exclude-checks", skipped]
+    command = [str(FOLDER / "bin/schemathesis"), "run", f"{address}/api/v1/openapi.json", *options]
+    done = subprocess.run(
+        [*command, "--header", f"Authorization: Bearer {token}", *which],
+        stdin=subprocess.DEVNULL,
+        cwd=FOLDER,
+        check=False,
+        timeout=WITHIN_S,
+    )
+    return done.returncode != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
