@@ -58,24 +58,27 @@ class _Unusable:
 
 def read_document(data: bytes) -> dict[str, Any] | list[Problem]:
     """Parse bytes that must be one JSON object; return it, or what is wrong (never nothing)."""
+    if not data.removeprefix(codecs.BOM_UTF8).strip():
+        return [Problem("", "the file is empty, it must be one JSON object")]
+    value, problems = read_value(data)
+    if not problems and not isinstance(value, dict):
+        problems = [Problem("", f"is {kind(value)}, must be one JSON object")]
+    return problems or value
+
+
+def read_value(data: bytes) -> tuple[Any, list[Problem]]:
+    """Parse bytes that must be one JSON value; return it and nothing, or what is wrong with it."""
     text = _decode(data)
     if isinstance(text, Problem):
-        return [text]
-    if not text.strip():
-        return [Problem("", "the file is empty, it must be one JSON object")]
+        return None, [text]
     try:
         value, flawed = _parse(text)
     except json.JSONDecodeError as error:
-        return [_explain(text, error)]
+        return None, [_explain(text, error)]
     except RecursionError:
-        return [Problem("", f"is nested more than {MAX_DEPTH} levels deep")]
-    if flawed or _is_suspect(text):
-        flaws = list(_flaws(value))
-        if flaws:
-            return flaws
-    if not isinstance(value, dict):
-        return [Problem("", f"is {kind(value)}, must be one JSON object")]
-    return value
+        return None, [Problem("", f"is nested more than {MAX_DEPTH} levels deep")]
+    flaws = list(_flaws(value)) if flawed or _is_suspect(text) else []
+    return value, flaws
 
 
 def _decode(data: bytes) -> str | Problem:

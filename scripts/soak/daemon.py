@@ -92,14 +92,12 @@ class Daemon:
 
     async def kill(self) -> None:
         """Kill it as nothing can be killed more, and see that its modules go with it."""
-        self.measure()
         self._process.kill()
         await self._ended()
         await self.expect_none_left("kill -9 of the daemon")
 
     async def end(self) -> None:
         """End it in order."""
-        self.measure()
         self._process.send_signal(signal.SIGTERM)
         status = await self._ended()
         if status != 0:
@@ -109,13 +107,12 @@ class Daemon:
             if '"level": "error"' in line or not line.startswith("{"):
                 self._tally.errors.append(line[:500])
 
-    def measure(self) -> None:
-        """Note its greatest memory so far (VmHWM)."""
-        with contextlib.suppress(FileNotFoundError):
-            for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-                if line.startswith("VmHWM:"):
-                    peak = int(line.split()[1]) * 1024
-                    self._tally.peak_bytes = max(self._tally.peak_bytes, peak)
+    def peak_bytes(self) -> int:
+        """Return its greatest memory so far (VmHWM)."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+        raise AssertionError(self.pid)
 
     def open_files(self) -> dict[int, str]:
         """Return its descriptors, but for the logs that it happens to write."""

@@ -111,7 +111,7 @@ class Havoc:
         # The daemon has seen that the others are gone once it answers after them.
         await self._ask(operator, "status")
         await operator.hang_up()
-        await self._note_stall()
+        await self._take_note()
         with trio.move_on_after(ANSWERED_WITHIN_S):
             while self._daemon.has_more_files():  # noqa: ASYNC110 - a process sets no event
                 await trio.sleep(0.05)
@@ -280,7 +280,7 @@ class Havoc:
         await self._daemon.suspend(SUSPENDED_S)
 
     async def _kill_daemon(self) -> None:
-        await self._note_stall()
+        await self._take_note()
         for client in self.clients:
             client.killed = True
             client.gate.set()
@@ -289,10 +289,10 @@ class Havoc:
 
     # How it is done.
 
-    async def _note_stall(self) -> None:
+    async def _take_note(self) -> None:
         client = await self._connect()
         status = await self._ask(client, "status")
-        self._tally.note(status["daemon"])
+        self._tally.note(status["daemon"], self._daemon.peak_bytes())
         await client.hang_up()
 
     async def _connect(self) -> Client:

@@ -6,10 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from supervisor.runtime.held_bytes import ALL_BYTES
-
-PEAK_BYTES: Final = ALL_BYTES + (150 << 20)
-"""What the daemon's memory must stay under, whatever is printed at it, asked of it and not read."""
+OWN_BYTES: Final = 150 << 20
+"""What the daemon's memory must stay under, beside what its ledger says that it held for others
+(`supervisor.runtime.held_bytes`): itself, a thousand modules, and what one turn takes."""
 
 STALL_MS: Final = 50.0
 """For so long the daemon's event loop may be held up by its own doing."""
@@ -33,6 +32,9 @@ class Tally:
     """Requests that were open when the daemon was killed."""
     daemons: int = 0
     peak_bytes: int = 0
+    """Of the daemon that had most beside what it held."""
+    held_bytes: int = 0
+    """The most that this one ever held for others."""
     stall_ms: float = STALL_MS
     """Which stall is a fault."""
     suspensions: int = 0
@@ -50,8 +52,16 @@ class Tally:
         """How many requests got their outcome."""
         return self.outcomes.total()
 
-    def note(self, daemon: dict[str, Any]) -> None:
-        """Take note of what a daemon says of itself before its end."""
+    @property
+    def own_bytes(self) -> int:
+        """What a daemon had beside what it held for others."""
+        return self.peak_bytes - self.held_bytes
+
+    def note(self, daemon: dict[str, Any], peak_bytes: int) -> None:
+        """Take note of what a daemon says of itself before its end, and of its memory."""
+        held = daemon["held_bytes"]["most"]
+        if peak_bytes - held > self.own_bytes:
+            self.peak_bytes, self.held_bytes = peak_bytes, held
         self.suspensions += daemon["suspensions"]["count"]
         found = daemon["longest_stall"]
         if found is not None and found["ms"] > self._longest_ms:
@@ -75,8 +85,9 @@ class Tally:
         found += [f"process left: {one}" for one in self.processes_left]
         found += [f"descriptor left: {one}" for one in self.files_left]
         found += [f"error: {one}" for one in self.errors]
-        if self.peak_bytes > PEAK_BYTES:
-            found.append(f"the daemon's memory went beyond {PEAK_BYTES >> 20} MB")
+        if self.own_bytes > OWN_BYTES:
+            words = f"{self.own_bytes >> 20} MB beside what it held for others"
+            found.append(f"the daemon's memory had {words}; {OWN_BYTES >> 20} are expected")
         if self._longest_ms > self.stall_ms:
             found.append(f"the event loop did not come round for {self._stall}")
         away = self.closed_by_us + self.closed_by_kill
@@ -101,7 +112,8 @@ class Tally:
             ("", f"open when the daemon was killed: {self.closed_by_kill}"),
             ("outcomes", _counted(self.outcomes)),
             ("lost", str(len(self.lost) or "nothing")),
-            ("daemon", f"started {self.daemons} times, peak {self.peak_bytes / (1 << 20):.0f} MB"),
+            ("daemon", f"started {self.daemons} times"),
+            ("memory", f"peak {self.peak_bytes >> 20} MB, {self.held_bytes >> 20} held for others"),
             ("stall", f"longest {self._stall}; suspended {self.suspensions} times"),
             ("left", f"{len(self.processes_left) or 'no'} processes,"),
             ("", f"{len(self.files_left) or 'no'} file descriptors"),

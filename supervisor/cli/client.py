@@ -13,7 +13,7 @@ import struct
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -149,16 +149,44 @@ class Client:
 
         Raises `NoAnswerError`, and `NoDaemonError` if the daemon goes away.
         """
-        request_id = self.send(tool, operation, given)
-        for document, line in self.events(timeout_s):
+        open_requests = {self.send(tool, operation, given): 0}
+        told = None if on_event is None else lambda _, event, line: on_event(event, line)
+        _, answer = next(self._answers(open_requests, told, timeout_s))
+        return answer
+
+    def own_together(
+        self,
+        ops: Sequence[tuple[str, dict[str, Any]]],
+        on_event: Callable[[int, dict[str, Any], bytes], None] | None = None,
+    ) -> Iterator[tuple[int, Answer]]:
+        """Call ops of the daemon side by side; yields each answer as it comes, with its number.
+
+        Raises `NoDaemonError` if the daemon goes away.
+        """
+        sent = [self.send(SUPERVISOR, "invoke", own_op(op, args)) for op, args in ops]
+        return self._answers({one: number for number, one in enumerate(sent)}, on_event, None)
+
+    def _answers(
+        self,
+        open_requests: dict[str, int],
+        on_event: Callable[[int, dict[str, Any], bytes], None] | None,
+        timeout_s: float | None,
+    ) -> Iterator[tuple[int, Answer]]:
+        for document, line in self.events(timeout_s) if open_requests else ():
             # A line the daemon could not read is answered without an id.
-            if document.get("requestId", request_id) != request_id:
+            request_id = document.get("requestId", next(iter(open_requests)))
+            number = open_requests.get(request_id)
+            if number is None:
                 continue
             if document.get("type") == "done":
-                return Answer({k: v for k, v in document.items() if k not in _ENVELOPE})
-            if on_event is not None:
-                on_event(document, line)
-        raise NoDaemonError("the daemon closed the connection before it answered")
+                del open_requests[request_id]
+                yield number, Answer({k: v for k, v in document.items() if k not in _ENVELOPE})
+                if not open_requests:
+                    return
+            elif on_event is not None:
+                on_event(number, document, line)
+        if open_requests:
+            raise NoDaemonError("the daemon closed the connection before it answered")
 
     def send(self, tool: str, operation: str, given: dict[str, Any]) -> str:
         """Send a request; returns its id."""

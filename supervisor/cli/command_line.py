@@ -8,15 +8,18 @@ import signal
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from protocol.version import VERSION
 from supervisor.cli.exit_status import BROKEN_PIPE, BUG, INTERRUPTED
-from supervisor.cli.options import SOCKET_HELP, UNSEEN_PATH
+from supervisor.cli.options import SOCKET_HELP, UNSEEN_PATH, example
 from supervisor.cli.standard_streams import let_go_of_stdout
 from supervisor.daemon import collector
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Verb(NamedTuple):
@@ -60,13 +63,15 @@ VERBS = {
     "check": Verb("Descriptors", "check", "Run modules, and see if they keep their protocol."),
     "import": Verb("Descriptors", "import_servers", "Make descriptors of an mcpServers file."),
     "doctor": Verb("Daemon", "doctor", "Explain what is wrong with the set-up, and what to do."),
+    "completion": Verb("Shell", "completion", "Have bash, zsh or fish complete what is typed."),
+    "help": Verb("Shell", "show_help", "Show the help of a verb."),
 }
 
 EXIT_STATUS = """\
 Exit status: 0 ok; 1 the answer is no; 2 usage; 3 no daemon there; 130 Ctrl-C."""
 
 
-_OPTIONS = ("help", "version")
+_OPTIONS = ("version",)
 """What other commands have verbs for."""
 
 
@@ -85,17 +90,29 @@ class Verbs(click.Group):
             return None
         module = import_module(f"supervisor.cli.verbs.{VERBS[cmd_name].module}")
         collector.begin()
-        # A function can have the name of any verb but that.
-        function = "import_servers" if cmd_name == "import" else cmd_name
-        command: click.Command = getattr(module, function)
+        # Where a function cannot have the verb's name, it has that of its file.
+        function = getattr(module, cmd_name, None) or getattr(module, VERBS[cmd_name].module)
+        command: click.Command = function
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the verbs that begin so, without importing them, and the options."""
+        from click.shell_completion import CompletionItem
+
+        verbs = [
+            CompletionItem(name, help=verb.summary)
+            for name, verb in VERBS.items()
+            if name.startswith(incomplete)
+        ]
+        return [*verbs, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb, or say which one was probably meant."""
         name = args[0]
-        if name not in VERBS and not name.startswith("-"):
+        known = name in VERBS or name.startswith("-")
+        if not known and not ctx.resilient_parsing:  # that is a shell, which wants no words
             from difflib import get_close_matches
 
             near = [f"--{name}"] if name in _OPTIONS else get_close_matches(name, VERBS, n=1)
@@ -171,7 +188,7 @@ def _leaf(error: BaseException) -> BaseException:
 @click.group(
     cls=Verbs,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=EXIT_STATUS,
+    epilog=f"{example('up modules', 'help invoke')}\n\n{EXIT_STATUS}",
 )
 @click.version_option(VERSION, message="%(prog)s %(version)s")
 @click.option("--socket", type=UNSEEN_PATH, metavar="PATH", help=SOCKET_HELP)

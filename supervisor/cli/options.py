@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from supervisor.cli import configured
 from supervisor.cli.locations import absolute_socket, default_socket
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -77,6 +81,41 @@ class Text(click.ParamType[str]):
 
 
 TEXT = Text()
+
+
+class Kind(Enum):
+    """What a name is of."""
+
+    MODULE = "module"
+    OP = "op"
+    SESSION = "session"
+
+
+class Known(Text):
+    """A name or an id that a daemon knows, and tells a shell that completes it."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return those that begin so; none if no daemon answers at once."""
+        from supervisor.cli.candidates import candidates
+
+        taken = ctx.params.get(param.name or "")
+        return candidates(self._kind, ctx, incomplete, taken if isinstance(taken, tuple) else ())
+
+
+MODULE = Known(Kind.MODULE)
+OP = Known(Kind.OP)
+SESSION = Known(Kind.SESSION)
+
+
+def example(*commands: str) -> str:
+    """Return the end of a verb's help: how it is used, without the `stdiod` before it."""
+    title = "Example:" if len(commands) == 1 else "Examples:"
+    return "\n".join(["\b", title, *(f"  stdiod {one}" for one in commands)])
 
 
 class UnseenPath(click.Path):
@@ -147,11 +186,12 @@ class Subverbs(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb."""
         name = args[0]
-        if name not in self.commands and not name.startswith("-"):
+        known = name in self.commands or name.startswith("-")
+        if not known and not ctx.resilient_parsing:  # that is a shell, which wants no words
             from difflib import get_close_matches
 
             near = get_close_matches(name, self.commands, n=1)
-            known = ", ".join(self.commands)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {known}"
+            those = ", ".join(self.commands)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {those}"
             raise click.UsageError(f"there is no verb '{self.name} {name}'; {hint}", ctx)
         return super().resolve_command(ctx, args)

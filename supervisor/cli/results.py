@@ -85,7 +85,19 @@ def end_with_failure(answer: Answer, *, as_json: bool, module: str, op: str = ""
     if as_json:
         print_json(answer.document)
     else:
-        from supervisor.cli.failure_text import failure_text
-
-        click.echo(failure_text(answer.error, module=module, op=op), err=True)
+        _print_failure(answer, module, op)
     raise click.exceptions.Exit(NO)
+
+
+def tell_failure(answer: Answer, *, as_json: bool, module: str) -> None:
+    """Print why one answer of several is not ok."""
+    if as_json:
+        print_json({"module": module, **answer.document})
+    else:
+        _print_failure(answer, module, "")
+
+
+def _print_failure(answer: Answer, module: str, op: str) -> None:
+    from supervisor.cli.failure_text import failure_text
+
+    click.echo(failure_text(answer.error, module=module, op=op), err=True)

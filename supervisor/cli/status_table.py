@@ -15,6 +15,7 @@ import click
 
 from supervisor.cli.quantities import count, duration, held_words, limit_text, size, stall_words
 from supervisor.cli.terminal import cells, cut, dim, one_line, pad, state_word
+from supervisor.cli.trouble import in_trouble, severity, trouble_first
 from supervisor.policy.verdict import last_words
 
 Row = dict[str, str]
@@ -46,16 +47,23 @@ OPS_NOTED = 5
 """Of a module that has not run yet, the ops that are remembered."""
 
 
-def status_text(status: dict[str, Any], width: int | None) -> str:
-    """Return the whole page; `width` is the terminal's, None where there is none."""
+def status_text(status: dict[str, Any], width: int | None, *, failing: bool = False) -> str:
+    """Return the whole page; `width` is the terminal's, None where there is none.
+
+    Modules in trouble stand first; with `failing` there are no others.
+    """
     lines = [daemon_line(status["daemon"]), _summary(status)]
     lines += _journal_trouble(status["daemon"].get("journal") or {})
     lines += _policy_trouble(status["daemon"].get("policy") or {})
     lines += [*_lost_time(status["daemon"]), *_stuck(status["daemon"])]
     lines += [*_own_log_trouble(status["daemon"]), *_crowd(status["daemon"]), ""]
-    modules = status["modules"]
+    modules = trouble_first(status["modules"])
+    if failing:
+        modules = [one for one in modules if in_trouble(one)]
     if modules:
         lines += _table([_row(module) for module in modules], [note(one) for one in modules], width)
+    elif failing:
+        lines.append("no module is in trouble")
     else:
         where = ", ".join(status["daemon"].get("directories") or []) or "its directories"
         holds = "hold" if len(status["daemon"].get("directories") or []) > 1 else "holds"
@@ -146,13 +154,18 @@ def _cause(died: dict[str, Any]) -> str:
 
 
 def _summary(status: dict[str, Any]) -> str:
+    """Return how many modules there are, and how many in each state, the worst first."""
     states = Counter(module["state"] for module in status["modules"])
-    parts = [f"{number} {state_word(state)}" for state, number in states.most_common()]
+    parts = [f"{number} {state_word(state)}" for state, number in _worst_first(states)]
     if status["quarantined"]:
         words = f"{count(len(status['quarantined']), 'descriptor')} quarantined"
         parts.append(click.style(words, fg="yellow"))
     text = count(len(status["modules"]), "module")
     return f"{text}: {', '.join(parts)}" if parts else text
+
+
+def _worst_first(states: Counter[str]) -> list[tuple[str, int]]:
+    return sorted(states.items(), key=lambda one: severity(one[0]))
 
 
 def _journal_trouble(journal: dict[str, Any]) -> Iterator[str]:

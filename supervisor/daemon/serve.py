@@ -8,6 +8,7 @@ What signals do stands in `daemon_signals`; what the service manager is told, in
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import socket
 import sys
@@ -48,7 +49,7 @@ from supervisor.runtime.files.looks import Looks
 from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.loop_clock import LoopClock
 from supervisor.runtime.process.file_limit import FileLimit
-from supervisor.runtime.stalls import RunDelay, Stalls
+from supervisor.runtime.stalls import SERVING, Stalls, Threads
 
 if TYPE_CHECKING:
     from supervisor.faces.http.serving import Door
@@ -139,9 +140,9 @@ def _serve(
         with (
             control_socket.listening(options.socket) as listener,
             _http_doors(options) as doors,
-            contextlib.closing(RunDelay()) as run_delay,
+            contextlib.closing(Threads.begun()) as threads,
         ):
-            stalls = Stalls(run_delay=run_delay, continued=Continued())
+            stalls = Stalls(threads=threads, continued=Continued())
             clock = LoopClock(turn_ended=stalls.turn_ended, woke_late=stalls.woke_late)
             begun = _Begun(
                 options=options,
@@ -241,6 +242,8 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
                 if options.stdio:
                     faces.start_soon(stdio.serve, daemon, options.name)
                 collector.begin()
+                gc.callbacks.append(SERVING.collecting)
+                nursery.start_soon(collector.collect_all, daemon.is_calm)
                 begun.stalls.begin()
                 _say_listening(begun, daemon)
                 nursery.start_soon(tell_status, daemon, notifier)

@@ -52,6 +52,7 @@ from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.source import Source
 from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.files.watch import Watch
+from supervisor.runtime.held_bytes import FREE_BYTES
 from supervisor.runtime.process.file_limit import FileLimit
 from supervisor.runtime.process.reaping import tracer_of
 from supervisor.runtime.stalls import Stalls
@@ -63,6 +64,10 @@ HURRY_AFTER_S = 30.0
 
 KILLED_WITHIN_S = 5.0
 """How long the killed ones may take then; what is left is named in the log."""
+
+CALM_TASKS = 500
+"""As many do not delay anybody by being looked through for garbage: of clients, and of the daemon.
+A process has up to 8 of its own (tests/budget/test_idle.py)."""
 
 if TYPE_CHECKING:
     from supervisor.kernel.event_feed import EventFeed
@@ -111,6 +116,15 @@ class Daemon:
     def ending(self) -> bool:
         """Whether the end has begun."""
         return self._ending.is_set()
+
+    def is_calm(self) -> bool:
+        """Whether little is open that lives in memory: few tasks but those of processes, no args.
+
+        Looks at each module.
+        """
+        processes = sum(len(module.instances()) for module in self.fleet.all())
+        tasks = trio.lowlevel.current_statistics().tasks_living
+        return self.facts.ledger.total <= FREE_BYTES and tasks <= CALM_TASKS + 8 * processes
 
     async def wait_ending(self) -> None:
         """Return when the end has begun."""
@@ -253,7 +267,7 @@ async def running(
                 log_files=log_files,
                 ledger=host.ledger,
                 journal=journal,
-                stalls=stalls or Stalls(run_delay=lambda: 0.0),
+                stalls=stalls or Stalls(),
             )
             recorder.record(
                 "daemon:start",

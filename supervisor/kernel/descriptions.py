@@ -78,8 +78,11 @@ class RememberedDescriptions:
         found = self._all.get(descriptor.name)
         return found if found is not None and found.digest == descriptor.digest else None
 
-    def ops(self, module: Module) -> dict[str, Any] | None:
-        """Return the ops of a module as `status` shows them; None if nobody knows any."""
+    def ops(self, module: Module, *, inputs: bool = False) -> dict[str, Any] | None:
+        """Return the ops of a module as `status` shows them; None if nobody knows any.
+
+        With `inputs`, each one's schema is among it.
+        """
         descriptor, current = module.descriptor, module.descriptions.current
         remembered = False
         if descriptor.inputs:
@@ -92,7 +95,16 @@ class RememberedDescriptions:
             names = [] if found is None else list(found.ops)
         if not names:
             return None
-        return {"names": names[:OPS_SHOWN], "count": len(names), "remembered": remembered}
+        shown = {"names": names[:OPS_SHOWN], "count": len(names), "remembered": remembered}
+        return {**shown, "inputs": self._inputs(module)} if inputs else shown
+
+    def _inputs(self, module: Module) -> Any:
+        if module.descriptor.inputs:
+            return module.descriptor.inputs
+        if (said := module.descriptions.current) is None:
+            found = self.find(module.descriptor)
+            said = {} if found is None else msgspec.json.decode(found.description)
+        return said.get("inputs")
 
     def restore(self, restored: Restored) -> None:
         """Take over what was kept."""

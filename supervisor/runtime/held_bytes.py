@@ -120,12 +120,15 @@ class HeldBytes:
 
     def __init__(self) -> None:
         self.total = 0
+        self.most = 0
+        """The greatest `total` there ever was."""
         self.unfinished = 0
         self._holding: set[Account] = set()
 
     def changed(self, account: Account, more: int) -> None:
         """Take note that so much more is held, or less."""
         self.total += more
+        self.most = max(self.most, self.total)
         if not account.total:
             self._holding.discard(account)
         elif account.total == more:
@@ -141,6 +144,7 @@ class HeldBytes:
         holding = sorted(self._holding, key=lambda one: one.total, reverse=True)
         return {
             "total": self.total,
+            "most": self.most,
             "limit": ALL_BYTES,
             "party_limit": PARTY_BYTES,
             "parties": [

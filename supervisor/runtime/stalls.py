@@ -7,6 +7,9 @@ which takes no CPU time, does.
 
     turn of the loop: wall time = CPU time + waits + run delay + stopped
 
+One kind of wait is not our doing either: another thread has the interpreter's lock, and is not let
+run. So of the waits, what another thread was kept from running meanwhile does not count.
+
 A stop is noticed when the loop wakes too late from a sleep, in which nothing of ours can hold it
 up, or when a SIGCONT came in a turn that was long; only once for each.
 """
@@ -15,20 +18,33 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
 
 NOBODY = ""
+THE_DAEMON = "the daemon"
 
 
 class Serving:
     """Who is served; to `begin` and `end` costs less than a microsecond."""
 
-    __slots__ = ("_about", "_clock", "_doing", "_longest", "_longest_s", "_since", "_then", "_who")
+    __slots__ = (
+        "_about",
+        "_clock",
+        "_collected_s",
+        "_collecting_since",
+        "_doing",
+        "_longest",
+        "_longest_s",
+        "_since",
+        "_then",
+        "_who",
+    )
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
@@ -38,6 +54,8 @@ class Serving:
         self._since = 0.0
         self._longest: tuple[str, str, object] = (NOBODY, "", None)
         self._longest_s = 0.0
+        self._collecting_since = 0.0
+        self._collected_s = 0.0
         self._then: list[Callable[[], None]] = []
 
     def begin(self, who: str, doing: str) -> None:
@@ -72,13 +90,23 @@ class Serving:
         self._then.append(then)
         return True
 
+    def collecting(self, phase: str, info: object) -> None:
+        """Take note that garbage is collected, in whatever thread (`gc.callbacks`)."""
+        del info
+        if phase == "start":
+            self._collecting_since = self._clock()
+        else:
+            self._collected_s += self._clock() - self._collecting_since
+
     def turn_ended(self) -> None:
-        """Forget who was served in the turn of the loop that ends."""
-        self._longest_s = 0.0
+        """Forget what was done in the turn of the loop that ends."""
+        self._longest_s = self._collected_s = 0.0
 
     def culprit(self, turn_s: float) -> tuple[str, str]:
         """Return who was served for most of a turn, and what was done, or nobody."""
         self.end()
+        if self._collected_s > turn_s / 2:
+            return THE_DAEMON, "collecting garbage"
         who, doing, about = self._longest
         if self._longest_s < turn_s / 2:
             return NOBODY, ""
@@ -122,19 +150,43 @@ class Suspensions(msgspec.Struct):
     last_ts: float | None = None
 
 
-class RunDelay:
-    """How long this thread could have run and was not let."""
+class Times(NamedTuple):
+    """What became of a thread since it began."""
+
+    ran_s: float = 0.0
+    delayed_s: float = 0.0
+    """It could have run and was not let."""
+
+
+class Threads:
+    """What the kernel lets the threads of this process do; nothing where nobody knows."""
 
     def __init__(self) -> None:
+        """Look from the thread of the event loop; without `begun`, know nothing."""
         self._file = -1
-        with contextlib.suppress(OSError):  # a kernel without CONFIG_SCHED_INFO
-            self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
 
-    def __call__(self) -> float:
-        """Return it in seconds since the thread began; 0 where nobody knows."""
-        if self._file < 0:
-            return 0.0
-        return int(os.pread(self._file, 100, 0).split()[1]) / 1e9
+    @classmethod
+    def begun(cls) -> Threads:
+        """Look from this thread, until closed."""
+        made = cls()
+        with contextlib.suppress(OSError):  # a kernel without CONFIG_SCHED_INFO
+            made._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        return made
+
+    def own(self) -> Times:
+        """Return the times of the thread that began to look."""
+        return Times() if self._file < 0 else _times(os.pread(self._file, 100, 0))
+
+    def others(self) -> dict[int, Times]:
+        """Return those of all other threads that Python knows, by their numbers in the kernel."""
+        found: dict[int, Times] = {}
+        if self._file >= 0:
+            for thread in threading.enumerate():
+                number = thread.native_id
+                if number is not None and thread is not threading.main_thread():
+                    with contextlib.suppress(OSError):  # it has just ended
+                        found[number] = _times(_read(f"/proc/self/task/{number}/schedstat"))
+        return found
 
     def close(self) -> None:
         """Close the file; idempotent."""
@@ -143,13 +195,26 @@ class RunDelay:
             os.close(file)
 
 
+def _read(path: str) -> bytes:
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(file, 100)
+    finally:
+        os.close(file)
+
+
+def _times(schedstat: bytes) -> Times:
+    ran, delayed, *_ = schedstat.split()
+    return Times(int(ran) / 1e9, int(delayed) / 1e9)
+
+
 class Stalls:
     """What is told of the turns of one event loop, by its clock (`runtime.loop_clock`)."""
 
     def __init__(
         self,
         *,
-        run_delay: Callable[[], float],
+        threads: Threads | None = None,
         continued: Callable[[], bool] = lambda: False,
         serving: Serving = SERVING,
         wall_clock: Callable[[], float] = time.time,
@@ -157,11 +222,12 @@ class Stalls:
         """`continued` tells whether a SIGCONT has come since it was last asked."""
         self.longest: Stall | None = None
         self.suspensions = Suspensions()
-        self._run_delay = run_delay
+        self._threads = threads or Threads()
         self._continued = continued
         self._serving = serving
         self._wall_clock = wall_clock
-        self._delay_s = run_delay()
+        self._own = self._threads.own()
+        self._others = self._threads.others()
         self._looked_at = 0.0
 
     def begin(self) -> None:
@@ -175,7 +241,7 @@ class Stalls:
             self._long_turn(took_s)
             self._looked_at = ended
         elif ended - self._looked_at > BASELINE_S:
-            self._delay_s = self._run_delay()
+            self._own, self._others = self._threads.own(), self._threads.others()
             self._continued()  # what a SIGCONT was about is over
             self._looked_at = ended
         self._serving.turn_ended()
@@ -183,7 +249,8 @@ class Stalls:
     def woke_late(self, late_s: float) -> None:
         """Take note that the loop slept for longer than it was to."""
         self._continued()  # this is what it was about
-        stopped_s = late_s - self._delayed_s()
+        before, self._own = self._own, self._threads.own()
+        stopped_s = late_s - (self._own.delayed_s - before.delayed_s)
         if stopped_s > STOPPED_S:
             self._stopped(stopped_s)
 
@@ -196,7 +263,9 @@ class Stalls:
 
     def _long_turn(self, took_s: float) -> None:
         culprit, doing = self._serving.culprit(took_s)
-        own_s = took_s - min(self._delayed_s(), took_s)
+        own_s, busiest = self._of_our_own(took_s)
+        if culprit == NOBODY and busiest:
+            culprit, doing = THE_DAEMON, f"waiting for its thread {busiest}"
         if own_s > STOPPED_S and self._continued():
             self._stopped(own_s)
             return
@@ -204,9 +273,24 @@ class Stalls:
             ms, ts = round(own_s * 1000, 1), round(self._wall_clock(), 3)
             self.longest = Stall(ms, culprit or None, doing or None, ts)
 
-    def _delayed_s(self) -> float:
-        before, self._delay_s = self._delay_s, self._run_delay()
-        return self._delay_s - before
+    def _of_our_own(self, took_s: float) -> tuple[float, str]:
+        """Return how much of a turn was our doing; and the thread that did most of it, if one."""
+        before, self._own = self._own, self._threads.own()
+        others_before, self._others = self._others, self._threads.others()
+        ran_s, delayed_s = (now - then for now, then in zip(self._own, before, strict=True))
+        own_s = max(took_s - delayed_s, 0.0)
+        since = {
+            number: Times(*(now - then for now, then in zip(times, former, strict=True)))
+            for number, times in self._others.items()
+            for former in [others_before.get(number, Times())]
+        }
+        kept_s = max((one.delayed_s for one in since.values()), default=0.0)
+        own_s -= min(kept_s, max(own_s - ran_s, 0.0))
+        busiest = max(since, key=lambda number: since[number].ran_s, default=None)
+        if busiest is None or since[busiest].ran_s < own_s / 2:
+            return own_s, ""
+        names = {thread.native_id: thread.name for thread in threading.enumerate()}
+        return own_s, names.get(busiest, "")
 
     def _stopped(self, seconds: float) -> None:
         seconds = round(seconds, 3)

@@ -46,6 +46,7 @@ STATUS = VERSION | {
     "supervisor.cli.standard_streams",
     "supervisor.cli.status_table",
     "supervisor.cli.terminal",
+    "supervisor.cli.trouble",
     "supervisor.policy",
     "supervisor.policy.verdict",
     "supervisor.cli.verbs",

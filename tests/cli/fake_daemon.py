@@ -22,6 +22,8 @@ class FakeDaemon:
         self.cancelled = threading.Event()
         """Set when a client has closed its connection."""
         self.close_after_reply = False
+        self.close_after: int | None = None
+        """The number of requests, in all, behind which connections are closed."""
         self._listener = listener
         self._script = script
 
@@ -45,7 +47,7 @@ class FakeDaemon:
                     return
                 for reply in replies:
                     client.sendall(_encoded(reply, frame))
-                if self.close_after_reply:
+                if self.close_after_reply or len(self.frames) == self.close_after:
                     return
 
 

@@ -61,15 +61,14 @@ def test_args_of_16_mib_are_read(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("help",), "did you mean '--help'?"),
         (("version",), "did you mean '--version'?"),
         (("status", ""), "'[MODULE]': it is empty"),
         (("invoke", "dice", ""), "'OP': it is empty"),
-        (("wait", "dice", ""), "'MODULE...': it is empty"),
+        (("wait", "dice", ""), "'[MODULE]...': it is empty"),
         (("logs", "dice", "-n", "-3"), "'-3' is not a number of lines from 0 to 10000"),
         (("logs", "dice", "-n", "10001"), "'10001' is not a number of lines from 0 to 10000"),
         (("logs", "dice", "-n", "few"), "'few' is not a number of lines from 0 to 10000"),
-        (("invoke", "dice", "roll", "{}"), "the args of OP stand after --args"),
+        (("invoke", "dice", "roll", "{}"), "args as one JSON object stand after --args"),
         (("invoke", "dice", "roll", "--args", "{a:1}"), """--args '{"key": "value"}'"""),
         (("invoke", "dice", "roll", "--args", '{"a":'), """--args '{"key": "value"}'"""),
     ],

@@ -11,8 +11,9 @@ from supervisor.cli.module_page import module_text
 from supervisor.cli.quantities import limit_text
 from supervisor.cli.status_table import note, status_text
 from supervisor.cli.terminal import cells
+from supervisor.cli.trouble import in_trouble, trouble_first
 from tests.cli.conftest import Run, Serve
-from tests.cli.fake_daemon import last_exit, module, ok, status
+from tests.cli.fake_daemon import Frame, last_exit, module, ok, status
 
 KILLED = last_exit(
     "was killed by SIGKILL", reason="signaled", signal=9, stderr_tail=["out of cheese"]
@@ -57,15 +58,67 @@ def test_the_page_has_the_daemon_then_a_row_per_module_then_what_is_quarantined(
     serve(lambda frame: [ok(FLEET)])
     lines = run("status").stdout.splitlines()
     assert lines[0] == "stdiod 0.1.0, pid 99, up 12s, containment process_group, socket /run/s"
-    assert lines[1] == "2 modules: 1 ready, 1 backoff, 1 descriptor quarantined"
+    assert lines[1] == "2 modules: 1 backoff, 1 ready, 1 descriptor quarantined"
     titles = "NAME STATE KIND PROTOCOL/LIFECYCLE PID UPTIME RSS RESTARTS IN-FLIGHT/QUEUED NOTE"
     assert lines[3].split() == titles.split()
-    assert " ".join(lines[4].split()) == (
+    assert lines[4].split()[:4] == ["kv", "backoff", "tool", "module/persistent"]
+    assert lines[4].endswith("was killed by SIGKILL: out of cheese; next try in 4.0s")
+    assert " ".join(lines[5].split()) == (
         "dice ready tool module/persistent 4711 1m05s 9.0 MiB 0 0/0"
     )
-    assert lines[5].split()[:4] == ["kv", "backoff", "tool", "module/persistent"]
-    assert lines[5].endswith("was killed by SIGKILL: out of cheese; next try in 4.0s")
     assert lines[7:] == ["Quarantined descriptors", "  /modules/bad.json", "    /kind: is missing"]
+
+
+ENDED = module("z", state="down", wanted="down", last_exit=last_exit("exited", exit_code=0))
+CRASHED = module("a", state="down", wanted="down", last_exit=last_exit("exited", exit_code=3))
+STOPPED = module("b", state="down", wanted="down", last_exit=last_exit("x", reason="stopped"))
+LAZY = module("c", state="down", wanted="down", start="lazy")
+WAITING = module("d", state="down", wanted="up", waits_for=["kv"])
+STALE = module("e", quarantined="its descriptor is bad")
+FAILED = module("y", state="failed", next_retry_s=None)
+DEGRADED = module("x", state="degraded")
+
+
+def test_those_in_trouble_come_first_the_worst_before_the_others() -> None:
+    order = trouble_first([CRASHED, STOPPED, LAZY, WAITING, STALE, module(), DEGRADED, FAILED])
+    assert [one["name"] for one in order] == ["y", "x", "a", "d", "e", "b", "c", "dice"]
+
+
+@pytest.mark.parametrize("well", [ENDED, STOPPED, LAZY, module()], ids=lambda one: one["name"])
+def test_what_was_stopped_or_has_nothing_to_do_is_in_no_trouble(well: dict[str, Any]) -> None:
+    assert not in_trouble(well)
+
+
+@pytest.mark.parametrize(
+    ("fleet", "code", "shown"),
+    [
+        (status(module(), STOPPED), 0, []),
+        (status(module(), FAILED, CRASHED), 1, ["y", "a"]),
+        (status(module(), quarantined=FLEET["quarantined"]), 1, []),
+    ],
+)
+def test_failing_shows_what_is_in_trouble_and_its_status_is_for_scripts(
+    run: Run, serve: Serve, fleet: Frame, code: int, shown: list[str]
+) -> None:
+    serve(lambda frame: [ok(fleet)])
+    ended, plain_one = run("status", "--failing"), run("status")
+    assert (ended.exit_code, plain_one.exit_code) == (code, 0)
+    rows = [line.split()[0] for line in ended.stdout.splitlines()[4:] if line[:1].islower()]
+    assert rows == shown
+    assert ("no module is in trouble" in ended.stdout) is not bool(shown)
+    told = json.loads(run("status", "--failing", "--json").stdout)
+    assert sorted(one["name"] for one in told["modules"]) == sorted(shown)
+    assert told["quarantined"] == fleet["quarantined"]
+
+
+@pytest.mark.parametrize(("one", "code"), [(FAILED, 1), (STALE, 1), (module(), 0)])
+def test_failing_of_one_module_is_a_page_with_an_exit_status(
+    run: Run, serve: Serve, one: dict[str, Any], code: int
+) -> None:
+    serve(lambda frame: [ok({**one, "latency_ms": {"count": 0}})])
+    ended = run("status", one["name"], "--failing")
+    assert ended.exit_code == code
+    assert ended.stdout.startswith(f"{one['name']} 1.0.0, tool")
 
 
 def test_how_far_a_preparation_is_stands_beside_it() -> None:
@@ -172,7 +225,7 @@ def test_a_name_that_is_too_long_for_the_terminal_is_cut(name: str, width: int) 
 
 def test_a_terminal_too_narrow_for_the_notes_has_them_below_their_rows() -> None:
     lines = plain(status_text(FLEET, 60))
-    assert lines[6] == "    was killed by SIGKILL: out of cheese; next try in 4.0s"
+    assert lines[5] == "    was killed by SIGKILL: out of cheese; next try in 4.0s"
 
 
 def test_a_fleet_without_modules_says_where_it_looked() -> None:

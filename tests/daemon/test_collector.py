@@ -74,3 +74,33 @@ print(json.dumps({"frozen": gc.get_freeze_count() - before}))
 """
     )
     assert found == {"frozen": 0}
+
+
+def test_a_full_collection_waits_for_a_calm_moment() -> None:
+    found = found_by(
+        """
+import gc, json, trio
+from supervisor.daemon import collector
+collector.CALM_AGAIN_S = 0
+generations, held = [], []
+looks = 0
+def calm():
+    global looks
+    looks += 1
+    return looks > 3
+async def main():
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(collector.collect_all, calm)
+        await trio.testing.wait_all_tasks_blocked()
+        gc.callbacks.append(lambda phase, info: generations.append((info["generation"], looks)))
+        held.extend([] for _ in range(300_000))
+        before = [one for one in generations if one[0] == 2]
+        while not (full := [one for one in generations if one[0] == 2]):
+            await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+    print(json.dumps({"before": before, "looks": full[0][1], "due": len(generations) > 100}))
+import trio.testing
+trio.run(main)
+"""
+    )
+    assert found == {"before": [], "looks": 4, "due": True}

@@ -347,6 +347,9 @@ async def test_a_module_that_is_down_is_listed_with_the_ops_it_had_and_started_b
     async with daemon_with(tmp_path, made, recorder=recorder, restored=recorder) as daemon:
         module = daemon.fleet.modules["dice"]
         assert (module.state, (await status(daemon))["ops"]) == (State.DOWN, remembered)
+        asked = {"module": "dice", "inputs": True}
+        ops = (await run_op(daemon, "status", asked, emit))["ops"]
+        assert list(ops["inputs"]) == remembered["names"]
         # It knows no `op0` any more, and `new` is not among what is remembered: both are asked.
         assert (await ask(daemon, "dice", "new").document())["ok"]
         assert module.state is State.READY

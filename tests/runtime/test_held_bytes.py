@@ -39,6 +39,10 @@ def test_all_parties_together_have_no_more_than_the_bound_beside_what_is_free() 
     accounts = full(ledger, 64)
     assert ledger.total <= ALL_BYTES + len(accounts) * FREE_BYTES
     assert accounts[0].total > PARTY_BYTES >= accounts[1].total - FREE_BYTES
+    before = ledger.total
+    for one in accounts:
+        one.close()
+    assert (ledger.total, ledger.most) == (0, before)
 
 
 def test_beside_some_that_are_full_there_is_room_for_others() -> None:

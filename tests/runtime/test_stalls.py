@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 import structlog.testing
 
-from supervisor.runtime.stalls import RunDelay, Serving, Stalls
+from supervisor.runtime.stalls import Serving, Stalls, Threads, Times
+from tests.bounds import WAIT_S
 
 
-class World:
+class World(Threads):
     """A machine whose times are said."""
 
     def __init__(self) -> None:
         self.now = 100.0
+        self.ran = 7.0
         self.delay = 5.0
+        self.of_others: dict[int, Times] = {}
         self.continued = False
         self.looks = 0
         self.serving = Serving(lambda: self.now)
         self.stalls = Stalls(
-            run_delay=self._run_delay,
+            threads=self,
             continued=self._continued,
             serving=self.serving,
             wall_clock=lambda: 1_800_000_000.0,
         )
 
-    def _run_delay(self) -> float:
+    def own(self) -> Times:
         self.looks += 1
-        return self.delay
+        return Times(self.ran, self.delay)
+
+    def others(self) -> dict[int, Times]:
+        return dict(self.of_others)
 
     def _continued(self) -> bool:
         came, self.continued = self.continued, False
@@ -135,10 +143,54 @@ def test_what_was_before_the_beginning_is_forgotten(world: World) -> None:
     assert world.longest is None
 
 
-def test_the_run_delay_of_this_thread_never_falls_and_its_file_is_closed_once() -> None:
-    delay = RunDelay()
-    before = delay()
-    assert delay() >= before >= 0
-    delay.close()
-    delay.close()
-    assert delay() == 0
+@pytest.mark.fault(29)
+def test_a_wait_for_a_thread_that_the_machine_did_not_let_run_is_none(world: World) -> None:
+    world.of_others = {1: Times(1.0, 1.0), 2: Times(1.0, 1.0)}
+    world.turn(("", "", 0.001))
+    world.of_others = {1: Times(1.0, 1.195), 2: Times(1.0, 1.1)}
+    world.ran += 0.005
+    world.turn(("client 3", "requests", 0.2))
+    assert world.longest is None
+    # What this thread did itself is its own doing, whatever became of others meanwhile.
+    world.of_others = {1: Times(1.0, 1.395), 2: Times(1.0, 1.1)}
+    world.ran += 0.19
+    world.turn(("client 3", "requests", 0.2))
+    assert world.longest == (190.0, "client 3", "requests")
+
+
+def test_who_kept_the_loop_though_nobody_was_served_is_named(world: World) -> None:
+    number = threading.get_native_id()
+    world.of_others = {number: Times(1.0, 1.0)}
+    world.turn(("", "", 0.001))
+    world.of_others = {number: Times(1.04, 1.0)}
+    world.turn(("", "", 0.05))
+    name = threading.current_thread().name
+    assert world.longest == (50.0, "the daemon", f"waiting for its thread {name}")
+
+
+def test_garbage_is_collected_on_the_daemons_own_account(world: World) -> None:
+    world.serving.collecting("start", {})
+    world.now += 0.07
+    world.serving.collecting("stop", {})
+    world.stalls.turn_ended(world.now - 0.1, world.now)
+    assert world.longest == (100.0, "the daemon", "collecting garbage")
+
+
+def test_the_times_of_threads_never_fall_and_are_nothing_once_closed() -> None:
+    threads = Threads.begun()
+    before = threads.own()
+    sum(range(1000))
+    now = threads.own()
+    assert now.ran_s >= before.ran_s > 0
+    assert now.delayed_s >= before.delayed_s >= 0
+    release = threading.Event()
+    other = threading.Thread(target=release.wait, args=(WAIT_S,))
+    other.start()
+    try:
+        assert other.native_id in threads.others()
+    finally:
+        release.set()
+        other.join()
+    threads.close()
+    threads.close()
+    assert (threads.own(), threads.others()) == (Times(), {})

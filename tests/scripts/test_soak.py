@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.soak.tally import PEAK_BYTES, Tally
+from scripts.soak.tally import OWN_BYTES, Tally
 from scripts.soak.zoo import Zoo
 from tests.scripts.checkout import WITHIN_S, documents, run
 
@@ -29,7 +29,7 @@ def test_a_short_soak_loses_nothing_and_leaves_nothing() -> None:
     away = report["closed_by_us"] + report["closed_by_kill"]
     assert report["asked"] == report["answered"] + away > 0
     assert report["daemons"] == 1 + report["actions"]["kill_daemon"] > 1
-    assert 0 < report["peak_bytes"] < PEAK_BYTES
+    assert 0 < report["peak_bytes"] - report["held_bytes"] < OWN_BYTES
 
 
 @pytest.mark.parametrize("wrong", [(), ("--minutes", "0"), ("--minutes", "x"), ("--actions", "-1")])
@@ -50,17 +50,22 @@ def test_whatever_is_in_the_place_of_a_descriptor_is_replaced(tmp_path: Path) ->
 
 
 def test_each_fault_is_in_the_report() -> None:
-    tally = Tally(1, peak_bytes=PEAK_BYTES + 1, asked=3)
+    tally = Tally(1, asked=3)
     tally.lost.append("plain.go")
     tally.processes_left.append("4711 sleep")
     tally.files_left.append("9 pipe")
     tally.errors.append("supervision failed")
     stall = {"ms": 50.1, "culprit": "client 3", "doing": "requests", "ts": 1.0}
-    tally.note({"longest_stall": stall, "suspensions": {"count": 2}})
-    tally.note({"longest_stall": {**stall, "ms": 20.0}, "suspensions": {"count": 1}})
-    tally.note({"longest_stall": None, "suspensions": {"count": 0}})
+    for longest, suspended, held, peak in (
+        (stall, 2, 1 << 20, OWN_BYTES),
+        ({**stall, "ms": 20.0}, 1, 64 << 20, OWN_BYTES + (65 << 20)),
+        (None, 0, 200 << 20, OWN_BYTES + (150 << 20)),
+    ):
+        told = {"longest_stall": longest, "suspensions": {"count": suspended}}
+        tally.note({**told, "held_bytes": {"most": held}}, peak)
     assert len(tally.faults) == 6
     assert "longest 50.1 ms, client 3 (requests); suspended 3 times" in tally.text()
+    assert "peak 215 MB, 64 held for others" in tally.text()
     assert "NOT clean: 6 faults" in tally.text()
     assert tally.document()["clean"] is False
 

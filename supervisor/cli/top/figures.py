@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from supervisor.cli.trouble import severity
 from supervisor.policy.latency import Reading, between, quantile_us
 
 Status = dict[str, Any]
@@ -154,18 +155,6 @@ class Trends:
         return tuple(self._rates.get(name, ()))
 
 
-_WORST_FIRST = (
-    "failed",
-    "backoff",
-    "degraded",
-    "stopping",
-    "preparing",
-    "starting",
-    "down",
-    "ready",
-)
-
-
 class Order(StrEnum):
     """What modules are sorted by; the name decides where it says nothing."""
 
@@ -186,9 +175,7 @@ class Order(StrEnum):
 
 _KEYS: dict[Order, Callable[[ModuleFigures], float]] = {
     Order.NAME: lambda _: 0,
-    Order.STATE: lambda one: (
-        _WORST_FIRST.index(one.state) if one.state in _WORST_FIRST else len(_WORST_FIRST)
-    ),
+    Order.STATE: lambda one: severity(one.state),
     Order.RATE: lambda one: -(one.invocations_per_s or 0),
     Order.FAILURES: lambda one: -(one.failures_per_s or 0),
     Order.P99: lambda one: -(one.p99_ms or 0),

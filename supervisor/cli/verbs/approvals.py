@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from supervisor.cli.client import SUPERVISOR, Client
-from supervisor.cli.options import with_json, with_socket
+from supervisor.cli.options import example, with_json, with_socket
 from supervisor.cli.quantities import duration
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import dim, one_line, shell_word
@@ -87,7 +87,7 @@ def decided(decision: dict[str, Any]) -> str:
     return f"{word} {dim(f'({one_line(why)})')}" if why else word
 
 
-@click.command
+@click.command(epilog=example("approvals -f"))
 @click.option(
     "-f", "--follow", is_flag=True, help="Show those that come, and what becomes of them."
 )

@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from supervisor.cli.client import SUPERVISOR, Client
-from supervisor.cli.options import TEXT, with_json, with_socket
+from supervisor.cli.options import TEXT, example, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import one_line
 
 
-@click.command
+@click.command(epilog=example("approve 3", "approve 3 --deny"))
 @click.argument("question", metavar="ID", type=TEXT)
 @click.option("--deny", is_flag=True, help="Answer no.")
 @click.option("--answer", type=TEXT, metavar="X", help="Answer with one of its options.")

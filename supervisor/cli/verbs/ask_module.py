@@ -10,13 +10,13 @@ import click
 import msgspec
 
 from supervisor.cli.client import Answer, Client
-from supervisor.cli.options import TEXT, with_json, with_socket
+from supervisor.cli.options import MODULE, example, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import dim, one_line
 
 
-@click.command
-@click.argument("module", type=TEXT)
+@click.command(epilog=example("health dice"))
+@click.argument("module", type=MODULE)
 @with_json
 @with_socket
 def health(module: str, as_json: bool, socket: Path) -> None:
@@ -28,8 +28,8 @@ def health(module: str, as_json: bool, socket: Path) -> None:
         click.echo(f"{one_line(module)} is well")
 
 
-@click.command
-@click.argument("module", type=TEXT)
+@click.command(epilog=example("describe dice"))
+@click.argument("module", type=MODULE)
 @with_json
 @with_socket
 def describe(module: str, as_json: bool, socket: Path) -> None:

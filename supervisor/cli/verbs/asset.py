@@ -14,7 +14,7 @@ import click
 
 from supervisor.cli.client import SUPERVISOR, Answer, Client
 from supervisor.cli.exit_status import NoError
-from supervisor.cli.options import TEXT, with_json, with_socket
+from supervisor.cli.options import TEXT, example, with_json, with_socket
 from supervisor.cli.quantities import count, size, utc_stamp
 from supervisor.cli.results import compact, end_with_failure, print_json
 from supervisor.cli.terminal import dim, is_terminal, one_line, pad
@@ -22,7 +22,7 @@ from supervisor.cli.terminal import dim, is_terminal, one_line, pad
 OPENER = "xdg-open"
 
 
-@click.group
+@click.group(epilog=example("asset list --module chart"))
 def asset() -> None:
     """Find the files that modules handed over, and open them.
 
@@ -31,7 +31,7 @@ def asset() -> None:
     """
 
 
-@asset.command("list")
+@asset.command("list", epilog=example("asset list --module chart"))
 @click.option("--session", "session_id", type=TEXT, metavar="ID", help="Only those of a session.")
 @click.option("--module", type=TEXT, metavar="NAME", help="Only those of a module.")
 @click.option("--request", "request_id", type=TEXT, metavar="ID", help="Only those of a request.")
@@ -49,7 +49,7 @@ def list_assets(*, as_json: bool, socket: Path, **wanted: str | None) -> None:
     click.echo(assets_text(answer.result))
 
 
-@asset.command
+@asset.command(epilog=example("asset show rain.svg"))
 @click.argument("asset", type=TEXT)
 @with_json
 @with_socket
@@ -64,7 +64,7 @@ def show(asset: str, *, as_json: bool, socket: Path) -> None:
     click.echo(asset_text(answer.result))
 
 
-@asset.command("open")
+@asset.command("open", epilog=example("asset open rain.svg"))
 @click.argument("asset", type=TEXT)
 @click.option("--print", "only_print", is_flag=True, help="Print the path, also on a terminal.")
 @with_json

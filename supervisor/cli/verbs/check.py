@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from supervisor.cli.exit_status import NO, EndError
-from supervisor.cli.options import with_json
+from supervisor.cli.options import example, with_json
 from supervisor.cli.quantities import count
 from supervisor.cli.results import print_json
 from supervisor.cli.terminal import dim, one_line
@@ -28,7 +28,7 @@ _COLOURS = {
 }
 
 
-@click.command
+@click.command(epilog=example("check modules/dice", "check modules/dice --op roll"))
 @click.argument(
     "paths",
     metavar="PATH...",

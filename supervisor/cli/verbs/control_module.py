@@ -1,4 +1,4 @@
-"""`stdiod start`, `stop` and `restart`: say what one module is to do, and see it done."""
+"""`stdiod start`, `stop` and `restart`: say what modules are to do, and see it done."""
 
 from __future__ import annotations
 
@@ -7,51 +7,83 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import Client
-from supervisor.cli.options import TEXT, with_json, with_socket
-from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.client import Answer, Client
+from supervisor.cli.exit_status import NO
+from supervisor.cli.many_modules import chosen, with_modules
+from supervisor.cli.options import example, with_json, with_socket
+from supervisor.cli.results import end_with_failure, print_json, tell_failure
 from supervisor.cli.terminal import one_line, state_word
 
 
-@click.command
-@click.argument("module", type=TEXT)
+@click.command(epilog=example("start dice torch", "start --all"))
+@with_modules
 @with_json
 @with_socket
-def start(module: str, as_json: bool, socket: Path) -> None:
-    """Start MODULE, at once if it waits for its next try; returns when it is ready."""
-    _control("start", module, socket, as_json=as_json)
+def start(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -> None:
+    """Start each MODULE, at once if it waits for its next try; returns when all are ready.
+
+    With --json each answer is a line.
+    """
+    _control("start", modules, socket, every=every, as_json=as_json)
 
 
-@click.command
-@click.argument("module", type=TEXT)
+@click.command(epilog=example("stop dice torch", "stop --all"))
+@with_modules
 @with_json
 @with_socket
-def stop(module: str, as_json: bool, socket: Path) -> None:
-    """Stop MODULE once its requests in flight are answered; it stays down until `start`."""
-    _control("stop", module, socket, as_json=as_json)
+def stop(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -> None:
+    """Stop each MODULE once its requests in flight are answered; it stays down until `start`.
+
+    With --json each answer is a line.
+    """
+    _control("stop", modules, socket, every=every, as_json=as_json)
 
 
-@click.command
-@click.argument("module", type=TEXT)
+@click.command(epilog=example("restart dice", "restart --all"))
+@with_modules
 @click.option("--prepare", is_flag=True, help="Have its program prepared anew before.")
 @with_json
 @with_socket
-def restart(module: str, prepare: bool, as_json: bool, socket: Path) -> None:
-    """Replace the process of MODULE; requests that wait go on waiting."""
+def restart(
+    modules: tuple[str, ...], every: bool, prepare: bool, as_json: bool, socket: Path
+) -> None:
+    """Replace the process of each MODULE; requests that wait go on waiting.
+
+    --all leaves alone those that were stopped, and those that wait for their first request. With
+    --json each answer is a line.
+    """
     more = {"prepare": True} if prepare else {}
-    _control("restart", module, socket, as_json=as_json, **more)
+    _control("restart", modules, socket, every=every, as_json=as_json, **more)
 
 
-def _control(op: str, module: str, socket: Path, *, as_json: bool, **args: bool) -> None:
+def _control(
+    op: str, modules: tuple[str, ...], socket: Path, *, every: bool, as_json: bool, **args: bool
+) -> None:
     # The daemon bounds each by the module's own prepare_s, start_s and stop_s.
     with Client(socket) as client:
-        answer = client.own(op, {"module": module, **args})
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=module)
-    if as_json:
+        names = chosen(client, modules, every=every, wanted=op == "restart")
+        come: dict[int, Answer] = {}
+        shown = failed = 0
+        for number, answer in client.own_together([(op, {"module": one, **args}) for one in names]):
+            come[number] = answer
+            while shown in come:
+                failed += not _show(come.pop(shown), names[shown], len(modules), as_json=as_json)
+                shown += 1
+    if failed:
+        raise click.exceptions.Exit(NO)
+
+
+def _show(answer: Answer, module: str, named: int, *, as_json: bool) -> bool:
+    """Show an answer; returns whether it is ok. If `named` is 1, a failure ends the verb."""
+    if answer.ok and as_json:
         print_json(answer.result)
-    else:
+    elif answer.ok:
         click.echo(_sentence(answer.result))
+    elif named == 1:
+        end_with_failure(answer, as_json=as_json, module=module)
+    else:
+        tell_failure(answer, as_json=as_json, module=module)
+    return answer.ok
 
 
 def _sentence(module: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from supervisor.cli import configured
 from supervisor.cli.daemon_options import with_config
 from supervisor.cli.exit_status import NO
 from supervisor.cli.locations import default_data_dir
-from supervisor.cli.options import with_json, with_socket
+from supervisor.cli.options import example, with_json, with_socket
 from supervisor.cli.results import print_document
 from supervisor.cli.terminal import dim, one_line
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
 
 
-@click.command
+@click.command(epilog=example("doctor modules"))
 @click.argument("directories", metavar="[DIR...]", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--data-dir",

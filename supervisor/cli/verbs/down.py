@@ -13,7 +13,7 @@ import click
 
 from supervisor.cli.client import SUPERVISOR, Answer, Client, NoAnswerError, own_op
 from supervisor.cli.exit_status import NoError
-from supervisor.cli.options import with_socket
+from supervisor.cli.options import example, with_socket
 from supervisor.cli.quantities import duration
 from supervisor.cli.results import end_with_failure
 from supervisor.cli.terminal import Ticker, one_line
@@ -22,7 +22,7 @@ GONE_S = 60.0
 """Longer than a daemon takes: it kills what still runs after 30 s, and ends."""
 
 
-@click.command
+@click.command(epilog=example("down"))
 @with_socket
 def down(socket: Path) -> None:
     """End the daemon and all its modules; returns when it is gone."""

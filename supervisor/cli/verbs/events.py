@@ -11,7 +11,7 @@ import click
 
 from supervisor.cli.client import Answer, Client
 from supervisor.cli.exit_status import NoDaemonError, NoError
-from supervisor.cli.options import TEXT, with_json, with_socket
+from supervisor.cli.options import TEXT, example, with_json, with_socket
 from supervisor.cli.quantities import time_of_day, utc_stamp
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import dim, is_terminal, one_line
@@ -28,7 +28,7 @@ _GOING = frozenset({"shutdown", "disconnect"})
 """Reasons with which a daemon that ends answers those who follow."""
 
 
-@click.command
+@click.command(epilog=example("events -f --module dice"))
 @click.option(
     "-f",
     "--follow",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from supervisor.cli.exit_status import NO
-from supervisor.cli.options import with_json
+from supervisor.cli.options import example, with_json
 from supervisor.cli.quantities import count
 from supervisor.cli.results import print_json
 from supervisor.cli.terminal import one_line
@@ -21,7 +21,7 @@ PROJECT_FOLDERS = (".vscode", ".cursor")
 """A file in one of these is about the folder above."""
 
 
-@click.command("import")
+@click.command("import", epilog=example("import ~/.cursor/mcp.json --into modules"))
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option(
     "--into",

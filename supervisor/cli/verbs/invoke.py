@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +10,18 @@ import click
 import msgspec
 
 from supervisor.cli.args_document import read_args
-from supervisor.cli.client import Client, NoAnswerError
+from supervisor.cli.args_words import Word, args_of, read_words
+from supervisor.cli.client import ANSWER_S, SUPERVISOR, Client, NoAnswerError
 from supervisor.cli.event_text import EventPrinter, log_line
 from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError
 from supervisor.cli.failure_text import failure_text
-from supervisor.cli.options import SECONDS, TEXT, with_json, with_socket
+from supervisor.cli.options import MODULE, OP, SECONDS, SESSION, example, with_json, with_socket
 from supervisor.cli.quantities import duration
 from supervisor.cli.results import echo_json, print_json, print_laid_out
 from supervisor.cli.terminal import dim, one_line
 
 if TYPE_CHECKING:
+    from protocol.descriptor.model import Descriptor
     from supervisor.runtime.files.module_log import LogLine
 
 GRACE_S = 15.0
@@ -28,27 +30,21 @@ GRACE_S = 15.0
 _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-class _Invoke(click.Command):
-    """The verb; args that stand where an argument would are told their place."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            if "unexpected extra argument" not in error.message:
-                raise
-            words = f"{error.message}; the args of OP stand after --args, as one JSON object"
-            raise click.UsageError(words, ctx) from None
-
-
-@click.command(cls=_Invoke)
-@click.argument("module", type=TEXT)
-@click.argument("op", type=TEXT)
+@click.command(
+    epilog=example(
+        "invoke dice roll dice=3d6 seed:=1",
+        'invoke torch light --session walk --args \'{"room":"hall"}\'',
+    )
+)
+@click.argument("module", type=MODULE)
+@click.argument("op", type=OP)
+@click.argument("words", metavar="[KEY=VALUE|KEY:=JSON]...", nargs=-1)
 @click.option(
     "--args", "given", metavar="JSON|@FILE|-", help="A JSON object, a file with one, or stdin."
 )
-@click.option("--session", "session_id", type=TEXT, metavar="ID", help="The session it belongs to.")
+@click.option(
+    "--session", "session_id", type=SESSION, metavar="ID", help="The session it belongs to."
+)
 @click.option(
     "--timeout", "timeout_s", type=SECONDS, help="In the place of the module's timeouts.invoke_s."
 )
@@ -70,6 +66,7 @@ def invoke(
     *,
     module: str,
     op: str,
+    words: tuple[str, ...],
     given: str | None,
     session_id: str | None,
     timeout_s: float | None,
@@ -80,22 +77,30 @@ def invoke(
 ) -> None:
     """Call OP of MODULE.
 
+    KEY=VALUE is a text, or what else the op takes for KEY: a number, true or false, a list of one
+    (give it again for more). KEY:=JSON is JSON. Both add to --args.
+
     What the module says while it works goes to stderr, its result to stdout. With --json each event
     goes to stdout as it comes, one per line, and the response last. Ctrl-C cancels.
     """
     if record is not None and descriptor is None:
-        words = "--record needs --descriptor; of a module of a daemon: `stdiod record MODULE`"
-        raise click.UsageError(words)
+        hint = "of a module of a daemon: `stdiod record MODULE`"
+        raise click.UsageError(f"--record needs --descriptor; {hint}")
     content: dict[str, Any] = {"op": op, "args": read_args(given)}
+    typed = read_words(words)
     if session_id is not None:
         content["session_id"] = session_id
     if timeout_s is not None:
         content["timeout_s"] = timeout_s
     show = Shown(as_json=as_json, with_daemon=descriptor is None)
     if descriptor is None:
-        response = ask_daemon(socket, module, content, show.event)
+        response = ask_daemon(socket, module, content, show.event, typed)
     else:
-        response = _run_here(descriptor, module, content, show, record)
+        from supervisor.cli import direct
+
+        loaded = direct.load(descriptor, module)
+        content["args"] |= args_of(typed, (loaded.inputs or {}).get(op))
+        response = _run_here(loaded, content, show, record)
     show.response(response)
     if not response.get("ok"):
         raise click.exceptions.Exit(NO)
@@ -158,11 +163,17 @@ def ask_daemon(
     module: str,
     content: dict[str, Any],
     on_event: Callable[[dict[str, Any], bytes], None],
+    typed: Sequence[Word] = (),
 ) -> dict[str, Any]:
-    """Have a daemon invoke a module; returns the response. Raises `NoDaemonError`."""
+    """Have a daemon invoke a module; returns the response. Raises `NoDaemonError`.
+
+    What was typed as words is added to the args, as the daemon knows the op's schema.
+    """
     # Without --timeout the daemon bounds it, by a timeout that only the module's descriptor knows.
     timeout_s = content["timeout_s"] + GRACE_S if "timeout_s" in content else None
     with Client(socket) as client:
+        if typed:
+            content["args"] |= args_of(typed, _schema(client, module, content["op"], typed))
         try:
             return client.request(module, "invoke", content, on_event, timeout_s).document
         except NoAnswerError:
@@ -170,12 +181,24 @@ def ask_daemon(
             raise NoDaemonError(words) from None
 
 
+def _schema(client: Client, module: str, op: str, typed: Sequence[Word]) -> Any:
+    """Return the op's schema, or None where nobody knows it: a module that has never run, say."""
+    if all(word.is_json for word in typed):
+        return None
+    if module == SUPERVISOR:
+        said = client.request(module, "describe", {}, timeout_s=ANSWER_S).result
+    else:
+        said = (client.known("status", {"module": module, "inputs": True}).result or {}).get("ops")
+    inputs = (said or {}).get("inputs")
+    return inputs.get(op) if isinstance(inputs, dict) else None
+
+
 def _run_here(
-    path: Path, module: str, content: dict[str, Any], show: Shown, record: Path | None
+    descriptor: Descriptor, content: dict[str, Any], show: Shown, record: Path | None
 ) -> dict[str, Any]:
     from supervisor.cli import direct
 
-    descriptor = direct.load(path, module)
+    module = descriptor.name
     needed = descriptor.supervision.depends_on
     if needed:
         names = one_line(", ".join(needed))

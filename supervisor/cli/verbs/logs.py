@@ -1,25 +1,35 @@
-"""`stdiod logs`: what a module wrote to stderr, and what the daemon noted about it."""
+"""`stdiod logs`: what modules wrote to stderr, and what the daemon noted about them."""
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Callable
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import click
 
-from supervisor.cli.client import Client
-from supervisor.cli.options import TEXT, Lines, with_json, with_socket
+from supervisor.cli.client import Answer, Client
+from supervisor.cli.exit_status import NO
+from supervisor.cli.many_modules import chosen, with_modules
+from supervisor.cli.options import Lines, example, with_json, with_socket
 from supervisor.cli.quantities import time_of_day, utc_stamp
-from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.results import end_with_failure, print_json, tell_failure
 from supervisor.cli.terminal import dim, is_terminal, one_line
 
 MAX_LINES = 10_000
 """As the daemon's own op has it."""
 
+Entry = dict[str, Any]
+"""A line of a log: `ts`, `instance`, `stream`, `text`."""
 
-@click.command
-@click.argument("module", type=TEXT)
+_COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright_yellow")
+
+
+@click.command(epilog=example("logs dice -n 100", "logs -f dice torch"))
+@with_modules
 @click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C (status 130).")
 @click.option(
     "-n",
@@ -28,37 +38,116 @@ MAX_LINES = 10_000
     default=50,
     show_default=True,
     metavar="N",
-    help="How many of the last lines.",
+    help="How many of the last lines of each.",
 )
 @with_json
 @with_socket
-def logs(module: str, follow: bool, lines: int, as_json: bool, socket: Path) -> None:
-    """Show the log of MODULE: time, instance, stream, text.
+def logs(
+    *,
+    modules: tuple[str, ...],
+    every: bool,
+    follow: bool,
+    lines: int,
+    as_json: bool,
+    socket: Path,
+) -> None:
+    """Show the log of each MODULE: time, instance, stream, text; those of several in one, by time.
 
     The stream is `stderr`, `event` for what the module logs in the course of a request, `log` for
     what it logs outside of one, or `host` for what the daemon noted. With --json each line is
     {"ts","instance","stream","text"}, `ts` in seconds since 1970.
     """
-    live = is_terminal(sys.stdout)
-
-    def show(event: dict[str, Any], line: bytes) -> None:
-        del line
-        fields = event.get("fields")
-        if not fields:  # a word from the daemon: lines were left out
-            click.echo(f"stdiod: {one_line(str(event.get('message')))}", err=True)
-        elif as_json:
-            print_json({**fields, "text": event["message"]})
-        else:
-            click.echo(_line(fields, event["message"], live=live))
-
     with Client(socket) as client:
-        answer = client.own("logs", {"module": module, "lines": lines, "follow": follow}, show)
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=module)
+        names = chosen(client, modules, every=every)
+        show = _Shown(names, as_json=as_json)
+        if len(modules) == 1:
+            args = {"module": names[0], "lines": lines, "follow": follow}
+            answer = client.own("logs", args, lambda event, _: show.event(event, show.line))
+            if not answer.ok:
+                end_with_failure(answer, as_json=as_json, module=names[0])
+        elif not _merged(client, names, lines, show, follow=follow):
+            raise click.exceptions.Exit(NO)
 
 
-def _line(fields: dict[str, Any], text: str, *, live: bool) -> str:
-    when = time_of_day(fields["ts"]) if live else utc_stamp(fields["ts"])
-    where = f"{one_line(fields['instance'])} {fields['stream']}"
-    said = one_line(text)
-    return f"{dim(when)} {where} {dim(said) if fields['stream'] == 'host' else said}"
+def _merged(client: Client, names: list[str], lines: int, show: _Shown, *, follow: bool) -> bool:
+    """Show the last lines of all by time, then those that come; returns whether all had a log.
+
+    Those that come are followed before the last ones are asked for, so that none is missed; what
+    came twice for it is shown once.
+    """
+    follows = [{"module": one, "lines": 0, "follow": True} for one in names] if follow else []
+    tails = [{"module": one, "lines": lines, "follow": False} for one in names]
+    last: list[Entry] = []
+    come: list[Entry] = []
+    waiting = set(range(len(follows), len(follows) + len(tails)))
+
+    def take(number: int, event: dict[str, Any], line: bytes) -> None:
+        del line
+        if number in waiting:
+            show.event(event, last.append)
+        else:
+            show.event(event, come.append if waiting else show.line)
+
+    well = True
+    for number, answer in client.own_together([("logs", one) for one in (*follows, *tails)], take):
+        if number < len(follows):
+            continue  # there is none of that name, which the answer for its last lines says too
+        waiting.remove(number)
+        if not answer.ok:
+            well = False
+            show.failure(answer, names[number - len(follows)])
+        if not waiting:
+            for entry in _in_order(last, come):
+                show.line(entry)
+    return well
+
+
+def _in_order(last: list[Entry], come: list[Entry]) -> list[Entry]:
+    """Merge by time; of what is in both, one is left out."""
+    twice = Counter(map(_key, last)) & Counter(map(_key, come))
+    fresh = []
+    for entry in come:
+        if twice[_key(entry)]:
+            twice[_key(entry)] -= 1
+        else:
+            fresh.append(entry)
+    return sorted([*last, *fresh], key=lambda entry: entry["ts"])
+
+
+def _key(entry: Entry) -> tuple[Any, ...]:
+    return tuple(entry[one] for one in ("ts", "instance", "stream", "text"))
+
+
+class _Shown:
+    """Shows lines; those of several modules have a colour for each."""
+
+    def __init__(self, names: list[str], *, as_json: bool) -> None:
+        several = len(names) > 1
+        self._colours = dict(zip(names, cycle(_COLOURS), strict=False)) if several else {}
+        self._as_json = as_json
+        self._live = is_terminal(sys.stdout)
+
+    def event(self, event: dict[str, Any], take: Callable[[Entry], object]) -> None:
+        """Hand over the line that is in an event; or show a word of the daemon's."""
+        fields = event.get("fields")
+        if fields:
+            take({**fields, "text": event["message"]})
+        else:  # lines were left out
+            click.echo(f"stdiod: {one_line(str(event.get('message')))}", err=True)
+
+    def line(self, entry: Entry) -> None:
+        """Show a line."""
+        if self._as_json:
+            print_json(entry)
+            return
+        when = time_of_day(entry["ts"]) if self._live else utc_stamp(entry["ts"])
+        instance = one_line(entry["instance"])
+        module = instance.rpartition("#")[0] or instance
+        where = click.style(instance, fg=self._colours.get(module))
+        said = one_line(entry["text"])
+        text = dim(said) if entry["stream"] == "host" else said
+        click.echo(f"{dim(when)} {where} {entry['stream']} {text}")
+
+    def failure(self, answer: Answer, module: str) -> None:
+        """Say why there is no log of a module."""
+        tell_failure(answer, as_json=self._as_json, module=module)

@@ -13,11 +13,11 @@ import click
 from supervisor.cli import configured
 from supervisor.cli.client import Client
 from supervisor.cli.exit_status import NoDaemonError, NoError
-from supervisor.cli.options import TEXT, socket_option, with_socket
+from supervisor.cli.options import TEXT, example, socket_option, with_socket
 from supervisor.cli.relay import relay
 
 
-@click.command
+@click.command(epilog=example("mcp modules", "mcp --view home"))
 @click.argument("directories", metavar="[DIR...]", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--view",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import click
 
 from supervisor.cli.exit_status import NoError
-from supervisor.cli.options import TEXT
+from supervisor.cli.options import TEXT, example
 from supervisor.cli.terminal import one_line, shell_word
 
 
@@ -50,7 +50,7 @@ be called by a check.
 """
 
 
-@click.command
+@click.command(epilog=example("new greeter --lang python"))
 @click.argument("name", type=TEXT)
 @click.option(
     "--lang",

@@ -13,7 +13,7 @@ from protocol.plan import plan_problems
 from supervisor.cli.args_document import read_args
 from supervisor.cli.client import SUPERVISOR, Client, NoAnswerError
 from supervisor.cli.exit_status import NO, NoDaemonError, NoError
-from supervisor.cli.options import SECONDS, TEXT, Subverbs, with_json, with_socket
+from supervisor.cli.options import SECONDS, TEXT, Subverbs, example, with_json, with_socket
 from supervisor.cli.results import end_with_failure
 from supervisor.cli.terminal import one_line
 from supervisor.cli.verbs.invoke import Shown, ask_daemon
@@ -22,12 +22,12 @@ END_S = 10.0
 """How long the end of the session may take; what it holds is kept either way."""
 
 
-@click.group(cls=Subverbs)
+@click.group(cls=Subverbs, epilog=example("plan run plan.json --with planner"))
 def plan() -> None:
     """Carry out plans: {"goal": TEXT, "inputs": OBJECT}."""
 
 
-@plan.command
+@plan.command(epilog=example("plan run plan.json --with planner"))
 @click.argument("file", metavar="PLAN.json", type=click.Path(allow_dash=True, path_type=Path))
 @click.option(
     "--with", "orchestrator", type=TEXT, required=True, metavar="MODULE", help="Who carries it out."

@@ -9,7 +9,7 @@ import click
 
 from supervisor.cli.client import SUPERVISOR, Client
 from supervisor.cli.exit_status import NO, NoError
-from supervisor.cli.options import TEXT, Subverbs, with_json, with_socket
+from supervisor.cli.options import MODULE, TEXT, Subverbs, example, with_json, with_socket
 from supervisor.cli.quantities import count
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import one_line
@@ -25,13 +25,13 @@ _VERDICTS = {"allowed": "may", "denied": "may not", "ask": "may if somebody says
 _COLOURS = {"allowed": "green", "denied": "red", "ask": "yellow"}
 
 
-@click.group(cls=Subverbs)
+@click.group(cls=Subverbs, epilog=example("policy explain orchestrator module.invoke:dice.roll"))
 def policy() -> None:
     """Explain and check what modules are allowed to call the daemon for."""
 
 
-@policy.command
-@click.argument("module", type=TEXT)
+@policy.command(epilog=example("policy explain orchestrator module.invoke:dice.roll"))
+@click.argument("module", type=MODULE)
 @click.argument("capability", type=TEXT)
 @_DIRECTORIES
 @click.option(
@@ -67,7 +67,7 @@ def explain(
         raise click.exceptions.Exit(NO)
 
 
-@policy.command
+@policy.command(epilog=example("policy check policy.toml modules"))
 @click.argument("file", type=_FILE)
 @_DIRECTORIES
 @with_json
@@ -102,8 +102,8 @@ def check(*, file: Path, directories: tuple[Path, ...], as_json: bool) -> None:
         raise click.exceptions.Exit(NO)
 
 
-@policy.command
-@click.argument("module", type=TEXT)
+@policy.command(epilog=example("policy forget orchestrator"))
+@click.argument("module", type=MODULE)
 @with_json
 @with_socket
 def forget(*, module: str, as_json: bool, socket: Path) -> None:

@@ -10,7 +10,7 @@ import click
 
 from supervisor.cli.client import SUPERVISOR, Client
 from supervisor.cli.event_text import EventPrinter
-from supervisor.cli.options import SECONDS, TEXT, with_json, with_socket
+from supervisor.cli.options import SECONDS, SESSION, TEXT, example, with_json, with_socket
 from supervisor.cli.results import echo_json, end_with_failure, print_json
 from supervisor.cli.terminal import safe
 
@@ -24,8 +24,8 @@ _COURSE = frozenset(
 """Events that a person sees by what comes of them."""
 
 
-@click.command
-@click.argument("session_id", type=TEXT, metavar="SESSION")
+@click.command(epilog=example("prompt walk 'What is in the hall?'"))
+@click.argument("session_id", type=SESSION, metavar="SESSION")
 @click.argument("text", type=TEXT)
 @click.option("--priority", type=click.Choice(PRIORITIES), default="normal", show_default=True)
 @click.option("--reject", is_flag=True, help="Do not wait, if the session has a prompt already.")

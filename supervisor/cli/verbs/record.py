@@ -15,7 +15,7 @@ import msgspec
 
 from supervisor.cli.client import Client
 from supervisor.cli.exit_status import INTERRUPTED, NoDaemonError, NoError
-from supervisor.cli.options import SECONDS, TEXT, with_socket
+from supervisor.cli.options import MODULE, SECONDS, example, with_socket
 from supervisor.cli.results import end_with_failure
 
 
@@ -92,8 +92,8 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-@click.command
-@click.argument("module", type=TEXT)
+@click.command(epilog=example("record dice --restart --seconds 5 -o dice.jsonl"))
+@click.argument("module", type=MODULE)
 @click.option(
     "-o",
     "--output",

@@ -8,11 +8,11 @@ import click
 
 from supervisor.cli.client import Client
 from supervisor.cli.exit_status import NO
-from supervisor.cli.options import with_json, with_socket
+from supervisor.cli.options import example, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_json
 
 
-@click.command
+@click.command(epilog=example("reload --dry-run"))
 @click.option("--dry-run", is_flag=True, help="Only show what would be done.")
 @with_json
 @with_socket

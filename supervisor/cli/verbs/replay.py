@@ -10,7 +10,7 @@ import msgspec
 
 from protocol.transcript import Transcript, TranscriptError, descriptor_of, read_transcript
 from supervisor.cli.exit_status import NO, USAGE, EndError
-from supervisor.cli.options import SECONDS, with_json
+from supervisor.cli.options import SECONDS, example, with_json
 from supervisor.cli.results import print_json
 from supervisor.cli.terminal import one_line
 
@@ -32,7 +32,7 @@ class BadFileError(EndError):
     exit_code = USAGE
 
 
-@click.command
+@click.command(epilog=example("replay dice.jsonl", "replay dice.jsonl --module"))
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--dialect", is_flag=True, help="Run nothing, only read (the default).")
 @click.option(

@@ -8,10 +8,10 @@ import click
 
 from supervisor.cli import configured
 from supervisor.cli.daemon_options import absolute, http_exposure, with_daemon_options
-from supervisor.cli.options import UNSEEN_PATH, with_socket
+from supervisor.cli.options import UNSEEN_PATH, example, with_socket
 
 
-@click.command
+@click.command(epilog=example("run modules", "run modules --http 127.0.0.1:8700 --log-format json"))
 @click.option(
     "--log-format",
     type=click.Choice(["console", "json"]),

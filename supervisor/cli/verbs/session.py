@@ -11,7 +11,7 @@ import click
 from supervisor.cli import session_watch
 from supervisor.cli.args_document import read_args
 from supervisor.cli.client import SUPERVISOR, Answer, Client
-from supervisor.cli.options import TEXT, Subverbs, with_json, with_socket
+from supervisor.cli.options import SESSION, TEXT, Subverbs, example, with_json, with_socket
 from supervisor.cli.quantities import count
 from supervisor.cli.results import end_with_failure, print_json, print_laid_out
 from supervisor.cli.session_text import page, table
@@ -23,7 +23,7 @@ MAX_PAGE = 1000
 _JSON = "JSON|@FILE|-"
 
 
-@click.group(cls=Subverbs)
+@click.group(cls=Subverbs, epilog=example("session new --id walk --title 'A walk'"))
 def session() -> None:
     """Begin, look at, change, fork, end and watch sessions: state that modules share and add to."""
 
@@ -50,7 +50,7 @@ def _roles(tools: tuple[str, ...], **named: str | None) -> dict[str, Any]:
     return {"roles": roles} if roles else {}
 
 
-@session.command
+@session.command(epilog=example("session new --id walk --title 'A walk'"))
 @click.option("--id", "session_id", type=TEXT, metavar="ID", help="An id of your own.")
 @click.option("--title", type=TEXT, help="What people call it.")
 @click.option(
@@ -85,7 +85,7 @@ def new(
     _print(answer, answer.result["session_id"], as_json=as_json)
 
 
-@session.command("list")
+@session.command("list", epilog=example("session list --all"))
 @click.option("-a", "--all", "ended", is_flag=True, help="Those too that have ended.")
 @click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=100, show_default=True)
 @click.option("--after", type=TEXT, metavar="ID", help="Go on after this one.")
@@ -107,8 +107,8 @@ def list_(*, ended: bool, limit: int, after: str | None, as_json: bool, socket: 
         click.echo(f"there are more: --after {one_line(found['next'])}", err=True)
 
 
-@session.command
-@click.argument("session_id", type=TEXT, metavar="ID")
+@session.command(epilog=example("session show walk"))
+@click.argument("session_id", type=SESSION, metavar="ID")
 @with_json
 @with_socket
 def show(*, session_id: str, as_json: bool, socket: Path) -> None:
@@ -121,8 +121,8 @@ def show(*, session_id: str, as_json: bool, socket: Path) -> None:
         print_laid_out(answer.result["state"])
 
 
-@session.command
-@click.argument("session_id", type=TEXT, metavar="ID")
+@session.command(epilog=example("session fork walk --id night"))
+@click.argument("session_id", type=SESSION, metavar="ID")
 @click.option("--id", "new_id", type=TEXT, metavar="ID", help="An id of your own for the new one.")
 @click.option("--title", type=TEXT, help="What people call the new one.")
 @_with_roles
@@ -145,8 +145,8 @@ def fork(
     _print(answer, answer.result["session_id"], as_json=as_json)
 
 
-@session.command
-@click.argument("session_id", type=TEXT, metavar="ID")
+@session.command(epilog=example("session end walk"))
+@click.argument("session_id", type=SESSION, metavar="ID")
 @with_json
 @with_socket
 def end(*, session_id: str, as_json: bool, socket: Path) -> None:
@@ -157,8 +157,8 @@ def end(*, session_id: str, as_json: bool, socket: Path) -> None:
     _print(answer, f"{one_line(session_id)} has ended{others}", as_json=as_json)
 
 
-@session.command
-@click.argument("session_id", type=TEXT, metavar="ID")
+@session.command(epilog=example("session cancel walk"))
+@click.argument("session_id", type=SESSION, metavar="ID")
 @click.option("--force", is_flag=True, help="Whatever else is in flight for it, too.")
 @with_json
 @with_socket
@@ -170,8 +170,8 @@ def cancel(*, session_id: str, force: bool, as_json: bool, socket: Path) -> None
     _print(answer, f"{what} cancelled", as_json=as_json)
 
 
-@session.command
-@click.argument("session_id", type=TEXT, metavar="ID")
+@session.command(epilog=example("session patch walk '{\"torchRoom\":null}' --if-revision 1"))
+@click.argument("session_id", type=SESSION, metavar="ID")
 @click.argument("given", metavar="PATCH")
 @click.option(
     "--if-revision",
@@ -198,8 +198,8 @@ def patch(
     _print(answer, f"{one_line(session_id)} has revision {revision}", as_json=as_json)
 
 
-@session.command
-@click.argument("session_id", type=TEXT, metavar="ID")
+@session.command(epilog=example("session watch walk"))
+@click.argument("session_id", type=SESSION, metavar="ID")
 @with_json
 @with_socket
 def watch(*, session_id: str, as_json: bool, socket: Path) -> None:

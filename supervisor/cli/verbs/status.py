@@ -4,35 +4,52 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from supervisor.cli.client import Client
-from supervisor.cli.options import TEXT, with_json, with_socket
+from supervisor.cli.exit_status import NO
+from supervisor.cli.options import MODULE, example, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_document
 from supervisor.cli.terminal import is_terminal
+from supervisor.cli.trouble import in_trouble
 
 
-@click.command
-@click.argument("module", required=False, type=TEXT)
+@click.command(epilog=example("status", "status dice", "status --failing"))
+@click.argument("module", required=False, type=MODULE)
+@click.option(
+    "--failing",
+    is_flag=True,
+    help="Only what is in trouble; ends with 1 if there is any, with 0 if all is well.",
+)
 @with_json
 @with_socket
-def status(module: str | None, as_json: bool, socket: Path) -> None:
-    """Show the daemon and its modules, or all that is known of one MODULE."""
+def status(module: str | None, failing: bool, as_json: bool, socket: Path) -> None:
+    """Show the daemon and its modules, those in trouble first, or all that is known of one MODULE.
+
+    In trouble is a module that is failed, in backoff or degraded, waits for another one, has ended
+    badly, or whose changed descriptor is no good; and a descriptor that is quarantined.
+    """
     with Client(socket) as client:
         answer = client.known("status", {} if module is None else {"module": module})
     if not answer.ok:
         end_with_failure(answer, as_json=as_json, module=module or "status")
+    found: dict[str, Any] = answer.result
+    modules = found["modules"] if module is None else [found]
+    bad = [one for one in modules if in_trouble(one)]
     if as_json:
-        print_document(answer.result)
+        print_document({**found, "modules": bad} if failing and module is None else found)
     elif module is None:
         from supervisor.cli.status_table import status_text
 
-        click.echo(status_text(answer.result, _width()))
+        click.echo(status_text(found, _width(), failing=failing))
     else:
         from supervisor.cli.module_page import module_text
 
-        click.echo(module_text(answer.result))
+        click.echo(module_text(found))
+    if failing and (bad or found.get("quarantined")):
+        raise click.exceptions.Exit(NO)
 
 
 def _width() -> int | None:

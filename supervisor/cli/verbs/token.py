@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from supervisor.cli.client import SUPERVISOR, Answer, Client
-from supervisor.cli.options import TEXT, Subverbs, with_json, with_socket
+from supervisor.cli.options import TEXT, Subverbs, example, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import one_line
 
@@ -17,12 +17,14 @@ DAY_S = 86400.0
 SCOPES = ("read", "invoke", "admin")
 
 
-@click.group(cls=Subverbs)
+@click.group(cls=Subverbs, epilog=example("token new ada --scope read --expires 30"))
 def token() -> None:
     """Make, list and take back tokens: who is no user of this machine comes in with one."""
 
 
-@token.command
+@token.command(
+    epilog=example("token new ada --scope read --scope invoke --modules 'dice*' --expires 30")
+)
 @click.argument("name", type=TEXT)
 @click.option(
     "--scope",
@@ -82,7 +84,7 @@ def new(
     click.echo(_words(answer.result), err=True)
 
 
-@token.command("list")
+@token.command("list", epilog=example("token list"))
 @with_json
 @with_socket
 def list_(*, as_json: bool, socket: Path) -> None:
@@ -97,7 +99,7 @@ def list_(*, as_json: bool, socket: Path) -> None:
         click.echo("no tokens")
 
 
-@token.command
+@token.command(epilog=example("token revoke ada"))
 @click.argument("name", type=TEXT)
 @with_json
 @with_socket

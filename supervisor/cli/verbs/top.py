@@ -10,7 +10,7 @@ import click
 
 from supervisor.cli.client import Client
 from supervisor.cli.exit_status import BROKEN_PIPE
-from supervisor.cli.options import SECONDS, with_json, with_socket
+from supervisor.cli.options import SECONDS, example, with_json, with_socket
 from supervisor.cli.results import end_with_failure
 from supervisor.cli.terminal import is_terminal
 from supervisor.cli.top.live import ARGS
@@ -18,7 +18,7 @@ from supervisor.cli.top.live import ARGS
 MAX_INTERVAL_S = 3600.0
 
 
-@click.command
+@click.command(epilog=example("top", "top --once --json"))
 @click.option("--once", is_flag=True, help="Watch for one interval, print it as a table, and end.")
 @click.option(
     "--interval",

@@ -9,12 +9,12 @@ import click
 
 from supervisor.cli.client import SUPERVISOR, Client
 from supervisor.cli.event_text import event_line
-from supervisor.cli.options import TEXT, with_json, with_socket
+from supervisor.cli.options import TEXT, example, with_json, with_socket
 from supervisor.cli.results import echo_json, end_with_failure
 from supervisor.cli.terminal import dim, one_line
 
 
-@click.command
+@click.command(epilog=example("ui --event 'approval.*'"))
 @click.option(
     "--event", "events", type=TEXT, multiple=True, metavar="GLOB", help="Only names that fit."
 )

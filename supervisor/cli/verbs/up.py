@@ -12,14 +12,14 @@ from supervisor.cli import background
 from supervisor.cli.client import Client, NoAnswerError
 from supervisor.cli.daemon_options import absolute, http_exposure, with_daemon_options
 from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError, NoError
-from supervisor.cli.options import SECONDS, socket_option, with_json, with_socket
+from supervisor.cli.options import SECONDS, example, socket_option, with_json, with_socket
 from supervisor.cli.quantities import count, duration
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.status_table import note, warning
 from supervisor.cli.terminal import Ticker, one_line, state_word
 
 
-@click.command
+@click.command(epilog=example("up modules", "up modules --timeout 20"))
 @click.option(
     "--timeout",
     "timeout_s",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from supervisor.cli.exit_status import NO
-from supervisor.cli.options import with_json
+from supervisor.cli.options import example, with_json
 from supervisor.cli.quantities import count
 from supervisor.cli.results import print_json
 from supervisor.cli.terminal import one_line
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from supervisor.cli.checked import Checked
 
 
-@click.command
+@click.command(epilog=example("validate modules", "validate modules/dice/module.json"))
 @click.argument(
     "paths",
     metavar="PATH...",

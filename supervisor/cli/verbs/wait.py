@@ -9,14 +9,15 @@ import click
 
 from supervisor.cli.client import Client, NoAnswerError
 from supervisor.cli.exit_status import NO, NoError
-from supervisor.cli.options import SECONDS, TEXT, with_json, with_socket
+from supervisor.cli.many_modules import chosen, with_modules
+from supervisor.cli.options import SECONDS, example, with_json, with_socket
 from supervisor.cli.quantities import count
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import Ticker, one_line
 
 
-@click.command
-@click.argument("modules", metavar="MODULE...", nargs=-1, required=True, type=TEXT)
+@click.command(epilog=example("wait dice torch --timeout 20", "wait --all"))
+@with_modules
 @click.option(
     "--for",
     "goal",
@@ -29,16 +30,22 @@ from supervisor.cli.terminal import Ticker, one_line
 @with_json
 @with_socket
 def wait(
-    modules: tuple[str, ...], goal: str, timeout_s: float | None, as_json: bool, socket: Path
+    *,
+    modules: tuple[str, ...],
+    every: bool,
+    goal: str,
+    timeout_s: float | None,
+    as_json: bool,
+    socket: Path,
 ) -> None:
     """Wait until each MODULE is ready, or down.
 
     Ends with status 1 as soon as one of them cannot get there by itself (it failed too often, or
     was stopped), or when the time is over.
     """
-    pending = list(dict.fromkeys(modules))
-    last = ", ".join(pending)
     with Client(socket) as client, Ticker(silent=as_json) as ticker:
+        pending = chosen(client, modules, every=every)
+        last = ", ".join(pending)
         ticker.show(one_line(f"waiting for {last}"))
 
         def progress(event: dict[str, Any], line: bytes) -> None:

@@ -27,6 +27,11 @@ class DaemonOps:
                     "add the counts of durations, for quantiles of a time between two asks"
                 ),
             },
+            inputs={
+                "type": "boolean",
+                "default": False,
+                "description": "with a module: add the schemas of what its ops take",
+            },
         ),
         "reload": args_schema(
             dry_run={
@@ -68,7 +73,8 @@ class DaemonOps:
         status_of = self._parts.status_of
         if "module" in args:
             module = self._parts.module(args["module"], principal)
-            return status_of(module, principal, histogram=histogram)
+            inputs = args.get("inputs", False)
+            return status_of(module, principal, histogram=histogram, inputs=inputs)
         whole = principal.covers_all()
         # First, so that what is said of a module is not older than the reloads that are counted.
         shown: dict[str, Any] = {

@@ -96,7 +96,12 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         return module
 
     def status_of(
-        self, module: Module, principal: Principal, *, histogram: bool = False
+        self,
+        module: Module,
+        principal: Principal,
+        *,
+        histogram: bool = False,
+        inputs: bool = False,
     ) -> dict[str, Any]:
         """Return one entry of `modules` of `status`, as the principal may see it."""
         shown = module_status(module, self.fleet.quarantine_reasons, histogram=histogram)
@@ -106,7 +111,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         else:
             for others in ("waits_for", "missing"):
                 shown[others] = [name for name in shown[others] if principal.sees(name)]
-        ops = self.effects.descriptions.ops(module)
+        ops = self.effects.descriptions.ops(module, inputs=inputs)
         return {**shown, "ops": ops, "hook": self.hooks.status(module)}
 
 

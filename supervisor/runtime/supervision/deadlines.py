@@ -15,7 +15,7 @@ from typing import Protocol
 
 import trio
 
-from supervisor.runtime.stalls import SERVING
+from supervisor.runtime.stalls import SERVING, THE_DAEMON
 
 COMPACT_FROM = 64
 """Below this many entries, cancelled ones are not worth sweeping out."""
@@ -100,7 +100,7 @@ class Deadlines:
             self._wakes_at = self._next_at()
             with trio.move_on_at(self._wakes_at):
                 await self._earlier.wait()
-            SERVING.begin("the daemon", "timers")
+            SERVING.begin(THE_DAEMON, "timers")
             self._tell_who_is_due(trio.current_time())
             SERVING.end()
 

@@ -1,0 +1,157 @@
+"""Read args that are typed as words behind an op: `key=value` and `key:=json`.
+
+    dice=3d6         the text, unless the op's schema says that `dice` is something else
+    count=3          a number, true or false, null: what the schema has in the place of text
+    tag=a tag=b      an array, one element for each; `tag=a` is an array of one
+    at={"x":1}       an object, or a whole array, is written as JSON
+    count:=3         JSON, whatever the schema says
+
+What the whole is worth is for the daemon to say: it checks all args, however they were given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import click
+
+from protocol.json_document import read_value
+from protocol.problem import quoted
+
+MAX_DEPTH = 16
+"""Alternatives and references of a schema are followed no further."""
+
+_ALTERNATIVES = ("anyOf", "oneOf", "allOf")
+_KINDS: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "integer": (int, "a whole number, such as 3"),
+    "number": ((int, float), "a number, such as 3 or 0.5"),
+    "boolean": (bool, "true or false"),
+    "null": (type(None), "null"),
+    "object": (dict, 'a JSON object, such as {"key":"value"}'),
+    "array": (list, "a JSON array, such as [1,2]"),
+}
+
+
+class Word(NamedTuple):
+    """One of them; `value` is None unless it is JSON."""
+
+    key: str
+    text: str
+    is_json: bool
+    value: Any = None
+
+
+def read_words(words: tuple[str, ...]) -> list[Word]:
+    """Take the words apart; raises `click.UsageError` for one that is none."""
+    return [_word(one) for one in words]
+
+
+def _word(text: str) -> Word:
+    key, equals, rest = text.partition("=")
+    if text.lstrip().startswith(("{", "[")):
+        raise click.UsageError(f"{quoted(text)}: args as one JSON object stand after --args")
+    if not equals or not key.strip(":"):
+        raise click.UsageError(f"{quoted(text)} is no key=value, and no key:=json")
+    if not key.endswith(":"):
+        return Word(key, rest, is_json=False)
+    value, problems = read_value(rest.encode("utf-8", "surrogateescape"))
+    if problems:
+        why = "; ".join(str(one).removesuffix("; is the file still being written?")
+                        for one in problems)  # fmt: skip
+        hint = f"; for a text, write {key[:-1]}={rest}" if rest.strip() else ""
+        raise click.UsageError(f"{quoted(text)}: {why}{hint}")
+    return Word(key[:-1], rest, is_json=True, value=value)
+
+
+def args_of(words: Sequence[Word], schema: Any) -> dict[str, Any]:
+    """Return the args; `schema` is the op's, if it is known. Raises `click.UsageError`."""
+    schemas = _properties(schema, schema, 0)
+    given: dict[str, list[Word]] = {}
+    for word in words:
+        given.setdefault(word.key, []).append(word)
+    return {key: _value(key, said, schemas.get(key), schema) for key, said in given.items()}
+
+
+def _value(key: str, said: list[Word], schema: Any, root: Any) -> Any:
+    of = {} if not isinstance(schema, dict) else schema
+    kinds = list(dict.fromkeys(_kinds(of, root, 0)))
+    if "array" in kinds and "string" not in kinds:
+        if len(said) == 1 and not said[0].is_json and said[0].text.lstrip().startswith("["):
+            return _one(said[0], ["array"])
+        if not (len(said) == 1 and said[0].is_json):
+            elements = list(_kinds(_items(of, root, 0), root, 0))
+            return [_one(word, elements) for word in said]
+    if len(said) > 1:
+        raise click.UsageError(f"{key} is given {len(said)} times, and takes one value")
+    return _one(said[0], kinds)
+
+
+def _one(word: Word, kinds: list[str]) -> Any:
+    if word.is_json:
+        return word.value
+    if not kinds or "string" in kinds:
+        return word.text
+    value, problems = read_value(word.text.encode("utf-8", "surrogateescape"))
+    wanted = [_KINDS[kind] for kind in kinds if kind in _KINDS]
+    for types, _ in wanted:
+        is_true_or_false = isinstance(value, bool) and types is not bool
+        if not problems and isinstance(value, types) and not is_true_or_false:
+            return value
+    words = ", or ".join(words for _, words in wanted)
+    raise click.UsageError(f"{word.key}={word.text}: {word.key} must be {words}")
+
+
+def _properties(schema: Any, root: Any, depth: int) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for one in _parts(schema, root, depth):
+        properties = one.get("properties")
+        if isinstance(properties, dict):
+            found |= properties
+    return found
+
+
+def _kinds(schema: Any, root: Any, depth: int) -> Iterator[str]:
+    """Yield the types that a value may have, as far as the schema names them."""
+    for one in _parts(schema, root, depth):
+        named = one.get("type")
+        if named is not None:
+            yield from [named] if isinstance(named, str) else map(str, named)
+            continue
+        values = one.get("enum", [one["const"]] if "const" in one else [])
+        for value in values if isinstance(values, list) else []:
+            yield next(
+                (kind for kind, (types, _) in _ORDERED if isinstance(value, types)), "string"
+            )
+
+
+# True is an int of Python's.
+_ORDERED = sorted(_KINDS.items(), key=lambda one: one[0] != "boolean")
+
+
+def _items(schema: Any, root: Any, depth: int) -> Any:
+    return next((one["items"] for one in _parts(schema, root, depth) if "items" in one), {})
+
+
+def _parts(schema: Any, root: Any, depth: int) -> Iterator[dict[str, Any]]:
+    """Yield a schema, its alternatives, and what it refers to in the same document."""
+    if not isinstance(schema, dict) or depth > MAX_DEPTH:
+        return
+    yield schema
+    for keyword in _ALTERNATIVES:
+        for one in schema.get(keyword) or ():
+            yield from _parts(one, root, depth + 1)
+    target = _target(schema.get("$ref"), root)
+    if target is not None:
+        yield from _parts(target, root, depth + 1)
+
+
+def _target(reference: Any, root: Any) -> Any:
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return None
+    found = root
+    for step in reference[2:].split("/"):
+        if not isinstance(found, dict):
+            return None
+        found = found.get(step.replace("~1", "/").replace("~0", "~"))
+    return found

@@ -1,0 +1,37 @@
+"""Let a verb be about several modules, or about all: the words MODULE... and --all."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, cast
+
+import click
+
+from supervisor.cli.client import Client
+from supervisor.cli.options import MODULE, F
+
+
+def with_modules(function: F) -> F:
+    """Add MODULE... and --all; the verb gets `modules` or `every`, for `chosen`."""
+
+    @functools.wraps(function)
+    def checked(*, modules: tuple[str, ...], every: bool, **others: Any) -> Any:
+        if modules and every:
+            raise click.UsageError("name modules, or say --all; not both")
+        if not modules and not every:
+            raise click.UsageError("name a MODULE, or several, or say --all")
+        return function(modules=modules, every=every, **others)
+
+    all_of_them = click.option("--all", "every", is_flag=True, help="All modules instead.")
+    named = click.argument("modules", metavar="[MODULE]...", nargs=-1, type=MODULE)
+    return cast("F", named(all_of_them(checked)))
+
+
+def chosen(
+    client: Client, modules: tuple[str, ...], *, every: bool, wanted: bool = False
+) -> list[str]:
+    """Return the names that were typed, or all; of all, those that are to be up if `wanted`."""
+    if not every:
+        return list(dict.fromkeys(modules))
+    entries: list[dict[str, Any]] = client.known("status").result["modules"]
+    return [one["name"] for one in entries if one["wanted"] == "up" or not wanted]

@@ -1,0 +1,46 @@
+"""Say which modules are in trouble, and put them first: for `status` and `top`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+WORST_FIRST = (
+    "failed",
+    "backoff",
+    "degraded",
+    "stopping",
+    "preparing",
+    "starting",
+    "down",
+    "ready",
+)
+_BAD = frozenset({"failed", "backoff", "degraded"})
+
+
+def in_trouble(module: dict[str, Any]) -> bool:
+    """Tell whether somebody should look at a module; `module` is its entry in `status`.
+
+    It is in a bad state, waits for another one, is down because it ended badly, or its descriptor
+    was changed and is no good. One that was stopped, or that waits for its first request, is not.
+    """
+    if module["state"] in _BAD or module.get("quarantined"):
+        return True
+    if module["state"] != "down":
+        return False
+    died = module["last_exit"]
+    if module["wanted"] == "up" and module["waits_for"]:
+        return True
+    return died is not None and died["reason"] != "stopped" and died["exit_code"] != 0
+
+
+def trouble_first(modules: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the entries of `status` with those in trouble before all others, the worst first."""
+    return sorted(modules, key=lambda one: severity(one["state"]) if in_trouble(one) else _NONE)
+
+
+def severity(state: str) -> int:
+    """Return the place of a state among all, the worst first."""
+    return WORST_FIRST.index(state) if state in WORST_FIRST else len(WORST_FIRST)
+
+
+_NONE = len(WORST_FIRST) + 1

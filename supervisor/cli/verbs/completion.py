@@ -1,0 +1,35 @@
+"""`stdiod completion`: what a shell has to run to complete verbs, options, modules and sessions."""
+
+from __future__ import annotations
+
+import click
+
+from supervisor.cli.options import example
+
+VARIABLE = "_STDIOD_COMPLETE"
+"""By which a shell that completes says so (click has its own name for it)."""
+
+
+@click.command(
+    epilog=example(
+        "completion bash > ~/.local/share/bash-completion/completions/stdiod",
+        "completion zsh > ~/.zfunc/_stdiod",
+        "completion fish > ~/.config/fish/completions/stdiod.fish",
+    )
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print what SHELL has to run to complete verbs, options, modules, ops and sessions.
+
+    The examples write it where bash (with bash-completion) and fish look for it, and to a folder
+    that zsh looks into if it is in `fpath`. Modules, ops and sessions are those of the daemon that
+    runs; without one there are none, and nothing is said about it.
+    """
+    from click.shell_completion import get_completion_class
+
+    of_shell = get_completion_class(shell)
+    if of_shell is None:
+        raise click.UsageError(f"nothing is known of {shell}")
+    root = ctx.find_root()
+    click.echo(of_shell(root.command, {}, "stdiod", VARIABLE).source())
