@@ -36,8 +36,12 @@ def load(name: str) -> dict[str, Any]:
 
     Raises `KeyError` for any other name.
     """
+    document: dict[str, Any] = json.loads(text(name))
+    return document
+
+
+def text(name: str) -> str:
+    """Return the same as it stands in its file. Raises `KeyError` as `load` does."""
     if name not in NAMES:
         raise KeyError(name)
-    text = resources.files(__name__).joinpath(f"{name}.json").read_text(encoding="utf-8")
-    document: dict[str, Any] = json.loads(text)
-    return document
+    return resources.files(__name__).joinpath(f"{name}.json").read_text(encoding="utf-8")

@@ -63,6 +63,7 @@ VERBS = {
     "check": Verb("Descriptors", "check", "Run modules, and see if they keep their protocol."),
     "import": Verb("Descriptors", "import_servers", "Make descriptors of an mcpServers file."),
     "doctor": Verb("Daemon", "doctor", "Explain what is wrong with the set-up, and what to do."),
+    "schema": Verb("Descriptors", "schema", "Print the JSON Schema of a descriptor and others."),
     "completion": Verb("Shell", "completion", "Have bash, zsh or fish complete what is typed."),
     "help": Verb("Shell", "show_help", "Show the help of a verb."),
 }
@@ -140,8 +141,10 @@ class Verbs(click.Group):
         try:
             with _interruptible():
                 return super().invoke(ctx)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as error:
             click.echo(err=True)  # the terminal has written ^C
+            if error.args:
+                click.echo(f"stdiod: {error.args[0]}", err=True)
             ctx.exit(INTERRUPTED)
         except BrokenPipeError:
             let_go_of_stdout()

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from supervisor.cli.terminal import dim, one_line, safe
+from supervisor.cli.terminal import Ticker, cut, dim, one_line, safe
 from supervisor.cli.verbs.approvals import decided, how
 
 _PATCH_CHARS = 200
@@ -19,16 +19,27 @@ _TOOL_CALLS = {
     "tool.call_error": "failed",
 }
 _WIDTH = 6
+_BAR_CELLS = 20
 
 
 class EventPrinter:
-    """Writes each event as it comes; remembers whether running text left the line open."""
+    """Writes each event as it comes; remembers whether running text left the line open.
+
+    On a terminal the last `progress` stands below, as a bar.
+    """
 
     def __init__(self) -> None:
         self._line_is_open = False
+        self._bar = Ticker()
 
     def show(self, event: dict[str, Any]) -> None:
         """Write one event."""
+        if self._bar.live and _is_progress(event):
+            self._end_running_text()
+            from shutil import get_terminal_size
+
+            self._bar.show(progress_text(event["payload"], get_terminal_size().columns))
+            return
         if event.get("type") == "ui_event" and event.get("event") in _RUNNING_TEXT:
             # With a payload of another form it has a placeholder.
             payload = event.get("payload") or {}
@@ -40,11 +51,15 @@ class EventPrinter:
 
     def line(self, text: str) -> None:
         """Write a whole line."""
-        self.close_line()
-        click.echo(text, err=True)
+        self._end_running_text()
+        self._bar.line(text)
 
     def close_line(self) -> None:
-        """End running text, if there is any."""
+        """End running text, if there is any, and take the bar away."""
+        self._bar.clear()
+        self._end_running_text()
+
+    def _end_running_text(self) -> None:
         if self._line_is_open:
             self._line_is_open = False
             click.echo(err=True)
@@ -52,9 +67,30 @@ class EventPrinter:
     def _run_on(self, content: str, *, thinking: bool) -> None:
         if not content:
             return
+        self._bar.clear()
         text = safe(content)
         click.echo(dim(text) if thinking else text, err=True, nl=False)
         self._line_is_open = not content.endswith("\n")
+
+
+def _is_progress(event: dict[str, Any]) -> bool:
+    # With a payload of another form it has a placeholder.
+    return event.get("event") == "progress" and not isinstance(event.get("placeholder"), str)
+
+
+def progress_text(payload: dict[str, Any], columns: int) -> str:
+    """Return how far something is, as a line of fewer than `columns` cells."""
+    done, total = payload.get("done", 0), payload.get("total")
+    if isinstance(total, int | float) and total > 0:
+        # Whole numbers may be too large for a division.
+        share = 1.0 if done >= total else done / total if done > 0 else 0.0
+        filled = int(share * _BAR_CELLS)
+        text = f"[{'#' * filled}{'-' * (_BAR_CELLS - filled)}] {share:4.0%}"
+    else:
+        text = str(done)
+    said = payload.get("message")
+    words = f" {one_line(said)}" if isinstance(said, str) else ""
+    return cut(text + words, columns - 1)
 
 
 def event_line(event: dict[str, Any]) -> str:

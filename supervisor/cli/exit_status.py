@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import IO, Any
 
 import click
@@ -50,3 +52,15 @@ class UnwritableError(EndError):
     """Nobody can be told the answer."""
 
     exit_code = UNWRITABLE
+
+
+@contextlib.contextmanager
+def interruption(words: str) -> Iterator[None]:
+    """Have Ctrl-C in the block end the command with a sentence: what became of what it waited for.
+
+    `Verbs.invoke` writes it.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(words) from None

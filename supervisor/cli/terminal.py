@@ -109,7 +109,8 @@ class Ticker:
     def __init__(self, *, silent: bool = False) -> None:
         """Say nothing at all if `silent`."""
         self._silent = silent
-        self._live = is_terminal(sys.stderr)
+        self.live = is_terminal(sys.stderr)
+        """Whether a line can be rewritten."""
         self._shown = ""
 
     def __enter__(self) -> Self:
@@ -123,18 +124,18 @@ class Ticker:
         traceback: TracebackType | None,
     ) -> None:
         """Clear the line."""
-        self._clear()
+        self.clear()
 
     def show(self, text: str) -> None:
         """Put a text in the place of the one before; nothing unless a terminal reads."""
-        if self._live and not self._silent:
-            self._clear()
+        if self.live and not self._silent:
+            self.clear()
             self._shown = text
             click.echo(text, err=True, nl=False)
 
     def step(self, text: str, count: str) -> None:
         """Tell of a step: as the new count on a terminal, as a line elsewhere."""
-        if self._live:
+        if self.live:
             self.show(count)
         else:
             self.line(text)
@@ -144,11 +145,12 @@ class Ticker:
         if self._silent:
             return
         shown = self._shown
-        self._clear()
+        self.clear()
         click.echo(text, err=True)
         self.show(shown)
 
-    def _clear(self) -> None:
+    def clear(self) -> None:
+        """Take away what is shown."""
         if self._shown:
             self._shown = ""
             click.echo(_CLEAR_LINE, err=True, nl=False)

@@ -10,6 +10,8 @@ import pytest
 
 from supervisor.cli.checked import check
 from supervisor.cli.doctor.examination import examine
+from supervisor.cli.doctor.finding import bad, ok, warn
+from tests.cli.conftest import Run
 from tests.cli.fake_daemon import Reply, serving
 
 
@@ -48,3 +50,18 @@ def test_what_is_advised_for_a_descriptor_that_is_not_valid_shows_the_problem(
     assert command == "validate"
     (shown,) = [one for one in check([Path(path) for path in paths]).descriptors if not one.ok]
     assert [problem.message for problem in shown.problems] == [one.message]
+
+
+@pytest.mark.parametrize("well", [True, False])
+def test_problems_alone_leave_out_what_is_well_and_are_counted_all_the_same(
+    run: Run, monkeypatch: pytest.MonkeyPatch, well: bool
+) -> None:
+    found = [ok("machine", "it runs"), *([] if well else [warn("a", "b", "c"), bad("d", "e", "f")])]
+    monkeypatch.setattr("supervisor.cli.doctor.examination.examine", lambda *_, **__: found)
+    ended = run("doctor", "--problems")
+    assert ended.exit_code == (0 if well else 1)
+    assert "it runs" not in ended.stdout
+    assert ended.stdout.splitlines()[-1] == f"1 ok, {0 if well else 1} warn, {0 if well else 1} bad"
+    told = json.loads(run("doctor", "--problems", "--json").stdout)
+    assert told["ok"] is well
+    assert [one["level"] for one in told["findings"]] == ([] if well else ["warn", "bad"])

@@ -30,7 +30,7 @@ def test_each_help_ends_with_an_example_that_can_be_typed(run: Run, name: str) -
     assert colon
     assert commands
     for command in commands:
-        words = shlex.split(command.partition(" > ")[0])
+        words = shlex.split(re.split(" [<>] ", command)[0])
         assert words[: len(name.split())] == name.split()
         group: click.Command = stdiod
         context = click.Context(stdiod, resilient_parsing=False)

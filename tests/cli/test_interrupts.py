@@ -5,11 +5,13 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Serve
+from tests.cli.fake_daemon import Frame
 
 ENTRIES = {
     "module": "import runpy; runpy.run_module('supervisor.cli', run_name='__main__')",
@@ -42,18 +44,52 @@ def test_an_interrupt_while_python_imports_is_quiet(entry: str, moment: str) -> 
     assert ended.stdout == ""
 
 
-def test_an_interrupt_while_a_verb_waits_is_130_and_closes_the_connection(
-    serve: Serve, socket_path: Path
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        ("invoke dice roll", "dice.roll was cancelled"),
+        ("invoke dice roll --stdin", "dice.roll was cancelled, line 1 of stdin"),
+        ("prompt walk hello", "the prompt of walk was cancelled"),
+    ],
+)
+def test_an_interrupt_while_a_verb_waits_is_130_and_cancels_and_says_what(
+    serve: Serve, socket_path: Path, verb: str, words: str
 ) -> None:
     daemon = serve(lambda frame: [{"type": "log", "level": "info", "message": "at work"}])
     with subprocess.Popen(
-        [sys.executable, "-m", "supervisor.cli", "invoke", "dice", "roll", "--socket", socket_path],
+        [sys.executable, "-m", "supervisor.cli", *verb.split(), "--socket", socket_path],
+        stdin=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
+        assert process.stdin is not None
         assert process.stderr is not None
+        process.stdin.write("{}\n")
+        process.stdin.flush()
         assert "at work" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        assert process.stderr.read() == "\n"
+        assert process.stderr.read() == f"\nstdiod: {words}\n"
         assert process.wait(10) == 130
     assert daemon.cancelled.wait(10)
+
+
+def test_an_interrupt_of_what_cannot_be_cancelled_says_that_it_goes_on(
+    serve: Serve, socket_path: Path
+) -> None:
+    asked = threading.Event()
+
+    def script(frame: Frame) -> list[Frame | bytes]:
+        if frame["input"]["args"]["module"] == "kv":
+            asked.set()
+        return []
+
+    serve(script)
+    with subprocess.Popen(
+        [sys.executable, "-m", "supervisor.cli", "stop", "dice", "kv", "--socket", socket_path],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert asked.wait(60)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert said == "\nstdiod: dice, kv: told to stop, and not waited for any more\n"

@@ -1,4 +1,7 @@
-"""A server of MCP of either era that does to each call what its op says: `mcp_attacker.py ERA`."""
+"""A server of MCP that does to each call what its op says: `mcp_attacker.py ERA`.
+
+Of the era `flood` it answers no greeting, and prints without end.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import sys
 from typing import Any
 
 ERA = sys.argv[1]
-OPS = ["well", "batch", "own_id", "close", "long", "flood", "twice", "noise"]
+OPS = ["well", "batch", "own_id", "close", "long", "flood", "twice", "noise", "late"]
 OFFERS: dict[str, Any] = {"tools": {}}
 
 
@@ -26,7 +29,15 @@ def answer(named: Any) -> bytes:
     return line(id=named, result={"content": [{"type": "text", "text": "well"}]})
 
 
+LATE: list[bytes] = []
+
+
 def call(named: Any, op: str) -> None:
+    if op == "late":
+        # It answers with the next one, or after it.
+        write(line(method="notifications/progress", params={"progressToken": named, "progress": 1}))
+        LATE.append(line(id=named, result={"structuredContent": {"id": named}}))
+        return
     good = answer(named)
     before = {
         "batch": b"[" + good.strip() + b"]\n",
@@ -46,8 +57,13 @@ def call(named: Any, op: str) -> None:
 for text in sys.stdin:
     message = json.loads(text)
     named, method = message.get("id"), message.get("method")
+    while ERA == "flood":
+        write(b"Welcome to this server, which has much to say!\n" * 100)
     if named is None or method is None:
         continue
+    if method != "tools/call" or message["params"]["name"] != "late":
+        write(b"".join(LATE))
+        LATE.clear()
     if method == "server/discover" and ERA == "modern":
         write(line(id=named, result={"supportedVersions": ["2026-07-28"], "capabilities": OFFERS}))
     elif method == "initialize" and ERA == "legacy":

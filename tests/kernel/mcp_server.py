@@ -15,7 +15,11 @@ from typing import Any
 META = "io.modelcontextprotocol/"
 FORM = {
     "message": "Who?",
-    "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
+    "requestedSchema": {
+        "type": "object",
+        "properties": {"name": {"type": "string"}, "age": {"type": "integer", "minimum": 1}},
+        "required": ["name"],
+    },
 }
 SAMPLE = {
     "messages": [{"role": "user", "content": {"type": "text", "text": "Who?"}}],

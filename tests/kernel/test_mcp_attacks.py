@@ -9,15 +9,20 @@ import pytest
 from msgspec.structs import replace
 
 from protocol.descriptor.model import Lifecycle
+from protocol.errors import Reason
+from supervisor.policy.verdict import Stopped
 from tests.factories import PYTHON, descriptor
-from tests.kernel.conftest import ask, daemon_with, run_op
+from tests.kernel.conftest import Asker, ask, daemon_with, run_op
 from tests.kernel.test_grants import nothing
+from tests.principals import ADA
 
+AT_ONCE = 50
+GONE = Stopped(Reason.CLIENT, "the client cancelled the request")
 ATTACKER = str(Path(__file__).with_name("mcp_attacker.py"))
 
 
-def attacker(folder: Path, era: str) -> Any:
-    made = descriptor(folder, [*PYTHON, ATTACKER, era], name="server")
+def attacker(folder: Path, era: str, name: str = "server", **supervision: Any) -> Any:
+    made = descriptor(folder, [*PYTHON, ATTACKER, era], name=name, supervision=supervision)
     transport = replace(made.transport, protocol="mcp", lifecycle=Lifecycle.PERSISTENT)
     return replace(made, transport=transport)
 
@@ -49,3 +54,44 @@ async def test_a_call_has_one_outcome_and_the_next_one_goes_well(
         assert after["ok"], after
         status = await run_op(daemon, "status", {"module": "server"}, nothing)
         assert status["restarts"] == (op == "close")
+
+
+async def test_a_flood_in_the_place_of_a_greeting_ends_that_start_and_is_quoted(
+    tmp_path: Path,
+) -> None:
+    quick = {"start_s": 0.5, "stop_s": 0.1, "exit_s": 0.1}
+    flooding = attacker(tmp_path, "flood", "flooding", start="lazy", timeouts=quick)
+    async with daemon_with(tmp_path, flooding, attacker(tmp_path, "modern")) as daemon:
+        flooded = ask(daemon, "flooding", "well")
+        assert (await ask(daemon, "server", "well").document())["ok"]
+        error = (await flooded.document())["error"]
+        assert (error["code"], error["details"]["reason"]) == ("timeout", "start_deadline")
+        assert "the last line it printed is no answer: Welcome to this server" in error["message"]
+        assert daemon.fleet.modules["flooding"].counters.quarantined_lines > 0
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_of_a_thousand_calls_that_are_cancelled_no_answer_is_taken_for_anothers(
+    era: str, tmp_path: Path
+) -> None:
+    made = attacker(tmp_path, era, concurrency=AT_ONCE + 1)
+    async with daemon_with(tmp_path, made) as daemon:
+        for _ in range(1000 // AT_ONCE):
+            askers = [Asker() for _ in range(AT_ONCE)]
+            begun = [
+                daemon.requests.invoke(ADA, "server", {"op": "late"}, asker) for asker in askers
+            ]
+            for invocation, asker in zip(begun, askers, strict=True):
+                await asker.heard(1)  # so it has been written
+                assert invocation is not None
+                invocation.cancel(GONE)
+                assert (await asker.document())["error"]["code"] == "cancelled"
+            # Of one that nobody cancels the answer is its own, whichever come with it.
+            kept = Asker()
+            invocation = daemon.requests.invoke(ADA, "server", {"op": "late"}, kept)
+            assert invocation is not None
+            await kept.heard(1)
+            assert (await ask(daemon, "server", "well").document())["ok"]
+            assert (await kept.document())["result"] == {"id": invocation.request.request_id}
+        module = daemon.fleet.modules["server"]
+        assert (module.counters.late_lines, module.restarts) == (1000, 0)

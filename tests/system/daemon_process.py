@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,17 @@ sys.exit(serve(ServeOptions((Path(sys.argv[1]),), Path(sys.argv[2]), Path(sys.ar
 class DaemonProcess:
     """`stdiod run` on a folder of descriptors; started and able to take requests."""
 
-    def __init__(self, modules: Path, home: Path, containment: str | None = None) -> None:
+    def __init__(
+        self,
+        modules: Path,
+        home: Path,
+        containment: str | None = None,
+        *,
+        prefix: Sequence[str] = (),
+        python: str = sys.executable,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start it by `python`, which `prefix` executes, with some more variables."""
         self.socket = home / "s"
         self.data_dir = home / "data"
         self._requests = 0
@@ -37,7 +48,8 @@ class DaemonProcess:
         with self.log.open("ab") as log:
             self.popen = subprocess.Popen(
                 [
-                    sys.executable,
+                    *prefix,
+                    python,
                     "-c",
                     _PROGRAM,
                     *(str(path) for path in (modules, self.socket, self.data_dir)),
@@ -48,6 +60,7 @@ class DaemonProcess:
                 stdout=log,
                 stderr=log,
                 pass_fds=[told],
+                env={**os.environ, **(environment or {})},
                 start_new_session=True,
             )
         os.close(told)

@@ -24,12 +24,12 @@ NOFILE = resource.RLIMIT_NOFILE
 
 @pytest.mark.fault(31)
 def test_a_crowd_of_idle_clients_keeps_neither_a_module_nor_an_operator_out(
-    rung: str, lifelines: Lifelines, folder: Path
+    lifelines: Lifelines, folder: Path
 ) -> None:
     at_once = {"initial_s": 0.01, "factor": 1, "max_s": 0.01, "jitter": 0}
     always: dict[str, Any] = {"restart": "permanent", "intensity": 1000, "backoff": at_once}
     describe(folder / "modules", lifelines, name="one", **always)
-    daemon = DaemonProcess(folder / "modules", folder, rung)
+    daemon = DaemonProcess(folder / "modules", folder)
     try:
         (pid,) = lifelines.take("leader")
         daemon.ask("supervisor", "wait", modules=["one"])

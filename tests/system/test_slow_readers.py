@@ -35,14 +35,6 @@ def streaming(name: str, *features: str) -> dict[str, Any]:
     return descriptor(name, [*STREAMER, *features], supervision=supervision)
 
 
-@pytest.fixture
-def on_rung(rung: str, folder: Path) -> tuple[str, str]:
-    """Return the options of a daemon on each rung in turn."""
-    config = folder / "daemon.toml"
-    config.write_text(f'containment = "{rung}"\n')
-    return "--config", str(config)
-
-
 def slow_stream(daemon: Daemon, module: str, **args: Any) -> Client:
     """Begin a stream, and read no more than the beginning of it."""
     slow = daemon.connect()
@@ -118,9 +110,9 @@ def test_a_million_events_nobody_reads_are_cancelled_on_the_same_connection(
 
 @pytest.mark.fault(37)
 def test_a_stream_that_is_not_read_delays_no_other_call_and_ends_alone(
-    start_daemon: StartDaemon, on_rung: tuple[str, str]
+    start_daemon: StartDaemon,
 ) -> None:
-    daemon = start_daemon(streaming("shared"), options=on_rung)
+    daemon = start_daemon(streaming("shared"))
     with slow_stream(daemon, "shared") as slow, daemon.connect() as other:
         pid = daemon.pid("shared")
         stream = other.send_invoke("shared", "stream", count=800)
@@ -139,10 +131,8 @@ def test_a_stream_that_is_not_read_delays_no_other_call_and_ends_alone(
 
 
 @pytest.mark.fault(37)
-def test_a_module_that_can_pause_a_stream_loses_nothing_of_it(
-    start_daemon: StartDaemon, on_rung: tuple[str, str]
-) -> None:
-    daemon = start_daemon(streaming("shared", "flow"), options=on_rung)
+def test_a_module_that_can_pause_a_stream_loses_nothing_of_it(start_daemon: StartDaemon) -> None:
+    daemon = start_daemon(streaming("shared", "flow"))
     with slow_stream(daemon, "shared", count=200) as slow, daemon.connect() as other:
         stream = other.send_invoke("shared", "stream", count=400)
         assert daemon.invoke("shared", "echo", n=1).result == {"n": 1}
@@ -164,9 +154,9 @@ def read_all(client: Client) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.fault(30)
 def test_answers_that_are_not_read_are_bounded_and_each_request_has_one(
-    start_daemon: StartDaemon, on_rung: tuple[str, str]
+    start_daemon: StartDaemon,
 ) -> None:
-    daemon = start_daemon(streaming("big"), misbehaving("witness"), options=on_rung)
+    daemon = start_daemon(streaming("big"), misbehaving("witness"))
     with daemon.connect() as slow:
         slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         # They are in flight before the first is answered, which the client does not read either.
@@ -184,11 +174,11 @@ def test_answers_that_are_not_read_are_bounded_and_each_request_has_one(
 
 @pytest.mark.fault(30)
 def test_requests_that_wait_with_large_args_are_bounded_and_all_are_answered(
-    start_daemon: StartDaemon, on_rung: tuple[str, str]
+    start_daemon: StartDaemon,
 ) -> None:
     waiting = streaming("busy", "cancel")
     waiting["supervision"]["concurrency"] = 1
-    daemon = start_daemon(waiting, misbehaving("witness"), options=on_rung)
+    daemon = start_daemon(waiting, misbehaving("witness"))
     with daemon.connect() as greedy, ThreadPoolExecutor(1) as pool:
         first = daemon.client.send_invoke("busy", "hold")
         written = pool.submit(

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from supervisor.cli.client import Answer, Client
-from supervisor.cli.exit_status import NO
+from supervisor.cli.exit_status import NO, interruption
 from supervisor.cli.many_modules import chosen, with_modules
 from supervisor.cli.options import example, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_json, tell_failure
@@ -64,11 +64,15 @@ def _control(
         names = chosen(client, modules, every=every, wanted=op == "restart")
         come: dict[int, Answer] = {}
         shown = failed = 0
-        for number, answer in client.own_together([(op, {"module": one, **args}) for one in names]):
-            come[number] = answer
-            while shown in come:
-                failed += not _show(come.pop(shown), names[shown], len(modules), as_json=as_json)
-                shown += 1
+        asked = [(op, {"module": one, **args}) for one in names]
+        words = f"{one_line(', '.join(names))}: told to {op}, and not waited for any more"
+        with interruption(words):
+            for number, answer in client.own_together(asked):
+                come[number] = answer
+                while shown in come:
+                    well = _show(come.pop(shown), names[shown], len(modules), as_json=as_json)
+                    failed += not well
+                    shown += 1
     if failed:
         raise click.exceptions.Exit(NO)
 

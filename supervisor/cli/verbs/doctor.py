@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
 
 
-@click.command(epilog=example("doctor modules"))
+@click.command(epilog=example("doctor modules", "doctor --problems"))
 @click.argument("directories", metavar="[DIR...]", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--data-dir",
@@ -35,6 +35,7 @@ _COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
     metavar="FILE",
     help="What modules may call the daemon for.  [default: the daemon's]",
 )
+@click.option("--problems", is_flag=True, help="Leave out what is ok.")
 @with_config
 @with_json
 @with_socket
@@ -47,6 +48,7 @@ def doctor(
     socket: Path,
     data_dir: Path | None,
     policy: Path | None,
+    problems: bool,
     as_json: bool,
 ) -> None:
     """Look at all that a daemon needs, and say what is wrong and what to do about it.
@@ -72,10 +74,13 @@ def doctor(
         policy_file=None if policy is None else policy.absolute(),
     )
     well = all(finding.level != "bad" for finding in findings)
+    shown = [one for one in findings if one.level != "ok"] if problems else findings
     if as_json:
-        _print_json(findings, well=well)
+        _print_json(shown, well=well)
     else:
-        _print(findings)
+        _print(shown)
+        counts = (f"{sum(one.level == level for one in findings)} {level}" for level in _COLOURS)
+        click.echo(", ".join(counts))
     if not well:
         raise click.exceptions.Exit(NO)
 
@@ -99,5 +104,3 @@ def _print(findings: list[Finding]) -> None:
             click.echo(dim(f"         | {one_line(line)}"))
         if one.hint is not None:
             click.echo(f"       -> {one_line(one.hint)}")
-    counts = [f"{sum(one.level == level for one in findings)} {level}" for level in _COLOURS]
-    click.echo(", ".join(counts))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,9 @@ import msgspec
 
 from supervisor.cli.args_document import read_args
 from supervisor.cli.args_words import Word, args_of, read_words
-from supervisor.cli.client import ANSWER_S, SUPERVISOR, Client, NoAnswerError
+from supervisor.cli.client import ANSWER_S, SUPERVISOR, Client, NoAnswerError, OnEvent
 from supervisor.cli.event_text import EventPrinter, log_line
-from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError
+from supervisor.cli.exit_status import INTERRUPTED, NO, OK, NoDaemonError, interruption
 from supervisor.cli.failure_text import failure_text
 from supervisor.cli.options import MODULE, OP, SECONDS, SESSION, example, with_json, with_socket
 from supervisor.cli.quantities import duration
@@ -33,6 +33,7 @@ _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
 @click.command(
     epilog=example(
         "invoke dice roll dice=3d6 seed:=1",
+        "invoke dice roll --stdin < args.jsonl",
         'invoke torch light --session walk --args \'{"room":"hall"}\'',
     )
 )
@@ -41,6 +42,12 @@ _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
 @click.argument("words", metavar="[KEY=VALUE|KEY:=JSON]...", nargs=-1)
 @click.option(
     "--args", "given", metavar="JSON|@FILE|-", help="A JSON object, a file with one, or stdin."
+)
+@click.option(
+    "--stdin",
+    "line_by_line",
+    is_flag=True,
+    help="Call OP for each line of stdin, a JSON object that adds to the args.",
 )
 @click.option(
     "--session", "session_id", type=SESSION, metavar="ID", help="The session it belongs to."
@@ -68,6 +75,7 @@ def invoke(
     op: str,
     words: tuple[str, ...],
     given: str | None,
+    line_by_line: bool,
     session_id: str | None,
     timeout_s: float | None,
     descriptor: Path | None,
@@ -82,10 +90,16 @@ def invoke(
 
     What the module says while it works goes to stderr, its result to stdout. With --json each event
     goes to stdout as it comes, one per line, and the response last. Ctrl-C cancels.
+
+    With --stdin the responses go to stdout, a line for each line of stdin and in their order; the
+    next call begins when the one before has been answered.
     """
     if record is not None and descriptor is None:
         hint = "of a module of a daemon: `stdiod record MODULE`"
         raise click.UsageError(f"--record needs --descriptor; {hint}")
+    if line_by_line and (descriptor is not None or given in ("-", "@-")):
+        other = "--descriptor" if descriptor is not None else f"--args {given}"
+        raise click.UsageError(f"--stdin and {other} do not go together")
     content: dict[str, Any] = {"op": op, "args": read_args(given)}
     typed = read_words(words)
     if session_id is not None:
@@ -93,6 +107,13 @@ def invoke(
     if timeout_s is not None:
         content["timeout_s"] = timeout_s
     show = Shown(as_json=as_json, with_daemon=descriptor is None)
+    if line_by_line:
+        from supervisor.cli.many_calls import answer_lines
+
+        with Client(socket) as client:
+            add_words(client, module, content, typed)
+            well = answer_lines(client, module, content, show)
+        raise click.exceptions.Exit(OK if well else NO)
     if descriptor is None:
         response = ask_daemon(socket, module, content, show.event, typed)
     else:
@@ -125,6 +146,11 @@ class Shown:
         """Show a line of the module's log; what the host noted is told by the answer."""
         if line.stream not in ("host", "event"):
             self._printer.line(log_line(line.stream, line.text))
+
+    def response_line(self, response: dict[str, Any]) -> None:
+        """Show how one of several ended, as a line of JSON."""
+        self._printer.close_line()
+        print_json(response)
 
     def response(self, response: dict[str, Any]) -> None:
         """Show how it ended."""
@@ -162,23 +188,33 @@ def ask_daemon(
     socket: Path,
     module: str,
     content: dict[str, Any],
-    on_event: Callable[[dict[str, Any], bytes], None],
+    on_event: OnEvent,
     typed: Sequence[Word] = (),
 ) -> dict[str, Any]:
-    """Have a daemon invoke a module; returns the response. Raises `NoDaemonError`.
+    """Have a daemon invoke a module; returns the response. Raises `NoDaemonError`."""
+    with (
+        interruption(one_line(f"{module}.{content['op']} was cancelled")),
+        Client(socket) as client,
+    ):
+        add_words(client, module, content, typed)
+        return call(client, module, content, on_event)
 
-    What was typed as words is added to the args, as the daemon knows the op's schema.
-    """
+
+def call(client: Client, module: str, content: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
+    """Invoke a module over a connection; returns the response. Raises `NoDaemonError`."""
     # Without --timeout the daemon bounds it, by a timeout that only the module's descriptor knows.
     timeout_s = content["timeout_s"] + GRACE_S if "timeout_s" in content else None
-    with Client(socket) as client:
-        if typed:
-            content["args"] |= args_of(typed, _schema(client, module, content["op"], typed))
-        try:
-            return client.request(module, "invoke", content, on_event, timeout_s).document
-        except NoAnswerError:
-            words = f"the daemon on {socket} gave no answer, {GRACE_S:g} s after the deadline"
-            raise NoDaemonError(words) from None
+    try:
+        return client.request(module, "invoke", content, on_event, timeout_s).document
+    except NoAnswerError:
+        words = f"the daemon on {client.path} gave no answer, {GRACE_S:g} s after the deadline"
+        raise NoDaemonError(words) from None
+
+
+def add_words(client: Client, module: str, content: dict[str, Any], typed: Sequence[Word]) -> None:
+    """Add to the args what was typed as words, as the daemon knows the op's schema."""
+    if typed:
+        content["args"] |= args_of(typed, _schema(client, module, content["op"], typed))
 
 
 def _schema(client: Client, module: str, op: str, typed: Sequence[Word]) -> Any:

@@ -10,9 +10,10 @@ import click
 
 from supervisor.cli.client import SUPERVISOR, Client
 from supervisor.cli.event_text import EventPrinter
+from supervisor.cli.exit_status import interruption
 from supervisor.cli.options import SECONDS, SESSION, TEXT, example, with_json, with_socket
 from supervisor.cli.results import echo_json, end_with_failure, print_json
-from supervisor.cli.terminal import safe
+from supervisor.cli.terminal import one_line, safe
 
 OP = "session.prompt"
 PRIORITIES = ("low", "normal", "high", "urgent")
@@ -57,7 +58,8 @@ def prompt(
     if timeout_s is not None:
         args["timeout_s"] = timeout_s
     shown = _Answer(as_json=as_json)
-    with Client(socket) as client:
+    words = one_line(f"the prompt of {session_id} was cancelled")
+    with interruption(words), Client(socket) as client:
         answer = client.own(OP, args, shown.event)
     shown.end(answer.result if answer.ok else None)
     if not answer.ok:

@@ -112,6 +112,8 @@ class StartAttempt:
     def fail(self, ended: Ended) -> None:
         """Take note of why it will come to nothing."""
         if not self._is_over:
+            if ended.reason == START_DEADLINE and self.instead not in ended.message:
+                ended = replace(ended, message=f"{ended.message}; {self.instead}")
             self.failure = ended
             self.end()
             self._owner.happened(self._life, Input.START_FAILED, ended.message, ended)

@@ -1,0 +1,31 @@
+"""`stdiod schema`: print the JSON Schema of what crosses a wire or stands in a file."""
+
+from __future__ import annotations
+
+import click
+
+from supervisor.cli.options import TEXT, example
+
+
+@click.command(epilog=example("schema", "schema stdiod-descriptor > descriptor.schema.json"))
+@click.argument("name", required=False, type=TEXT)
+def schema(name: str | None) -> None:
+    """Print the JSON Schema (2020-12) of that NAME, or the names there are.
+
+    A name can be given without its version: `plan` is the newest `plan`. An editor that knows the
+    schema of descriptors, `stdiod-descriptor`, completes their fields and says what is wrong.
+    """
+    import schemas
+
+    if name is None:
+        for one in schemas.NAMES:
+            click.echo(f"{one:<{max(map(len, schemas.NAMES))}}  {schemas.load(one)['title']}")
+        return
+    found = [one for one in schemas.NAMES if name in (one, one.rpartition(".")[0])]
+    if not found:
+        from protocol.problem import did_you_mean, quoted
+
+        known = [one.rpartition(".")[0] for one in schemas.NAMES]
+        hint = did_you_mean(name, known) or "; `stdiod schema` lists them"
+        raise click.UsageError(f"there is no schema {quoted(name)}{hint}")
+    click.echo(schemas.text(found[-1]), nl=False)

@@ -1,0 +1,225 @@
+"""What holds up a daemon, fills it or outlives it, played to one daemon one after the other.
+
+On each rung that the machine has, as whoever runs the tests and, if that is root, as another user.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisor.runtime.containment.cgroup2 import own_folder
+from tests.bounds import until
+from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe, letter
+from tests.runtime.containment.tracer import Tracer
+from tests.system.client import Client
+from tests.system.daemon_process import DaemonProcess
+from tests.system.descriptors import AT_ONCE, misbehaving, write
+from tests.system.liveness import Liveness
+from tests.system.test_slow_readers import ANSWER_BYTES, ANSWERS, PEAK_BYTES, read_all, streaming
+from tests.system.test_suspension import passed
+
+CHECKOUT = Path(__file__).resolve().parent.parent.parent
+ALWAYS: dict[str, Any] = {"restart": "permanent", "intensity": 1000, "backoff": AT_ONCE}
+DEADLINE_S = 4.0
+OPEN_FILES = 256
+
+BECOME = """
+import os, sys
+user, cgroup, *words = sys.argv[1:]
+if cgroup:
+    with open(cgroup + "/cgroup.procs", "w") as file:
+        file.write(str(os.getpid()))
+os.setgroups([])
+os.setgid(int(user))
+os.setuid(int(user))
+os.execv(words[0], words)
+"""
+"""Become another user, in a cgroup that belongs to him."""
+
+
+def interpreter(uid: int) -> tuple[str, dict[str, str]]:
+    """Return a Python that another user may run, and the environment in which it finds us."""
+    packages = [one for one in sys.path if one.endswith("site-packages")]
+    paths = {"PYTHONPATH": os.pathsep.join([str(CHECKOUT), *packages])}
+    for found in (sys.executable, shutil.which("python3", path="/usr/local/bin:/usr/bin:/bin")):
+        words = [found or "", "-c", "import msgspec, trio, supervisor.daemon.serve"]
+        with contextlib.suppress(OSError):
+            done = subprocess.run(
+                words, user=uid, group=uid, extra_groups=[], env=paths, check=False, cwd="/"
+            )
+            if done.returncode == 0:
+                return str(found), paths
+    pytest.skip("no other user may run this Python, or read this checkout")
+
+
+@contextlib.contextmanager
+def delegated(rung: str, uid: int) -> Iterator[str]:
+    """Have a cgroup that belongs to another user, if the rung needs one."""
+    if rung != "cgroup2":
+        yield ""
+        return
+    folder = Path(own_folder()) / f"stdiod-test-{os.getpid()}"
+    folder.mkdir()
+    try:
+        for path in (folder, folder / "cgroup.procs", folder / "cgroup.subtree_control"):
+            os.chown(path, uid, uid)
+        yield str(folder)
+    finally:
+        folder.rmdir()
+
+
+class Scene:
+    """The daemon, its modules, and who knows which of their processes live."""
+
+    def __init__(self, home: Path, rung: str, uid: int | None, stack: contextlib.ExitStack) -> None:
+        self.stack = stack
+        self.lifelines = Lifelines(home)
+        stack.callback(self.lifelines.close)
+        self.liveness = stack.enter_context(Liveness(home / "liveness"))
+        modules = home / "modules"
+        describe(modules, self.lifelines, "traceable", name="held", **ALWAYS)
+        describe(modules, self.lifelines, "ignores_term", "beheaded", name="parent", **ALWAYS)
+        environment = {"LIVENESS": str(self.liveness.path)}
+        write(modules, streaming("shared"), misbehaving("gate", "ids=no", env=environment))
+        prefix = ["sh", "-c", f'ulimit -n {OPEN_FILES}; exec "$@"', "sh"]
+        python = sys.executable
+        paths: dict[str, str] = {}
+        if uid is not None:
+            python, paths = interpreter(uid)
+            for path in (home, *home.rglob("*")):
+                os.chown(path, uid, uid)
+            for path in modules.iterdir():
+                path.write_text(path.read_text().replace(json.dumps(sys.executable)[1:-1], python))
+            cgroup = stack.enter_context(delegated(rung, uid))
+            prefix += [sys.executable, "-c", BECOME, str(uid), cgroup]
+        self.daemon = DaemonProcess(
+            modules, home, rung, prefix=prefix, python=python, environment=paths
+        )
+        stack.callback(self.daemon.close)
+        self.pid = self.daemon.popen.pid
+        self.lifelines.take("leader", "leader", "beheaded")
+        self.client = stack.enter_context(Client(self.daemon.socket))
+        self.client.op("wait", **{"for": "verdict"})
+        self.held: int = self.module("held")["instances"][0]["pid"]
+
+    def module(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.client.op("status", module=name).result
+        return found
+
+    def others_are_served(self) -> None:
+        for n in range(20):
+            assert self.client.invoke("shared", "echo", n=n).result == {"n": n}
+
+    def slow(self) -> Client:
+        slow = self.stack.enter_context(Client(self.daemon.socket))
+        slow.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        return slow
+
+
+def does_not_read(scene: Scene) -> None:
+    """Point 10, and 5: a stream and large answers that nobody reads."""
+    stream = scene.slow()
+    stream.send_invoke("shared", "stream")
+    assert next(stream.lines())["type"] == "log"
+    other = scene.client.send_invoke("shared", "stream", count=800)
+    scene.others_are_served()
+    assert scene.client.answer(other).result == {"events": 800, "pauses": 0}
+    (*_, done) = read_all(stream)
+    assert done["error"]["details"]["reason"] == "slow_reader"
+    answers = scene.slow()
+    asked = [answers.send_invoke("shared", "echo", bytes=ANSWER_BYTES) for _ in range(ANSWERS)]
+    scene.others_are_served()
+    held = scene.client.op("status").result["daemon"]["held_bytes"]
+    assert held["total"] <= held["party_limit"] + ANSWER_BYTES
+    assert {answers.answer(one).verdict for one in asked} == {"ok", "unreachable/slow_reader"}
+    peak = Path(f"/proc/{scene.pid}/status").read_text().partition("VmHWM:")[2].split()[0]
+    assert int(peak) * 1024 < PEAK_BYTES
+
+
+def is_suspended(scene: Scene) -> None:
+    """Point 4: what was answered meanwhile counts, and nobody is replaced."""
+    asked = scene.client.send_invoke("gate", timeout_s=DEADLINE_S, fault="gate+done")
+    (gate,) = scene.liveness.wait_for("gate")
+    os.kill(scene.pid, signal.SIGSTOP)
+    until(lambda: letter(scene.pid) == "T", "the daemon being stopped")
+    gate.release()
+    passed(DEADLINE_S + 0.5)
+    os.kill(scene.pid, signal.SIGCONT)
+    assert scene.client.answer(asked).ok
+    assert scene.module("gate")["restarts"] == 0
+
+
+def is_traced(scene: Scene) -> None:
+    """Point 1: a debugger holds one that is killed."""
+    with Tracer(scene.held) as tracer:
+        os.kill(scene.held, signal.SIGKILL)
+
+        def named() -> bool:
+            scene.others_are_served()
+            (instance,) = scene.module("held")["instances"]
+
+            return instance["traced_by"] is not None and instance["traced_by"]["pid"] == tracer.pid
+
+        until(named, "the tracer being named")
+    (scene.held,) = scene.lifelines.take("leader")
+    assert scene.client.op("wait", modules=["held"]).ok
+
+
+def is_headless(scene: Scene) -> None:
+    """Point 2: a grandchild whose main thread has ended dies with its module."""
+    assert scene.client.op("stop", module="parent").ok
+    assert scene.client.op("stop", module="held").ok
+    scene.lifelines.wait_dead()
+    assert scene.client.op("start", module="held").ok
+    (scene.held,) = scene.lifelines.take("leader")
+
+
+def is_crowded(scene: Scene) -> None:
+    """Point 6: more idle clients than there are descriptors."""
+    with contextlib.ExitStack() as crowd:
+        for _ in range(OPEN_FILES - 20):
+            crowd.enter_context(scene.daemon.connect())
+        os.kill(scene.held, signal.SIGKILL)
+        (scene.held,) = scene.lifelines.take("leader")
+        assert scene.daemon.ask("supervisor", "wait", modules=["held"])["ok"]
+        assert scene.daemon.status()["daemon"]["connections"]["refused"]
+
+
+@pytest.mark.fault(26, 27, 28, 30, 31, 37)
+@pytest.mark.parametrize("as_user", ["whoever runs it", "another user"])
+def test_one_daemon_keeps_its_budget_on_each_rung_and_as_another_user(
+    rung: str, as_user: str, folder: Path
+) -> None:
+    uid = None
+    if as_user == "another user":
+        if os.geteuid() != 0:
+            pytest.skip("only root can become another user")
+        with contextlib.suppress(KeyError):
+            uid = pwd.getpwnam("nobody").pw_uid
+        if uid is None:
+            pytest.skip("there is no user `nobody`")
+    with contextlib.ExitStack() as stack:
+        scene = Scene(folder, rung, uid, stack)
+        facts = scene.daemon.status()["daemon"]
+        assert facts["containment"] == rung
+        owner = Path(f"/proc/{scene.pid}").stat().st_uid
+        assert owner == (os.geteuid() if uid is None else uid)
+        for play in (does_not_read, is_suspended, is_traced, is_headless, is_crowded):
+            play(scene)
+        os.kill(scene.pid, signal.SIGTERM)
+        assert scene.daemon.popen.wait(PATIENCE_S) == 0
+        scene.lifelines.wait_dead()
+        assert not scene.liveness.take_in()
