@@ -63,6 +63,7 @@ VERBS = {
     "check": Verb("Descriptors", "check", "Run modules, and see if they keep their protocol."),
     "import": Verb("Descriptors", "import_servers", "Make descriptors of an mcpServers file."),
     "doctor": Verb("Daemon", "doctor", "Explain what is wrong with the set-up, and what to do."),
+    "service": Verb("Daemon", "service", "Write a systemd unit that runs the daemon for you."),
     "schema": Verb("Descriptors", "schema", "Print the JSON Schema of a descriptor and others."),
     "completion": Verb("Shell", "completion", "Have bash, zsh or fish complete what is typed."),
     "help": Verb("Shell", "show_help", "Show the help of a verb."),

@@ -25,6 +25,8 @@ class Asked(NamedTuple):
     path: str
     headers: dict[str, str]
     body: Any
+    connection: int
+    """The number of the connection that it came over."""
 
 
 Script = Callable[[trio.abc.Stream, Asked], Awaitable[None]]
@@ -123,20 +125,21 @@ class Peer:
 
     async def _serve(self, tls: ssl.SSLContext | None, raw: trio.SocketStream) -> None:
         self.connections += 1
+        number = self.connections
         self.open += 1
         stream: trio.abc.Stream = raw
         if tls is not None:
             stream = trio.SSLStream(raw, tls, server_side=True, https_compatible=True)
         try:
             async with stream:
-                await self._converse(stream)
+                await self._converse(stream, number)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the other side may go, and a script may close
         finally:
             self.open -= 1
             self._changed.unpark_all()
 
-    async def _converse(self, stream: trio.abc.Stream) -> None:
+    async def _converse(self, stream: trio.abc.Stream, number: int) -> None:
         said = b""
         while True:
             while b"\r\n\r\n" not in said:
@@ -153,7 +156,7 @@ class Peer:
             while len(said) < int(headers["content-length"]):
                 said += await stream.receive_some()
             body, said = said[: int(headers["content-length"])], b""
-            asked = Asked(first.split(" ")[1], headers, json.loads(body))
+            asked = Asked(first.split(" ")[1], headers, json.loads(body), number)
             self.asked.append(asked)
             self._changed.unpark_all()
             await self.scripts.get(asked.path.removeprefix("/"), _well)(stream, asked)

@@ -91,7 +91,8 @@ def _show(answer: Answer, module: str, named: int, *, as_json: bool) -> bool:
 
 
 def _sentence(module: dict[str, Any]) -> str:
-    pids = ", ".join(f"pid {one['pid']}" for one in module["instances"])
+    running = [one for one in module["instances"] if one["pid"] is not None]
+    pids = ", ".join(f"pid {one['pid']}" for one in running)
     return f"{one_line(module['name'])} is {state_word(module['state'])}" + (
         f" ({pids})" if pids else ""
     )

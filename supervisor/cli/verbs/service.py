@@ -1,0 +1,116 @@
+"""`stdiod service`: have systemd run the daemon for this user (docs/systemd.md)."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import click
+
+from supervisor.cli.exit_status import NoError
+from supervisor.cli.options import Subverbs, example
+
+UNIT = """\
+[Unit]
+Description=Modules supervised by stdiod
+Documentation=man:systemd.service(5)
+
+[Service]
+Type=notify
+NotifyAccess=main
+ExecStart={command}
+ExecReload=kill -HUP $MAINPID
+Delegate=yes
+KillMode=mixed
+TimeoutStopSec=45
+WatchdogSec=30
+Restart=on-failure
+RestartPreventExitStatus=1 2
+LimitNOFILE=65536
+
+[Install]
+WantedBy=default.target
+"""
+
+_PLAIN = re.compile(r"[\w./:@%$+=,~-]+")
+
+
+@click.group(cls=Subverbs, epilog=example("service install modules"))
+def service() -> None:
+    """Have systemd run the daemon."""
+
+
+@service.command(
+    epilog=example("service install modules", "service install --config ~/fleet.toml --print")
+)
+@click.argument(
+    "directories",
+    metavar="[DIR...]",
+    nargs=-1,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+)
+@click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The daemon's configuration, which may name the directories.",
+)
+@click.option("--print", "only_print", is_flag=True, help="Print the unit, and write nothing.")
+@click.option("--force", is_flag=True, help="Write over a unit that is another one.")
+def install(
+    *, directories: tuple[Path, ...], config: Path | None, only_print: bool, force: bool
+) -> None:
+    """Write a unit for `systemctl --user` that runs the daemon for the modules in each DIR.
+
+    The unit is ~/.config/systemd/user/stdiod.service ($XDG_CONFIG_HOME in the place of ~/.config).
+    Nothing is started: the commands that do so are printed.
+    """
+    if not directories and config is None:
+        raise click.UsageError("name a DIR with modules, or a --config that names it")
+    unit = UNIT.format(command=_command(directories, config))
+    if only_print:
+        click.echo(unit, nl=False)
+        return
+    path = _config_home() / "systemd" / "user" / "stdiod.service"
+    try:
+        if path.exists() and path.read_text(encoding="utf-8") != unit and not force:
+            raise NoError(f"{path} is there already, and another one; --force writes over it")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(unit, encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise NoError(f"{path} cannot be written: {why}") from None
+    click.echo(f"wrote {path}")
+    click.echo("systemctl --user daemon-reload && systemctl --user enable --now stdiod", err=True)
+
+
+def _command(directories: tuple[Path, ...], config: Path | None) -> str:
+    beside = str(Path(sys.executable).parent)
+    program = shutil.which("stdiod", path=beside) or shutil.which("stdiod")
+    if program is None:
+        raise NoError("there is no program `stdiod` beside this Python, and none in PATH")
+    words = [program, "run"]
+    if config is not None:
+        words += ["--config", str(config.absolute())]
+    words += ["--log-format", "json"]
+    if directories:
+        words += ["--", *(str(one.absolute()) for one in directories)]
+    return " ".join(map(quoted, words))
+
+
+def quoted(word: str) -> str:
+    """Return a word as a unit's ExecStart= takes it; raises `NoError` for one that cannot be."""
+    if "\n" in word or "\r" in word:
+        raise NoError(f"{word!r} cannot stand in a unit: it has more than one line")
+    word = word.replace("%", "%%").replace("$", "$$")
+    if _PLAIN.fullmatch(word):
+        return word
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _config_home() -> Path:
+    home = os.environ.get("XDG_CONFIG_HOME", "")
+    return Path(home) if Path(home).is_absolute() else Path.home() / ".config"
