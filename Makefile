@@ -54,6 +54,13 @@ test-mcp: $(READY) ## host six MCP servers of others; installs them into .mcp-se
 	@$(BIN)/python -m scripts.mcp_servers
 	STDIOD_TEST_MCP=1 $(BIN)/python -m pytest -n 0 -rs tests/mcp $(PYTEST_ARGS)
 
+REQUIREMENTS ?= 2026-07-28
+
+.PHONY: conformance
+conformance: $(READY) ## hold /mcp to the official MCP suite; REQUIREMENTS=2025-11-25 for the older era
+	$(call heading,MCP conformance)
+	@$(BIN)/python -m scripts.mcp_conformance --requirements $(REQUIREMENTS) $(CONFORMANCE_ARGS)
+
 .PHONY: test-amcp
 test-amcp: $(READY) ## serve AMCP's own clients; installs them into .amcp-clients
 	$(call heading,AMCP clients)
@@ -130,5 +137,5 @@ soak: $(READY) ## kill, stop, flood and reload at random for MINUTES, and count 
 
 .PHONY: clean
 clean: ## remove all that was made here, .venv too
-	rm -rf .venv .venv-* .amcp-clients .mcp-servers .schemathesis build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* .amcp-clients .mcp-conformance .mcp-servers .schemathesis build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
 from protocol.connection import HostCalled
-from protocol.errors import Failure
+from protocol.errors import Failure, Outcome
 from protocol.events import Progress
 from protocol.response import Response
 from supervisor.policy.mcp_views import View
@@ -145,6 +145,26 @@ class Handle(Protocol):
 
     def resume(self) -> None:
         """Have it go on: the client may have room again."""
+
+
+@runtime_checkable
+class Askable(Protocol):
+    """A client that can be asked something itself, in the course of a request of its own."""
+
+    def may_be_asked(self, method: str) -> bool:
+        """Whether it can be asked for what a host method is about."""
+
+    def was_needed(self, method: str) -> None:
+        """Take note that nobody else could be asked either."""
+
+    def ask(
+        self,
+        key: str,
+        method: str,
+        params: Mapping[str, Any],
+        answered: Callable[[Outcome], None],
+    ) -> Callable[[], None]:
+        """Ask it; `key` is the module's own name for the question. Returns what withdraws it."""
 
 
 Begin = Callable[[Party, str | None, str | None, dict[str, Any], Client], Handle | None]

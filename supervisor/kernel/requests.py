@@ -58,6 +58,7 @@ from supervisor.kernel.wait_graph import Parents
 from supervisor.policy.principals import Principal, Scope
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.supervision.call import NOBODY as NOBODY_YET
+from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
@@ -247,6 +248,11 @@ class Requests:
         else:
             invocation.enter()
         return None if invocation.ended else invocation
+
+    @property
+    def deadlines(self) -> Deadlines:
+        """The timers of the daemon."""
+        return self._host.deadlines
 
     @property
     def long_ways(self) -> int:

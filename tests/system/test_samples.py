@@ -93,6 +93,7 @@ SHOWN = {
     "chart draw": says("Drew a bar chart of 3 values.", "log", "log", "asset"),
     "dice roll": rolled,
     "textstats stats": counted,
+    "wc words": is_(3),
     "primes factor": is_({"n": 1234567890123456789, "factors": FACTORS}),
     "moon phase": gives("phase", "waxing gibbous"),
     "notes add": is_({"number": 1}),

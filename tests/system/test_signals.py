@@ -29,16 +29,16 @@ class Manager(NamedTuple):
     lines: list[str]
     """What was said and not yet waited for; a message can carry several lines."""
 
-    def wait_for(self, line: str) -> None:
-        """Return once this line was said, and forget what was said up to it."""
+    def wait_for(self, *lines: str) -> None:
+        """Return once these were said, in any order, and forget what was said up to the last."""
 
         def said() -> bool:
-            if line not in self.lines:
+            if not {*lines} <= {*self.lines}:
                 self.lines.extend(self.socket.recv(4096).decode().splitlines())
-            return line in self.lines
+            return {*lines} <= {*self.lines}
 
-        until(said, line)
-        del self.lines[: self.lines.index(line) + 1]
+        until(said, " and ".join(lines))
+        del self.lines[: max(map(self.lines.index, lines)) + 1]
 
 
 @pytest.fixture
@@ -64,8 +64,7 @@ def test_the_service_manager_hears_of_the_whole_life(
     document["transport"]["pass_env"] = variables
     with manager.socket:
         daemon = start_daemon(document, environment=manager.environment)
-        manager.wait_for("READY=1")
-        manager.wait_for("STATUS=1 of 1 modules ready")
+        manager.wait_for("READY=1", "STATUS=1 of 1 modules ready")
         manager.wait_for("WATCHDOG=1")
         inherited = daemon.invoke("one", fault="environment").result["environment"]
         assert not set(variables) & set(inherited)

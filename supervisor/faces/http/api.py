@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from protocol.amcp import Vocabulary
 from protocol.amcp_errors import ErrorCode
@@ -22,6 +22,9 @@ from supervisor.faces.http.streams import Streams
 from supervisor.faces.http.websocket_upgrade import Upgrade, read_handshake
 from supervisor.kernel.parties import DAEMON
 
+if TYPE_CHECKING:
+    from supervisor.faces.mcp.endpoint import McpEndpoint
+
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 _INTEGER = re.compile(r"-?\d{1,18}")
 _TAG = re.compile(r'(?:W/)?"(\d{1,18})"')
@@ -32,8 +35,9 @@ _SHOWN_CHARS = 80
 class Api:
     """All routes, and the streams that are open."""
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(self, streams: Streams, mcp: McpEndpoint) -> None:
         self._streams = streams
+        self._mcp = mcp
         self._document = encode(document(ROUTES))
         self._root: _Place = _Place()
         self._members_of: dict[str, Mapping[str, Any]] = {}
@@ -58,6 +62,9 @@ class Api:
         if route is None:
             allow = [] if head.path == "*" else [("Allow", ", ".join(self._methods(head)))]
             connection.respond(204, allow, b"")
+        elif route.is_mcp:
+            view = head.segments[1] if route.parameters else None
+            self._mcp.serve(connection, head, view, body)
         elif not route.op:
             connection.respond(200, [JSON], self._document)
         else:

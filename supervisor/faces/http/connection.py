@@ -42,7 +42,7 @@ from supervisor.faces.http.head import (
 )
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.daemon import Daemon
-from supervisor.kernel.parties import Handle, Party
+from supervisor.kernel.parties import Party
 from supervisor.kernel.tokens import Login
 from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
@@ -96,7 +96,19 @@ class Peer(msgspec.Struct, frozen=True):
 class Serves(Protocol):
     """What answers an open request (`faces.http.exchange`)."""
 
-    handle: Handle | None
+    @property
+    def handle(self) -> Open | None:
+        """What is cancelled when the client hangs up, None if nothing is open."""
+
+
+class Open(Protocol):
+    """What is open on behalf of a client."""
+
+    def cancel(self, stopped: Stopped) -> None:
+        """Give it up; idempotent."""
+
+    def resume(self) -> None:
+        """Have it go on: the client may have room again."""
 
 
 class Speaks(Protocol):

@@ -82,6 +82,11 @@ class Head(msgspec.Struct, frozen=True):
         length = self.headers.get("content-length", "0")
         return length != "0" or "transfer-encoding" in self.headers
 
+    def accepts(self, media: str) -> bool:
+        """Whether an answer of that type is asked for, or one of any."""
+        said = self.headers.get("accept", "*/*").lower()
+        return any(one.partition(";")[0].strip() in (media, "*/*") for one in said.split(","))
+
     @property
     def wants_stream(self) -> str | None:
         """The type of a stream that is asked for rather than a whole, or None."""

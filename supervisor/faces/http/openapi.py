@@ -93,6 +93,8 @@ def body_of(route: Route) -> Mapping[str, Any]:
     """Return the schema of a route's body."""
     if route.body_is is not None:
         return route.schema(route.body_is)
+    if route.is_mcp:
+        return _OBJECT
     if not route.takes_body:
         return {"type": "object", "properties": {}, "additionalProperties": False}
     schema = INPUTS[route.op]

@@ -7,7 +7,7 @@ route fixes. Whether they are good, and whether somebody may, is decided where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -80,6 +80,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Makes args of what AMCP calls otherwise, and the body has under those names."""
     renamed: Mapping[str, Any] = NOTHING
     """Schemas of these."""
+    is_mcp: bool = False
+    """Whether it is MCP's, which has its own way with all of it (`faces.mcp.endpoint`)."""
     is_content: bool = False
     """Whether the body is the bytes of an asset."""
     is_socket: bool = False
@@ -157,6 +159,16 @@ def _of_module(operation: str, tell: Tell, summary: str, **more: Any) -> Route:
     return Route(method="POST", path=path, summary=summary, **asked)
 
 
+def _mcp(path: str) -> Iterable[Route]:
+    summaries = {
+        "POST": "A message of an MCP client",
+        "GET": "What an MCP session of the older era is told of, as a stream",
+        "DELETE": "End an MCP session of the older era",
+    }
+    for method, summary in summaries.items():
+        yield Route(method=method, path=path, summary=summary, is_mcp=True)
+
+
 _CREATED = partial(tell_result, view=_session, status=201)
 _SESSION = partial(tell_result, view=_session)
 _FOLLOW = {"follow": True}
@@ -183,6 +195,8 @@ ROUTES: tuple[Route, ...] = (
         path=f"{API}/openapi.json",
         summary="This description",
     ),
+    *_mcp("/mcp"),
+    *_mcp("/mcp/{view}"),
     _own("GET", "/health", "health", "Whether the daemon is well"),
     _own(
         "GET",

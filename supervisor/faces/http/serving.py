@@ -29,6 +29,7 @@ from supervisor.faces.http.api import Api
 from supervisor.faces.http.connection import FACE, HEAD_S, HttpConnection, Peer, error_body
 from supervisor.faces.http.streams import Streams
 from supervisor.faces.local_user import named_user, peer_uid
+from supervisor.faces.mcp.endpoint import McpEndpoint
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.http_exposure import Exposure
 from supervisor.policy.verdict import Stopped
@@ -89,7 +90,7 @@ def listening(exposure: Exposure, control: Path) -> Iterator[list[Door]]:
 async def serve(daemon: Daemon, doors: list[Door], admission: Admission) -> None:
     """Accept clients until the daemon has stopped its modules; returns when all have parted."""
     streams = Streams()
-    api = Api(streams)
+    api = Api(streams, McpEndpoint(daemon, streams))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(streams.run)
         async with trio.open_nursery() as open_doors:

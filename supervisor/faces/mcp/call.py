@@ -10,9 +10,10 @@ import msgspec
 from protocol.dialects.mcp.rpc import RpcError, RpcId
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import Log, Progress, UiEvent
-from protocol.host_events import RegisteredAsset
+from protocol.host_events import ApprovalUiEvent, RegisteredAsset
 from protocol.mcp_server.client import McpClient
 from protocol.response import Response
+from supervisor.faces.mcp.questions import METHODS, outcome_of
 from supervisor.kernel.parties import DAEMON, Begin, Handle, Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.call import Congestion
@@ -60,6 +61,43 @@ class Audience(Protocol):
         """Whether nothing should come faster for now."""
 
 
+class Channel(Audience, Protocol):
+    """The way to a client, which can be asked something back."""
+
+    def ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        answered: Callable[[dict[str, Any] | RpcError], None],
+    ) -> Callable[[], None]:
+        """Ask the client in turn, in the older era; returns what makes its answer mean nothing."""
+
+
+class Asking(Protocol):
+    """What a call is made for, whose client can be asked in turn."""
+
+    def may_be_asked(self, method: str) -> bool:
+        """Whether its client says that it can answer that."""
+
+    def was_needed(self, method: str) -> None:
+        """Take note that nobody else could answer it."""
+
+    def ask(
+        self,
+        key: str,
+        method: str,
+        params: Mapping[str, Any],
+        answered: Callable[[dict[str, Any] | RpcError], None],
+    ) -> Callable[[], None]:
+        """Ask its client; returns what withdraws that."""
+
+    def ask_person(self, question: Mapping[str, Any]) -> None:
+        """Put a question of the daemon's to its client, if that can be asked."""
+
+    def person_answered(self, approval: str) -> None:
+        """Withdraw that: somebody has answered, or the time is over."""
+
+
 class Call:
     """An invocation; events that MCP has a word for are told as they come."""
 
@@ -68,13 +106,15 @@ class Call:
         begin: Begin,
         by: Caller,
         told: Audience,
+        asking: Asking,
         answered: Answered,
     ) -> None:
-        """Tell `told` of events, and `answered` what it came to."""
+        """Tell `told` of events, ask `asking`, and tell `answered` what it came to."""
         self._begin = begin
         self._party = by.party
         self._client = by.client
         self._told = told
+        self._asking = asking
         self._answered = answered
         self._token = by.token
         self._module = DAEMON
@@ -108,6 +148,10 @@ class Call:
                 self._log(event)
             case RegisteredAsset():
                 self._assets[event.asset_id] = event
+            case ApprovalUiEvent(event="approval.request", payload=dict(question)):
+                self._asking.ask_person(question)
+            case ApprovalUiEvent(approval=approval):
+                self._asking.person_answered(approval)
             case UiEvent(event="progress"):
                 self._progress(event.payload)
 
@@ -119,6 +163,28 @@ class Call:
     def congested(self) -> Congestion:
         """Whether the client keeps up."""
         return self._told.congested()
+
+    # What a module asks its client (kernel.parties.Askable).
+
+    def may_be_asked(self, method: str) -> bool:
+        """Whether the client says that it can answer that."""
+        return self._asking.may_be_asked(method)
+
+    def was_needed(self, method: str) -> None:
+        """Take note that nobody else could answer it."""
+        self._asking.was_needed(method)
+
+    def ask(
+        self,
+        key: str,
+        method: str,
+        params: Mapping[str, Any],
+        answered: Callable[[Outcome], None],
+    ) -> Callable[[], None]:
+        """Ask the client; returns what withdraws that."""
+        return self._asking.ask(
+            key, METHODS[method], params, lambda answer: answered(outcome_of(answer))
+        )
 
     def _log(self, event: Log) -> None:
         level = self._client.wants(event.level)

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from protocol.dialects.mcp.greeting import DISCOVER, INITIALIZE, META, Era
+from protocol.dialects.mcp.inquiries import ASK
 from protocol.dialects.mcp.rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -25,7 +26,8 @@ from protocol.dialects.mcp.rpc import (
 )
 from protocol.errors import Failure, Outcome
 from protocol.host_events import RegisteredAsset
-from protocol.mcp_server.client import REVISIONS, McpClient
+from protocol.mcp_server.client import MISSING_CAPABILITY, REVISIONS, McpClient
+from protocol.mcp_server.headers import param_problem
 from protocol.mcp_server.names import Names
 from protocol.mcp_server.results import (
     ASSET_SCHEME,
@@ -37,13 +39,24 @@ from protocol.mcp_server.results import (
 )
 from protocol.problem import described, did_you_mean, quoted
 from protocol.version import VERSION
-from supervisor.faces.mcp.call import FILE_BYTES, Answered, Audience, Call, File, FileRead
+from supervisor.faces.mcp.call import FILE_BYTES, Answered, Call, Channel, File, FileRead
+from supervisor.faces.mcp.questions import CAPABILITIES as ASKED_FOR
+from supervisor.faces.mcp.questions import (
+    COLLECT_S,
+    ELICIT,
+    Inquiry,
+    ParkingPlace,
+    decision_of,
+    form_of,
+)
 from supervisor.faces.mcp.table import Table, make_table
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import DAEMON, OutcomeOnly, Party
 from supervisor.policy.mcp_views import View
 from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.supervision.call import Congestion
+from supervisor.runtime.supervision.deadlines import Timer
 
 SERVER = {"name": "stdiod", "title": "stdiod", "version": VERSION}
 
@@ -64,11 +77,16 @@ TABLES = 256
 TTL_MS = 0
 """A change is told of at once; a list may be another one the next moment."""
 
-CHANGED = {
-    "toolsListChanged": "notifications/tools/list_changed",
-    "promptsListChanged": "notifications/prompts/list_changed",
-    "resourcesListChanged": "notifications/resources/list_changed",
+LISTS: Mapping[str, Callable[[Table], Mapping[str, dict[str, Any]]]] = {
+    "tools": lambda table: table.tools,
+    "prompts": lambda table: table.prompts,
+    "resources": lambda table: table.resources,
+    "resourceTemplates": lambda table: table.templates,
 }
+"""The lists that there are, by the field that an answer has them in."""
+
+Given = dict[str, Mapping[str, dict[str, Any]]]
+"""What a client knows of each list."""
 
 
 class ClientRequest(msgspec.Struct, frozen=True):
@@ -80,6 +98,9 @@ class ClientRequest(msgspec.Struct, frozen=True):
     client: McpClient
     party: Party
     view: View
+    given: Given
+    headers: Mapping[str, str] | None = None
+    """Over HTTP, in the newer era: those that say args again are held to them."""
 
     @property
     def token(self) -> RpcId | None:
@@ -113,12 +134,16 @@ class McpServer:
     def __init__(self, daemon: Daemon) -> None:
         self.begin = daemon.requests.begin
         self._catalogue = daemon.catalogue
+        self.deadlines = daemon.requests.deadlines
+        self.parked = ParkingPlace(self.deadlines)
         self._tables: dict[tuple[View, Principal], Table] = {}
         self._names: dict[tuple[View, Principal], Names] = {}
 
-    def serve(self, asked: ClientRequest, told: Audience) -> Request:
-        """Begin a request; `told` is told of it."""
+    def serve(self, asked: ClientRequest, told: Channel) -> Request:
+        """Begin a request, or go on with one that waited for its client; `told` is told of it."""
         request = Request(self, asked, told)
+        if asked.client.is_modern and request.comes_back:
+            return request.resumed()
         method = METHODS.get(asked.method)
         if method is None or asked.client.era not in method.eras:
             words = f"there is no method {quoted(asked.method)}"
@@ -129,10 +154,12 @@ class McpServer:
             method.serve(request)
         return request
 
-    def kept(self, view: View, principal: Principal) -> Table | None:
-        """Return a table that nothing has changed since."""
+    def kept(self, view: View, principal: Principal, *, wait: bool) -> Table | None:
+        """Return a table that nothing has changed since; for those who `wait`, one that waited."""
         table = self._tables.get((view, principal))
-        return table if table is not None and table.version == self._catalogue.version else None
+        if table is None or table.version != self._catalogue.version:
+            return None
+        return table if table.has_waited or not wait else None
 
     def keep(self, view: View, principal: Principal, table: Table) -> None:
         """Keep a table."""
@@ -153,17 +180,30 @@ class McpServer:
 class Request:
     """One request, whatever serves it at the moment."""
 
-    def __init__(self, server: McpServer, asked: ClientRequest, told: Audience) -> None:
+    def __init__(self, server: McpServer, asked: ClientRequest, told: Channel) -> None:
         self.server = server
         self.asked = asked
         self.told = told
         self.ended = False
         self._call: Call | FileRead | _Awaiting | None = None
+        self._inquiries: dict[str, Inquiry] = {}
+        """What the client is to be asked, in the newer era."""
+        self._given: Mapping[str, Any] = {}
+        """Its answers, before the questions."""
+        self._withdraw: dict[str, Callable[[], None]] = {}
+        self._round: Timer | None = None
+        self._needed: dict[str, dict[str, Any]] = {}
 
     def finish(self, outcome: Mapping[str, Any] | RpcError) -> None:
         """Answer it; in the newer era with what each result has there."""
         self.ended = True
         self._call = None
+        if self._round is not None:
+            self._round.cancel()
+        if self._needed and self.asked.client.is_modern and _is_error(outcome):
+            words = f"the client has to be able to do this: {', '.join(self._needed)}"
+            data = {"requiredCapabilities": self._needed}
+            outcome = RpcError(MISSING_CAPABILITY, words, data)
         if not isinstance(outcome, RpcError) and self.asked.client.is_modern:
             meta = {f"{META}serverInfo": SERVER, **outcome.get("_meta", {})}
             outcome = {"resultType": "complete", **outcome, "_meta": meta}
@@ -173,7 +213,7 @@ class Request:
         """Tell something in its course."""
         self.told.notify(method, params)
 
-    def congested(self) -> Any:
+    def congested(self) -> Congestion:
         """Whether nothing should come faster for now."""
         return self.told.congested()
 
@@ -186,6 +226,126 @@ class Request:
         """Have it go on: the client may have room again."""
         if self._call is not None:
             self._call.resume()
+
+    # What its client is asked (faces.mcp.call.Asking).
+
+    @property
+    def whose(self) -> tuple[Principal, str, str]:
+        """Who may come back to it, and with what."""
+        asked = self.asked
+        named = str(asked.params.get("name", asked.params.get("uri")))
+        return asked.party.principal, asked.method, named
+
+    @property
+    def comes_back(self) -> bool:
+        """Whether its client says that it was asked something, and brings answers."""
+        return any(name in self.asked.params for name in ("requestState", "inputResponses"))
+
+    def resumed(self) -> Request:
+        """Return the request that goes on with the answers: one that waited, or itself."""
+        params = self.asked.params
+        answers = params.get("inputResponses", {})
+        if not isinstance(answers, dict):
+            words = f'"inputResponses" is {described(answers)}, it must be an object'
+            self.finish(RpcError(INVALID_PARAMS, words))
+        elif "requestState" not in params:
+            self._given = answers
+            METHODS[self.asked.method].serve(self)
+        else:
+            waited = self.server.parked.take(params["requestState"], self.whose)
+            if isinstance(waited, Request):
+                waited.go_on(self.asked, self.told, answers)
+                return waited
+            self.finish(waited)
+        return self
+
+    def go_on(self, asked: ClientRequest, told: Channel, answers: Mapping[str, Any]) -> None:
+        """Go on for a client that has come back; what it did not answer is asked again."""
+        left, self.asked, self.told = self.told, asked, told
+        if isinstance(left, Absent) and left.outcome is not None:
+            told.finish(left.outcome)
+            return
+        for key in tuple(self._inquiries):
+            if isinstance(answers.get(key), dict):
+                self._inquiries.pop(key).answered(answers[key])
+        self._begin_round()
+
+    def may_be_asked(self, method: str) -> bool:
+        """Whether its client says that it can answer that."""
+        return ASKED_FOR[method] in self.asked.client.capabilities
+
+    def was_needed(self, method: str) -> None:
+        """Take note that nobody else could answer it."""
+        if not self.may_be_asked(method):
+            self._needed[ASKED_FOR[method]] = {}
+
+    def ask(
+        self,
+        key: str,
+        method: str,
+        params: Mapping[str, Any],
+        answered: Callable[[dict[str, Any] | RpcError], None],
+    ) -> Callable[[], None]:
+        """Ask its client; returns what withdraws that."""
+        if not self.asked.client.is_modern:
+            return self.told.ask(method, params, answered)
+        given = self._given.get(key)
+        if isinstance(given, dict):
+            self._given = {one: value for one, value in self._given.items() if one != key}
+            answered(given)
+            return lambda: None
+        self._inquiries[key] = Inquiry(method, params, answered)
+        self._begin_round()
+
+        def withdraw() -> None:
+            self._inquiries.pop(key, None)
+
+        return withdraw
+
+    def ask_person(self, question: Mapping[str, Any]) -> None:
+        """Put a question of the daemon's to its client, if that can be asked."""
+        if not self.may_be_asked(ASK):
+            return  # somebody else may answer it: `stdiod approve`
+
+        def answered(answer: dict[str, Any] | RpcError) -> None:
+            def decided(outcome: Outcome) -> None:
+                if isinstance(outcome, Failure) and not self.ended:
+                    self.ask_person(question)  # it does not fit
+
+            decision = decision_of(question, answer)
+            _Awaiting(decided).begin(self.server, self.asked.party, "approve", decision)
+
+        key = str(question.get("call_id", question["id"]))
+        self._withdraw[question["id"]] = self.ask(key, ELICIT, form_of(question), answered)
+
+    def person_answered(self, approval: str) -> None:
+        """Withdraw that: somebody has answered, or the time is over."""
+        withdraw = self._withdraw.pop(approval, None)
+        if withdraw is not None:
+            withdraw()
+
+    def _begin_round(self) -> None:
+        if self._round is None:
+            self._round = self.server.deadlines.after(COLLECT_S, self._end_round)
+
+    def _end_round(self) -> None:
+        """Have the client answer what has been collected."""
+        self._round = None
+        if not self._inquiries or self.ended or isinstance(self.told, Absent):
+            return
+        requests = {
+            key: {"method": one.method, "params": one.params}
+            for key, one in self._inquiries.items()
+        }
+        told, self.told = self.told, Absent()
+        told.finish(
+            {
+                "resultType": "input_required",
+                "inputRequests": requests,
+                "requestState": self.server.parked.park(self),
+                "_meta": {f"{META}serverInfo": SERVER},
+            }
+        )
 
     # For the methods.
 
@@ -215,29 +375,29 @@ class Request:
         """
         asked = self.asked
         principal = asked.party.principal
-        kept = None if anew else self.server.kept(asked.view, principal)
+        kept = None if anew else self.server.kept(asked.view, principal, wait=wait)
         if kept is not None:
             then(kept)
             return
 
-        def offered(outcome: Outcome) -> None:
+        def answered(outcome: Outcome) -> None:
             self._call = None
             if isinstance(outcome, Failure):
                 self.finish(own_error(outcome))
                 return
             offers = outcome.result
-            table = make_table(offers["version"], asked.view, principal, offers["modules"])
-            if wait:
-                self.server.keep(asked.view, principal, table)
+            version, offered = offers["version"], offers["modules"]
+            table = make_table(version, asked.view, principal, offered, has_waited=wait)
+            self.server.keep(asked.view, principal, table)
             then(table)
 
-        awaiting = self._call = _Awaiting(offered)
+        awaiting = self._call = _Awaiting(answered)
         awaiting.begin(self.server, asked.party, "offers", {"wait": wait})
 
     def invoke(self, module: str, op: str, args: dict[str, Any], answered: Answered) -> None:
         """Have an op asked; `answered` goes on with what it came to."""
         asked = self.asked
-        call = self._call = Call(self.server.begin, asked, self, answered)
+        call = self._call = Call(self.server.begin, asked, self, self, answered)
         call.invoke(module, op, args, **asked.traceparent)
 
     def read(self, asset: str, answered: Callable[[File | Failure], None]) -> None:
@@ -278,6 +438,38 @@ class Request:
             self._fill(result, others, assets, size + registered.bytes)
 
         self.read(registered.id, read)
+
+
+class Absent:
+    """In the place of a client that is to come back."""
+
+    def __init__(self) -> None:
+        self.outcome: Mapping[str, Any] | RpcError | None = None
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Keep nothing."""
+
+    def finish(self, outcome: Mapping[str, Any] | RpcError) -> None:
+        """Keep the answer."""
+        self.outcome = outcome
+
+    def congested(self) -> Congestion:
+        """Return none: nothing is kept."""
+        return Congestion.NONE
+
+    def ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        answered: Callable[[dict[str, Any] | RpcError], None],
+    ) -> Callable[[], None]:
+        """Ask nobody: it is for the older era, whose clients stay."""
+        del method, params, answered
+        return lambda: None
+
+
+def _is_error(outcome: Mapping[str, Any] | RpcError) -> bool:
+    return isinstance(outcome, RpcError) or outcome.get("isError") is True
 
 
 class _Awaiting:
@@ -332,10 +524,11 @@ def _ping(request: Request) -> None:
     request.finish({})
 
 
-def _lister(field: str, pick: Callable[[Table], Mapping[str, dict[str, Any]]]) -> Method:
+def _lister(field: str) -> Method:
     def serve(request: Request) -> None:
         def listed(table: Table) -> None:
-            request.finish(_page(field, pick(table), table, request.asked))
+            entries = request.asked.given[field] = LISTS[field](table)
+            request.finish(_page(field, entries, table, request.asked))
 
         request.with_table(listed)
 
@@ -386,7 +579,13 @@ def _call_tool(request: Request) -> None:
             words = f"there is no tool {quoted(name)}{did_you_mean(name, table.tools)}"
             request.finish(RpcError(INVALID_PARAMS, words))
             return
-        structured = "outputSchema" in table.tools.get(name, {})
+        tool = table.tools.get(name, {})
+        headers, schema = request.asked.headers, tool.get("inputSchema", {})
+        problem = None if headers is None else param_problem(schema, args, headers)
+        if problem is not None:
+            request.finish(problem)
+            return
+        structured = "outputSchema" in tool
 
         def answered(outcome: Outcome, assets: Mapping[str, RegisteredAsset]) -> None:
             found = tool_result(outcome, list(assets.values()), structured=structured)
@@ -521,12 +720,12 @@ METHODS: Mapping[str, Method] = {
     DISCOVER: Method(_greet, _NEWER),
     INITIALIZE: Method(_greet, _OLDER),
     "ping": Method(_ping, _OLDER),
-    "tools/list": _lister("tools", lambda table: table.tools),
+    "tools/list": _lister("tools"),
     "tools/call": Method(_call_tool),
-    "prompts/list": _lister("prompts", lambda table: table.prompts),
+    "prompts/list": _lister("prompts"),
     "prompts/get": Method(_get_prompt),
-    "resources/list": _lister("resources", lambda table: table.resources),
-    "resources/templates/list": _lister("resourceTemplates", lambda table: table.templates),
+    "resources/list": _lister("resources"),
+    "resources/templates/list": _lister("resourceTemplates"),
     "resources/read": Method(_read_resource),
     "completion/complete": Method(_complete),
 }

@@ -2,6 +2,9 @@
 
 older   initialize -> initialized -> the lists that change are told of, unasked
 newer   subscriptions/listen -> acknowledged -> those that it wants, until it is cancelled
+
+A list has changed when it is another one than the client was given: not when modules come that it
+knows of already, or one that crashed is there again.
 """
 
 from __future__ import annotations
@@ -19,9 +22,10 @@ from protocol.events import Progress
 from protocol.mcp_server.client import LEVELS, LISTEN, McpClient, legacy_client, modern_client
 from protocol.problem import described
 from protocol.response import Response
-from supervisor.faces.mcp.call import Audience
-from supervisor.faces.mcp.methods import CHANGED, ClientRequest, McpServer
-from supervisor.kernel.parties import DAEMON, Begin, Handle, Party
+from supervisor.faces.mcp.call import Channel
+from supervisor.faces.mcp.methods import LISTS, ClientRequest, Given, McpServer, Request
+from supervisor.faces.mcp.table import Table
+from supervisor.kernel.parties import DAEMON, Handle, Party
 from supervisor.policy.mcp_views import View
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.call import Congestion
@@ -56,24 +60,38 @@ class Whose(msgspec.Struct, frozen=True):
     server: McpServer
     party: Party
     view: View
+    given: Given = msgspec.field(default_factory=dict)
+    """What the client knows of the lists; over HTTP each request of the newer era is on its own."""
 
     def asked(
-        self, rpc_id: RpcId, method: str, params: dict[str, Any], client: McpClient
+        self,
+        rpc_id: RpcId,
+        method: str,
+        params: dict[str, Any],
+        client: McpClient,
+        headers: Mapping[str, str] | None = None,
     ) -> ClientRequest:
         """Return a request of theirs."""
-        return ClientRequest(rpc_id, method, params, client, self.party, self.view)
+        party, view, given = self.party, self.view, self.given
+        return ClientRequest(rpc_id, method, params, client, party, view, given, headers)
 
 
 def serve_modern(
-    whose: Whose, rpc_id: RpcId, method: str, params: dict[str, Any], told: Audience
+    whose: Whose,
+    rpc_id: RpcId,
+    method: str,
+    params: dict[str, Any],
+    told: Channel,
+    *,
+    headers: Mapping[str, str] | None = None,
 ) -> Serving | None:
     """Begin a request of the newer era; None if it has ended with that."""
     client = modern_client(params)
     if isinstance(client, RpcError):
         told.finish(client)
         return None
-    asked = whose.asked(rpc_id, method, params, client)
-    serve: Callable[[ClientRequest, Audience], Serving] = whose.server.serve
+    asked = whose.asked(rpc_id, method, params, client, headers)
+    serve: Callable[[ClientRequest, Channel], Serving] = whose.server.serve
     if method == LISTEN:
         serve = partial(Listening, whose)
     serving = serve(asked, told)
@@ -98,7 +116,7 @@ class Session:
         }
 
     def serve(
-        self, rpc_id: RpcId, method: str, params: dict[str, Any], told: Audience
+        self, rpc_id: RpcId, method: str, params: dict[str, Any], told: Channel
     ) -> Serving | None:
         """Begin a request; None if it has ended with that."""
         client = self.client
@@ -121,7 +139,7 @@ class Session:
     def notified(self, method: str) -> None:
         """Take a notification of the client's."""
         if method == "notifications/initialized" and self.client and not self._follows:
-            self._follows = Follow(self._whose.server.begin, self._whose.party, self._changed)
+            self._follows = Follow(self._whose, self.client, self._changed)
             self._follows.begin()
 
     def close(self) -> None:
@@ -129,7 +147,7 @@ class Session:
         if self._follows is not None:
             self._follows.cancel(GONE)
 
-    def _initialize(self, params: dict[str, Any], told: Audience) -> McpClient | None:
+    def _initialize(self, params: dict[str, Any], told: Channel) -> McpClient | None:
         found = legacy_client(params)
         if self.client is not None:
             found = RpcError(INVALID_REQUEST, f'"{INITIALIZE}" was said before')
@@ -139,9 +157,8 @@ class Session:
         self.client = found
         return found
 
-    def _changed(self) -> None:
-        for method in CHANGED.values():
-            self._tell(method, {})
+    def _changed(self, what: str) -> None:
+        self._tell(_notification(what), {})
 
     def _set_level(self, params: Mapping[str, Any]) -> Mapping[str, Any] | RpcError:
         level = params.get("level")
@@ -169,22 +186,22 @@ class Session:
 class Listening:
     """A request of the newer era to be told of changes, for as long as it is open."""
 
-    def __init__(self, whose: Whose, asked: ClientRequest, told: Audience) -> None:
+    def __init__(self, whose: Whose, asked: ClientRequest, told: Channel) -> None:
         self.ended = False
         self._told = told
         self._meta = {f"{META}subscriptionId": asked.rpc_id}
         self._wanted: list[str] = []
-        self._follow = Follow(whose.server.begin, whose.party, self._changed)
+        self._follow = Follow(whose, asked.client, self._changed)
         filter_ = asked.params.get("notifications")
         if not isinstance(filter_, dict):
             words = f'"notifications" is {described(filter_)}, it must be an object'
             self._finish(RpcError(INVALID_PARAMS, words))
             return
-        wanted = {name: True for name in CHANGED if filter_.get(name) is True}
-        self._wanted = [CHANGED[name] for name in wanted]
+        self._wanted = [what for what in CHANGING if filter_.get(f"{what}ListChanged") is True]
+        wanted = {f"{what}ListChanged": True for what in self._wanted}
         acknowledged = {"notifications": wanted, "_meta": self._meta}
         told.notify("notifications/subscriptions/acknowledged", acknowledged)
-        self._follow.begin()
+        self._follow.begin(baseline=True)
 
     def cancel(self, stopped: Stopped) -> None:
         """End it; idempotent."""
@@ -196,9 +213,9 @@ class Listening:
         """Have it go on: the client may have room again."""
         self._follow.resume()
 
-    def _changed(self) -> None:
-        for method in self._wanted:
-            self._told.notify(method, {"_meta": self._meta})
+    def _changed(self, what: str) -> None:
+        if what in self._wanted:
+            self._told.notify(_notification(what), {"_meta": self._meta})
 
     def _finish(self, outcome: Mapping[str, Any] | RpcError) -> None:
         self.ended = True
@@ -206,18 +223,24 @@ class Listening:
 
 
 class Follow:
-    """The changes of what modules offer (kernel.parties.Client)."""
+    """The changes of what a client was given (kernel.parties.Client)."""
 
-    def __init__(self, begin: Begin, party: Party, changed: Callable[[], None]) -> None:
-        self._begin = begin
-        self._party = party
+    def __init__(self, whose: Whose, client: McpClient, changed: Callable[[str], None]) -> None:
+        """Call `changed` with which of `CHANGING` has."""
+        self._whose = whose
+        self._client = client
         self._changed = changed
+        self._told: Given = {}
+        """What is known to be another list; the client may not have asked for it yet."""
         self._handle: Handle | None = None
 
-    def begin(self) -> None:
-        """Follow them."""
+    def begin(self, *, baseline: bool = False) -> None:
+        """Follow them; with a `baseline`, a client that was given nothing knows what there is."""
         content = {"op": "offers", "args": {"follow": True}}
-        self._handle = self._begin(self._party, DAEMON, "invoke", content, self)
+        begin, party = self._whose.server.begin, self._whose.party
+        self._handle = begin(party, DAEMON, "invoke", content, self)
+        if baseline:
+            self._with_table(self._take, wait=True)
 
     def cancel(self, stopped: Stopped) -> None:
         """Follow no longer; idempotent."""
@@ -230,9 +253,9 @@ class Follow:
             self._handle.resume()
 
     def event(self, event: Progress, line: bytes | None) -> None:
-        """Take a change."""
+        """Look whether a change is one to this client."""
         del event, line
-        self._changed()
+        self._with_table(self._compare, wait=False)
 
     def finished(self, response: Response) -> None:
         """Take the end."""
@@ -242,3 +265,56 @@ class Follow:
     def congested(self) -> Congestion:
         """Return none: changes are few, and told once each."""
         return Congestion.NONE
+
+    def _with_table(self, then: Callable[[Table], None], *, wait: bool) -> None:
+        asked = self._whose.asked(0, LISTEN, {}, self._client)
+        Request(self._whose.server, asked, _Nobody()).with_table(then, wait=wait)
+
+    def _take(self, table: Table) -> None:
+        for field, pick in LISTS.items():
+            self._whose.given.setdefault(field, pick(table))
+
+    def _compare(self, table: Table) -> None:
+        now = {field: pick(table) for field, pick in LISTS.items()}
+        given, told = self._whose.given, self._told
+        other = {one for one in given if now[one] not in (given[one], told.get(one))}
+        told.update((one, now[one]) for one in other)
+        if self._handle is None:
+            return  # it is over
+        for what, fields in CHANGING.items():
+            if not other.isdisjoint(fields):
+                self._changed(what)
+
+
+CHANGING = {
+    "tools": ("tools",),
+    "prompts": ("prompts",),
+    "resources": ("resources", "resourceTemplates"),
+}
+"""What changes are told of, and the lists that each is about."""
+
+
+def _notification(what: str) -> str:
+    return f"notifications/{what}/list_changed"
+
+
+class _Nobody:
+    """Who is told of nothing."""
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        pass
+
+    def finish(self, outcome: Mapping[str, Any] | RpcError) -> None:
+        pass
+
+    def congested(self) -> Congestion:
+        return Congestion.NONE
+
+    def ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        answered: Callable[[dict[str, Any] | RpcError], None],
+    ) -> Callable[[], None]:
+        del method, params, answered
+        return lambda: None

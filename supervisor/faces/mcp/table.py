@@ -43,6 +43,8 @@ class Table(msgspec.Struct, frozen=True):
     template_owners: tuple[tuple[str, str], ...]
     completing: frozenset[str]
     instructions: str | None
+    has_waited: bool
+    """Whether modules that were starting have been waited for."""
     problem: str | None = None
     """Why there is nothing, where that is not because nothing is there."""
 
@@ -53,7 +55,9 @@ class Table(msgspec.Struct, frozen=True):
         return list(dict.fromkeys([*named, *matched, *self.readers]))
 
 
-def make_table(version: int, view: View, principal: Principal, offered: Iterable[Offer]) -> Table:
+def make_table(
+    version: int, view: View, principal: Principal, offered: Iterable[Offer], *, has_waited: bool
+) -> Table:
     """Lay out what `principal`, who has been narrowed to the view, may see."""
     all_seen = list(offered)
     seen = [one for one in all_seen if view.modules is not None or one.kind == TOOL]
@@ -93,6 +97,7 @@ def make_table(version: int, view: View, principal: Principal, offered: Iterable
         tuple(template_owners),
         frozenset(_asked(seen, "completion/complete")),
         _instructions(seen),
+        has_waited,
         _problem(view, all_seen, seen) if not (names or prompts or owners or templates) else None,
     )
 

@@ -25,6 +25,7 @@ from protocol.mcp_server.client import says_modern
 from protocol.problem import described
 from protocol.weight import LONG_BYTES, collector_paused, is_deeper
 from supervisor.faces.mcp.methods import McpServer
+from supervisor.faces.mcp.questions import Questions, ask_client
 from supervisor.faces.mcp.session import Serving, Session, Whose, serve_modern
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.daemon import Daemon
@@ -56,6 +57,7 @@ class McpWire:
         self._outbox = outbox
         self._ended = ended
         self._open: dict[RpcId, _Told] = {}
+        self._asked: Questions = {}
         self._session = Session(self._whose, self._tell)
 
     @property
@@ -78,8 +80,10 @@ class McpWire:
                     self._cancel(params)
                 else:
                     self._session.notified(method)
-            case RpcAnswer():
-                pass  # nothing was asked
+            case RpcAnswer(rpc_id=rpc_id, outcome=outcome):
+                answered = self._asked.pop(str(rpc_id), None)
+                if answered is not None:
+                    answered(outcome)
             case RpcMistake():
                 self._answer(message.rpc_id, lines.mistake(message))
 
@@ -117,7 +121,9 @@ class McpWire:
             self._answer(None if call.rpc_id in self._open else call.rpc_id, refusal)
             return
         size = len(line) if len(line) > LITTLE_BYTES else 0
-        told = self._open[call.rpc_id] = _Told(call.rpc_id, self._outbox, size, self._over)
+        told = self._open[call.rpc_id] = _Told(
+            call.rpc_id, self._outbox, size, self._over, self._asked
+        )
         if size:
             self._outbox.account.add(ARGS, size)
         asked = (call.rpc_id, call.method, call.params, told)
@@ -169,6 +175,7 @@ class _Told:
     """A request whose client is told by lines (faces.mcp.call.Audience)."""
 
     __slots__ = (
+        "_asked",
         "_cancelled",
         "_outbox",
         "_over",
@@ -179,13 +186,19 @@ class _Told:
     )
 
     def __init__(
-        self, rpc_id: RpcId, outbox: Outbox, size_bytes: int, over: Callable[[_Told], None]
+        self,
+        rpc_id: RpcId,
+        outbox: Outbox,
+        size_bytes: int,
+        over: Callable[[_Told], None],
+        asked: Questions,
     ) -> None:
         self.rpc_id = rpc_id
         self.size_bytes = size_bytes
         self.serving: Serving | None = None
         self._outbox = outbox
         self._over = over
+        self._asked = asked
         self._cancelled = False
         self._unread_bytes = 0
 
@@ -211,6 +224,15 @@ class _Told:
                 line = lines.answer(self.rpc_id, RpcError(INTERNAL_ERROR, words)) + b"\n"
             outbox.put(line)
         self._over(self)
+
+    def ask(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        answered: Callable[[dict[str, Any] | RpcError], None],
+    ) -> Callable[[], None]:
+        """Write a request to the client."""
+        return ask_client(self._asked, method, params, answered, self._outbox.put)
 
     def cancel(self, stopped: Stopped) -> None:
         """Give it up, and say no more of it."""

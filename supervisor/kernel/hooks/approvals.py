@@ -59,6 +59,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     """What it comes to when nobody answers in time."""
     form: dict[str, Any] | None = None
     """What is to be filled in to allow it (`policy.form`)."""
+    call_id: str | None = None
+    """What the module that asks calls the question."""
 
     @classmethod
     def about(cls, origin: Origin, **said: Any) -> Question:
@@ -119,6 +121,7 @@ class _Open:
             "left_s": round(max(0.0, left_s), 3),
             "default": str(question.default),
             **({} if question.form is None else {"form": question.form}),
+            **({} if question.call_id is None else {"call_id": question.call_id}),
         }
 
 

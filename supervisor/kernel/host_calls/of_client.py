@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from supervisor.kernel.hooks.approvals import Decision, Question
+from supervisor.kernel.host_calls.asking_clients import ask_client, askable
 from supervisor.kernel.host_calls.method import Host, invalid
 from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.parties import RefusedError
@@ -29,14 +30,17 @@ class RootsList:
         return ROOTS
 
     def begin(self, call: OpenCall, host: Host) -> None:
-        """Answer with them."""
-        del host
+        """Answer with them; a descriptor that gives none leaves that to the client."""
         descriptor = call.caller.module.descriptor
         # No link is followed: that would ask the disk, and the server does so itself.
         paths = [
             Path(os.path.normpath(Path(descriptor.folder, one)))
             for one in descriptor.transport.mcp.roots
         ]
+        client = None if paths else askable(call, ROOTS)
+        if client is not None:
+            host.nursery.start_soon(ask_client, call, client, ROOTS)
+            return
         call.answer({"roots": [{"uri": one.as_uri(), "name": one.name} for one in paths]})
 
 
@@ -68,6 +72,7 @@ class UserAsk:
                 prompt=call.params["message"],
                 asked_by=f"module {origin.module}",
                 form=call.params.get("form"),
+                call_id=call.call_id,
             )
             call.answer(_answer(await host.approvals.ask(question, call.tell)))
 

@@ -17,6 +17,7 @@ from protocol.descriptor.model import Kind
 from protocol.errors import Failure, Reason, Success
 from protocol.problem import described, quoted
 from protocol.response import Response
+from supervisor.kernel.host_calls.asking_clients import ask_client, askable, client_of
 from supervisor.kernel.host_calls.invoking import begin_child
 from supervisor.kernel.host_calls.method import Host, invalid
 from supervisor.kernel.host_calls.open_call import OpenCall
@@ -55,13 +56,24 @@ class ModelSample:
     required = ("messages",)
 
     def capability(self, call: OpenCall, host: Host) -> str:
-        """Return `model.sample:MODULE`, with the provider that is to answer."""
+        """Return `model.sample:MODULE`, with the provider that is to answer.
+
+        `model.sample` alone is to have the client's own model answer, which comes first.
+        """
+        if askable(call, SAMPLE) is not None:
+            decision = host.grants.decide(call.caller.module.descriptor, SAMPLE)
+            if decision.verdict is Verdict.ALLOWED:
+                return SAMPLE
         _messages(call.params)
         call.chosen = _choose(call, host)
         return sample_capability(call.chosen)
 
     def begin(self, call: OpenCall, host: Host) -> None:
-        """Ask the provider."""
+        """Ask the client, or the provider."""
+        client = None if call.chosen else askable(call, SAMPLE)
+        if client is not None:
+            host.nursery.start_soon(ask_client, call, client, SAMPLE)
+            return
         provider = host.fleet.modules.get(call.chosen)
         wanted = {} if provider is None else _properties(provider)
         params = call.params
@@ -91,6 +103,9 @@ def _choose(call: OpenCall, host: Host) -> str:
             f' {OP} has an arg "messages" in its inputs, and there is none, or none that is allowed'
             " to who asked"
         )
+        client = client_of(call)
+        if client is not None:
+            client.was_needed(SAMPLE)
         raise RefusedError(Failure.because(Reason.UNKNOWN_MODULE, words))
     by_verdict: dict[Verdict, list[str]] = {}
     for one in able:
