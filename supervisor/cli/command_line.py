@@ -59,6 +59,8 @@ VERBS = {
     "token": Verb("Daemon", "token", "Make, list and revoke what others come in with over HTTP."),
     "ui": Verb("Modules", "ui", "Watch the ui_events of all invocations."),
     "validate": Verb("Descriptors", "validate", "Check descriptor files, and say what is wrong."),
+    "new": Verb("Descriptors", "new", "Begin a module that works, in one of several languages."),
+    "check": Verb("Descriptors", "check", "Run modules, and see if they keep their protocol."),
     "import": Verb("Descriptors", "import_servers", "Make descriptors of an mcpServers file."),
     "doctor": Verb("Daemon", "doctor", "Explain what is wrong with the set-up, and what to do."),
     "service": Verb("Daemon", "service", "Write a systemd unit that runs the daemon for you."),

@@ -131,6 +131,8 @@ def test_every_command_that_speaks_with_a_daemon_takes_the_socket() -> None:
     without = {name for name in all_verbs() if "--socket" not in options(verb(*name.split()))}
     assert without == {
         "validate",
+        "new",
+        "check",
         "import",
         "replay",
         "policy check",

@@ -1,0 +1,1 @@
+"""The sources that `stdiod new` begins a module with, one for each language."""

@@ -1,0 +1,192 @@
+"""`stdiod check`: play the clauses of its protocol against a module's real process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from supervisor.cli.exit_status import NO, EndError
+from supervisor.cli.options import example, with_json
+from supervisor.cli.quantities import count
+from supervisor.cli.results import print_json
+from supervisor.cli.terminal import dim, one_line
+
+if TYPE_CHECKING:
+    from protocol.descriptor.model import Descriptor
+    from supervisor.cli.checked import CheckedDescriptor
+    from supervisor.conformance.report import Finding, Report
+
+_COLOURS = {
+    "holds": "green",
+    "pass": "green",
+    "fails": "red",
+    "fail": "red",
+    "warning": "yellow",
+    "partial": "yellow",
+}
+
+
+@click.command(epilog=example("check modules/dice", "check modules/dice --op roll"))
+@click.argument(
+    "paths",
+    metavar="PATH...",
+    nargs=-1,
+    required=True,
+    type=click.Path(exists=True, path_type=Path),
+)
+@click.option(
+    "--op",
+    "ops",
+    multiple=True,
+    metavar="OP[=JSON]",
+    help="Call OP, with these args or with some that fit its schema; can be repeated.",
+)
+@click.option("--all-ops", is_flag=True, help="Call every op that the module says it has.")
+@click.option(
+    "--junit",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the findings to FILE as JUnit XML, too.",
+)
+@with_json
+def check(
+    paths: tuple[Path, ...],
+    *,
+    ops: tuple[str, ...],
+    all_ops: bool,
+    junit: Path | None,
+    as_json: bool,
+) -> None:
+    """Run modules, and see whether they keep their protocol: status 0 if nothing failed, 1 if not.
+
+    PATH is a descriptor, or a directory as a daemon would read it. An op is only called if --op,
+    --all-ops, or `examples` in its schema says so, since nobody can know what it does; what was not
+    tried is listed, and the verdict is then "partial" at best.
+    """
+    from supervisor.cli import checked, checking
+
+    found = checked.check(paths).descriptors
+    if not found:
+        where = ", ".join(map(str, paths))
+        raise click.UsageError(f"{where}: no descriptors are there (*.json or */module.json)")
+    reports: list[Report] = []
+
+    def tell(report: Report) -> None:
+        reports.append(report)
+        if not as_json:
+            _show(report)
+
+    good = [_read(one) for one in found if one.ok]
+    bad = [one for one in found if not one.ok]
+    checking.examine_all(good, _permission(ops, all_ops=all_ops), tell)
+    well = not bad and all(one.verdict != "fail" for one in reports)
+    if as_json:
+        invalid = [{"descriptor": str(one.path), "problems": one.problems} for one in bad]
+        modules = [one.document() for one in reports]
+        print_json({"ok": well, "modules": modules, "invalid": invalid})
+    else:
+        _summarise(reports, bad)
+    if junit is not None:
+        _write(junit, reports)
+    if not well:
+        raise click.exceptions.Exit(NO)
+
+
+def _read(one: CheckedDescriptor) -> Descriptor:
+    from supervisor.runtime.files.directory import read_descriptor
+
+    return read_descriptor(one.path)
+
+
+def _permission(ops: tuple[str, ...], *, all_ops: bool) -> Any:
+    from protocol.json_document import read_document
+    from supervisor.conformance.examination import Permission
+
+    chosen: dict[str, dict[str, Any] | None] = {}
+    for one in ops:
+        op, equals, args = one.partition("=")
+        if not equals:
+            chosen[op] = None
+            continue
+        document = read_document(args.encode(errors="surrogateescape"))
+        if not isinstance(document, dict):
+            words = f"--op {one!r}: what stands behind the = has to be a JSON object"
+            raise click.UsageError(words)
+        chosen[op] = document
+    return Permission(chosen, all_ops)
+
+
+def _show(report: Report) -> None:
+    click.echo(
+        click.style(one_line(report.module), bold=True)
+        + dim(f"  {report.protocol}, {report.lifecycle}")
+    )
+    holding = [_named(one) for one in report.findings if one.status == "holds"]
+    if holding:
+        click.echo(f"  {_status('holds')} {', '.join(holding)}")
+    rest = [one for one in report.findings if one.status != "holds"]
+    for one in rest:
+        if one.status != "not tried":
+            _show_finding(one)
+    untried: dict[str, list[str]] = {}
+    for one in rest:
+        if one.status == "not tried":
+            untried.setdefault(one.words, []).append(_named(one))
+    for words, names in untried.items():
+        click.echo(f"  {_status('not tried')} {', '.join(names)}: {one_line(words)}")
+    counts = [
+        f"{number} {status}"
+        for status in ("fails", "warning", "supplied", "not judged", "not tried")
+        if (number := sum(one.status == status for one in report.findings))
+    ]
+    verdict = click.style(report.verdict, fg=_COLOURS.get(report.verdict))
+    words = ", ".join([f"{len(holding)} of {count(len(report.findings), 'clause')} hold", *counts])
+    click.echo(f"{one_line(report.module)}: {verdict}: {words}")
+
+
+def _show_finding(one: Finding) -> None:
+    words = f": {one_line(one.words)}" if one.words else ""
+    click.echo(f"  {_status(one.status)} {_named(one)}{words}")
+    if one.status not in ("fails", "warning"):
+        return
+    indent = " " * 14
+    click.echo(f"{indent}must  {one.must} ({one.source})")
+    for line in one.exchanged:
+        click.echo(dim(f"{indent}      {one_line(line)}"))
+    click.echo(f"{indent}mend  {one.mend}")
+
+
+def _status(status: str) -> str:
+    return click.style(f"{status:<11}", fg=_COLOURS.get(status))
+
+
+def _named(one: Finding) -> str:
+    return one.clause if one.op is None else f"{one.clause} of {one_line(one.op)}"
+
+
+def _summarise(reports: list[Report], bad: list[CheckedDescriptor]) -> None:
+    for one in bad:
+        for problem in one.problems:
+            click.echo(f"{one_line(str(one.path))}: {problem}")
+    if len(reports) + len(bad) == 1:
+        return
+    verdicts = [str(one.verdict) for one in reports]
+    told = [
+        f"{verdicts.count(verdict)} {verdict}"
+        for verdict in ("pass", "partial", "fail")
+        if verdict in verdicts
+    ]
+    if bad:
+        told.append(f"{len(bad)} not valid")
+    click.echo(f"{count(len(reports) + len(bad), 'module')}: {', '.join(told)}")
+
+
+def _write(path: Path, reports: list[Report]) -> None:
+    from supervisor.conformance.report import junit
+
+    try:
+        path.write_bytes(junit(reports))
+    except OSError as error:
+        raise EndError(f"{path} cannot be written: {error.strerror}") from None

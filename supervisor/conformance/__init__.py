@@ -1,0 +1,1 @@
+"""Whether a module keeps its protocol: the clauses, played against its real process."""

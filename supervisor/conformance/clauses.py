@@ -1,0 +1,270 @@
+"""The clauses a module is held to, as data; how each is played is in `persistent`, `single_use`.
+
+A suite lists the clauses of one protocol and lifecycle, in the order in which they are told.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from protocol.descriptor.model import Descriptor, Lifecycle
+from protocol.errors import Reason
+
+
+class Clause(msgspec.Struct, frozen=True):
+    """What a module has to do, who says so, and what mends one that does not."""
+
+    name: str
+    must: str
+    source: str
+    mend: str
+    shown_by: str = "its play"
+    """`its play`; or `all output`, `all ops`: it holds if nothing that was printed says else."""
+    needs_op: bool = False
+    """Whether only calling an op can show it."""
+
+
+OUTPUT, OPS = "all output", "all ops"
+
+_ALL = (
+    Clause(
+        "starts",
+        "the command can be run, and does not end before it has answered",
+        "docs/descriptor.md, transport",
+        "run the command by hand in the descriptor's folder; its stderr says what is missing",
+    ),
+    Clause(
+        "stays",
+        "a persistent process goes on reading until its stdin ends",
+        "docs/writing-a-module.md",
+        'read stdin in a loop, or say "lifecycle":"per-invocation" in the transport',
+    ),
+    Clause(
+        "health",
+        'health is answered with {"status":"ok"}',
+        "Module Protocol v1, section 2",
+        'print {"status":"ok"} for a line whose "operation" is "health"',
+    ),
+    Clause(
+        "describe",
+        "describe is answered with the name and kind of the descriptor, and what else is known",
+        "Module Protocol v1, section 2",
+        'print {"name","version","kind","capabilities","inputs","outputs"} as the descriptor has '
+        'them for a line whose "operation" is "describe"',
+    ),
+    Clause(
+        "introduction",
+        "server/discover or initialize is answered, and then the lists of tools and the rest",
+        "MCP, lifecycle",
+        "answer initialize with protocolVersion, capabilities and serverInfo, then tools/list",
+    ),
+    Clause(
+        "schemas",
+        "inputs and outputs are maps of ops to JSON Schemas (2020-12) that refer to nothing "
+        "elsewhere",
+        "docs/descriptor.md",
+        "correct the schema at the pointer that is named",
+    ),
+    Clause(
+        "lines",
+        "each line is one whole JSON object that ends with a newline",
+        "Spec 001, 2.2 and 2.3",
+        "print each object compactly on a line of its own, with \\n at its end",
+        OUTPUT,
+    ),
+    Clause(
+        "flush",
+        "each line is written when it is printed",
+        "docs/writing-a-module.md",
+        "flush stdout after each line (print(..., flush=True), $| = 1, setvbuf), and answer each "
+        "line before you read the next one",
+        OUTPUT,
+    ),
+    Clause(
+        "utf-8",
+        "stdout is UTF-8",
+        "Spec 001, 2.3",
+        "encode what is printed as UTF-8, whatever the locale is",
+        OUTPUT,
+    ),
+    Clause(
+        "stdout",
+        "stdout carries nothing but the protocol",
+        "Spec 001, 2.2",
+        "print what is for people to stderr",
+        OUTPUT,
+    ),
+    Clause(
+        "request ids",
+        "each answer repeats the requestId of its request",
+        "docs/protocol.md, which request a line belongs to",
+        'copy "requestId" from each request into all that you print for it',
+    ),
+    Clause(
+        "any id",
+        "a requestId is opaque: any text may stand in it",
+        "Spec 001, 3",
+        "read stdin as UTF-8, parse the line as JSON, and encode the id as JSON again",
+    ),
+    Clause(
+        "unknown fields",
+        "fields that are not known are ignored",
+        "Spec 001, 6 and 8",
+        "look only at the fields that you know, and allow others",
+    ),
+    Clause(
+        "long line",
+        "a request of 1 MiB is read like any other",
+        "docs/protocol.md, lines",
+        "read whole lines, however long: no buffer of a fixed size",
+    ),
+    Clause(
+        "two at once",
+        "with a concurrency above 1, two requests that come together are both answered, each with "
+        "its own requestId",
+        "docs/descriptor.md, supervision",
+        'keep the requestId of each request beside its work, or leave out "concurrency"',
+    ),
+    Clause(
+        "late answer",
+        "a process that was stopped for longer than a request's deadline answers the next one",
+        "docs/protocol.md, giving up and cancel",
+        "repeat the requestId, and go on with the next line after a late answer",
+    ),
+    Clause(
+        "cancel",
+        "a cancel for a request that is not open is ignored",
+        "docs/protocol.md, giving up and cancel",
+        'ignore "operation":"cancel" for an id that you do not serve; it owes no answer',
+    ),
+    Clause(
+        "end of input",
+        "the end of stdin ends the process, with exit code 0, within exit_s",
+        "docs/writing-a-module.md",
+        "leave the loop when stdin ends, and end all threads with it",
+    ),
+    Clause(
+        "SIGTERM",
+        "SIGTERM ends the process within stop_s",
+        "docs/writing-a-module.md",
+        "do not ignore SIGTERM; a handler has to end the process",
+    ),
+    Clause(
+        "answers",
+        "an op is answered with a result, or with an error that has a code and a message",
+        "Module Protocol v1, section 2",
+        'print {"ok":true,"result":...} or {"ok":false,"error":{"code","message"}}',
+        needs_op=True,
+    ),
+    Clause(
+        "fields",
+        "no field of an answer is a misspelling of one that has a meaning",
+        "docs/protocol.md, lines that are not the protocol",
+        "spell the field as the message says",
+        OPS,
+        needs_op=True,
+    ),
+    Clause(
+        "events",
+        'each event has "version":"0", a type of Spec 001 and the fields of that type',
+        "Spec 001, 3 and 4",
+        "correct the event as the message says",
+        OPS,
+        needs_op=True,
+    ),
+    Clause(
+        "assets",
+        "each asset has an id of its own, a media type, and a path that is a text",
+        "Spec 001, 4.3",
+        "correct the asset event as the message says",
+        OPS,
+        needs_op=True,
+    ),
+    Clause(
+        "done",
+        "an invocation ends with exactly one done event, and nothing after it",
+        "Spec 001, 4.6",
+        'print {"version":"0","type":"done","ok":true} last, and then exit',
+        OPS,
+        needs_op=True,
+    ),
+    Clause(
+        "exit status",
+        "the process exits with 0 (or a code of ok_codes), whatever it said",
+        "Spec 001, 5.3",
+        "exit with 0; tell of a failure that was foreseen with done and ok false",
+        OPS,
+        needs_op=True,
+    ),
+    Clause(
+        "output",
+        "what the command prints is what the op's stdout says",
+        "docs/exec.md",
+        'say another "stdout" for the op, or have the command print what it says',
+        OPS,
+        needs_op=True,
+    ),
+    Clause(
+        "results",
+        "a result is what outputs says of its op",
+        "Module Protocol v1, section 2",
+        "correct the result, or the schema of the op in outputs",
+        needs_op=True,
+    ),
+    Clause(
+        "memory",
+        "memory does not grow from call 500 to call 1000",
+        "docs/writing-a-module.md",
+        "look for what is kept for each request and never let go of",
+    ),
+)
+
+CLAUSES = {one.name: one for one in _ALL}
+
+_STREAM = ("starts", "stays")
+_LINES = ("lines", "flush", "utf-8", "stdout")
+_SINGLE = ("lines", "utf-8", "stdout")
+_ROBUST = ("unknown fields", "long line", "two at once", "late answer")
+_ENDS = ("end of input", "SIGTERM", "memory")
+_OPS = ("answers", "fields", "events", "assets", "results")
+
+SUITES: dict[tuple[str, Lifecycle], tuple[str, ...]] = {
+    ("module", Lifecycle.PERSISTENT): (
+        *_STREAM, "health", "describe", "schemas", *_LINES, "request ids", "any id", *_ROBUST,
+        "cancel", *_ENDS, *_OPS,
+    ),
+    ("module", Lifecycle.PER_INVOCATION): (
+        "starts", "health", "describe", "schemas", *_SINGLE, "unknown fields", "long line",
+        "SIGTERM", *_OPS, "exit status",
+    ),
+    ("mcp", Lifecycle.PERSISTENT): (
+        *_STREAM, "introduction", "schemas", *_LINES, *_ROBUST, *_ENDS, "answers", "results",
+    ),
+    ("narratoria", Lifecycle.PER_INVOCATION): (
+        "starts", "schemas", *_SINGLE, "unknown fields", "long line", "SIGTERM", "events",
+        "assets", "done", "exit status", "results",
+    ),
+    ("exec", Lifecycle.PER_INVOCATION): ("starts", "schemas", "output", "exit status", "results"),
+}  # fmt: skip
+
+OF_FAULT = {
+    Reason.INVALID_UTF8: "utf-8",
+    Reason.MALFORMED_JSON: "lines",
+    Reason.NOT_OBJECT: "lines",
+    Reason.TRUNCATED_LINE: "lines",
+    Reason.LINE_TOO_LONG: "lines",
+    Reason.BAD_VERSION: "events",
+    Reason.UNKNOWN_TYPE: "events",
+    Reason.MISSING_DONE: "done",
+    Reason.EXITED: "exit status",
+    Reason.SIGNALED: "exit status",
+    Reason.UNREADABLE_OUTPUT: "output",
+}
+"""Which clause a line, or an end, is against; what is not here is against that of its request."""
+
+
+def suite(descriptor: Descriptor) -> list[Clause]:
+    """Return the clauses that apply to a module."""
+    names = SUITES[descriptor.transport.protocol, descriptor.transport.lifecycle]
+    several = descriptor.supervision.concurrency > 1
+    return [CLAUSES[name] for name in names if name != "two at once" or several]

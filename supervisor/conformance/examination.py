@@ -1,0 +1,277 @@
+"""Hold one module to its clauses: which are tried, on which processes, and what came of each."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import trio
+
+from protocol.args_schema import op_schemas, ops_problems
+from protocol.connection import Memory, Notice, Request
+from protocol.descriptor.model import Descriptor, Lifecycle
+from protocol.errors import Failure, Outcome, Reason
+from protocol.replies import Operation
+from supervisor.conformance.clauses import CLAUSES, OF_FAULT, suite
+from supervisor.conformance.report import Finding, Report, Status
+from supervisor.conformance.sample_args import sample_args
+from supervisor.conformance.trial import Place, Reply, Timing, Trial
+from supervisor.runtime.process.incarnation import StopStep
+from supervisor.runtime.process.program import SpawnError
+
+UNASKED = "no op was called: say which may be (--op NAME, --all-ops, examples in its inputs)"
+
+
+class Permission(NamedTuple):
+    """Which ops may be called: those with args, those named, those with examples, or all."""
+
+    args: dict[str, dict[str, Any] | None]
+    """By op; None where they are to be made."""
+    all_ops: bool = False
+
+
+class Examination:
+    """The examination of one module, within a nursery for its processes."""
+
+    def __init__(
+        self, descriptor: Descriptor, place: Place, permission: Permission, nursery: trio.Nursery
+    ) -> None:
+        self.descriptor = descriptor
+        self.timeouts = descriptor.supervision.timeouts
+        self.findings: list[Finding] = []
+        self.has_started = False
+        self.called: list[str] = []
+        self.quick: list[str] = []
+        """Those that answered, and soon where they are to be called again and again."""
+        self.args: dict[str, dict[str, Any]] = {}
+        """Of each op that may be called."""
+        self.inapplicable: set[str] = set()
+        """The clauses that say nothing of this module."""
+        self.untried_because = ""
+        """Why none of them could be tried."""
+        self._place = place
+        self._permission = permission
+        self._nursery = nursery
+        self._memory: Memory = {}
+        self._numbers = itertools.count(1)
+        self._trials: list[Trial] = []
+        self._suite = {one.name for one in suite(descriptor)}
+
+    # Processes.
+
+    def new_id(self) -> str:
+        """Return an id that no other request has."""
+        return f"check-{next(self._numbers)}"
+
+    def trial(self) -> Trial:
+        """Return a process that is to be spawned."""
+        one = Trial(self.descriptor, self._place, self._memory, self.new_id)
+        self._trials.append(one)
+        return one
+
+    async def begin(self, trial: Trial, *, single_use: bool = False) -> bool:
+        """Start a process; False, and a finding, if that cannot be done."""
+        try:
+            await trial.spawn(single_use=single_use)
+        except SpawnError as error:
+            self.find("starts", Status.FAILS, f"it could not be started: {error}{self.unprepared}")
+            return False
+        self._nursery.start_soon(trial.run)
+        return True
+
+    @property
+    def unprepared(self) -> str:
+        """Say that its `prepare` was not run, if it has one."""
+        prepares = bool(self.descriptor.transport.prepare)
+        return "; `check` does not run its prepare: run that before" if prepares else ""
+
+    async def end(self, trial: Trial) -> None:
+        """Have nothing left of a process."""
+        trial.stop(StopStep.KILL)
+        while trial.incarnation is not None and trial.exit is None:
+            await trial.until(lambda: trial.exit is not None, 60)
+
+    def request(self, operation: Operation, op: str = "", args: Any = None) -> Request:
+        """Make a request."""
+        return Request(self.new_id(), operation, op, args or {})
+
+    # Findings.
+
+    def find(
+        self,
+        clause: str,
+        status: Status,
+        words: str = "",
+        trial: Trial | None = None,
+        op: str | None = None,
+    ) -> None:
+        """Take down what came of a clause: once for each op, and a failure before all else."""
+        if clause not in self._suite:
+            clause = "answers" if "answers" in self._suite else "results"
+        shown = trial is not None and status in (Status.FAILS, Status.WARNING)
+        lines = trial.exchange.lines if trial is not None and shown else ()
+        found = Finding(clause=clause, status=status, words=words, op=op, exchanged=lines)
+        for at, one in enumerate(self.findings):
+            if (one.clause, one.op) == (clause, op):
+                if one.status in (Status.HOLDS, Status.NOT_TRIED):
+                    self.findings[at] = found
+                return
+        self.findings.append(found)
+
+    def blame(
+        self, reason: Reason, words: str, trial: Trial, *, of: str, op: str | None = None
+    ) -> None:
+        """Find a failure against the clause that a fault is against, else that of its request."""
+        self.find(OF_FAULT.get(reason, of), Status.FAILS, words, trial, op)
+
+    def judge(
+        self,
+        clause: str,
+        trial: Trial,
+        reply: Reply,
+        op: str | None = None,
+    ) -> Outcome | None:
+        """Judge an answer by its form and its time; returns it if it is one."""
+        answered, timing, bound_s = reply
+        if answered is None:
+            self._judge_silence(clause, trial, bound_s, op)
+            return None
+        if answered.fault is not None:
+            fault = answered.fault
+            self.blame(fault.reason, f"{fault.message}: {fault.excerpt}", trial, of=clause, op=op)
+            return None
+        if timing is Timing.LATE:
+            words = f"its answer took longer than {bound_s:g} s; was the machine busy?"
+            self.find(clause, Status.NOT_JUDGED, words, trial, op)
+        return answered.outcome
+
+    def _judge_silence(self, clause: str, trial: Trial, bound_s: float, op: str | None) -> None:
+        words = f"no answer came in {bound_s:g} s, nor in as long again"
+        if trial.exit is not None:
+            words = f"instead of an answer, the process {trial.exit.words}"
+        elif trial.strays:
+            words = f"its answer names another request: {trial.strays[-1]}"
+            trial.strays.clear()
+            clause = "request ids" if op is not None else clause
+        elif trial.connection.unfinished_line is not None:
+            words = f"its answer has no newline: {trial.connection.unfinished_line}"
+            clause = "lines"
+        elif trial.noise:
+            words += f"; {trial.noise.pop().in_place_of_answer}"
+        self.find(clause, Status.FAILS, words, trial, op)
+
+    def has_failed(self, clause: str) -> bool:
+        """Tell whether a clause was found broken."""
+        return any(one.clause == clause and one.status is Status.FAILS for one in self.findings)
+
+    def judge_result(self, op: str, outcome: Outcome, outputs: Any, trial: Trial | None) -> None:
+        """Hold a result to the schema of its op."""
+        from protocol.args_problem import CompiledSchema  # noqa: PLC0415 - 30 ms, for few
+
+        schema = outputs.get(op) if isinstance(outputs, dict) else None
+        if isinstance(outcome, Failure):
+            words = f"it answered {outcome.code}: {outcome.message}"
+            self.find("results", Status.NOT_TRIED, words, op=op)
+        elif not isinstance(schema, dict | bool):
+            self.inapplicable.add("results")  # unless there is a finding of another op
+        else:
+            problem = CompiledSchema(schema).problem(outcome.result)
+            if problem is None:
+                self.find("results", Status.HOLDS, op=op)
+            else:
+                words = f"the result{problem.pointer and ' at ' + problem.pointer} "
+                self.find("results", Status.FAILS, words + problem.message, trial, op)
+
+    def judge_schemas(self, description: dict[str, Any]) -> bool:
+        """Look at the schemas of a description; returns whether args can be made by them."""
+        for key in ("inputs", "outputs"):
+            schemas = description.get(key)
+            if schemas and op_schemas(schemas) is None:
+                words = f"{key} is no map of ops to schemas, so it is not looked at"
+                self.find("schemas", Status.WARNING, words)
+                return False
+            problems = ops_problems(schemas, f"/{key}") if schemas else []
+            if problems:
+                words = f"{problems[0].pointer}: {problems[0].message}"
+                self.find("schemas", Status.FAILS, words)
+                return False
+        if description.get("inputs"):
+            self.find("schemas", Status.HOLDS)
+        else:
+            words = "neither it nor its descriptor says which ops it has"
+            self.find("schemas", Status.WARNING, words)
+        return True
+
+    def choose_ops(self, inputs: Any) -> None:
+        """Find out which ops may be called, with which args."""
+        schemas = op_schemas(inputs) or {}
+        for op in {**schemas, **self._permission.args}:
+            if schemas and op not in schemas:
+                words = f"it has no such op; it has {', '.join(schemas)}"
+                self.find(self.op_clause, Status.NOT_TRIED, words, op=op)
+                continue
+            given = self._permission.args.get(op)
+            schema = schemas.get(op, {})
+            has_examples = isinstance(schema, dict) and bool(schema.get("examples"))
+            if op not in self._permission.args and not (self._permission.all_ops or has_examples):
+                words = f"not called: say --op {op}, or --all-ops, or give it examples"
+                self.find(self.op_clause, Status.NOT_TRIED, words, op=op)
+                continue
+            args = sample_args(schema) if given is None else given
+            if args is None:
+                words = f"no args could be made from its schema: say --op '{op}={{...}}'"
+                self.find(self.op_clause, Status.NOT_TRIED, words, op=op)
+            else:
+                self.args[op] = args
+
+    @property
+    def op_clause(self) -> str:
+        """The clause that an answer to an op is held to."""
+        return "answers" if "answers" in self._suite else "exit status"
+
+    def note(self, notices: Sequence[Notice], trial: Trial, op: str | None = None) -> None:
+        """Find what was not accepted of a request's lines."""
+        for notice in notices:
+            match notice.reason:
+                case "unknown_field":
+                    self.find("fields", Status.FAILS, notice.words, trial, op)
+                case "lone_surrogate":
+                    self.find("utf-8", Status.WARNING, notice.words, trial, op)
+                case _:
+                    self.find("assets", Status.FAILS, notice.words, trial, op)
+
+    def conclude(self) -> Report:
+        """Look at all that was printed, and at what is left, and report."""
+        # The rest of an object over several lines is noise, too.
+        for trial in () if self.has_failed("lines") else self._trials:
+            for notice in trial.noise:
+                self.find("stdout", Status.FAILS, notice.words, trial)
+            persistent = self.descriptor.transport.lifecycle is Lifecycle.PERSISTENT
+            for shown in trial.strays if persistent else ():
+                words = f"a line came that answers no open request: {shown}"
+                self.find("stdout", Status.FAILS, words, trial)
+        found = {one.clause for one in self.findings}
+        failed = sorted({one.clause for one in self.findings if one.status is Status.FAILS})
+        for clause in suite(self.descriptor):
+            if clause.name in found or clause.name in self.inapplicable:
+                continue
+            if self.untried_because:
+                self.find(clause.name, Status.NOT_TRIED, self.untried_because)
+            elif clause.needs_op and not self.called:
+                self.find(clause.name, Status.NOT_TRIED, UNASKED)
+            elif clause.shown_by != "its play" and (self.has_started or self.called):
+                self.find(clause.name, Status.HOLDS)
+            elif failed:
+                self.find(clause.name, Status.NOT_TRIED, f"{failed[0]!r} has to hold first")
+            else:
+                self.find(clause.name, Status.NOT_TRIED, UNASKED)
+        order = list(CLAUSES)
+        transport = self.descriptor.transport
+        return Report(
+            module=self.descriptor.name,
+            descriptor=self.descriptor.source,
+            protocol=transport.protocol,
+            lifecycle=str(transport.lifecycle),
+            findings=tuple(sorted(self.findings, key=lambda one: order.index(one.clause))),
+        )

@@ -1,0 +1,362 @@
+"""The clauses of a persistent module, of the dialects `module` and `mcp`, in the order of play."""
+
+from __future__ import annotations
+
+import signal
+from functools import partial
+from typing import Any
+
+import trio
+
+from protocol.connection import StartFailed
+from protocol.errors import Failure, Outcome, Success
+from protocol.replies import Operation
+from supervisor.conformance.examination import Examination
+from supervisor.conformance.report import Status
+from supervisor.conformance.trial import PATIENCE, Timing, Trial
+from supervisor.runtime.containment import procfs
+from supervisor.runtime.process.incarnation import StopStep
+from supervisor.runtime.supervision.description import misfit_of
+
+LONG_BYTES = 1 << 20
+ODD_ID = 'check "é✓😀" \\ /'
+"""Quotes, a backslash, and characters of two, three and four bytes."""
+
+SETTLING_CALLS, ALL_CALLS = 500, 1000
+GROWTH_BYTES = 16 << 20
+"""What the heap of a garbage collector may grow by without meaning it (Node: 6 MiB)."""
+QUICK_S = 0.005
+"""An op that takes longer is not called a thousand times."""
+MEMORY_S = 20.0
+"""How long the calls for `memory` may take."""
+
+_PARTS = ("version", "capabilities", "inputs", "outputs")
+
+
+async def examine(exam: Examination) -> None:
+    """Play all clauses; what needs a process gets a new one if the last one has ended."""
+    trial = await _started(exam)
+    if trial is None or trial.ready is None:
+        return
+    description = trial.ready
+    if exam.descriptor.transport.protocol == "module":
+        _judge_introduction(exam, trial, description)
+        if "cancel" not in description.get("features", ()):
+            exam.inapplicable.add("cancel")
+    else:
+        exam.find("introduction", Status.HOLDS)
+    # As a daemon does: what the descriptor says of args counts.
+    stated = {"inputs": exam.descriptor.inputs, "outputs": exam.descriptor.outputs}
+    description = {**description, **{key: value for key, value in stated.items() if value}}
+    exam.judge_schemas(description)
+    exam.choose_ops(description.get("inputs"))
+    outputs = description.get("outputs")
+    for play in (
+        _unknown_fields,
+        _long_line,
+        _any_id,
+        _two_at_once,
+        _cancel,
+        partial(_ops, outputs),
+        _memory,
+        _late_answer,
+        _end_of_input,
+        _sigterm,
+    ):
+        if trial.exit is not None or trial.is_out_of_step:
+            await exam.end(trial)
+            again = await _started(exam)
+            if again is None:
+                return
+            trial = again
+        await play(exam, trial)
+    await exam.end(trial)
+
+
+# The start.
+
+
+async def _started(exam: Examination) -> Trial | None:
+    """Start a process and wait until it is ready; None, and a finding, if it does not get so."""
+    trial = await _begun(exam)
+    if trial is not None and trial.again:
+        await exam.end(trial)
+        trial = await _begun(exam)
+    if trial is None:
+        return None
+    if trial.ready is not None:
+        contradiction = misfit_of(trial.ready, exam.descriptor)
+        if contradiction is None:
+            exam.has_started = True
+            exam.find("starts", Status.HOLDS)
+            exam.find("stays", Status.HOLDS)
+            return trial
+        exam.find("describe", Status.FAILS, f"it {contradiction}", trial)
+    elif trial.exit is not None:
+        _judge_early_exit(exam, trial)
+    else:
+        await _judge_failed_start(exam, trial, trial.start_failed)
+    await exam.end(trial)
+    return None
+
+
+async def _begun(exam: Examination) -> Trial | None:
+    """Start a process and wait until that has come to something."""
+    trial = exam.trial()
+    if not await exam.begin(trial):
+        return None
+    bound_s = exam.timeouts.start_s + exam.timeouts.describe_s
+    await trial.until(lambda: trial.ready or trial.start_failed or trial.again, bound_s + 1)
+    return trial
+
+
+def _judge_early_exit(exam: Examination, trial: Trial) -> None:
+    assert trial.exit is not None  # noqa: S101 - whose end it is
+    if trial.answered:
+        words = f"it {trial.exit.words} after its first answer"
+        exam.find("stays", Status.FAILS, words, trial)
+        return
+    said = f"; {trial.noise[-1].in_place_of_answer}" if trial.noise else ""
+    trial.noise.clear()  # it is told here
+    exam.find("starts", Status.FAILS, f"it {trial.exit.words} and answered nothing{said}", trial)
+
+
+async def _judge_failed_start(exam: Examination, trial: Trial, failed: StartFailed | None) -> None:
+    words = "it did not answer" if failed is None else f"it {failed.message}"
+    clause = "introduction"
+    if exam.descriptor.transport.protocol == "module":
+        clause = "describe" if Operation.HEALTH in trial.replies else "health"
+    last = list(trial.answered.values())[-1:]
+    if last and last[0].fault is not None:
+        exam.blame(last[0].fault.reason, words, trial, of=clause)
+        return
+    if trial.connection.unfinished_line is not None:
+        exam.find("lines", Status.FAILS, words, trial)
+        return
+    if trial.strays:
+        trial.strays.clear()
+        exam.find("request ids", Status.FAILS, words, trial)
+        return
+    if not trial.dialogue.has_heard:
+        trial.dialogue.close_stdin()
+        heard = await trial.until(lambda: trial.dialogue.has_heard, exam.timeouts.exit_s)
+        if heard is not Timing.NEVER:
+            words = "it answered nothing until its stdin was closed, and then at once"
+            exam.find("flush", Status.FAILS, words, trial)
+            return
+    trial.noise.clear()  # it is told in the words
+    exam.find(clause, Status.FAILS, words, trial)
+
+
+def _judge_introduction(exam: Examination, trial: Trial, description: dict[str, Any]) -> None:
+    replies = trial.replies
+    declined = [
+        operation
+        for operation in (Operation.HEALTH, Operation.DESCRIBE)
+        if "unsupported_op" in str(replies.get(operation, {}).get("error"))
+    ]
+    for operation in (Operation.HEALTH, Operation.DESCRIBE):
+        if operation in declined:
+            words = "it answers unsupported_op, so it is taken to be well"
+            if operation is Operation.DESCRIBE:
+                words = "it answers unsupported_op, so it is what its descriptor says"
+            exam.find(str(operation), Status.SUPPLIED, words)
+    extra = sorted(set(description["capabilities"]) - set(exam.descriptor.capabilities))
+    said = replies.get(Operation.DESCRIBE, {})
+    said = said["result"] if isinstance(said.get("result"), dict) else said
+    absent = [part for part in _PARTS if said.get(part) is None]
+    if extra:
+        words = f"it names capabilities that its descriptor has not: {', '.join(extra)}"
+        exam.find("describe", Status.WARNING, words, trial)
+    elif absent:
+        words = f"{', '.join(absent)}: not in its answer, taken from the descriptor"
+        exam.find("describe", Status.SUPPLIED, words)
+    exam.find("health", Status.HOLDS)
+    exam.find("describe", Status.HOLDS)
+    ids = [one.get("requestId") for one in replies.values()]
+    if all(ids):
+        exam.find("request ids", Status.HOLDS)
+    elif exam.descriptor.supervision.concurrency > 1:
+        words = "its answers have no requestId, and it says that it serves several at a time"
+        exam.find("request ids", Status.FAILS, words, trial)
+    else:
+        words = "its answers have none: it is asked one thing at a time, and replaced when late"
+        exam.find("request ids", Status.SUPPLIED, words)
+
+
+# With one process that is ready.
+
+
+async def _healthy(exam: Examination, trial: Trial, clause: str, **unknown: Any) -> None:
+    request = exam.request(Operation.HEALTH)
+    trial.ask(request, **unknown)
+    bound_s = exam.timeouts.health_s
+    reply = await trial.answer(request.request_id, bound_s)
+    outcome = exam.judge(clause, trial, reply)
+    if isinstance(outcome, Failure):
+        exam.find(clause, Status.FAILS, f"it answered {outcome.code}: {outcome.message}", trial)
+    elif outcome is not None:
+        exam.find(clause, Status.HOLDS)
+
+
+async def _unknown_fields(exam: Examination, trial: Trial) -> None:
+    await _healthy(exam, trial, "unknown fields", unknown={"as": ["yet", None]}, unknownToo="x")
+
+
+async def _long_line(exam: Examination, trial: Trial) -> None:
+    await _healthy(exam, trial, "long line", padding="x" * LONG_BYTES)
+
+
+async def _any_id(exam: Examination, trial: Trial) -> None:
+    if exam.descriptor.transport.protocol != "module":
+        return
+    request = exam.request(Operation.HEALTH)
+    request = type(request)(ODD_ID, request.operation)
+    trial.ask(request)
+    reply = await trial.answer(ODD_ID, exam.timeouts.health_s)
+    if exam.judge("any id", trial, reply) is not None:
+        exam.find("any id", Status.HOLDS)
+
+
+async def _two_at_once(exam: Examination, trial: Trial) -> None:
+    if exam.descriptor.supervision.concurrency == 1:
+        return
+    requests = [exam.request(Operation.HEALTH) for _ in range(2)]
+    for one in requests:
+        trial.ask(one)
+    for one in requests:
+        reply = await trial.answer(one.request_id, exam.timeouts.health_s)
+        if exam.judge("two at once", trial, reply) is None:
+            return
+    exam.find("two at once", Status.HOLDS)
+
+
+async def _cancel(exam: Examination, trial: Trial) -> None:
+    if trial.ready is None or "cancel" not in trial.ready.get("features", ()):
+        return
+    trial.connection.outgoing.add(b'{"requestId":"not open","operation":"cancel"}\n')
+    await _healthy(exam, trial, "cancel")
+
+
+async def _ops(outputs: Any, exam: Examination, trial: Trial) -> None:
+    for op, args in exam.args.items():
+        if trial.exit is not None or trial.is_out_of_step:
+            exam.find("answers", Status.NOT_TRIED, "the process had ended before", op=op)
+            continue
+        exam.called.append(op)
+        began = trio.current_time()
+        outcome = await _call(exam, trial, op, args)
+        if isinstance(outcome, Success) and trio.current_time() - began < QUICK_S:
+            exam.quick.append(op)
+        exam.note(trial.notices, trial, op)
+        is_misspelt = any(one.reason == "unknown_field" for one in trial.notices)
+        trial.notices.clear()
+        if outcome is not None:
+            exam.find("answers", Status.HOLDS, op=op)
+        if outcome is not None and not is_misspelt:
+            exam.judge_result(op, outcome, outputs, trial)
+
+
+async def _call(exam: Examination, trial: Trial, op: str, args: Any) -> Outcome | None:
+    request = exam.request(Operation.INVOKE, op, args)
+    trial.ask(request)
+    reply = await trial.answer(request.request_id, exam.timeouts.invoke_s)
+    if reply.answered is None and trial.exit is None:
+        trial.is_out_of_step = True
+    return exam.judge("answers", trial, reply, op)
+
+
+async def _memory(exam: Examination, trial: Trial) -> None:
+    """Measure with the first op that answered well and quickly, else with `health`."""
+    assert trial.incarnation is not None  # noqa: S101 - it was spawned
+    good = exam.quick
+    used = [0, 0]
+    done = False
+    with trio.move_on_after(MEMORY_S):
+        for number in range(1, ALL_CALLS + 1):
+            if good:
+                request = exam.request(Operation.INVOKE, good[0], exam.args[good[0]])
+            else:
+                request = exam.request(Operation.HEALTH)
+            trial.ask(request)
+            reply = await trial.answer(request.request_id, exam.timeouts.invoke_s)
+            if reply.answered is None:
+                break
+            del trial.answered[request.request_id]
+            if number == SETTLING_CALLS:
+                used[0] = procfs.rss_bytes_of_process(trial.incarnation.pid)
+        else:
+            used[1] = procfs.rss_bytes_of_process(trial.incarnation.pid)
+            done = True
+    what = f"calls of {good[0]}" if good else "questions for its health"
+    if trial.exit is not None:
+        words = f"in the midst of {ALL_CALLS} {what} the process {trial.exit.words}"
+        exam.find("memory", Status.FAILS, words, trial)
+    elif not done:
+        trial.is_out_of_step = True
+        words = f"{ALL_CALLS} {what} took longer than {MEMORY_S:g} s"
+        exam.find("memory", Status.NOT_JUDGED, words)
+    elif used[1] - used[0] > GROWTH_BYTES:
+        kib = (used[1] - used[0]) >> 10
+        words = f"it grew by {kib} KiB from {what} {SETTLING_CALLS} to {ALL_CALLS}"
+        exam.find("memory", Status.WARNING, words, trial)
+    else:
+        exam.find("memory", Status.HOLDS)
+
+
+async def _late_answer(exam: Examination, trial: Trial) -> None:
+    """Give a request up while the process is stopped, and ask again once it goes on."""
+    if exam.has_failed("cancel"):
+        return  # that would be told of it again
+    assert trial.incarnation is not None  # noqa: S101 - it was spawned
+    containment = trial.incarnation.containment
+    containment.signal(signal.SIGSTOP)
+    request = exam.request(Operation.HEALTH)
+    trial.ask(request)
+    trial.give_up(request.request_id)
+    containment.signal(signal.SIGCONT)
+    if trial.is_out_of_step:
+        words = "it echoes no requestId, so a process that was late is replaced"
+        exam.find("late answer", Status.SUPPLIED, words)
+        return
+    await _healthy(exam, trial, "late answer")
+
+
+# Its end.
+
+
+async def _end_of_input(exam: Examination, trial: Trial) -> None:
+    trial.dialogue.close_stdin()
+    bound_s = exam.timeouts.exit_s
+    timing = await trial.until(lambda: trial.exit is not None, bound_s)
+    if trial.exit is None:
+        words = f"it still ran {PATIENCE * bound_s:g} s after its stdin had ended"
+        exam.find("end of input", Status.FAILS, words, trial)
+        await exam.end(trial)
+    elif timing is Timing.LATE:
+        words = f"it took longer than {bound_s:g} s to end; was the machine busy?"
+        exam.find("end of input", Status.NOT_JUDGED, words)
+    elif trial.exit.abnormal:
+        words = f"it {trial.exit.words} when its stdin ended, as if it had crashed"
+        exam.find("end of input", Status.WARNING, words, trial)
+    else:
+        exam.find("end of input", Status.HOLDS)
+
+
+async def _sigterm(exam: Examination, trial: Trial) -> None:
+    await judge_sigterm(exam, trial)
+
+
+async def judge_sigterm(exam: Examination, trial: Trial) -> None:
+    """Send SIGTERM, and see whether it ends the process."""
+    bound_s = exam.timeouts.stop_s
+    trial.stop(StopStep.TERMINATE)
+    timing = await trial.until(lambda: trial.exit is not None, bound_s)
+    if trial.exit is None or trial.exit.signal == signal.SIGKILL:
+        words = f"it still ran {PATIENCE * bound_s:g} s after SIGTERM"
+        exam.find("SIGTERM", Status.FAILS, words, trial)
+    elif timing is Timing.LATE:
+        words = f"it took longer than {bound_s:g} s to end; was the machine busy?"
+        exam.find("SIGTERM", Status.NOT_JUDGED, words)
+    else:
+        exam.find("SIGTERM", Status.HOLDS)

@@ -1,0 +1,355 @@
+"""One process under trial: it is asked and watched through the dialect that a daemon would use.
+
+The process is held, pumped and stopped by an `Incarnation` like any other. What is kept here is
+what a daemon lets go of: each line both ways, and what was set aside.
+
+What did not come within its bound is waited for once more as long, so that what is late, as on a
+busy machine, can be told from what never comes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from enum import Enum, auto
+from typing import Any, NamedTuple
+
+import msgspec
+import trio
+
+from protocol.connection import (
+    TOLERABLE,
+    Answered,
+    Asked,
+    Events,
+    HostCalled,
+    Memory,
+    Notice,
+    OutOfStep,
+    Quarantined,
+    Ready,
+    Received,
+    Request,
+    StartAgain,
+    StartFailed,
+    Stray,
+    Unanswered,
+    Violated,
+    Warned,
+)
+from protocol.descriptor.model import Descriptor
+from protocol.dialects import DIALECTS
+from protocol.errors import Outcome, Reason
+from protocol.json_line import Fault, excerpt, read_object
+from protocol.replies import Operation
+from protocol.transcript import Happened, Source
+from supervisor.policy.verdict import Exit, Said
+from supervisor.runtime.containment import procfs
+from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.files.log_files import LogFiles
+from supervisor.runtime.files.module_log import ModuleLog
+from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.incarnation import Incarnation, StopStep
+from supervisor.runtime.process.process import spawn
+from supervisor.runtime.supervision.call import Call
+from supervisor.runtime.supervision.deadlines import Deadlines
+from supervisor.runtime.taps import Taps
+
+PATIENCE = 2
+"""So many times its bound is waited for what has one."""
+
+LOOKS, LOOK_S = 3, 0.01
+"""So many times in a row a process has to be seen asleep."""
+
+KEPT_CHUNKS = 24
+SHOWN_LINES = 8
+"""Of what was exchanged, for a finding."""
+
+KEPT_BYTES = 4 << 20
+"""Of what came since the host last wrote."""
+
+
+class Place(NamedTuple):
+    """Where processes are tried: what they inherit, and who holds, logs and times them."""
+
+    environment: Mapping[str, str]
+    custody: Custody
+    log_files: LogFiles
+    deadlines: Deadlines
+
+
+class Timing(Enum):
+    """Whether something came within its bound."""
+
+    IN_TIME = auto()
+    LATE = auto()
+    NEVER = auto()
+
+
+class Reply(NamedTuple):
+    """What was waited for, and whether it came."""
+
+    answered: Answered | None
+    timing: Timing
+    bound_s: float
+
+
+class Exchange:
+    """What passed both ways (taps.Tap)."""
+
+    def __init__(self) -> None:
+        self._since_written = bytearray()
+        self._chunks: deque[tuple[str, bytes]] = deque(maxlen=KEPT_CHUNKS)
+        self._mid_line: dict[str, bool] = {}
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        """The objects that came since the host last wrote."""
+        read = (read_object(one) for one in bytes(self._since_written).split(b"\n") if one.strip())
+        return [one for one in read if not isinstance(one, Fault)]
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The last lines, each with the sign of its way."""
+        lines: list[str] = []
+        for sign, chunk in self._chunks:
+            lines += [f"{sign} {excerpt(one)}" for one in chunk.splitlines() if one.strip()]
+        return tuple(lines[-SHOWN_LINES:])
+
+    def said(self, instance: str, source: Source, data: bytes) -> None:
+        """Keep what passed."""
+        del instance
+        if source is Source.HOST:
+            self._since_written.clear()
+        elif source is Source.MODULE and len(self._since_written) < KEPT_BYTES:
+            self._since_written += data
+        sign = _SIGNS.get(source, "!")
+        if self._mid_line.get(sign):
+            # The beginning of a line is all that is shown of it.
+            data = data.partition(b"\n")[2]
+        if data:
+            self._mid_line[sign] = not data.endswith(b"\n")
+            self._chunks.append((sign, data))
+
+    def happened(self, instance: str, event: Happened, **facts: Any) -> None:
+        """Do nothing: the exit is told otherwise."""
+
+    def asked(self, instance: str) -> None:
+        """Do nothing: who asks knows."""
+
+    def answered(self, instance: str, call: Call, outcome: Outcome) -> None:
+        """Do nothing: there are no calls."""
+
+
+_SIGNS = {Source.HOST: ">", Source.MODULE: "<"}
+
+
+class Trial:
+    """One process, from before its spawn to its end (dialogue.Receiver)."""
+
+    def __init__(
+        self, descriptor: Descriptor, place: Place, memory: Memory, new_id: Callable[[], str]
+    ) -> None:
+        timeouts = descriptor.supervision.timeouts
+        patient = msgspec.structs.replace(
+            timeouts,
+            start_s=PATIENCE * timeouts.start_s,
+            describe_s=PATIENCE * timeouts.describe_s,
+        )
+        supervision = msgspec.structs.replace(descriptor.supervision, timeouts=patient)
+        self._descriptor = msgspec.structs.replace(descriptor, supervision=supervision)
+        self._place = place
+        self.exchange = Exchange()
+        self._taps = Taps()
+        self._taps.attach(self.exchange)
+        connect = DIALECTS[descriptor.transport.protocol].connect
+        self.connection = connect(self._descriptor, new_id, memory)
+        self.dialogue = Dialogue(
+            f"{descriptor.name}#1", self.connection, self, place.deadlines, self._taps
+        )
+        self.incarnation: Incarnation | None = None
+        self.exit: Exit | None = None
+        self.ready: dict[str, Any] | None = None
+        """What it said that it is, completed by its descriptor."""
+        self.start_failed: StartFailed | None = None
+        self.again = False
+        """Whether its dialect wants another process."""
+        self.said = Said()
+        """Of a process per invocation."""
+        self.answered: dict[str, Answered] = {}
+        self.noise: list[Notice] = []
+        """What was set aside."""
+        self.notices: list[Notice] = []
+        """All else that was not accepted."""
+        self.strays: list[str] = []
+        """Lines for no open request; of one that was given up none is."""
+        self.is_out_of_step = False
+        self.replies: dict[Operation, dict[str, Any]] = {}
+        """The last objects with which it answered, as it printed them."""
+        self._odd = 0
+        """How many strays there were when it was asked last."""
+        self._gave_up = False
+        self._asked: dict[str, Operation] = {}
+        self._news = trio.Event()
+
+    # Its life.
+
+    async def spawn(self, *, single_use: bool = False) -> None:
+        """Start it, contained; raises `SpawnError`. It is to be run."""
+        opening = self.dialogue.opening() if single_use else None
+        descriptor = self._descriptor
+        if self.connection.arguments:
+            command = (*descriptor.transport.command, *self.connection.arguments)
+            transport = msgspec.structs.replace(descriptor.transport, command=command)
+            descriptor = msgspec.structs.replace(descriptor, transport=transport)
+        place, timeouts = self._place, descriptor.supervision.timeouts
+        instance = self.dialogue.instance
+        process = await spawn(descriptor, place.environment, instance, place.custody, opening)
+        self.incarnation = Incarnation(
+            instance,
+            process,
+            self.dialogue,
+            ModuleLog(descriptor.name, place.log_files, lambda: 0.0),
+            exit_s=timeouts.exit_s,
+            stop_s=PATIENCE * timeouts.stop_s,
+            taps=self._taps,
+        )
+
+    async def run(self) -> None:
+        """See it to its end."""
+        assert self.incarnation is not None  # noqa: S101 - it was spawned
+        self.exit = await self.incarnation.run()
+        self._tell()
+
+    def stop(self, rung: StopStep) -> None:
+        """Begin to end it, at a rung."""
+        if self.incarnation is not None and self.exit is None:
+            self.incarnation.stop(rung)
+
+    async def until(self, holds: Callable[[], object], bound_s: float) -> Timing:
+        """Wait for something, or the process's end, `PATIENCE` times as long as the bound."""
+        began = trio.current_time()
+        with trio.move_on_after(PATIENCE * bound_s):
+            while not holds() and self.exit is None:
+                await self._news.wait()
+        if not holds():
+            return Timing.NEVER
+        return Timing.IN_TIME if trio.current_time() - began <= bound_s else Timing.LATE
+
+    async def settle(self, bound_s: float) -> None:
+        """Wait until it waits for something itself: it has begun, and set its signals."""
+        assert self.incarnation is not None  # noqa: S101 - it was spawned
+        asleep = 0
+        with trio.move_on_after(bound_s):
+            while asleep < LOOKS and self.exit is None:
+                now = procfs.stat(self.incarnation.pid)
+                asleep = asleep + 1 if now is not None and now.state == "S" else 0
+                await trio.sleep(LOOK_S)
+
+    # What it is asked.
+
+    def ask(self, request: Request, **unknown: Any) -> None:
+        """Ask something, with fields in the request's line that no protocol knows."""
+        self._asked[request.request_id] = request.operation
+        self._odd = len(self.strays)
+        if not unknown:
+            self.dialogue.ask(request)
+            return
+        events = self.connection.ask(request)
+        line = read_object(self.connection.outgoing.take())
+        assert not isinstance(line, Fault)  # noqa: S101 - it is our own
+        if "jsonrpc" in line:
+            # MCP: whoever wants to say more says it there.
+            meta = line.setdefault("params", {}).setdefault("_meta", {})
+            meta.update({f"org.example/{name}": value for name, value in unknown.items()})
+        else:
+            line.update(unknown)
+        self.connection.outgoing.add(msgspec.json.encode(line) + b"\n", request.request_id)
+        self.receive(events)
+        self.dialogue.flush()
+
+    def give_up(self, request_id: str) -> None:
+        """Do as a host does whose deadline has passed."""
+        self._gave_up = True
+        self.dialogue.cancel(request_id)
+
+    async def answer(self, request_id: str, bound_s: float) -> Reply:
+        """Wait for an answer, or a line with an id that nobody asked with: no other will come."""
+        timing = await self.until(
+            lambda: request_id in self.answered or len(self.strays) > self._odd, bound_s
+        )
+        return Reply(self.answered.get(request_id), timing, bound_s)
+
+    # What it says.
+
+    def receive(self, events: Events) -> None:
+        """Take what it led to."""
+        for item in events:
+            self._take(item)
+        self._tell()
+
+    def _take(self, item: Received) -> None:
+        match item:
+            case Ready(description=description):
+                self.ready = description
+            case StartFailed():
+                self.start_failed = item
+            case StartAgain():
+                self.again = True
+            case Asked(request=request):
+                self._asked[request.request_id] = request.operation
+            case Answered():
+                self._take_answer(item)
+            case OutOfStep():
+                self.is_out_of_step = True
+            case HostCalled():
+                words = "`stdiod check` grants no calls to the host"
+                self.dialogue.refuse(item, words, Reason.CAPABILITY)
+            case _:
+                self._take_odd(item)
+
+    def _take_odd(self, item: Received) -> None:
+        match item:
+            case Unanswered(error=error):
+                self.said = msgspec.structs.replace(self.said, error=error)
+            case Violated(fault=fault):
+                self.said = msgspec.structs.replace(self.said, fault=fault)
+            case Quarantined(fault=fault):
+                self.noise.append(Notice.of(fault))
+            case Warned(notice=notice):
+                (self.noise if notice.reason in TOLERABLE else self.notices).append(notice)
+            case Stray(named=named, excerpt=shown) if named is not None or not self._gave_up:
+                self.strays.append(shown)
+            case _:
+                pass
+
+    def _take_answer(self, item: Answered) -> None:
+        self.answered[item.request_id] = item
+        operation, objects = self._asked.get(item.request_id), self.exchange.objects
+        if operation is not None and objects and item.fault is None:
+            self.replies[operation] = objects[-1]
+        self.said = msgspec.structs.replace(
+            self.said, answer=item.outcome, fault=item.fault or self.said.fault, codes=item.codes
+        )
+
+    def _tell(self) -> None:
+        self._news.set()
+        self._news = trio.Event()
+
+    # dialogue.Receiver.
+
+    def congested(self) -> bool:
+        """Return False: all is kept."""
+        return False
+
+    def drained(self) -> None:
+        """Do nothing."""
+
+    def stdout_closed(self) -> None:
+        """Do nothing: what does not come shows it."""
+
+    def stdin_broken(self) -> None:
+        """Do nothing: what does not come shows it."""
+
+    def held(self, end: Exit) -> None:
+        """Do nothing: it is waited for."""

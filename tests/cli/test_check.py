@@ -1,0 +1,96 @@
+"""`stdiod check` as it is typed; what it finds is in tests/conformance/test_check.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.cli.conftest import Run
+
+TOOL = """read -r request
+echo '{"version":"0","type":"done","ok":true,"result":"text"}'
+"""
+
+
+def write(folder: Path, name: str, body: str = TOOL, **fields: Any) -> Path:
+    path = folder / name / "module.json"
+    path.parent.mkdir(parents=True)
+    transport = {"type": "stdio", "command": ["sh", "-c", body], "protocol": "narratoria"}
+    base = {"name": name, "kind": "tool", "capabilities": [], "transport": transport}
+    path.write_text(json.dumps({**base, "inputs": {"go": {"type": "object"}}, **fields}))
+    return path
+
+
+def test_no_op_is_called_unless_somebody_says_so(run: Run, tmp_path: Path) -> None:
+    marks = tmp_path / "marks"
+    path = write(tmp_path, "m", f"echo called >> {marks}\n{TOOL}")
+    ended = run("check", str(path))
+    assert ended.exit_code == 0
+    assert not marks.exists()
+    assert "m: partial: 2 of " in ended.stdout
+    assert "exit status of go: not called: say --op go, or --all-ops" in ended.stdout
+    ended = run("check", str(path), "--op", "run")
+    assert "exit status of run: it has no such op; it has go" in ended.stdout
+    assert not marks.exists()
+    assert run("check", str(path), "--op", "go").exit_code == 0
+    assert marks.exists()
+
+
+def test_an_example_in_its_schema_is_permission_and_its_args(run: Run, tmp_path: Path) -> None:
+    body = "read -r request; case $request in *grün*) ;; *) exit 3;; esac; " + TOOL.split("\n")[1]
+    inputs = {"go": {"type": "object", "examples": [{"colour": "grün"}]}}
+    ended = run("check", str(write(tmp_path, "m", body, inputs=inputs)))
+    assert (ended.exit_code, ended.stdout.splitlines()[-1][:8]) == (0, "m: pass:"), ended.stdout
+
+
+def test_a_failure_says_what_was_expected_what_came_and_how_to_mend_it(
+    run: Run, tmp_path: Path
+) -> None:
+    path, xml = write(tmp_path, "m", TOOL + "exit 3"), tmp_path / "junit.xml"
+    ended = run("check", str(path), "--op", 'go={"n":1}', "--junit", str(xml))
+    assert ended.exit_code == 1
+    for words in (
+        "exit status of go: m.go: its process exited with code 3",
+        "must  the process exits with 0",
+        '> {"requestId":"check-1","tool":"m","operation":"go","input":{"n":1}}',
+        '< {"version":"0","type":"done","ok":true,"result":"text"}',
+        "mend  exit with 0",
+    ):
+        assert words in ended.stdout
+    failure = ET.parse(xml).getroot().find("testsuite[@name='m']/testcase/failure")
+    assert failure is not None
+    assert "exited with code 3" in failure.attrib["message"]
+
+
+def test_json_has_every_finding_and_a_descriptor_that_is_not_valid(
+    run: Run, tmp_path: Path
+) -> None:
+    write(tmp_path, "good")
+    write(tmp_path, "bad", kind="tol")
+    ended = run("check", str(tmp_path), "--all-ops", "--json")
+    document = json.loads(ended.stdout)
+    assert (ended.exit_code, document["ok"]) == (1, False)
+    assert document["invalid"][0]["problems"][0]["pointer"] == "/kind"
+    (good,) = document["modules"]
+    assert (good["module"], good["verdict"]) == ("good", "pass")
+    assert {"clause", "status", "words", "op", "must", "source", "mend", "exchanged"} == set(
+        good["findings"][0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [(("--op", "go=1"), "has to be a JSON object"), ((), "no descriptors are there")],
+)
+def test_what_cannot_be_meant_is_told(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    if arguments:
+        write(tmp_path, "m")
+    ended = run("check", str(tmp_path), *arguments)
+    assert ended.exit_code == 2
+    assert said in ended.stderr
