@@ -19,11 +19,18 @@ from protocol.events import UiEvent
 from scripts.mcp_servers import NODE, PACKAGES, PYTHON
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.lifecycle import State
+from tests.bounds import until
 from tests.factories import children, descriptor
 from tests.kernel.conftest import ask, daemon_with, run_op
 from tests.kernel.test_grants import nothing
 from tests.kernel.test_host_calls import allowing
 from tests.kernel.test_policy_prompts import question
+from tests.system.conftest import StartDaemon, folder, start_daemon
+from tests.system.descriptors import descriptor as module_document
+from tests.system.test_host_calls import policy
+from tests.system.test_mcp_questions import stdiod
+
+__all__ = ["folder", "start_daemon"]
 
 pytestmark = pytest.mark.skipif(
     "STDIOD_TEST_MCP" not in os.environ, reason="foreign servers run in `make test-mcp` only"
@@ -146,6 +153,24 @@ async def test_every_tool_of_everything_is_called(tmp_path: Path) -> None:
         said = text((await asker.document())["result"])
         assert "Ada" in said
         assert '"integer": 7' in said
+
+
+def test_what_everything_asks_is_answered_by_the_commands_of_a_person(
+    start_daemon: StartDaemon, tmp_path: Path
+) -> None:
+    made = server(tmp_path, "everything")
+    document = module_document("everything", list(made.transport.command), protocol="mcp")
+    document["supervision"] = {"timeouts": PATIENT}
+    document["capabilities"] = ["user.ask"]
+    daemon = start_daemon(document, options=policy(tmp_path))
+    asked = daemon.client.send("everything", "invoke", {"op": "trigger-elicitation-request"})
+    [waits] = until(lambda: daemon.op("approvals")["approvals"], "a question")
+    assert waits["id"] in stdiod(daemon, "approvals").stdout
+    said = stdiod(daemon, "approve", waits["id"], "--set", "name=Ada", "--set", "integer=7")
+    assert said.returncode == 0, said.stderr
+    answer = text(daemon.client.answer(asked).result)
+    assert "Ada" in answer
+    assert '"integer": 7' in answer
 
 
 async def test_every_tool_of_filesystem_is_called(tmp_path: Path) -> None:
