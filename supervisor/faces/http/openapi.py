@@ -22,6 +22,19 @@ _ERROR = {
         "details": {"type": "object"},
     },
 }
+_RPC_ERROR = {
+    "type": "object",
+    "required": ["jsonrpc", "error"],
+    "properties": {
+        "jsonrpc": {"const": "2.0"},
+        "error": {
+            "type": "object",
+            "required": ["code", "message"],
+            "properties": {"code": {"type": "integer"}, "message": {"type": "string"}},
+        },
+    },
+}
+"""What MCP answers to what is no message of its."""
 _OBJECT = {"type": "object"}
 _REFUSALS = {
     "400": "The request is not valid",
@@ -45,7 +58,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": {"Error": _ERROR},
+            "schemas": {"Error": _ERROR, "RpcError": _RPC_ERROR},
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "basic": {"type": "http", "scheme": "basic"},
@@ -110,11 +123,14 @@ def body_of(route: Route) -> Mapping[str, Any]:
 
 def _responses(route: Route) -> dict[str, Any]:
     media = {"application/json": {"schema": _OBJECT}}
-    if route.streamed is not None:
+    if route.streamed is not None or route.is_mcp:
         media |= {name: {"schema": {"type": "string"}} for name in (SSE, NDJSON)}
     if route.is_content:
         media = {"*/*": {"schema": {}}}
-    error = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    failure: dict[str, Any] = {"$ref": "#/components/schemas/Error"}
+    if route.is_mcp:
+        failure = {"anyOf": [failure, {"$ref": "#/components/schemas/RpcError"}]}
+    error = {"application/json": {"schema": failure}}
     if route.is_socket:
         words = {"426": "It is no WebSocket handshake", **_REFUSALS, "default": "It failed"}
         failed = {status: {"description": one, "content": error} for status, one in words.items()}
