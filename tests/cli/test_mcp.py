@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -83,6 +84,7 @@ def test_many_start_one_daemon_that_stays_and_each_ends_with_its_client(
             entry.wait()
         with Client(socket_path) as client:
             pid = client.daemon_pid()
+            ends = os.pidfd_open(pid)
             last = subprocess.Popen(
                 [*STDIOD, "mcp"],
                 env=environment,
@@ -102,3 +104,7 @@ def test_many_start_one_daemon_that_stays_and_each_ends_with_its_client(
             assert last.stderr is not None
             assert "the daemon has ended" in last.stderr.read()
         assert last.returncode == 3
+        # It parts from its clients before it has closed its files.
+        ended, _, _ = select.select([ends], [], [], WAIT_S)
+        os.close(ends)
+        assert ended, "the daemon has not ended"
