@@ -207,3 +207,20 @@ async def test_a_client_that_does_not_read_holds_up_its_module_and_nobody_else(
         assert daemon.facts.ledger.total < 8 << 20
         path = "/api/v1/modules/quiet/invoke"
         assert (await client.ask("POST", path, {"op": "echo"})).status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/v1/assets/..%2f..%2f..%2fetc%2fpasswd/content",
+        "/api/v1/assets/%2e%2e/content",
+        "/api/v1/assets/../../../../etc/passwd",
+        "/../../etc/passwd",
+        "/api/v1/sessions/..%2f..%2fstatus",
+    ],
+)
+async def test_no_path_leads_out_of_the_routes(path: str, tmp_path: Path) -> None:
+    async with asking(tmp_path) as client:
+        reply = await client.ask("GET", path)
+        assert reply.status == 404
+        assert reply.json["code"] in ("NOT_FOUND", "SESSION_NOT_FOUND")
