@@ -19,8 +19,6 @@ from protocol.connection import (
     Answered,
     EventReceived,
     Events,
-    Flow,
-    HostCalled,
     LocalError,
     Memory,
     NewId,
@@ -29,15 +27,14 @@ from protocol.connection import (
     Request,
     Unanswered,
     Violated,
-    Wait,
     Warned,
 )
 from protocol.descriptor.model import Descriptor, ExecOp, ExecOutput
 from protocol.dialects.exec_template import UnfitArgError, arguments, input_names, read, stdin
+from protocol.dialects.one_invocation import OneInvocation
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import AssetBytes, Log
 from protocol.framing import EXCERPT_BYTES
-from protocol.host_call import Chunk
 from protocol.json_line import (
     LONE_SURROGATES,
     Fault,
@@ -63,11 +60,8 @@ class _State(Enum):
     OVER = auto()
 
 
-class ExecConnection:
+class ExecConnection(OneInvocation):
     """One process serving one invocation."""
-
-    closes_stdin = True
-    waits: tuple[Wait, ...] = ()
 
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         del new_id, memory
@@ -76,7 +70,7 @@ class ExecConnection:
         self._inputs = descriptor.inputs or {}
         self._limit = descriptor.supervision.limits.line_bytes
         self.outgoing = Outgoing()
-        self.arguments: tuple[str, ...] = ()
+        self.arguments = ()
         self._state = _State.IDLE
         self._request_id = ""
         self._op = ExecOp()
@@ -92,10 +86,6 @@ class ExecConnection:
         return self._shown if self._held else None
 
     # What the host wants.
-
-    def start(self) -> Events:
-        """Do nothing: there is no handshake."""
-        return NOTHING
 
     def ask(self, request: Request) -> Events:
         """Fill in the arguments and stdin; answer at once if that cannot be done."""
@@ -128,21 +118,6 @@ class ExecConnection:
         del written
         if request_id == self._request_id:
             self._state = _State.OVER
-        return NOTHING
-
-    def flow(self, request_id: str, operation: Flow) -> Events:
-        """Do nothing: a command that is not read from waits by itself."""
-        del request_id, operation
-        return NOTHING
-
-    def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
-        """Refuse: a command makes no calls."""
-        del outcome, chunk
-        raise LocalError(f"no call {asked.call.call_id!r} was made")
-
-    def time_passed(self, wait: Wait) -> Events:
-        """Do nothing: it waits for nothing."""
-        del wait
         return NOTHING
 
     def sent(self, line: bytes) -> Events:

@@ -22,8 +22,6 @@ from protocol.connection import (
     Asked,
     EventReceived,
     Events,
-    Flow,
-    HostCalled,
     LocalError,
     Memory,
     NewId,
@@ -33,16 +31,15 @@ from protocol.connection import (
     Stray,
     Unanswered,
     Violated,
-    Wait,
     Warned,
 )
 from protocol.descriptor.model import Descriptor, InputForm, StdoutPolicy
-from protocol.errors import Outcome, Reason
+from protocol.dialects.one_invocation import OneInvocation
+from protocol.errors import Reason
 from protocol.events import Asset, Done, ErrorEvent, Event, read_event
 from protocol.extended_event import decode_either
 from protocol.frames import RequestFrame, encode_line
 from protocol.framing import LineSplitter, Overlong
-from protocol.host_call import Chunk
 from protocol.json_line import (
     LONE_SURROGATES,
     Fault,
@@ -65,12 +62,8 @@ class _State(Enum):
     ABANDONED = auto()
 
 
-class NarratoriaConnection:
+class NarratoriaConnection(OneInvocation):
     """One process serving one invocation."""
-
-    closes_stdin = True
-    arguments: tuple[str, ...] = ()
-    waits: tuple[Wait, ...] = ()
 
     def __init__(self, descriptor: Descriptor, new_id: NewId, memory: Memory) -> None:
         del new_id, memory
@@ -88,10 +81,6 @@ class NarratoriaConnection:
     def unfinished_line(self) -> str | None:
         """The beginning of what was printed without a newline, if anything was."""
         return excerpt(self._splitter.pending) if self._splitter.pending else None
-
-    def start(self) -> Events:
-        """Do nothing: Spec 001 has no handshake."""
-        return NOTHING
 
     def ask(self, request: Request) -> Events:
         """Queue the one line of input (Spec 001 section 6), or the args themselves when flat."""
@@ -112,21 +101,6 @@ class NarratoriaConnection:
         del written
         if request_id == self._request_id:
             self._state = _State.ABANDONED
-        return NOTHING
-
-    def flow(self, request_id: str, operation: Flow) -> Events:
-        """Do nothing: Spec 001 has no flow, and its process serves nobody else."""
-        del request_id, operation
-        return NOTHING
-
-    def answer(self, asked: HostCalled, outcome: Outcome, chunk: Chunk | None = None) -> Events:
-        """Refuse: Spec 001 has no calls to the host."""
-        del outcome, chunk
-        raise LocalError(f"no call {asked.call.call_id!r} was made")
-
-    def time_passed(self, wait: Wait) -> Events:
-        """Do nothing: it waits for nothing."""
-        del wait
         return NOTHING
 
     def sent(self, line: bytes) -> Events:

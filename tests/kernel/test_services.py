@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from protocol.errors import Reason
 from supervisor.kernel.status import module_status
@@ -56,11 +57,11 @@ async def flood(stream: trio.abc.Stream, asked: Asked) -> None:
 
 
 async def drip(stream: trio.abc.Stream, asked: Asked) -> None:
-    """Never come to the end of an answer, a byte at a time."""
+    """Never come to the end of an answer: the next byte when the last one has been taken."""
     await stream.send_all(head("application/json", "Content-Length: 1000000000"))
     while True:
         await stream.send_all(b" ")
-        await trio.sleep(0.01)
+        await trio.testing.wait_all_tasks_blocked()
 
 
 def died_of(module: Module) -> LastExit:
