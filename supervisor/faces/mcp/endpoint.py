@@ -44,8 +44,8 @@ from supervisor.faces.http.connection import JSON, HttpConnection
 from supervisor.faces.http.head import SSE, Head, Headers, Refusal
 from supervisor.faces.http.streams import Streams
 from supervisor.faces.mcp.http_session import HttpSession, HttpSessions
-from supervisor.faces.mcp.methods import McpServer
 from supervisor.faces.mcp.questions import ask_client
+from supervisor.faces.mcp.server import McpServer
 from supervisor.faces.mcp.session import Serving, Whose, serve_modern
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party

@@ -26,7 +26,7 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 if TYPE_CHECKING:
-    from supervisor.faces.mcp.methods import Request
+    from supervisor.faces.mcp.request import Request
 
 PARKED_S = 600.0
 """How long a request waits for its client to come back; its own deadline may be sooner."""

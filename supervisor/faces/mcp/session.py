@@ -23,7 +23,9 @@ from protocol.mcp_server.client import LEVELS, LISTEN, McpClient, legacy_client,
 from protocol.problem import described
 from protocol.response import Response
 from supervisor.faces.mcp.call import Channel
-from supervisor.faces.mcp.methods import LISTS, ClientRequest, Given, McpServer, Request
+from supervisor.faces.mcp.methods import LISTS
+from supervisor.faces.mcp.request import Absent, ClientRequest, Given, Request
+from supervisor.faces.mcp.server import McpServer
 from supervisor.faces.mcp.table import Table
 from supervisor.kernel.parties import DAEMON, Handle, Party
 from supervisor.policy.mcp_views import View
@@ -268,7 +270,7 @@ class Follow:
 
     def _with_table(self, then: Callable[[Table], None], *, wait: bool) -> None:
         asked = self._whose.asked(0, LISTEN, {}, self._client)
-        Request(self._whose.server, asked, _Nobody()).with_table(then, wait=wait)
+        Request(self._whose.server, asked, Absent()).with_table(then, wait=wait)
 
     def _take(self, table: Table) -> None:
         for field, pick in LISTS.items():
@@ -296,25 +298,3 @@ CHANGING = {
 
 def _notification(what: str) -> str:
     return f"notifications/{what}/list_changed"
-
-
-class _Nobody:
-    """Who is told of nothing."""
-
-    def notify(self, method: str, params: dict[str, Any]) -> None:
-        pass
-
-    def finish(self, outcome: Mapping[str, Any] | RpcError) -> None:
-        pass
-
-    def congested(self) -> Congestion:
-        return Congestion.NONE
-
-    def ask(
-        self,
-        method: str,
-        params: Mapping[str, Any],
-        answered: Callable[[dict[str, Any] | RpcError], None],
-    ) -> Callable[[], None]:
-        del method, params, answered
-        return lambda: None

@@ -24,8 +24,8 @@ from protocol.mcp_server import lines
 from protocol.mcp_server.client import says_modern
 from protocol.problem import described
 from protocol.weight import LONG_BYTES, collector_paused, is_deeper
-from supervisor.faces.mcp.methods import McpServer
 from supervisor.faces.mcp.questions import Questions, ask_client
+from supervisor.faces.mcp.server import McpServer
 from supervisor.faces.mcp.session import Serving, Session, Whose, serve_modern
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.daemon import Daemon

@@ -102,6 +102,8 @@ async def test_answers_may_come_before_the_questions_and_more_than_was_asked(
         assert done["content"][0]["text"] == "Hello, Ada!"
         wrong = await call(client, GREETED, inputResponses=5)
         assert wrong["error"]["code"] == -32602
+        unknown = await client.ask("nope", {"_meta": modern(**ALL), "inputResponses": given})
+        assert unknown["error"]["code"] == -32601
 
 
 async def test_a_state_is_good_once_for_one_request_of_one_client(tmp_path: Path) -> None:

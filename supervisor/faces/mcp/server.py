@@ -1,0 +1,89 @@
+"""What the MCP clients of one daemon share: the lists made for them, and the requests that wait."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from protocol.dialects.mcp.rpc import (
+    METHOD_NOT_FOUND,
+    RpcError,
+)
+from protocol.mcp_server.names import Names
+from protocol.problem import quoted
+from supervisor.faces.mcp.call import Channel
+from supervisor.faces.mcp.methods import METHODS
+from supervisor.faces.mcp.questions import (
+    ParkingPlace,
+)
+from supervisor.faces.mcp.request import ClientRequest, Request
+from supervisor.faces.mcp.table import Table
+from supervisor.kernel.daemon import Daemon
+from supervisor.policy.mcp_views import View
+from supervisor.policy.principals import Principal
+
+TABLES = 256
+"""So many tables are kept, for as many views and principals."""
+
+_SERVERS: WeakKeyDictionary[Daemon, McpServer] = WeakKeyDictionary()
+
+
+class McpServer:
+    """What the clients of one daemon share."""
+
+    @classmethod
+    def of(cls, daemon: Daemon) -> McpServer:
+        """Return the one of a daemon."""
+        found = _SERVERS.get(daemon)
+        if found is None:
+            found = _SERVERS[daemon] = cls(daemon)
+        return found
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.begin = daemon.requests.begin
+        self._catalogue = daemon.catalogue
+        self.deadlines = daemon.requests.deadlines
+        self.parked = ParkingPlace(self.deadlines)
+        self._tables: dict[tuple[View, Principal], Table] = {}
+        self._names: dict[tuple[View, Principal], Names] = {}
+
+    def serve(self, asked: ClientRequest, told: Channel) -> Request:
+        """Begin a request, or go on with one that waited for its client; `told` is told of it."""
+        request = Request(self, asked, told)
+        if asked.client.is_modern and request.comes_back:
+            return request.resumed()
+        self.start(request)
+        return request
+
+    def start(self, request: Request) -> None:
+        """Have a request served by its method, if the client's era has that."""
+        asked = request.asked
+        method = METHODS.get(asked.method)
+        if method is None or asked.client.era not in method.eras:
+            words = f"there is no method {quoted(asked.method)}"
+            if method is not None:
+                words += f" in the revision {asked.client.revision}"
+            request.finish(RpcError(METHOD_NOT_FOUND, words))
+        else:
+            method.serve(request)
+
+    def kept(self, view: View, principal: Principal, *, wait: bool) -> Table | None:
+        """Return a table that nothing has changed since; for those who `wait`, one that waited."""
+        table = self._tables.get((view, principal))
+        if table is None or table.version != self._catalogue.version:
+            return None
+        return table if table.has_waited or not wait else None
+
+    def keep(self, view: View, principal: Principal, table: Table) -> None:
+        """Keep a table."""
+        key = (view, principal)
+        self._tables.pop(key, None)
+        while len(self._tables) >= TABLES:
+            oldest = next(iter(self._tables))
+            del self._tables[oldest], self._names[oldest]
+        self._tables[key] = table
+        self._names.setdefault(key, Names()).replace(table.names)
+
+    def meaning(self, view: View, principal: Principal, name: str) -> tuple[str, str] | None:
+        """Return the op that a tool's name means, or meant."""
+        names = self._names.get((view, principal))
+        return None if names is None else names.find(name)
