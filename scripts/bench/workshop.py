@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shlex
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,14 @@ PROGRAM_WITHIN_S: Final = 300.0
 
 class NoCompilerError(LookupError):
     """What has to be measured is a program in C, and there is no compiler."""
+
+
+class CommandFailedError(RuntimeError):
+    """A verb did not succeed; the words are what it said of it."""
+
+    def __init__(self, arguments: Sequence[str], done: subprocess.CompletedProcess[str]) -> None:
+        verb = shlex.join(("stdiod", *arguments))
+        super().__init__(f"`{verb}` ended with {done.returncode}: {done.stderr.strip()}")
 
 
 class Workshop:
@@ -164,8 +173,11 @@ class Stdiod:
         self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
     def run(self, *arguments: str) -> str:
-        """Run a verb and return what it printed; raises `CalledProcessError`."""
-        return self._run(*arguments, check=True).stdout
+        """Run a verb and return what it printed; raises `CommandFailedError`."""
+        done = self._run(*arguments)
+        if done.returncode:
+            raise CommandFailedError(arguments, done)
+        return done.stdout
 
     def cost(self, *arguments: str) -> Cost:
         """Run a verb and return what it took."""
@@ -185,16 +197,16 @@ class Stdiod:
 
     def end(self) -> None:
         """Stop the daemon, if it runs."""
-        self._run("down", check=False)
+        self._run("down")
 
-    def _run(self, *arguments: str, check: bool) -> subprocess.CompletedProcess[str]:
+    def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*self._command, *arguments],
             env=self._environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            check=check,
+            check=False,
             timeout=PROGRAM_WITHIN_S,
         )
 

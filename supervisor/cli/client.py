@@ -21,7 +21,7 @@ from typing import Any, Self
 import msgspec
 
 from protocol.frames import encode_line
-from protocol.framing import LineSplitter, Overlong
+from protocol.framing import UNCOUNTED, LineSplitter, Overlong
 from protocol.version import VERSION
 from supervisor.cli.exit_status import NoDaemonError
 
@@ -87,7 +87,7 @@ class Client:
         self.path = path
         self._socket = _connect(path)
         tell_other_version(path)
-        self._splitter = LineSplitter(LINE_BYTES)
+        self._splitter = LineSplitter(LINE_BYTES, UNCOUNTED)
         self._lines: deque[bytes] = deque()
         self._number = 0
 

@@ -7,6 +7,7 @@ from typing import Any
 import click
 import pytest
 
+from protocol.weight import MOST_VALUES
 from supervisor.cli.module_page import module_text
 from supervisor.cli.quantities import limit_text
 from supervisor.cli.status_table import note, status_text
@@ -50,6 +51,16 @@ def test_json_is_the_daemons_answer_and_nothing_else(run: Run, serve: Serve) -> 
     assert json.loads(ended.stdout) == FLEET
     assert ended.stderr == ""
     assert daemon.frames[0]["input"] == {"op": "status", "args": {}}
+
+
+def test_the_daemons_own_answer_may_hold_more_values_than_a_line_of_a_module(
+    run: Run, serve: Serve
+) -> None:
+    fleet = status(module(notices=[0] * (MOST_VALUES + 1)))
+    serve(lambda frame: [ok(fleet)])
+    ended = run("status", "--json")
+    assert (ended.exit_code, ended.stderr) == (0, "")
+    assert json.loads(ended.stdout) == fleet
 
 
 def test_the_page_has_the_daemon_then_a_row_per_module_then_what_is_quarantined(
