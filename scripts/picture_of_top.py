@@ -48,7 +48,7 @@ CALLS: Final[Sequence[tuple[str, str, dict[str, Any], int]]] = (
     ("flaky", "exit", {"code": 3}, 1),
 )
 
-CELL_WIDTH, LINE_HEIGHT, MARGIN = 7.8, 17, 14
+CELL_WIDTH, LINE_HEIGHT, BASELINE, MARGIN = 7.8, 17, 13, 14
 COLOURS: Final = {
     "1": "bold", "2": "dim", "31": "red", "32": "green", "33": "yellow", "36": "cyan", "90": "grey",
 }  # fmt: skip
@@ -69,7 +69,8 @@ def svg(lines: Sequence[str]) -> str:
         f'<rect width="{width}" height="{height}" rx="8"/>\n'
     )
     texts = (
-        f'<text x="{MARGIN}" y="{MARGIN + number * LINE_HEIGHT + 13}">{"".join(_spans(line))}</text>\n'
+        f'<text x="{MARGIN}" y="{MARGIN + BASELINE + number * LINE_HEIGHT}">'
+        f"{''.join(_spans(line))}</text>\n"
         for number, line in enumerate(lines)
     )
     return f"{head}{''.join(texts)}</svg>\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 from scripts.picture_of_top import PICTURE, svg
 from supervisor.cli.top.view import COLUMNS, TREND
@@ -14,7 +14,7 @@ HOW = "run -m scripts.picture_of_top"
 
 
 def drawn() -> list[str]:
-    texts = ElementTree.parse(PICTURE).getroot().iter("{http://www.w3.org/2000/svg}text")
+    texts = ET.parse(PICTURE).getroot().iter("{http://www.w3.org/2000/svg}text")
     return ["".join(text.itertext()) for text in texts]
 
 
