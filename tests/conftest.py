@@ -45,8 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, default)
-    # `python3` is the Python of the tests. What stands in PATH may be a version manager's, which runs
-    # a shell program for longer than most modules live.
+    # `python3` is the Python of the tests: a version manager's would be a shell program that takes
+    # longer than most modules.
     path = os.environ.get("PATH", os.defpath)
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), path])
     # As in the Makefile: without what has been compiled, a daemon takes twice as long to start.

@@ -242,7 +242,9 @@ def test_fifty_edits_under_load_lose_nothing_and_leave_nothing(start_daemon: Sta
             assert client.answer(one).ok
     assert daemon.status("a")["description"] == "the last one"
     assert quarantined(daemon) == {}
-    until(lambda: len(daemon.status("a")["instances"]) == 1, "the last of the former ones being gone")
+    until(
+        lambda: len(daemon.status("a")["instances"]) == 1, "the last of the former ones being gone"
+    )
     assert len(daemon.processes()) == 1
 
 

@@ -154,7 +154,9 @@ def test_many_reloads_at_once_come_one_after_the_other(start_daemon: StartDaemon
         for one in asked:
             assert client.answer(one).ok
     daemon.op("reload")
-    until(lambda: len(daemon.status("a")["instances"]) == 1, "the last of the former ones being gone")
+    until(
+        lambda: len(daemon.status("a")["instances"]) == 1, "the last of the former ones being gone"
+    )
     assert len(daemon.processes()) == 2
 
 
