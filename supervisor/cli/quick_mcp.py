@@ -2,8 +2,8 @@
 
 An MCP client waits for it at each of its starts, and most of what a verb takes passes in imports:
 here is none of click, msgspec and platformdirs. What is not as usual is left to the verb itself
-(`verbs.mcp`), which begins anew, and says what is wrong: another option, no daemon there, one of
-another version, a refusal. So what is not understood here only takes longer.
+(`verbs.mcp`), which begins anew, and says what is wrong: another option, a project, no daemon
+there, one of another version, a refusal. So what is not understood here only takes longer.
 """
 
 from __future__ import annotations
@@ -63,19 +63,26 @@ def _read(words: list[str]) -> tuple[str, str] | None:
             return None
     if view and not (view.isascii() and view.replace("-", "_").isidentifier()):
         return None  # it is a mistake, or would have to be encoded
-    path = path or os.environ.get("STDIOD_SOCKET") or _in_runtime_directory()
+    path = path or os.environ.get("STDIOD_SOCKET") or _users_own()
     return (path, view) if path else None
 
 
-def _in_runtime_directory() -> str:
-    """Return the socket in the user's runtime directory, or nothing: platformdirs has to judge."""
+def _users_own() -> str:
+    """Return the socket in the user's runtime directory; nothing if it may be another one."""
     folder = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
     try:
-        found = os.lstat(folder)
+        found, here = os.lstat(folder), os.getcwd()  # noqa: PTH109 - without pathlib
     except OSError:
         return ""
-    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
-    return f"{folder}/stdiod/stdiod.sock" if is_ours and found.st_mode & 0o777 == 0o700 else ""
+    while not os.path.lexists(f"{here}/stdiod.toml"):
+        above = os.path.dirname(here)  # noqa: PTH120
+        if above == here:
+            is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+            # Else platformdirs takes another.
+            is_private = stat.S_IMODE(found.st_mode) == stat.S_IRWXU
+            return f"{folder}/stdiod/stdiod.sock" if is_ours and is_private else ""
+        here = above
+    return ""  # `project` has to judge
 
 
 def _join(path: str, view: str) -> socket.socket | None:

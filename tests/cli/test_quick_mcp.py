@@ -41,25 +41,26 @@ def relayed(monkeypatch: pytest.MonkeyPatch, socket_path: Path) -> list[str]:
         (["modules", "/more"], {}),
         (["--view", "home-1"], {"view": "home-1"}),
         (["modules", "--view=home"], {"view": "home"}),
-        (["--socket", "SOCKET"], {}),
-        (["--socket=SOCKET", "--view", "home"], {"view": "home"}),
     ],
 )
 def test_a_daemon_that_lets_us_in_is_asked_once_and_relayed_to(
-    words: list[str],
-    args: Frame,
-    serve: Serve,
-    socket_path: Path,
-    relayed: list[str],
-    monkeypatch: pytest.MonkeyPatch,
+    words: list[str], args: Frame, serve: Serve, socket_path: Path, relayed: list[str]
 ) -> None:
     daemon = serve(accepted)
-    if any("SOCKET" in one for one in words):
-        monkeypatch.setenv("STDIOD_SOCKET", "/nowhere")
-    assert quick_mcp.serve([one.replace("SOCKET", str(socket_path)) for one in words])
+    assert quick_mcp.serve(words)
     assert relayed == [str(socket_path)]
     [frame] = daemon.frames
     assert (frame["tool"], frame["input"]) == ("supervisor", {"op": "mcp", "args": args})
+
+
+def test_a_socket_that_is_named_comes_first(
+    serve: Serve, socket_path: Path, relayed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(accepted)
+    monkeypatch.setenv("STDIOD_SOCKET", "/nowhere")
+    assert quick_mcp.serve(["--socket", str(socket_path)])
+    assert quick_mcp.serve([f"--socket={socket_path}", "modules"])
+    assert relayed == [str(socket_path)] * 2
 
 
 @pytest.mark.parametrize(
@@ -116,9 +117,17 @@ def test_the_socket_is_that_of_the_verbs_or_left_to_them(
 ) -> None:
     assert quick_mcp._read([]) == (str(default_socket()), "")
     monkeypatch.delenv("STDIOD_SOCKET")
+    monkeypatch.chdir("/")
     tmp_path.chmod(0o700)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     assert quick_mcp._read([]) == (str(default_socket()), "")
+    (tmp_path / "below").mkdir()
+    monkeypatch.chdir(tmp_path / "below")
+    assert quick_mcp._read([]) == (str(default_socket()), "")
+    (tmp_path / "stdiod.toml").touch()
+    assert quick_mcp._read([]) is None
+    assert quick_mcp._read(["--socket", "s"]) == ("s", "")
+    (tmp_path / "stdiod.toml").unlink()
     tmp_path.chmod(0o755)
     assert quick_mcp._read([]) is None
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "missing"))
