@@ -171,7 +171,7 @@ class Client:
         requests: Sequence[tuple[str, str, dict[str, Any]]],
         on_event: Callable[[int, dict[str, Any], bytes], None] | None = None,
     ) -> Iterator[tuple[int, Answer]]:
-        """Send requests side by side, each a tool, an operation and its input; as `own_together`."""
+        """Send requests, each a tool, an operation and its input; as `own_together`."""
         sent = [self.send(*one) for one in requests]
         return self._answers({one: number for number, one in enumerate(sent)}, on_event, None)
 

@@ -70,9 +70,7 @@ def test_with_json_each_answer_is_a_line(run: Run, serve: Serve) -> None:
     assert started == module("kv")
 
 
-@pytest.mark.parametrize(
-    "verb", ["start", "stop", "restart", "logs", "wait", "health", "describe"]
-)
+@pytest.mark.parametrize("verb", ["start", "stop", "restart", "logs", "wait", "health", "describe"])
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [((), "name a MODULE, or several, or say --all"), (("dice", "--all"), "not both")],
