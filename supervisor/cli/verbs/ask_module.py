@@ -56,8 +56,8 @@ def _ask(
     failed = 0
     with Client(socket) as client:
         names = chosen(client, modules, every=every, wanted=True)
-        requests = [(one, operation, {}) for one in names]
-        for name, answer in in_turn(names, client.together(requests)):
+        answers = client.together([(one, operation, {}) for one in names])
+        for name, answer in in_turn(names, answers):
             if not answer.ok and len(modules) == 1:
                 end_with_failure(answer, as_json=as_json, module=name)
             elif not answer.ok:
