@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -31,47 +31,71 @@ class Verb(NamedTuple):
 
 
 VERBS = {
-    "run": Verb("Daemon", "run", "Supervise directories of modules, in the foreground."),
-    "up": Verb("Daemon", "up", "The same in the background; returns when the modules are ready."),
-    "down": Verb("Daemon", "down", "End the daemon and all its modules."),
-    "status": Verb("Daemon", "status", "Show what runs, and what does not and why."),
-    "top": Verb("Daemon", "top", "Watch what the modules do: rates, latencies, memory."),
-    "wait": Verb("Daemon", "wait", "Wait until modules are ready, or down."),
-    "mcp": Verb("Modules", "mcp", "Be one MCP server of all modules, on stdin and stdout."),
-    "invoke": Verb("Modules", "invoke", "Call an op of a module and show what it says."),
-    "health": Verb("Modules", "ask_module", "Ask a module whether it is well."),
-    "describe": Verb("Modules", "ask_module", "Ask a module what it is and which ops it has."),
-    "start": Verb("Modules", "control_module", "Start a module; returns when it is ready."),
-    "stop": Verb("Modules", "control_module", "Stop a module; it stays down."),
-    "restart": Verb("Modules", "control_module", "Replace the process of a module."),
+    "up": Verb(
+        "Common commands", "up", "Start a daemon for directories of modules, or for the project."
+    ),
+    "status": Verb("Common commands", "status", "Show what runs, and what does not and why."),
+    "invoke": Verb("Common commands", "invoke", "Call an op of a module and show what it says."),
+    "logs": Verb(
+        "Common commands", "logs", "Show what modules wrote to stderr, and what became of them."
+    ),
+    "restart": Verb("Common commands", "control_module", "Replace the processes of modules."),
+    "top": Verb(
+        "Common commands", "top", "Watch what the modules do: rates, latencies, CPU, memory."
+    ),
+    "mcp": Verb("Common commands", "mcp", "Be one MCP server of all modules, on stdin and stdout."),
+    "down": Verb("Common commands", "down", "End the daemon and all its modules."),
+    "start": Verb("Modules", "control_module", "Start modules; returns when they are ready."),
+    "stop": Verb("Modules", "control_module", "Stop modules; they stay down."),
+    "wait": Verb("Modules", "wait", "Wait until modules are ready, or down."),
     "reload": Verb("Modules", "reload", "Apply what changed in the descriptors."),
-    "logs": Verb("Modules", "logs", "Show what a module wrote to stderr, and what became of it."),
-    "session": Verb("Modules", "session", "Begin, show, change, fork, end and watch sessions."),
-    "prompt": Verb("Modules", "prompt", "Ask a session something, and show what is answered."),
-    "plan": Verb("Modules", "plan", "Have an orchestrator carry out a plan, in a session."),
-    "policy": Verb("Modules", "policy", "Explain and check what modules are allowed."),
-    "record": Verb("Transcripts", "record", "Keep what a module and the daemon say, as a file."),
-    "replay": Verb("Transcripts", "replay", "Play a transcript again, and show what differs."),
-    "events": Verb("Daemon", "events", "Show what happened, from the journal."),
-    "asset": Verb("Modules", "asset", "Find the files that modules handed over, and open them."),
-    "approvals": Verb("Modules", "approvals", "Show the questions that wait for a person."),
-    "approve": Verb("Modules", "approve", "Answer one of them: allow, deny, or an option."),
-    "token": Verb("Daemon", "token", "Make, list and revoke what others come in with over HTTP."),
+    "health": Verb("Modules", "ask_module", "Ask modules whether they are well."),
+    "describe": Verb("Modules", "ask_module", "Ask modules what they are and which ops they have."),
+    "events": Verb("Modules", "events", "Show what happened, from the journal."),
     "ui": Verb("Modules", "ui", "Watch the ui_events of all invocations."),
-    "validate": Verb("Descriptors", "validate", "Check descriptor files, and say what is wrong."),
-    "new": Verb("Descriptors", "new", "Begin a module that works, in one of several languages."),
-    "check": Verb("Descriptors", "check", "Run modules, and see if they keep their protocol."),
-    "import": Verb("Descriptors", "import_servers", "Make descriptors of an mcpServers file."),
-    "trust": Verb("Daemon", "trust", "Let a project's stdiod.toml say what runs in its folder."),
-    "doctor": Verb("Daemon", "doctor", "Explain what is wrong with the set-up, and what to do."),
-    "service": Verb("Daemon", "service", "Write a systemd unit that runs the daemon for you."),
-    "schema": Verb("Descriptors", "schema", "Print the JSON Schema of a descriptor and others."),
+    "session": Verb("Sessions", "session", "Begin, show, change, fork, end and watch sessions."),
+    "prompt": Verb("Sessions", "prompt", "Ask a session something, and show what is answered."),
+    "plan": Verb("Sessions", "plan", "Have an orchestrator carry out a plan, in a session."),
+    "asset": Verb("Sessions", "asset", "Find the files that modules handed over, and open them."),
+    "approvals": Verb("Sessions", "approvals", "Show the questions that wait for a person."),
+    "approve": Verb("Sessions", "approve", "Answer one of them: allow, deny, or an option."),
+    "new": Verb(
+        "Writing modules", "new", "Begin a module that works, in one of several languages."
+    ),
+    "check": Verb("Writing modules", "check", "Run modules, and see if they keep their protocol."),
+    "validate": Verb(
+        "Writing modules", "validate", "Check descriptor files, and say what is wrong."
+    ),
+    "import": Verb("Writing modules", "import_servers", "Make descriptors of an mcpServers file."),
+    "schema": Verb(
+        "Writing modules", "schema", "Print the JSON Schema of a descriptor and others."
+    ),
+    "record": Verb(
+        "Writing modules", "record", "Keep what a module and the daemon say, as a file."
+    ),
+    "replay": Verb("Writing modules", "replay", "Play a transcript again, and show what differs."),
+    "doctor": Verb(
+        "Administration", "doctor", "Explain what is wrong with the set-up, and what to do."
+    ),
+    "trust": Verb(
+        "Administration", "trust", "Let a project's stdiod.toml say what runs in its folder."
+    ),
+    "policy": Verb("Administration", "policy", "Explain and check what modules are allowed."),
+    "token": Verb(
+        "Administration", "token", "Make, list and revoke what others come in with over HTTP."
+    ),
+    "service": Verb(
+        "Administration", "service", "Write a systemd unit that runs the daemon for you."
+    ),
+    "run": Verb("Administration", "run", "Be the daemon, in the foreground."),
     "completion": Verb("Shell", "completion", "Have bash, zsh or fish complete what is typed."),
     "help": Verb("Shell", "show_help", "Show the help of a verb."),
 }
+"""In the order of the help: what is typed every day comes first."""
 
 EXIT_STATUS = """\
-Exit status: 0 ok; 1 the answer is no; 2 usage; 3 no daemon there; 130 Ctrl-C."""
+Exit status: 0 ok; 1 the answer is no: not ok, not well, not ready in time; 2 usage; 3 no daemon
+there; 130 Ctrl-C. `stdiod help VERB` says more of a verb."""
 
 
 _OPTIONS = ("version",)
@@ -188,6 +212,32 @@ def _leaf(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+class _Formatter(click.HelpFormatter):
+    """Click's own takes any terminal for 50 columns wide at least."""
+
+    def __init__(
+        self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None
+    ) -> None:
+        import shutil
+
+        columns = shutil.get_terminal_size().columns
+        self._is_narrow = columns < _USUAL_COLUMNS
+        if width is None and self._is_narrow:
+            width = max(columns, _FEWEST_COLUMNS)
+        super().__init__(indent_increment, width, max_width)
+
+    def write_dl(
+        self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        """Write a list of terms; of long ones the explanation begins in the next line."""
+        super().write_dl(rows, self.width // 3 if self._is_narrow else col_max, col_spacing)
+
+
+_USUAL_COLUMNS = 60
+_FEWEST_COLUMNS = 20
+click.Context.formatter_class = _Formatter
 
 
 @click.group(
