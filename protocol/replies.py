@@ -11,12 +11,12 @@ from enum import StrEnum
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import Done, ErrorEvent
-from protocol.json_line import Fault
+from protocol.json_line import Fault, passes_unread, with_less_room
 from protocol.problem import Problem, kind, nearest, quoted
 from protocol.shape import Array, Fields, Rule, Scalar, text
 
@@ -109,53 +109,59 @@ class _ErrorBody(msgspec.Struct, frozen=True):
     details: dict[str, Any] | None = None
 
 
-class _InvokeReply(msgspec.Struct, frozen=True):
-    ok: bool
-    result: Any = None
-    error: _ErrorBody | None = None
-    summary: str | None = None
-
-
-_NULL = msgspec.Raw(b"null")
-
-
-class _PlainReply(msgspec.Struct, frozen=True):
-    """The line a module answers an invoke with; parsed straight from its bytes.
-
-    The result is only skipped: it has to pass `json_line.passes_unread`.
-    """
+class InvokeReply(msgspec.Struct, frozen=True):
+    """What a module answers an invoke with."""
 
     ok: bool
-    result: msgspec.Raw = _NULL
-    error: _ErrorBody | None = None
-    summary: str | None = None
     request_id: str | None = msgspec.field(default=None, name="requestId")
+    error: _ErrorBody | None = None
+    summary: str | None = None
+    result: Any = UNSET
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What it says, or None when it says neither success nor an error."""
+        if self.ok:
+            return Success(None if self.result is UNSET else self.result, self.summary)
+        if self.error is None:
+            return None
+        return Failure.reported(
+            self.error.code, self.error.message, self.error.details, self.summary
+        )
 
 
-decode_invoke_reply = msgspec.json.Decoder(_PlainReply).decode
+class _UnbuiltReply(InvokeReply, frozen=True):
+    result: msgspec.Raw | UnsetType = UNSET
+
+
+decode_invoke_reply = msgspec.json.Decoder(InvokeReply).decode
 """Fast path for the commonest line of all; raises like `events.decode_event`."""
 
-
-def invoke_outcome(reply: _PlainReply | _InvokeReply) -> Outcome | None:
-    """Return what an invoke reply says, or None when it says neither success nor an error."""
-    if reply.ok:
-        return Success(reply.result, reply.summary)
-    if reply.error is None:
-        return None
-    return Failure.reported(
-        reply.error.code, reply.error.message, reply.error.details, reply.summary
-    )
+_decode_unbuilt_reply = msgspec.json.Decoder(_UnbuiltReply).decode
 
 
-def is_plain(reply: _PlainReply, line: bytes) -> bool:
-    """Tell whether such a reply holds what its kind does, so that there is nothing to warn of.
+def decode_dense_reply(line: bytes) -> InvokeReply:
+    """Do as `decode_invoke_reply`, but leave the result bytes."""
+    reply = with_less_room(_decode_unbuilt_reply, line)
+    result = b"null" if reply.result is UNSET else bytes(reply.result)
+    # What cannot be passed on as it is, `decode_invoke_reply` builds, or says why that cannot be. A
+    # carriage return is white space in JSON, and to some readers the end of a line.
+    if result.find(b"\r") >= 0 or not passes_unread(result):
+        return decode_invoke_reply(line)
+    return reply
 
-    A no may be wrong. Without a result, the line has no colon more than its other fields need.
+
+def plain_outcome(reply: InvokeReply, line: bytes) -> Outcome | None:
+    """Return what a reply says if it holds what its kind does, so that there is nothing to warn of.
+
+    None may be wrong. Without a result, the line has no colon more than its other fields need.
     """
-    if not reply.ok or reply.error is not None:
-        return not reply.ok and reply.result is _NULL
-    fields = 1 + (reply.request_id is not None) + (reply.summary is not None)
-    return reply.result is not _NULL or line.count(b":") <= fields
+    if reply.ok and reply.error is None:
+        if reply.result is not UNSET:
+            return Success(reply.result, reply.summary)
+        fields = 1 + (reply.request_id is not None) + (reply.summary is not None)
+        return reply.outcome if line.count(b":") <= fields else None
+    return None if reply.ok or reply.result is not UNSET else reply.outcome
 
 
 def read_reply(operation: Operation, document: dict[str, Any], shown: str) -> Outcome | Fault:
@@ -173,7 +179,7 @@ def read_reply(operation: Operation, document: dict[str, Any], shown: str) -> Ou
         _ANSWER(document, "", found)
         if found:
             return _malformed(operation, _words(found), shown)
-        outcome = invoke_outcome(msgspec.convert(document, _InvokeReply))
+        outcome = msgspec.convert(document, InvokeReply).outcome
         if outcome is None:
             missing = _ANSWER.missing("error", document, "")
             return _malformed(operation, f'"ok" is false and {_words([missing])}', shown)
@@ -282,11 +288,12 @@ def read_done(
     """
     summary = None if done.summary is UNSET else done.summary
     if done.ok:
+        success = Success(None if done.result is UNSET else done.result, summary)
         if operation is Operation.INVOKE:
-            return Success(None if done.result is UNSET else done.result, summary)
+            return success
         if operation is Operation.HEALTH and done.result is UNSET:
             return Success({"status": "ok"}, summary)
-        return read_result(operation, None if done.result is UNSET else done.result, shown)
+        return read_result(operation, success.result, shown)
     if done.error is not UNSET:
         try:
             body = msgspec.convert(done.error, _ErrorBody)
