@@ -49,8 +49,7 @@ def is_utf8(line: bytes) -> bool:
 def is_dense(line: bytes) -> bool:
     """Tell whether to build the values of a line takes longer than to look at its bytes.
 
-    What is dense is skipped by msgspec, and searched for what skipping overlooks; what is not is
-    built: of few values, or of text, that takes no longer than the search would.
+    Of few values, or of text, it does not.
     """
     return len(line) > SMALL_BYTES and line.count(b",") * BYTES_PER_VALUE > len(line)
 
@@ -60,11 +59,48 @@ BYTES_PER_VALUE = 32
 """A value takes some 50 ns to build and as much to encode; to look at a byte takes 1.5 ns."""
 
 
-def passes_unread(value: bytes) -> bool:
-    """Tell whether a value of a line in UTF-8 that msgspec only skipped is one it would build.
+def skimmed(decode: Callable[[bytes], T], line: bytes) -> T:
+    """Decode a line, values of which are skipped now and built later, if at all.
 
-    Skipping, it does not look whether a number is one that a double holds. A no may be wrong: so
-    text such as `3e500` is as good as a number here, and this is a search instead of a parse.
+    To skip them takes as much of the stack as to build them, and whoever does that may have less of
+    it left; so what is too deep then is too deep now. Raises what `decode` does.
+    """
+    if len(line) <= SMALL_BYTES or line.count(b"[") + line.count(b"{") < DEEP:
+        return decode(line)
+    return _further_down(decode, line, FRAMES)
+
+
+DEEP = 256
+FRAMES = 64
+
+
+def _further_down(decode: Callable[[bytes], T], line: bytes, frames: int) -> T:
+    return _further_down(decode, line, frames - 1) if frames else decode(line)
+
+
+def split_members(line: bytes) -> dict[str, msgspec.Raw]:
+    """Return the members of the object that a line is, as bytes; raises as a decoder does."""
+    return skimmed(_MEMBERS, line)
+
+
+def is_readable(value: bytes) -> bool:
+    """Tell whether a value that msgspec only skipped can be built; of bad UTF-8, yes may be wrong.
+
+    Skipping, it does not look whether a number is one that a double holds.
+    """
+    if len(value) > SMALL_BYTES and is_dense(value) and passes_unread(value):
+        return True
+    try:
+        _ANY.decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def passes_unread(value: bytes) -> bool:
+    """Tell whether no number in a value is too large for a double, by a search.
+
+    A no may be wrong: text such as `3e500` is as good as a number here.
     """
     digits = value.translate(_DIGITS, b"+")
     return digits.find(b"0e000") < 0 and digits.find(_MANY_DIGITS) < 0
@@ -73,30 +109,6 @@ def passes_unread(value: bytes) -> bool:
 _DIGITS = bytes.maketrans(b"123456789E", b"000000000e")
 _MANY_DIGITS = b"0" * 200
 """With no more digits, and an exponent of two, a number stays below 1e300."""
-
-
-def is_readable(value: bytes) -> bool:
-    """Tell whether a value of a line in UTF-8 that msgspec only skipped can be built."""
-    if is_dense(value) and passes_unread(value):
-        return True
-    try:
-        _ANY.decode(value)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
-
-
-def with_less_room(decode: Callable[[bytes], T], line: bytes, frames: int = 64) -> T:
-    """Skip values with less room on the stack than there is where they are built later.
-
-    Both raise `RecursionError` at the same depth.
-    """
-    return with_less_room(decode, line, frames - 1) if frames else decode(line)
-
-
-def split_members(line: bytes) -> dict[str, msgspec.Raw]:
-    """Return the members of the object that a line is, as bytes; raises as a decoder does."""
-    return with_less_room(_MEMBERS, line) if is_dense(line) else _MEMBERS(line)
 
 
 def excerpt(line: bytes) -> str:

@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import Done, ErrorEvent
-from protocol.json_line import Fault, passes_unread, with_less_room
+from protocol.json_line import Fault, is_readable
 from protocol.problem import Problem, kind, nearest, quoted
 from protocol.shape import Array, Fields, Rule, Scalar, text
 
@@ -134,34 +134,26 @@ class _UnbuiltReply(InvokeReply, frozen=True):
     result: msgspec.Raw | UnsetType = UNSET
 
 
-decode_invoke_reply = msgspec.json.Decoder(InvokeReply).decode
-"""Fast path for the commonest line of all; raises like `events.decode_event`."""
+decode_invoke_reply = msgspec.json.Decoder(_UnbuiltReply).decode
+"""Fast path for the commonest line of all, whose result stays bytes.
 
-_decode_unbuilt_reply = msgspec.json.Decoder(_UnbuiltReply).decode
-
-
-def decode_dense_reply(line: bytes) -> InvokeReply:
-    """Do as `decode_invoke_reply`, but leave the result bytes."""
-    reply = with_less_room(_decode_unbuilt_reply, line)
-    result = b"null" if reply.result is UNSET else bytes(reply.result)
-    # What cannot be passed on as it is, `decode_invoke_reply` builds, or says why that cannot be. A
-    # carriage return is white space in JSON, and to some readers the end of a line.
-    if result.find(b"\r") >= 0 or not passes_unread(result):
-        return decode_invoke_reply(line)
-    return reply
+Raises like `events.decode_event`.
+"""
 
 
 def plain_outcome(reply: InvokeReply, line: bytes) -> Outcome | None:
-    """Return what a reply says if it holds what its kind does, so that there is nothing to warn of.
+    r"""Return what such a reply says if that can be passed on, and there is nothing to warn of.
 
-    None may be wrong. Without a result, the line has no colon more than its other fields need.
+    None may be wrong. A `\r`, white space in JSON, ends a line to some readers. Without a result,
+    the line has no colon more than its other fields need.
     """
-    if reply.ok and reply.error is None:
-        if reply.result is not UNSET:
-            return Success(reply.result, reply.summary)
-        fields = 1 + (reply.request_id is not None) + (reply.summary is not None)
-        return reply.outcome if line.count(b":") <= fields else None
-    return None if reply.ok or reply.result is not UNSET else reply.outcome
+    if not reply.ok or reply.error is not None:
+        return None if reply.ok or reply.result is not UNSET else reply.outcome
+    if reply.result is not UNSET:
+        passes = line.find(b"\r") < 0 and is_readable(bytes(reply.result))
+        return Success(reply.result, reply.summary) if passes else None
+    fields = 1 + (reply.request_id is not None) + (reply.summary is not None)
+    return reply.outcome if line.count(b":") <= fields else None
 
 
 def read_reply(operation: Operation, document: dict[str, Any], shown: str) -> Outcome | Fault:

@@ -80,6 +80,7 @@ from protocol.json_line import (
     is_utf8,
     overlong_fault,
     read_object,
+    skimmed,
     split_members,
     without_lone_surrogates,
 )
@@ -87,7 +88,6 @@ from protocol.outgoing import Outgoing, Written
 from protocol.replies import (
     Operation,
     completed,
-    decode_dense_reply,
     decode_invoke_reply,
     plain_outcome,
     read_done,
@@ -360,7 +360,10 @@ class ModuleConnection:
 
     def _receive_reply_line(self, line: bytes, received: list[Received]) -> None:
         try:
-            reply = decode_dense_reply(line) if is_dense(line) else decode_invoke_reply(line)
+            if len(line) <= SMALL_BYTES:
+                reply = decode_invoke_reply(line)
+            else:
+                reply = skimmed(decode_invoke_reply, line)
         except _DECODE_ERRORS:
             self._receive_slowly(line, received)
             return

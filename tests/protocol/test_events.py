@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,17 @@ from hypothesis import strategies as st
 import schemas
 from protocol import json_line
 from protocol.errors import Reason, Success
-from protocol.events import TYPES, Done, Event, Log, UiEvent, built, decode_event, read_event
+from protocol.events import (
+    TYPES,
+    Done,
+    Event,
+    Log,
+    Object,
+    UiEvent,
+    built,
+    decode_event,
+    read_event,
+)
 from protocol.extended_event import decode_either
 from protocol.json_line import Fault, read_object
 from protocol.replies import Operation, read_done
@@ -207,12 +217,12 @@ def test_what_is_just_not_too_deep_where_it_is_read_can_be_built_by_who_looks() 
             break
         deepest = depth
         assert isinstance(event, UiEvent)
-        assert frames_below(50, lambda event=event: built(event.payload)["n"][:1]) == [0]
+        assert built_further_down(50, event.payload)["n"][:1] == [0]
     assert deepest
 
 
-def frames_below(count: int, then: Callable[[], Any]) -> Any:
-    return frames_below(count - 1, then) if count else then()
+def built_further_down(frames: int, value: Object) -> dict[str, Any]:
+    return built_further_down(frames - 1, value) if frames else built(value)
 
 
 LOG = {"version": "0", "type": "log", "level": "info", "message": "m"}
