@@ -28,6 +28,7 @@ from supervisor.daemon.daemon_log import set_up_logging
 from supervisor.daemon.daemon_signals import SIGNALS, Continued, Edges, Reloading, obey, receiving
 from supervisor.daemon.inherited import mend_signals, mend_umask
 from supervisor.daemon.log_stream import LogStream
+from supervisor.daemon.project_trust import objection
 from supervisor.daemon.sd_notify import Notifier
 from supervisor.daemon.service_status import tell_status
 from supervisor.faces import control_socket, stdio
@@ -95,6 +96,8 @@ class ServeOptions:
     """The file that says what modules may call the daemon for; without one, nothing."""
     views: Mapping[str, View] | None = None
     """What MCP clients see of the modules, by name."""
+    project: Path | None = None
+    """The folder of the project that it is for."""
 
 
 def serve(options: ServeOptions) -> int:
@@ -124,7 +127,7 @@ def _serve(
     try:
         sources = Sources.of_directories(options.directories, blocking)
         found = usable({}, sources.read_first())
-        operator = _policy(options.policy, places)
+        operator = _policy(options, places)
         places.at(options.data_dir, partial(_make_data_dir, options.data_dir))
         places.at(options.socket, partial(os.path.lexists, options.socket))
     except (MissingDirectoryError, PolicyError, OSError) as error:
@@ -224,6 +227,7 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
     ) as daemon:
         daemon.facts.own_log = begun.own_log
         daemon.facts.socket = shown(options.socket)
+        daemon.facts.project = None if options.project is None else shown(options.project)
         if begun.doors:
             daemon.facts.http = shown(begun.doors[-1].address)
         admission = Admission.of(daemon.facts)
@@ -293,10 +297,13 @@ def _say_ready(descriptor: int | None) -> None:
         os.close(descriptor)
 
 
-def _policy(path: Path | None, places: Looks) -> OperatorPolicy:
+def _policy(options: ServeOptions, places: Looks) -> OperatorPolicy:
+    path, project = options.policy, options.project
     if path is None:
         return OperatorPolicy()
-    return places.at(path, partial(OperatorPolicy, path))
+    if project is None:
+        return places.at(path, partial(OperatorPolicy, path))
+    return places.at(path, partial(OperatorPolicy, path, partial(objection, project, path)))
 
 
 def _make_data_dir(path: Path) -> None:

@@ -9,6 +9,7 @@ import click
 from supervisor.cli import configured
 from supervisor.cli.daemon_options import absolute, http_exposure, with_daemon_options
 from supervisor.cli.options import UNSEEN_PATH, example, with_socket
+from supervisor.cli.project import daemons_project, stand_in
 
 
 @click.command(epilog=example("run modules", "run modules --http 127.0.0.1:8700 --log-format json"))
@@ -23,6 +24,7 @@ from supervisor.cli.options import UNSEEN_PATH, example, with_socket
 @click.option(
     "--no-watch", is_flag=True, help="Reload when told to, not whenever a descriptor changes."
 )
+@click.option("--project", type=UNSEEN_PATH, hidden=True, is_eager=True, callback=stand_in)
 @click.option("--log-file", type=UNSEEN_PATH, hidden=True)
 @click.option("--ready-fd", type=click.IntRange(3), hidden=True)
 @with_daemon_options
@@ -44,10 +46,13 @@ def run(
     stdio: bool,
     no_watch: bool,
     name: str,
+    project: Path | None,
     log_file: Path | None,
     ready_fd: int | None,
 ) -> None:
     """Supervise the modules that each DIR describes: DIR/*.json and DIR/*/module.json.
+
+    Without DIR, those of the project: of the stdiod.toml here or above, once it is trusted.
 
     Ctrl-C stops all of them and ends the daemon; another Ctrl-C hurries it.
     """
@@ -55,8 +60,9 @@ def run(
     from supervisor.daemon.config_file import Config
     from supervisor.daemon.serve import ServeOptions, serve
 
-    del config  # `configured` has read it
+    del config, project  # `configured` and `project` have read them
     file = configured.said(ctx) or Config()
+    for_project = daemons_project()
     options = ServeOptions(
         directories=absolute(directories),
         socket=socket,
@@ -75,5 +81,6 @@ def run(
         policy=policy,
         http=http_exposure(ctx, http, http_cert, http_key, http_insecure=http_insecure),
         views=file.mcp,
+        project=None if for_project is None else for_project.folder,
     )
     raise click.exceptions.Exit(serve(options))
