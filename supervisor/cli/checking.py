@@ -61,7 +61,7 @@ async def examined(descriptor: Descriptor, place: Place, permission: Permission)
     async with trio.open_nursery() as nursery:
         exam = Examination(descriptor, place, permission, nursery)
         if descriptor.transport.type != "stdio":
-            exam.untried_because = "`check` runs processes, and this module is none of them"
+            exam.untried_because = "`check` runs processes, and this module has none"
         elif descriptor.transport.lifecycle is Lifecycle.PERSISTENT:
             await persistent.examine(exam)
         else:

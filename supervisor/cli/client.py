@@ -284,7 +284,7 @@ def _why_not(path: Path, error: OSError) -> str:
     if isinstance(error, ConnectionRefusedError):
         if path.is_socket():
             return f"no daemon listens on {path}: the one that did is gone; {start}"
-        return f"no daemon listens on {path}, which is no socket"
+        return f"no daemon listens on {path}, which is not a socket"
     if isinstance(error, PermissionError):
         return f"{path} may not be used: its daemon runs for another user"
     if isinstance(error, TimeoutError | BlockingIOError):

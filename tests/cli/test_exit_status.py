@@ -54,7 +54,7 @@ def test_a_file_that_is_no_socket_is_no_daemon(run: Run, socket_path: Path) -> N
     socket_path.write_text("hello")
     ended = run("status")
     assert ended.exit_code == 3
-    assert "which is no socket" in ended.stderr
+    assert "which is not a socket" in ended.stderr
 
 
 @pytest.mark.parametrize("verb", CLIENT_VERBS, ids=lambda verb: verb[0])

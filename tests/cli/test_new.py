@@ -43,4 +43,4 @@ def test_a_name_that_no_module_can_have_is_refused_before_anything_is_written(
 ) -> None:
     ended = run("new", "a/b", "--lang", "exec", "--into", str(tmp_path))
     assert (ended.exit_code, list(tmp_path.iterdir())) == (2, [])
-    assert "'a/b' is no name of a module" in ended.stderr
+    assert "'a/b' is not a valid module name" in ended.stderr

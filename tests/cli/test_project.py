@@ -279,7 +279,7 @@ def as_broken_link(shop: Path) -> None:
     [
         (lambda shop: (shop / FILE).chmod(0o666), f"{FILE} may be written to by everybody"),
         (lambda shop: shop.chmod(0o777), "shop may be written to by everybody"),
-        (as_pipe, f"{FILE} is no regular file"),
+        (as_pipe, f"{FILE} is not a regular file"),
         (as_broken_link, f"{FILE} cannot be looked at: No such file or directory"),
     ],
 )

@@ -77,7 +77,7 @@ def test_a_journal_that_was_set_aside_or_cannot_be_written_is_named(
     daemon = start_daemon(misbehaving("one"))
     found = Diagnosis(folder).only("journal")
     assert found["level"] == "warn"
-    assert "it is no SQLite database" in found["message"]
+    assert "it is not an SQLite database" in found["message"]
     assert "journal.db.set-aside-" in found["message"]
     assert "journal.db.set-aside-" in found["hint"]
     daemon.end()
@@ -223,7 +223,7 @@ def test_a_socket_left_behind_needs_nothing_and_one_in_use_by_a_stopped_daemon_d
 
 @pytest.mark.parametrize(
     ("path", "area", "words"),
-    [("socket", "socket", "is no socket"), ("data", "data_dir", "is no directory")],
+    [("socket", "socket", "is not a socket"), ("data", "data_dir", "is not a directory")],
 )
 def test_a_file_in_the_place_of_something_else_is_bad(
     path: str, area: str, words: str, folder: Path

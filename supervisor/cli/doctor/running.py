@@ -91,7 +91,7 @@ def _journal(journal: dict[str, Any] | None) -> list[Finding]:
         return []
     if journal["problem"] is not None:
         words = f"what happens is not written down: {journal['problem']}"
-        hint = "make room, or correct the permissions; the daemon goes on by itself then"
+        hint = "make room, or correct the permissions; the daemon then continues by itself"
         return [bad(area, words, hint)]
     findings = [
         warn(

@@ -33,7 +33,7 @@ def health(module: str, as_json: bool, socket: Path) -> None:
 @with_json
 @with_socket
 def describe(module: str, as_json: bool, socket: Path) -> None:
-    """Ask MODULE what it is, and which ops it has and what they take."""
+    """Ask MODULE what it is, which ops it has, and what they take."""
     answer = _ask(socket, module, "describe", as_json=as_json)
     if as_json:
         print_json(answer.result)

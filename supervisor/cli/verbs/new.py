@@ -56,19 +56,19 @@ be called by a check.
     "--lang",
     type=click.Choice(sorted(LANGUAGES)),
     required=True,
-    help="What it is written in; `exec` is a command that exists already.",
+    help="The language; `exec` wraps a command that exists already.",
 )
 @click.option(
     "--into",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
-    help="The directory for its folder.  [default: the working directory]",
+    help="Where to create the folder.  [default: the working directory]",
 )
 def new(name: str, lang: str, into: Path) -> None:
-    """Begin a module: the folder NAME with a descriptor, a source that works, and a README.
+    """Create a module: the folder NAME with a descriptor, a working source, and a README.
 
-    Nothing is downloaded, and nothing that is there is overwritten. `stdiod check` then says
-    whether what becomes of it keeps its protocol.
+    Downloads nothing, and overwrites nothing. As you change the source, `stdiod check` says
+    whether it still keeps to its protocol.
     """
     from protocol.descriptor.loading import DescriptorError, parse_descriptor
 
@@ -79,7 +79,8 @@ def new(name: str, lang: str, into: Path) -> None:
         parse_descriptor(text.encode(), str(folder.absolute() / "module.json"))
     except DescriptorError as error:
         problem = error.problems[0]
-        raise click.UsageError(f"{one_line(name)!r} is no name of a module: {problem}") from None
+        words = f"{one_line(name)!r} is not a valid module name: {problem}"
+        raise click.UsageError(words) from None
     files = {"module.json": text, "README.md": _readme(name, language)}
     if language.ending:
         source = f"greet.{language.ending}"
@@ -87,7 +88,8 @@ def new(name: str, lang: str, into: Path) -> None:
         files[source] = template.read_text(encoding="utf-8")
     _write(folder, files)
     shown = shell_word(str(folder))
-    click.echo(f"{one_line(str(folder))} is begun; `stdiod check {shown}` says whether it works")
+    hint = f"`stdiod check {shown}` says whether it works"
+    click.echo(f"{one_line(str(folder))} has been created; {hint}")
     if shutil.which(language.needs) is None:
         words = f"there is no {language.needs} in your PATH, and it needs that to run"
         click.echo(f"stdiod: {words}", err=True)

@@ -108,7 +108,7 @@ def check(*, file: Path, directories: tuple[Path, ...], as_json: bool) -> None:
 @with_json
 @with_socket
 def forget(*, module: str, as_json: bool, socket: Path) -> None:
-    """Forget what was answered about MODULE and remembered: it is asked again."""
+    """Forget the remembered answers about MODULE, so that it is asked about again."""
     with Client(socket) as client:
         answer = client.own("policy.forget", {"module": module})
     if not answer.ok:

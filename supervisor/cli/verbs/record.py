@@ -99,7 +99,7 @@ def _uninterrupted() -> Iterator[None]:
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write to FILE, for its owner alone, in the place of stdout.",
+    help="Write to FILE, which only its owner can read, instead of stdout.",
 )
 @click.option("--seconds", type=SECONDS, help="End after so long; else with Ctrl-C (status 130).")
 @click.option("--until-exit", is_flag=True, help="End when a process of MODULE has ended.")

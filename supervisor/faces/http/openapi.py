@@ -132,7 +132,7 @@ def _responses(route: Route) -> dict[str, Any]:
         failure = {"anyOf": [failure, {"$ref": "#/components/schemas/RpcError"}]}
     error = {"application/json": {"schema": failure}}
     if route.is_socket:
-        words = {"426": "It is no WebSocket handshake", **_REFUSALS, "default": "It failed"}
+        words = {"426": "It is not a WebSocket handshake", **_REFUSALS, "default": "It failed"}
         failed = {status: {"description": one, "content": error} for status, one in words.items()}
         return {"101": {"description": "It goes on with WebSocket"}, **failed}
     found = {str(route.status): {"description": "It is done", "content": media}}

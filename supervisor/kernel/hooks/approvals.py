@@ -219,7 +219,7 @@ class Approvals:
         options = options_of(one.question.options)
         allowed = allows(answer, options)
         if allowed is None:
-            words = f"{answer!r:.80} is no answer to {id_}; there are {', '.join(options)}"
+            words = f"{answer!r:.80} is not an answer to {id_}; there are {', '.join(options)}"
             failure = Failure.because(Reason.INVALID_ARGS, words, pointer="/answer")
             raise RefusedError(failure)
         if one.question.asked_by == POLICY:
