@@ -214,7 +214,7 @@ class Client:
             try:
                 document = _DECODE(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                words = f"what answers on {self.path} does not speak as a stdiod daemon does"
+                words = f"what answers on {self.path} is not a stdiod daemon"
                 raise NoDaemonError(words) from None
             yield document, line
 

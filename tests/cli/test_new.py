@@ -35,7 +35,7 @@ def test_a_folder_that_is_there_is_left_as_it_is(run: Run, tmp_path: Path) -> No
     (tmp_path / "m").mkdir()
     ended = run("new", "m", "--lang", "exec", "--into", str(tmp_path))
     assert (ended.exit_code, list((tmp_path / "m").iterdir())) == (1, [])
-    assert "is there already, and is left as it is" in ended.stderr
+    assert "already exists, and is left as it is" in ended.stderr
 
 
 def test_a_name_that_no_module_can_have_is_refused_before_anything_is_written(

@@ -193,7 +193,7 @@ def test_revoking_ends_trust_and_leaves_the_daemon(
     typed("trust")
     monkeypatch.chdir(shop / "modules")
     ended = typed("trust", "--revoke")
-    assert (ended.exit_code, ended.stdout) == (0, f"{shop} is not trusted any more\n")
+    assert (ended.exit_code, ended.stdout) == (0, f"{shop} is no longer trusted\n")
     assert UNTRUSTED in typed("status").stderr
     ended = typed("trust", "--revoke")
     assert ended.exit_code == 1
@@ -462,7 +462,7 @@ def test_a_policy_counts_with_the_bytes_that_were_trusted(shop: Path, typed: Typ
     assert operator.policy != before
     assert operator.problem is None
     typed("trust", "--revoke")
-    with pytest.raises(PolicyError, match="is not trusted any more"):
+    with pytest.raises(PolicyError, match="is no longer trusted"):
         OperatorPolicy(policy, lambda data: objection(shop, policy, data))
 
 

@@ -98,7 +98,7 @@ def test_a_module_that_runs_without_what_it_depends_on_is_a_warning(
     daemon.op("stop", module="kv")
     found = Diagnosis(folder).only("module", "shop")
     assert found["level"] == "warn"
-    assert found["message"] == "ready; it depends on what does not serve: kv"
+    assert found["message"] == "ready; it depends on modules that do not serve: kv"
 
 
 def test_a_dead_module_is_shown_with_its_last_words_and_what_to_do(
@@ -170,9 +170,7 @@ def test_without_a_daemon_the_containment_that_one_would_get_is_said(
 ) -> None:
     before = Diagnosis(folder).only("containment")
     rung = start_daemon().op("status")["daemon"]["containment"]
-    assert before["message"].startswith(
-        f"a daemon started here would hold processes together by {rung}"
-    )
+    assert before["message"].startswith(f"a daemon started here would contain processes by {rung}")
 
 
 def test_a_daemon_whose_socket_was_deleted_is_named_with_the_way_out(

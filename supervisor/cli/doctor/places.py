@@ -65,7 +65,7 @@ def data_place(path: Path) -> list[Finding]:
     if not os.path.lexists(path):
         return [
             *_folder(area, path, f"the data directory {path}"),
-            ok(area, f"{path} is not there; the first daemon makes it"),
+            ok(area, f"{path} does not exist; the first daemon creates it"),
         ]
     if not path.is_dir():
         return [bad(area, f"{path} is not a directory", "choose another one with --data-dir")]
@@ -75,7 +75,7 @@ def data_place(path: Path) -> list[Finding]:
         words = f"{path} belongs to {owner} and cannot be written to"
         findings.append(bad(area, words, "run stdiod as that user, or choose with --data-dir"))
     elif path.stat().st_mode & _PRIVATE:
-        words = f"{path} may be read by others, and logs may hold what is not theirs to see"
+        words = f"{path} can be read by other users, and logs may be private"
         findings.append(warn(area, words, f"chmod 700 {path}"))
     findings += _space(area, path)
     return findings or [ok(area, f"{path} can be written to")]

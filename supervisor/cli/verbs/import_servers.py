@@ -84,7 +84,7 @@ def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str
     if one.descriptor is None:
         return {"name": one.name, "written": None, "remarks": remarks}
     if path.exists() and not force:
-        words = f"{path} is there already; --force overwrites it"
+        words = f"{path} already exists; --force overwrites it"
         return {"name": one.name, "written": None, "remarks": [*remarks, words]}
     if not dry_run:
         into.mkdir(parents=True, exist_ok=True)

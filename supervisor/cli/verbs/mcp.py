@@ -57,7 +57,7 @@ def mcp(
         with client.detach() as connection:
             ours = relay(connection)
     if not ours:
-        raise NoDaemonError("the daemon has ended, and with it what this was an entry to")
+        raise NoDaemonError("the daemon has ended, and this MCP server with it")
 
 
 def _joined(

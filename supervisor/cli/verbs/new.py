@@ -134,7 +134,7 @@ def _write(folder: Path, files: dict[str, str]) -> None:
         for name, content in files.items():
             (folder / name).write_text(content, encoding="utf-8")
     except FileExistsError:
-        raise NoError(f"{one_line(str(folder))} is there already, and is left as it is") from None
+        raise NoError(f"{one_line(str(folder))} already exists, and is left as it is") from None
     except OSError as error:
         words = f"{one_line(str(folder))} cannot be written: {error.strerror}"
         raise NoError(words) from None

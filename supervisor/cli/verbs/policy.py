@@ -21,7 +21,7 @@ _DIRECTORIES = click.argument(
     nargs=-1,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
 )
-_VERDICTS = {"allowed": "may", "denied": "may not", "ask": "may if somebody says so:"}
+_VERDICTS = {"allowed": "may", "denied": "may not", "ask": "may if a person allows it:"}
 _COLOURS = {"allowed": "green", "denied": "red", "ask": "yellow"}
 
 

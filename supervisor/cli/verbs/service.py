@@ -77,7 +77,7 @@ def install(
     path = _config_home() / "systemd" / "user" / "stdiod.service"
     try:
         if path.exists() and path.read_text(encoding="utf-8") != unit and not force:
-            raise NoError(f"{path} is there already, and another one; --force writes over it")
+            raise NoError(f"{path} already exists and differs; --force overwrites it")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(unit, encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

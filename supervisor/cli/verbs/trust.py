@@ -150,7 +150,7 @@ def _revoke(folder: Path | None) -> None:
         raise NoError(
             f"{wanted} is in no project that is trusted; `stdiod trust --list` lists them"
         )
-    click.echo(f"{one_line(str(found))} is not trusted any more")
+    click.echo(f"{one_line(str(found))} is no longer trusted")
     project = Project(found, Standing.UNTRUSTED)
     if _runs(project):
         click.echo(f"its daemon goes on: `stdiod --socket {project.socket} down` ends it", err=True)

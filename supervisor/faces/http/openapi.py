@@ -38,9 +38,9 @@ _RPC_ERROR = {
 _OBJECT = {"type": "object"}
 _REFUSALS = {
     "400": "The request is not valid",
-    "401": "It says no token, or none that is good",
-    "403": "Whoever asks may not",
-    "404": "There is nothing of that name",
+    "401": "There is no token, or not a valid one",
+    "403": "The caller may not do that",
+    "404": "Nothing has that name",
 }
 
 

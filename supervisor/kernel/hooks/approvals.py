@@ -315,7 +315,9 @@ def _filled(
         return filled(form, content or {})
     if not content:
         return None
-    return "the question has no form to fill in" if form is None else "a no fills in no form"
+    return (
+        "the question has no form to fill in" if form is None else "a denial has no form to fill in"
+    )
 
 
 def _may_see(principal: Principal, question: Question) -> bool:
