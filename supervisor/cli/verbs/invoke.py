@@ -41,7 +41,10 @@ _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
 @click.argument("op", type=OP)
 @click.argument("words", metavar="[KEY=VALUE|KEY:=JSON]...", nargs=-1)
 @click.option(
-    "--args", "given", metavar="JSON|@FILE|-", help="A JSON object, a file with one, or stdin."
+    "--args",
+    "given",
+    metavar="JSON|@FILE|-",
+    help="The args as a JSON object, a file with one, or stdin.",
 )
 @click.option(
     "--stdin",
@@ -50,7 +53,11 @@ _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
     help="Call OP for each line of stdin, a JSON object that adds to the args.",
 )
 @click.option(
-    "--session", "session_id", type=SESSION, metavar="ID", help="The session it belongs to."
+    "--session",
+    "session_id",
+    type=SESSION,
+    metavar="ID",
+    help="The session that the call belongs to.",
 )
 @click.option(
     "--timeout", "timeout_s", type=SECONDS, help="Instead of the module's timeouts.invoke_s."

@@ -62,8 +62,8 @@ def run(
 ) -> None:
     """Have a module carry out the plan in PLAN.json ("-" for stdin).
 
-    It is invoked with {"plan": the plan, "prompt": its goal}. What it says while it works, and its
-    result, are shown as `invoke` shows them. Ctrl-C cancels.
+    Invokes it with {"plan": the plan, "prompt": its goal}. Events and the result are shown as by
+    `invoke`. Ctrl-C cancels the invocation.
     """
     document = _read(file)
     show = Shown(as_json=as_json, with_daemon=True)

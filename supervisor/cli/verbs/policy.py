@@ -35,7 +35,11 @@ def policy() -> None:
 @click.argument("capability", type=TEXT)
 @_DIRECTORIES
 @click.option(
-    "--policy", "file", type=_FILE, metavar="FILE", help="By this file; needs DIR..., no daemon."
+    "--policy",
+    "file",
+    type=_FILE,
+    metavar="FILE",
+    help="Decide by this file, for the modules of DIR..., without a daemon.",
 )
 @with_json
 @with_socket
@@ -50,8 +54,8 @@ def explain(
 ) -> None:
     """Say whether MODULE may do what CAPABILITY names, and by which rule.
 
-    CAPABILITY is one such as log, session.write or module.invoke:kv.get. Ends with 1 unless the
-    answer is that it may.
+    CAPABILITY is log, session.write, module.invoke:kv.get or the like. Exits with 1 unless the
+    module may do it.
     """
     if (file is None) is not (not directories):
         raise click.UsageError("--policy and DIR... go together: they stand in for the daemon")
@@ -74,7 +78,7 @@ def explain(
 def check(*, file: Path, directories: tuple[Path, ...], as_json: bool) -> None:
     """Check a policy FILE: what is wrong with it, and which of its entries contradict each other.
 
-    With DIR... also whether there are the modules it names. Ends with 1 if anything was found.
+    With DIR..., checks also that the modules it names exist. Exits with 1 if anything was found.
     """
     from supervisor.kernel.grants.operator_policy import read_policy
     from supervisor.policy.policy_file import PolicyError, unknown_modules

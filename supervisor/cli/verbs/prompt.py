@@ -45,9 +45,9 @@ def prompt(
 ) -> None:
     """Give SESSION a prompt: TEXT, or - to read it from stdin.
 
-    The answer goes to stdout as it is said, all else to stderr: thoughts, calls of tools, that it
-    waits for another prompt. With --json, each event goes to stdout as it comes, one per line, and
-    the response comes last. Ctrl-C cancels the prompt.
+    The answer goes to stdout as it is said; thoughts, tool calls and the wait for another prompt
+    go to stderr. With --json, each event goes to stdout as it comes, one per line, and the
+    response comes last. Ctrl-C cancels the prompt.
     """
     args: dict[str, Any] = {
         "session_id": session_id,
