@@ -14,7 +14,7 @@ from supervisor.cli import configured
 from supervisor.cli.client import Client
 from supervisor.cli.exit_status import NoDaemonError, NoError
 from supervisor.cli.options import TEXT, example, socket_option, with_socket
-from supervisor.cli.relay import relay
+from supervisor.cli.relay import DAEMON_ENDED, relay
 
 
 @click.command(epilog=example("mcp modules", "mcp --view home"))
@@ -45,9 +45,9 @@ def mcp(
 ) -> None:
     """Serve all modules as one MCP server: the entry for an `mcpServers` file.
 
-    Joins the running daemon: that of a trusted project, else the user's own. If there is none,
-    starts one for the modules in each DIR (or of --config, or of the project), which keeps running
-    afterwards: `stdiod down` ends it.
+    Joins the daemon that runs: in a trusted project its own, else the user's. Without one, it
+    starts one for the modules in each DIR (or of --config, or of the project), which stays when
+    this ends: `stdiod down` ends it.
     """
     client = _joined(ctx, socket, config, directories)
     with client:
@@ -57,7 +57,7 @@ def mcp(
         with client.detach() as connection:
             ours = relay(connection)
     if not ours:
-        raise NoDaemonError("the daemon has ended, and this MCP server with it")
+        raise NoDaemonError(DAEMON_ENDED)
 
 
 def _joined(
