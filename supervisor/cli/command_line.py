@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,66 +30,55 @@ class Verb(NamedTuple):
     summary: str
 
 
+_COMMON = "Common commands"
+_MODULES = "Modules"
+_SESSIONS = "Sessions"
+_WRITING = "Writing modules"
+_ADMINISTRATION = "Administration"
+_SHELL = "Shell"
+
 VERBS = {
-    "up": Verb(
-        "Common commands", "up", "Start a daemon for directories of modules, or for the project."
-    ),
-    "status": Verb("Common commands", "status", "Show what runs, and what does not and why."),
-    "invoke": Verb("Common commands", "invoke", "Call an op of a module and show what it says."),
-    "logs": Verb(
-        "Common commands", "logs", "Show what modules wrote to stderr, and what became of them."
-    ),
-    "restart": Verb("Common commands", "control_module", "Replace the processes of modules."),
-    "top": Verb(
-        "Common commands", "top", "Watch what the modules do: rates, latencies, CPU, memory."
-    ),
-    "mcp": Verb("Common commands", "mcp", "Be one MCP server of all modules, on stdin and stdout."),
-    "down": Verb("Common commands", "down", "End the daemon and all its modules."),
-    "start": Verb("Modules", "control_module", "Start modules; returns when they are ready."),
-    "stop": Verb("Modules", "control_module", "Stop modules; they stay down."),
-    "wait": Verb("Modules", "wait", "Wait until modules are ready, or down."),
-    "reload": Verb("Modules", "reload", "Apply what changed in the descriptors."),
-    "health": Verb("Modules", "ask_module", "Ask modules whether they are well."),
-    "describe": Verb("Modules", "ask_module", "Ask modules what they are and which ops they have."),
-    "events": Verb("Modules", "events", "Show what happened, from the journal."),
-    "ui": Verb("Modules", "ui", "Watch the ui_events of all invocations."),
-    "session": Verb("Sessions", "session", "Begin, show, change, fork, end and watch sessions."),
-    "prompt": Verb("Sessions", "prompt", "Ask a session something, and show what is answered."),
-    "plan": Verb("Sessions", "plan", "Have an orchestrator carry out a plan, in a session."),
-    "asset": Verb("Sessions", "asset", "Find the files that modules handed over, and open them."),
-    "approvals": Verb("Sessions", "approvals", "Show the questions that wait for a person."),
-    "approve": Verb("Sessions", "approve", "Answer one of them: allow, deny, or an option."),
-    "new": Verb(
-        "Writing modules", "new", "Begin a module that works, in one of several languages."
-    ),
-    "check": Verb("Writing modules", "check", "Run modules, and see if they keep their protocol."),
-    "validate": Verb(
-        "Writing modules", "validate", "Check descriptor files, and say what is wrong."
-    ),
-    "import": Verb("Writing modules", "import_servers", "Make descriptors of an mcpServers file."),
-    "schema": Verb(
-        "Writing modules", "schema", "Print the JSON Schema of a descriptor and others."
-    ),
-    "record": Verb(
-        "Writing modules", "record", "Keep what a module and the daemon say, as a file."
-    ),
-    "replay": Verb("Writing modules", "replay", "Play a transcript again, and show what differs."),
-    "doctor": Verb(
-        "Administration", "doctor", "Explain what is wrong with the set-up, and what to do."
-    ),
+    "up": Verb(_COMMON, "up", "Run the daemon in the background, for directories or a project."),
+    "status": Verb(_COMMON, "status", "Show what runs, what does not, and why."),
+    "invoke": Verb(_COMMON, "invoke", "Call an op of a module and show its output."),
+    "logs": Verb(_COMMON, "logs", "Show what modules wrote to stderr, and what happened to them."),
+    "restart": Verb(_COMMON, "control_module", "Replace the processes of modules."),
+    "top": Verb(_COMMON, "top", "Watch what the modules do: rates, latencies, CPU, memory."),
+    "mcp": Verb(_COMMON, "mcp", "Serve all modules as one MCP server on stdin and stdout."),
+    "down": Verb(_COMMON, "down", "End the daemon and all its modules."),
+    "start": Verb(_MODULES, "control_module", "Start modules; returns when they are ready."),
+    "stop": Verb(_MODULES, "control_module", "Stop modules; they stay down."),
+    "wait": Verb(_MODULES, "wait", "Wait until modules are ready, or down."),
+    "reload": Verb(_MODULES, "reload", "Apply what changed in the descriptors."),
+    "health": Verb(_MODULES, "ask_module", "Ask modules whether they are well."),
+    "describe": Verb(_MODULES, "ask_module", "Ask modules what they are and which ops they have."),
+    "events": Verb(_MODULES, "events", "Show what happened, from the journal."),
+    "ui": Verb(_MODULES, "ui", "Watch the ui_events of all invocations."),
+    "session": Verb(_SESSIONS, "session", "Begin, show, change, fork, end and watch sessions."),
+    "prompt": Verb(_SESSIONS, "prompt", "Ask a session something, and show the answer."),
+    "plan": Verb(_SESSIONS, "plan", "Have an orchestrator carry out a plan, in a session."),
+    "asset": Verb(_SESSIONS, "asset", "Find the files that modules handed over, and open them."),
+    "approvals": Verb(_SESSIONS, "approvals", "Show the questions that wait for a person."),
+    "approve": Verb(_SESSIONS, "approve", "Answer such a question."),
+    "new": Verb(_WRITING, "new", "Create a working module in one of several languages."),
+    "check": Verb(_WRITING, "check", "Check that modules keep to their protocol."),
+    "validate": Verb(_WRITING, "validate", "Check descriptor files, and say what is wrong."),
+    "import": Verb(_WRITING, "import_servers", "Make descriptors of an mcpServers file."),
+    "schema": Verb(_WRITING, "schema", "Print the JSON Schema of a descriptor and others."),
+    "record": Verb(_WRITING, "record", "Record what a module and the daemon say."),
+    "replay": Verb(_WRITING, "replay", "Play a transcript again, and show what differs."),
+    "doctor": Verb(_ADMINISTRATION, "doctor", "Say what is wrong with the setup, and what to do."),
     "trust": Verb(
-        "Administration", "trust", "Let a project's stdiod.toml say what runs in its folder."
+        _ADMINISTRATION, "trust", "Let a project's stdiod.toml say what runs in its folder."
     ),
-    "policy": Verb("Administration", "policy", "Explain and check what modules are allowed."),
-    "token": Verb(
-        "Administration", "token", "Make, list and revoke what others come in with over HTTP."
-    ),
+    "policy": Verb(_ADMINISTRATION, "policy", "Explain and check what modules are allowed."),
+    "token": Verb(_ADMINISTRATION, "token", "Make, list and revoke tokens for HTTP."),
     "service": Verb(
-        "Administration", "service", "Write a systemd unit that runs the daemon for you."
+        _ADMINISTRATION, "service", "Write a systemd unit that runs the daemon for you."
     ),
-    "run": Verb("Administration", "run", "Be the daemon, in the foreground."),
-    "completion": Verb("Shell", "completion", "Have bash, zsh or fish complete what is typed."),
-    "help": Verb("Shell", "show_help", "Show the help of a verb."),
+    "run": Verb(_ADMINISTRATION, "run", "Run the daemon in the foreground."),
+    "completion": Verb(_SHELL, "completion", "Print completion for bash, zsh or fish."),
+    "help": Verb(_SHELL, "show_help", "Show the help of a verb."),
 }
 """In the order of the help: what is typed every day comes first."""
 
@@ -229,7 +218,7 @@ class _Formatter(click.HelpFormatter):
         super().__init__(indent_increment, width, max_width)
 
     def write_dl(
-        self, rows: Sequence[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
     ) -> None:
         """Write a list of terms; of long ones the explanation begins in the next line."""
         super().write_dl(rows, self.width // 3 if self._is_narrow else col_max, col_spacing)

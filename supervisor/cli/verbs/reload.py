@@ -20,10 +20,10 @@ from supervisor.cli.results import end_with_failure, print_json
 def reload(*, dry_run: bool, as_json: bool, socket: Path) -> None:
     """Replace the modules whose descriptors changed, and no others; show the plan as a diff.
 
-    The policy file is read again too. Ends with 1 if it or a descriptor cannot
-    be used: what was in use stays in use.
+    Reads the policy file again, too. Exits with 1 if the policy or a descriptor cannot be used;
+    the last good version then stays in use.
     """
-    goes_on = "the reload goes on, and is not waited for any more"
+    goes_on = "the reload goes on, and is no longer waited for"
     with Client(socket) as client, contextlib.nullcontext() if dry_run else interruption(goes_on):
         answer = client.own("reload", {"dry_run": dry_run})
     if not answer.ok:
