@@ -34,7 +34,7 @@ _COMMON = "Common commands"
 _MODULES = "Modules"
 _SESSIONS = "Sessions"
 _WRITING = "Writing modules"
-_ADMINISTRATION = "Administration"
+_ADMIN = "Administration"
 _SHELL = "Shell"
 
 VERBS = {
@@ -67,16 +67,12 @@ VERBS = {
     "schema": Verb(_WRITING, "schema", "Print the JSON Schema of a descriptor and others."),
     "record": Verb(_WRITING, "record", "Record what a module and the daemon say."),
     "replay": Verb(_WRITING, "replay", "Play a transcript again, and show what differs."),
-    "doctor": Verb(_ADMINISTRATION, "doctor", "Say what is wrong with the setup, and what to do."),
-    "trust": Verb(
-        _ADMINISTRATION, "trust", "Let a project's stdiod.toml say what runs in its folder."
-    ),
-    "policy": Verb(_ADMINISTRATION, "policy", "Explain and check what modules are allowed."),
-    "token": Verb(_ADMINISTRATION, "token", "Make, list and revoke tokens for HTTP."),
-    "service": Verb(
-        _ADMINISTRATION, "service", "Write a systemd unit that runs the daemon for you."
-    ),
-    "run": Verb(_ADMINISTRATION, "run", "Run the daemon in the foreground."),
+    "doctor": Verb(_ADMIN, "doctor", "Say what is wrong with the setup, and what to do."),
+    "trust": Verb(_ADMIN, "trust", "Let a project's stdiod.toml say what runs in its folder."),
+    "policy": Verb(_ADMIN, "policy", "Explain and check what modules are allowed."),
+    "token": Verb(_ADMIN, "token", "Make, list and revoke tokens for HTTP."),
+    "service": Verb(_ADMIN, "service", "Write a systemd unit that runs the daemon for you."),
+    "run": Verb(_ADMIN, "run", "Run the daemon in the foreground."),
     "completion": Verb(_SHELL, "completion", "Print completion for bash, zsh or fish."),
     "help": Verb(_SHELL, "show_help", "Show the help of a verb."),
 }
