@@ -51,6 +51,7 @@ class Admission:
         self._of_user: Counter[int] = Counter()
         self._kept: list[Place] = []
         self._crowded = False
+        self._left = trio.lowlevel.ParkingLot()
 
     @classmethod
     def of(cls, facts: DaemonFacts) -> Admission:
@@ -80,12 +81,17 @@ class Admission:
     def leave(self, place: Place) -> None:
         """Take a place back, whose client has parted."""
         self._facts.open -= 1
+        self._left.unpark_all()
         if place.displaced:
             return
         if place.kept:
             self._kept.remove(place)
         else:
             self._of_user[place.uid] -= 1
+
+    async def wait_left(self) -> None:
+        """Return when a client has parted."""
+        await self._left.park()
 
     def _displace(self) -> bool:
         for place in self._kept:

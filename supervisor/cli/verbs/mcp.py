@@ -46,7 +46,8 @@ def mcp(
     """Be one MCP server of all modules: the line for an `mcpServers` file.
 
     Joins the daemon that runs. Without one, it starts one for the modules in each DIR (or of
-    --config), which stays when this ends: `stdiod down` ends it.
+    --config), and says on stderr when that ends: at `stdiod down`, unless the configuration says
+    otherwise ([mcp] keep).
     """
     client = _joined(ctx, socket, config, directories)
     with client:
@@ -77,6 +78,7 @@ def _joined(
 
     data_dir = (file.data_dir if file and file.data_dir else default_data_dir()).absolute()
     arguments = ["--socket", str(socket), "--data-dir", str(data_dir), "--log-format", "json"]
+    arguments.append("--for-clients")
     if config is not None:
         arguments += ["--config", str(config)]
     arguments += ["--", *(str(one.absolute()) for one in directories)]
@@ -84,7 +86,10 @@ def _joined(
         try:
             return Client(socket)
         except NoDaemonError:
-            background.start(arguments, data_dir)
+            pid = background.start(arguments, data_dir)
+    keep_s = file.mcp.keep_s if file and file.mcp else None
+    ends = "`stdiod down`" if keep_s is None else f"{keep_s:g} s without a client"
+    click.echo(f"stdiod: started a daemon (pid {pid}), which stays until {ends}", err=True)
     return Client(socket)
 
 

@@ -25,6 +25,7 @@ from supervisor.cli.options import UNSEEN_PATH, example, with_socket
 )
 @click.option("--log-file", type=UNSEEN_PATH, hidden=True)
 @click.option("--ready-fd", type=click.IntRange(3), hidden=True)
+@click.option("--for-clients", is_flag=True, hidden=True)
 @with_daemon_options
 @with_socket
 @click.pass_context
@@ -46,6 +47,7 @@ def run(
     name: str,
     log_file: Path | None,
     ready_fd: int | None,
+    for_clients: bool,
 ) -> None:
     """Supervise the modules that each DIR describes: DIR/*.json and DIR/*/module.json.
 
@@ -54,9 +56,11 @@ def run(
     from supervisor.cli.daemon_options import journal_options
     from supervisor.daemon.config_file import Config
     from supervisor.daemon.serve import ServeOptions, serve
+    from supervisor.policy.mcp_views import McpOptions
 
     del config  # `configured` has read it
     file = configured.said(ctx) or Config()
+    mcp = file.mcp or McpOptions()
     options = ServeOptions(
         directories=absolute(directories),
         socket=socket,
@@ -74,6 +78,7 @@ def run(
         asset_store_bytes=file.asset_store_bytes,
         policy=policy,
         http=http_exposure(ctx, http, http_cert, http_key, http_insecure=http_insecure),
-        views=file.mcp,
+        mcp=mcp,
+        keep_s=mcp.keep_s if for_clients else None,
     )
     raise click.exceptions.Exit(serve(options))
