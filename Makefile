@@ -12,6 +12,8 @@ SOAK_ARGS ?=
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+# Enough to run stdiod, without the tools it takes to work on it.
+RUNS := $(VENV)/.runs
 
 # The suite starts a thousand Pythons; where they may not keep what they have compiled, each compiles
 # the daemon anew.
@@ -34,13 +36,22 @@ help: ## list the targets
 .PHONY: setup
 setup: $(READY) ## make .venv with all that is needed to work here
 
-$(READY): pyproject.toml
-	$(call heading,set-up)
+define install
 	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 		echo 'stdiod needs Python 3.11 or newer; found: $(or $(shell $(or $(PYTHON),false) --version 2>&1),none).' >&2; \
 		echo 'Say which one to use: make PYTHON=/path/to/python3.11' >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip --disable-pip-version-check install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip --disable-pip-version-check install --quiet --editable '$(1)'
+endef
+
+$(READY): pyproject.toml
+	$(call heading,set-up)
+	$(call install,.[dev])
+	@touch $(RUNS) $@
+
+$(RUNS): pyproject.toml
+	$(call heading,set-up)
+	$(call install,.)
 	@touch $@
 
 .PHONY: test
@@ -111,11 +122,11 @@ coverage: $(READY) ## run the tests and show which lines they miss
 	$(BIN)/coverage report
 
 .PHONY: demo
-demo: $(READY) ## watch a small fleet being supervised
+demo: $(RUNS) ## watch a small fleet being supervised
 	@$(BIN)/python -m scripts.demo
 
 .PHONY: run
-run: $(READY) ## run the daemon on the sample modules, in the foreground
+run: $(RUNS) ## run the daemon on the sample modules, in the foreground
 	@$(BIN)/stdiod run modules
 
 .PHONY: compare-mcp

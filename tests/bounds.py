@@ -25,6 +25,9 @@ T = TypeVar("T")
 WAIT_S = 60.0
 """For one wait of a test; none comes near it unless something is wrong."""
 
+PAUSE_S, LONGEST_PAUSE_S = 0.001, 0.05
+"""Before it is asked again whether something holds; each pause is twice the one before."""
+
 TEST_S = 120.0
 """For setup, test and teardown together; far beyond what any takes, since machines are shared."""
 
@@ -38,11 +41,14 @@ LAST_S = 60.0
 def until(holds: Callable[[], T | None], awaited: str) -> T:
     """Ask again and again until something holds, and return it; signs of life do not prolong it.
 
-    Each question has to be a round trip, so that nothing spins.
+    Between two questions the processor is for what is awaited, and for the other tests.
     """
     ends_at = time.monotonic() + WAIT_S
+    pause_s = PAUSE_S
     while not (found := holds()):
         assert time.monotonic() < ends_at, f"{awaited}: not within {WAIT_S:g} s"
+        time.sleep(pause_s)
+        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
     return found
 
 

@@ -5,8 +5,11 @@ The markers tie a test to a clause or a fault.
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections.abc import Generator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +45,13 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, default)
+    # `python3` is the Python of the tests: a version manager's would be a shell program that takes
+    # longer than most modules.
+    path = os.environ.get("PATH", os.defpath)
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), path])
+    # As in the Makefile: without what has been compiled, a daemon takes twice as long to start.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     config.addinivalue_line(
         "markers", "clause(id): the test holds this clause of tests/conformance/clauses.py"
     )

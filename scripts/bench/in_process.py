@@ -173,7 +173,8 @@ async def _lone_tool(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     samples: list[Sample] = []
     for name, containment in ((OURS, None), (BELOW_CGROUPS, "subreaper")):
         took_ms: list[float] = []
-        async with daemon(workshop, workshop.tool(), containment=containment) as one:
+        alone = daemon(workshop, workshop.tool(), containment=containment, whole_process=True)
+        async with alone as one:
             await ask(one, "done", "run", 2, 1)
             for _ in range(sizes.spawns):
                 await trio.sleep(APART_S)

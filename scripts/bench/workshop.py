@@ -131,14 +131,20 @@ async def daemon(
     workshop: Workshop,
     *documents: Mapping[str, Any],
     containment: str | None = None,
+    whole_process: bool = False,
 ) -> AsyncIterator[Daemon]:
-    """Run a daemon in this process around the block as it is shipped, all its modules ready."""
+    """Run a daemon in this process around the block as it is shipped, all its modules ready.
+
+    `whole_process` as in a daemon of its own: the block starts no process by itself then, since
+    the daemon would reap it.
+    """
     folder = workshop.descriptors(*documents)
     async with running(
         scan([folder]),
         data_dir=folder / "data",
         memory=JournalOptions(),
         containment=containment,
+        whole_process=whole_process,
     ) as one:
         modules = one.fleet.modules.values()
         with trio.fail_after(READY_WITHIN_S):

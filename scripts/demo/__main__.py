@@ -8,6 +8,7 @@ whose language is missing here is left out, with a word.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shlex
@@ -57,7 +58,22 @@ def main() -> int:
         return 1
     done = [step for step in stage.steps if step.skipped is None]
     screen.verdict(f"all {len(done)} steps went as they should, in {took_s:.0f} s", well=True)
+    screen.next_steps(_next_steps())
     return 0
+
+
+def _next_steps() -> dict[str, str]:
+    """Return what to type next, each with what it does."""
+    stdiod = Path(sys.executable).with_name("stdiod")
+    with contextlib.suppress(ValueError):
+        stdiod = stdiod.relative_to(Path.cwd())
+    return {
+        f"{stdiod} up modules": "start the samples in the background",
+        f"{stdiod} top": "watch them; q quits",
+        f"{stdiod} invoke dice roll dice=2d6": "call one",
+        f"{stdiod} down": "stop all of it",
+        f"{stdiod} new hello --lang python": "begin a module; docs/first-module.md goes on",
+    }
 
 
 def _play(stage: Stage, modules: Path) -> None:

@@ -79,6 +79,13 @@ class Screen:
         mark = self._tick if well else self._cross
         self._print(f"\n{self._paint('1;32' if well else '1;31', f'{mark} {text}')}")
 
+    def next_steps(self, steps: dict[str, str]) -> None:
+        """Show what to type next."""
+        self.heading("What to type next")
+        width = max(map(len, steps))
+        for command, what in steps.items():
+            self._print(f"  {self._paint('1', command.ljust(width))}  {what}")
+
     def _paint(self, style: str, text: str) -> str:
         return f"\x1b[{style}m{text}\x1b[0m" if self.coloured else text
 

@@ -20,6 +20,7 @@ import click
 import msgspec
 
 from supervisor.cli.exit_status import NO, NoError
+from supervisor.cli.project import daemons_project
 from supervisor.daemon.inherited import mend_umask
 from supervisor.daemon.log_stream import PID_FIELD
 from supervisor.policy.verdict import signal_name
@@ -35,6 +36,17 @@ EXIT_S = 5.0
 _TAIL_BYTES = 1 << 16
 _TAIL_LINES = 15
 _PROGRAM = Path(__file__).with_name("__main__.py")
+
+
+def place(socket: Path, data_dir: Path, config: Path | None) -> list[str]:
+    """Return the options that say where a daemon is, for whom, and by which file."""
+    words = ["--socket", str(socket), "--data-dir", str(data_dir), "--log-format", "json"]
+    project = daemons_project()
+    if project is not None:
+        words += ["--project", str(project.folder)]
+    if config is not None:
+        words += ["--config", str(config)]
+    return words
 
 
 def start(arguments: Sequence[str], data_dir: Path) -> int:

@@ -274,9 +274,9 @@ def tell_other_version(path: Path) -> None:
 
 
 def _why_not(path: Path, error: OSError) -> str:
-    from supervisor.cli.options import socket_option
+    from supervisor.cli.options import way_to_start
 
-    start = f"`stdiod {socket_option(path)}up DIR` starts one"
+    start = f"{way_to_start(path)} starts one"
     if isinstance(error, FileNotFoundError):
         from supervisor.cli import missing_socket
 

@@ -62,6 +62,7 @@ VERBS = {
     "new": Verb("Descriptors", "new", "Begin a module that works, in one of several languages."),
     "check": Verb("Descriptors", "check", "Run modules, and see if they keep their protocol."),
     "import": Verb("Descriptors", "import_servers", "Make descriptors of an mcpServers file."),
+    "trust": Verb("Daemon", "trust", "Let a project's stdiod.toml say what runs in its folder."),
     "doctor": Verb("Daemon", "doctor", "Explain what is wrong with the set-up, and what to do."),
     "service": Verb("Daemon", "service", "Write a systemd unit that runs the daemon for you."),
     "schema": Verb("Descriptors", "schema", "Print the JSON Schema of a descriptor and others."),

@@ -1,6 +1,7 @@
-"""Hand what `--config FILE` says to the options it stands in for; the command line wins.
+"""Hand what a file says to the options it stands in for; the command line wins.
 
-The option is eager, so the file has been read when the others look for their defaults here.
+That is the FILE of `--config`, else the `stdiod.toml` of a trusted project. The option is eager, so
+the file has been read when the others look for their defaults here.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from supervisor.cli.exit_status import NoError
+
 if TYPE_CHECKING:
     from supervisor.daemon.config_file import Config
 
 _KEY = "stdiod.config"
+_PROJECTS = "stdiod.config_of_project"
 
 
 def read(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
@@ -31,19 +35,67 @@ def read(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path
     return path
 
 
-def said(ctx: click.Context) -> Config | None:
-    """Return what the file says, or None if none was named."""
+def named(ctx: click.Context) -> Config | None:
+    """Return what the file of `--config` says, or None if none was named."""
     found = ctx.meta.get(_KEY)
     return None if found is None else found[1]
 
 
+def said(ctx: click.Context) -> Config | None:
+    """Return what the file says, or None if there is none. Raises `click.UsageError`."""
+    found = _file(ctx)
+    return None if found is None else found[1]
+
+
+def _file(ctx: click.Context) -> tuple[Path, Config] | None:
+    if _KEY in ctx.meta:
+        found: tuple[Path, Config] = ctx.meta[_KEY]
+        return found
+    if _PROJECTS not in ctx.meta:
+        ctx.meta[_PROJECTS] = _of_project(ctx)
+    of_project: tuple[Path, Config] | None = ctx.meta[_PROJECTS]
+    return of_project
+
+
+def _of_project(ctx: click.Context) -> tuple[Path, Config] | None:
+    from supervisor.cli.project import Standing, here
+
+    project = here()
+    if project is None or project.standing is not Standing.TRUSTED:
+        return None
+    from supervisor.daemon.config_file import ConfigError
+
+    try:
+        return project.file, project.config()
+    except ConfigError as error:  # another version has trusted it
+        raise click.UsageError(str(error), ctx) from None
+
+
 def directories(ctx: click.Context) -> tuple[Path, ...]:
     """Return the directories that the file names; raises `click.UsageError` if one is not there."""
-    path, config = ctx.meta.get(_KEY, (None, None))
-    named: tuple[Path, ...] = () if config is None else config.directories or ()
-    for directory in no_directories(named):
+    file = _file(ctx)
+    if file is None:
+        return ()
+    path, config = file
+    found = config.directories or ()
+    for directory in no_directories(found):
         raise click.UsageError(f"{path}: directories: {directory} is not a directory", ctx)
-    return named
+    return found
+
+
+def refuse_untrusted(ctx: click.Context, *, directories_named: bool) -> None:
+    """Start no daemon of a project that is not trusted as it is; raises `NoError`.
+
+    With directories that were named, it is the user's own daemon that is started in a project that
+    was never trusted.
+    """
+    from supervisor.cli.project import Standing, here
+
+    project = here() if named(ctx) is None else None
+    if project is None or project.standing is Standing.TRUSTED:
+        return
+    if not directories_named or project.standing is Standing.CHANGED:
+        raise NoError(f"no daemon is started for {project.folder} before `stdiod trust`")
 
 
 def no_directories(paths: tuple[Path, ...]) -> list[Path]:

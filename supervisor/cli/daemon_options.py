@@ -59,6 +59,7 @@ def _policy(ctx: click.Context, param: click.Parameter, value: Path | None) -> P
 def _directories(
     ctx: click.Context, param: click.Parameter, value: tuple[Path, ...]
 ) -> tuple[Path, ...]:
+    configured.refuse_untrusted(ctx, directories_named=bool(value))
     found = value or configured.directories(ctx)
     if not found:
         raise click.MissingParameter(ctx=ctx, param=param)
@@ -73,7 +74,8 @@ with_config = click.option(
     metavar="FILE",
     is_eager=True,
     callback=configured.read,
-    help="A TOML file with defaults for DIR... and the options; see docs/operating.md.",
+    help="A TOML file with defaults for DIR... and the options; see docs/operating.md."
+    "  [default: the stdiod.toml of a trusted project]",
 )
 
 _OPTIONS = (
@@ -92,7 +94,7 @@ _OPTIONS = (
         metavar="PATH",
         callback=_data_dir,
         help="Where logs and the journal are kept."
-        "  [default: $STDIOD_DATA_DIR, else the user's state directory]",
+        "  [default: $STDIOD_DATA_DIR, else the project's, else the user's state directory]",
     ),
     click.option(
         "--policy",

@@ -13,23 +13,39 @@ MAX_SOCKET_PATH_BYTES = 107
 
 
 def default_socket() -> Path:
-    """Return $STDIOD_SOCKET, else a socket in the user's runtime directory."""
+    """Return $STDIOD_SOCKET, else that of the project here, else the user's own."""
     named = os.environ.get("STDIOD_SOCKET")
     if named:
         return Path(named)
+    from supervisor.cli.project import own_daemon
+
+    project = own_daemon()
+    return runtime_folder() / "stdiod.sock" if project is None else project.socket
+
+
+def default_data_dir() -> Path:
+    """Return $STDIOD_DATA_DIR, else that of the project here, else the user's own."""
+    named = os.environ.get("STDIOD_DATA_DIR")
+    if named:
+        return Path(named)
+    from supervisor.cli.project import own_daemon
+
+    project = own_daemon()
+    return state_folder() if project is None else project.data_dir
+
+
+def runtime_folder() -> Path:
+    """Return the folder of sockets in the user's runtime directory."""
     from platformdirs import user_runtime_path
 
     with warnings.catch_warnings():
         # It warns where XDG_RUNTIME_DIR is not set; the place it takes then serves as well.
         warnings.simplefilter("ignore")
-        return user_runtime_path("stdiod", appauthor=False) / "stdiod.sock"
+        return user_runtime_path("stdiod", appauthor=False)
 
 
-def default_data_dir() -> Path:
-    """Return $STDIOD_DATA_DIR, else the user's state directory."""
-    named = os.environ.get("STDIOD_DATA_DIR")
-    if named:
-        return Path(named)
+def state_folder() -> Path:
+    """Return the folder in the user's state directory."""
     from platformdirs import user_state_path
 
     return user_state_path("stdiod", appauthor=False)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from supervisor.cli.locations import default_data_dir
 from supervisor.cli.lock_holder import lock_holder
-from supervisor.cli.options import socket_option
+from supervisor.cli.options import way_to_start
 
 
 class Deaf(NamedTuple):
@@ -28,7 +28,7 @@ class Deaf(NamedTuple):
         """Say what to do."""
         return (
             f"`kill {self.pid}` ends it and its modules in order, "
-            f"then `stdiod {socket_option(self.socket)}up DIR` starts another one"
+            f"then {way_to_start(self.socket)} starts another one"
         )
 
 
@@ -72,7 +72,7 @@ def words(socket: Path) -> str:
     if deaf is not None:
         return f"{deaf.what}: {deaf.way_out}"
     said = f"no daemon listens on {socket}"
-    start = f"`stdiod {socket_option(socket)}up DIR` starts one"
+    start = f"{way_to_start(socket)} starts one"
     pid = daemon_of()
     others = [] if pid is None else listens_on(pid)
     if not others:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-SOCKET_HELP = "The daemon's Unix socket.  [default: $STDIOD_SOCKET, else the runtime directory]"
+SOCKET_HELP = (
+    "The daemon's Unix socket.  [default: $STDIOD_SOCKET, else the project's, else the user's]"
+)
 
 
 class Seconds(click.ParamType[float]):
@@ -138,7 +140,7 @@ def _chosen_socket(ctx: click.Context, param: click.Parameter, value: Path | Non
     """Take the verb's --socket, the one before the verb, the configuration's, or the default."""
     del param
     before_verb = ctx.find_root().params.get("socket")
-    config = configured.said(ctx)
+    config = configured.named(ctx)
     ctx.meta[SOCKET_PASSED] = bool(value or before_verb)
     chosen = value or before_verb or (config and config.socket)
     return absolute_socket(chosen or default_socket())
@@ -153,6 +155,17 @@ def socket_option(socket: Path) -> str:
     import shlex
 
     return f"--socket {shlex.quote(str(socket))} "
+
+
+def way_to_start(socket: Path) -> str:
+    """Return the command that starts a daemon on a socket, for a hint."""
+    from supervisor.cli.project import daemons_project
+
+    passed = socket_option(socket)
+    project = daemons_project()
+    if passed or project is None or project.socket != socket:
+        return f"`stdiod {passed}up DIR`"
+    return "`stdiod up`"
 
 
 def with_socket(function: F) -> F:

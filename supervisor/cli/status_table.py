@@ -94,7 +94,13 @@ def daemon_line(daemon: dict[str, Any]) -> str:
     ]
     if daemon.get("http"):
         facts.append(f"http {daemon['http']}")
-    return click.style(f"stdiod {daemon['version']}", bold=True) + f", {', '.join(facts)}"
+    name = f"stdiod {daemon['version']}{of_project(daemon)}"
+    return click.style(name, bold=True) + f", {', '.join(facts)}"
+
+
+def of_project(daemon: dict[str, Any]) -> str:
+    """Return ` of FOLDER` for the daemon of a project, nothing for the user's own."""
+    return f" of {one_line(daemon['project'])}" if daemon.get("project") else ""
 
 
 def note(module: dict[str, Any]) -> str:

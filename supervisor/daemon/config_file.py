@@ -1,4 +1,4 @@
-"""Read what `--config FILE` says: TOML, strict, with every fault in one reading.
+"""Read what `--config FILE` or a project's `stdiod.toml` says: TOML, strict, all faults at once.
 
 An option that is misspelt and silently ignored is a limit that is not kept, so an unknown key, a
 wrong type and a bad value are errors. Relative paths are relative to the file's folder, since a
@@ -7,8 +7,7 @@ service has no working directory worth the name.
 
 from __future__ import annotations
 
-import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import msgspec
 from protocol.problem import did_you_mean, printable, quoted
 from supervisor.policy.http_exposure import ExposureError, read_origin
 from supervisor.policy.mcp_views import McpOptions, read_mcp
+from supervisor.policy.toml_document import NotTomlError, Remark, decoded, read_toml, told
 from supervisor.runtime.files.looks import NO_ANSWER, Looks, NoAnswerError
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 
@@ -34,6 +34,9 @@ MIN_JOURNAL_BYTES = 1 << 20
 """Less is no journal; and what a session needs to be restored is not removed anyway."""
 
 MAX_DAYS = 36_500
+
+OWN_OF_PROJECTS = ("socket", "data_dir")
+"""What its path decides of a project, so that each command finds its daemon without reading it."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,15 +64,22 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConfigError(Exception):
-    """A file that cannot be used; its text is one line per fault: `FILE: KEY: what is wrong`."""
+    """A file that cannot be used; its text is one line per fault: `FILE:LINE: KEY: what is wrong`.
 
-    def __init__(self, path: Path, faults: list[str]) -> None:
+    A fault of the file as a whole has no line.
+    """
+
+    def __init__(self, path: Path, faults: Sequence[Remark | str]) -> None:
         super().__init__(path, faults)
         self.path = path
         self.faults = faults
 
     def __str__(self) -> str:
-        return "\n".join(f"{printable(str(self.path))}: {fault}" for fault in self.faults)
+        source = str(self.path)
+        return "\n".join(
+            f"{printable(source)}: {one}" if isinstance(one, str) else told(source, one)
+            for one in self.faults
+        )
 
 
 class _Fault(Exception):  # noqa: N818 - it never leaves this file
@@ -78,40 +88,51 @@ class _Fault(Exception):  # noqa: N818 - it never leaves this file
 
 def read_config(path: Path) -> Config:
     """Read and check a file; raises `ConfigError` with every fault found, and nothing else."""
-    document = _document(path)
-    folder = path.absolute().parent
-    values: dict[str, Any] = {}
-    faults: list[str] = []
-    for key, value in document.items():
-        read = _READERS.get(key)
-        if read is None:
-            near = did_you_mean(key, _READERS) or f"; the keys are {', '.join(_READERS)}"
-            faults.append(f"{printable(key)}: there is no such key{near}")
-            continue
-        try:
-            values[key] = read(value, folder)
-        except _Fault as fault:
-            faults.append(f"{key}: {fault}")
-    if faults:
-        raise ConfigError(path, faults)
-    return Config(**values)
+    return parse_config(config_bytes(path), path)
 
 
-def _document(path: Path) -> dict[str, Any]:
+def config_bytes(path: Path) -> bytes:
+    """Return what a file holds; raises `ConfigError`."""
     try:
-        data = Looks().at(path, partial(read_whole, path, CONFIG_BYTES, "configuration"))
+        return Looks().at(path, partial(read_whole, path, CONFIG_BYTES, "configuration"))
     except NoAnswerError:
         raise ConfigError(path, [NO_ANSWER]) from None
     except UnreadableError as error:
         raise ConfigError(path, [str(error)]) from None
+
+
+def parse_config(data: bytes, path: Path, *, of_project: bool = False) -> Config:
+    """Check what a file holds; raises `ConfigError`, as `read_config`.
+
+    That of a project has to name directories, and cannot say where socket and data are.
+    """
     try:
-        return tomllib.loads(data.decode())
-    except UnicodeDecodeError:
-        raise ConfigError(path, ["is not UTF-8"]) from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(path, [f"is not TOML: {error}"]) from None
-    except RecursionError:
-        raise ConfigError(path, ["is nested too deeply"]) from None
+        document, where = read_toml(decoded(data))
+    except NotTomlError as error:
+        raise ConfigError(path, [error.remark]) from None
+    folder = path.absolute().parent
+    values: dict[str, Any] = {}
+    faults: list[Remark] = []
+    for key, value in document.items():
+        read = _READERS.get(key)
+        line = where[(key,)]
+        if read is None:
+            near = did_you_mean(key, _READERS) or f"; the keys are {', '.join(_READERS)}"
+            faults.append(Remark(line, f"{printable(key)}: there is no such key{near}"))
+        elif of_project and key in OWN_OF_PROJECTS:
+            words = f"{key}: a project has its own, which its path decides; leave it out"
+            faults.append(Remark(line, words))
+        else:
+            try:
+                values[key] = read(value, folder)
+            except _Fault as fault:
+                faults.append(Remark(line, f"{key}: {fault}"))
+    if of_project and "directories" not in document:
+        words = 'directories: is missing; say where the modules are: directories = ["modules"]'
+        faults.append(Remark(1, words))
+    if faults:
+        raise ConfigError(path, faults)
+    return Config(**values)
 
 
 def _paths(value: Any, folder: Path) -> tuple[Path, ...]:

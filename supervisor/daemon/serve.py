@@ -28,6 +28,7 @@ from supervisor.daemon.daemon_log import set_up_logging
 from supervisor.daemon.daemon_signals import SIGNALS, Continued, Edges, Reloading, obey, receiving
 from supervisor.daemon.inherited import mend_signals, mend_umask
 from supervisor.daemon.log_stream import LogStream
+from supervisor.daemon.project_trust import objection
 from supervisor.daemon.sd_notify import Notifier
 from supervisor.daemon.service_status import tell_status
 from supervisor.faces import control_socket, stdio
@@ -97,6 +98,8 @@ class ServeOptions:
     """What MCP clients see of the modules, and how long what they leave stays."""
     keep_s: float | None = None
     """How long it stays once nobody is connected; None for as long as nobody ends it."""
+    project: Path | None = None
+    """The folder of the project that it is for."""
 
 
 FIRST_CLIENT_S = 60.0
@@ -130,7 +133,7 @@ def _serve(
     try:
         sources = Sources.of_directories(options.directories, blocking)
         found = usable({}, sources.read_first())
-        operator = _policy(options.policy, places)
+        operator = _policy(options, places)
         places.at(options.data_dir, partial(_make_data_dir, options.data_dir))
         places.at(options.socket, partial(os.path.lexists, options.socket))
     except (MissingDirectoryError, PolicyError, OSError) as error:
@@ -230,6 +233,7 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
     ) as daemon:
         daemon.facts.own_log = begun.own_log
         daemon.facts.socket = shown(options.socket)
+        daemon.facts.project = None if options.project is None else shown(options.project)
         if begun.doors:
             daemon.facts.http = shown(begun.doors[-1].address)
         admission = Admission.of(daemon.facts)
@@ -317,10 +321,13 @@ def _say_ready(descriptor: int | None) -> None:
         os.close(descriptor)
 
 
-def _policy(path: Path | None, places: Looks) -> OperatorPolicy:
+def _policy(options: ServeOptions, places: Looks) -> OperatorPolicy:
+    path, project = options.policy, options.project
     if path is None:
         return OperatorPolicy()
-    return places.at(path, partial(OperatorPolicy, path))
+    if project is None:
+        return places.at(path, partial(OperatorPolicy, path))
+    return places.at(path, partial(OperatorPolicy, path, partial(objection, project, path)))
 
 
 def _make_data_dir(path: Path) -> None:

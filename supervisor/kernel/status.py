@@ -51,6 +51,8 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     custody: Custody
     socket: str | None = None
     http: str | None = None
+    project: str | None = None
+    """The folder of the project that it is for; None for the user's own daemon."""
     data_dir: str
     directories: list[str]
     log_files: LogFiles
@@ -77,6 +79,7 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "blank_pid": facts.custody.blank_pid,
         "socket": facts.socket,
         "http": facts.http,
+        "project": facts.project,
         "data_dir": facts.data_dir,
         "data_dir_problem": facts.custody.data_dir_problem,
         "directories": facts.directories,

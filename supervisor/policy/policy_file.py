@@ -6,15 +6,13 @@ what they come to is well-defined, since deny beats allow, but somebody meant so
 
 from __future__ import annotations
 
-import re
-import tomllib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from protocol.problem import did_you_mean, nearest, printable, quoted, shortened
+from protocol.problem import did_you_mean, nearest, quoted
 from supervisor.policy.capabilities import (
     INVOKE,
     METHODS,
@@ -27,7 +25,8 @@ from supervisor.policy.capabilities import (
     is_about_a_method,
     operation,
 )
-from supervisor.policy.toml_lines import Place, lines, repeat_in
+from supervisor.policy.toml_document import NotTomlError, Remark, key_text, read_toml, told
+from supervisor.policy.toml_lines import Place
 
 MAX_ENTRIES = 1000
 """In all lists together: each decision may look at all of them, in a fraction of a millisecond."""
@@ -39,11 +38,7 @@ _SCOPE_KEYS = ("mode", "allow", "deny")
 _KEYS = (*_SCOPE_KEYS, "modules")
 _MODES = ", ".join(quoted(mode) for mode in Mode)
 _LIST = 'an array of capabilities such as ["log", "session.*"]'
-_EXCERPT_CHARS = 60
 _CUTOFF = 0.8  # other capabilities than the host's own are no mistake: "login" is no "log"
-_WHERE = re.compile(r"^(.*) \(at (?:line (\d+), column \d+|end of document)\)$", re.DOTALL)
-_TWICE = ("Cannot overwrite", "Cannot declare", "Cannot mutate", "Duplicate inline")
-"""How tomllib's words begin where something stands twice; they name no key, and one line."""
 _TYPES: tuple[tuple[type, str], ...] = (
     (str, "a string"),
     (bool, "a boolean"),
@@ -52,13 +47,6 @@ _TYPES: tuple[tuple[type, str], ...] = (
     (list, "an array"),
     (dict, "a table"),
 )
-
-
-class Remark(msgspec.Struct, frozen=True, order=True):
-    """Something about a line of a policy file; the message begins with the key, if it has one."""
-
-    line: int
-    message: str
 
 
 class PolicyError(Exception):
@@ -81,23 +69,15 @@ class PolicyFile(msgspec.Struct, frozen=True):
     module_lines: dict[str, int] = {}
 
 
-def told(source: str, remark: Remark) -> str:
-    """Return a remark as the one line that a person reads."""
-    return f"{printable(source)}:{remark.line}: {remark.message}"
-
-
 def parse_policy(text: str, source: str) -> PolicyFile:
     """Parse and check a policy; `source` is the path its text was read from.
 
     Raises `PolicyError` with everything that is wrong, and nothing else.
     """
     try:
-        document = tomllib.loads(text)
-        where = lines(text)
-    except RecursionError:
-        raise PolicyError(source, (Remark(1, "is nested too deeply to be read"),)) from None
-    except ValueError as error:  # a TOMLDecodeError, or an integer of too many digits
-        raise PolicyError(source, (_syntax(text, str(error)),)) from None
+        document, where = read_toml(text)
+    except NotTomlError as error:
+        raise PolicyError(source, (error.remark,)) from None
     reading = _Reading(where)
     policy = reading.policy(document, source)
     if reading.problems:
@@ -113,7 +93,8 @@ def unknown_modules(found: PolicyFile, known: Iterable[str]) -> tuple[Remark, ..
     names = set(known)
     remarks = [
         Remark(
-            line, f"{_key(('modules', name))}: no module has this name{did_you_mean(name, names)}"
+            line,
+            f"{key_text(('modules', name))}: no module has this name{did_you_mean(name, names)}",
         )
         for name, line in found.module_lines.items()
         if name not in names
@@ -126,7 +107,7 @@ def unknown_modules(found: PolicyFile, known: Iterable[str]) -> tuple[Remark, ..
                 continue
             near = did_you_mean(target.partition(".")[0], callable_names)
             words = f"{quoted(entry.text)} is about no module there is{near}"
-            remarks.append(Remark(entry.line, f"{_key((*at, index))}: {words}"))
+            remarks.append(Remark(entry.line, f"{key_text((*at, index))}: {words}"))
     return tuple(sorted(remarks)[:MAX_TOLD])
 
 
@@ -138,20 +119,6 @@ def _meets(target: str, names: Sequence[str]) -> bool:
     if at == len(names):
         return False
     return names[at] == module or (bool(wildcard) and not dot and names[at].startswith(module))
-
-
-def _syntax(text: str, words: str) -> Remark:
-    rows = text.replace("\r\n", "\n").split("\n")
-    match = _WHERE.match(words)
-    if match is None:
-        return Remark(1, f"is not TOML: {printable(words)}")
-    if match[1].startswith(_TWICE) and (repeat := repeat_in(text)) is not None:
-        words = f"stands in line {repeat.first} already, and a key may stand once only"
-        return Remark(repeat.second, f"is not TOML: {_key(repeat.place)} {words}")
-    line = len(rows) if match[2] is None else int(match[2])
-    row = rows[min(line, len(rows)) - 1].strip()
-    shown = f", in {quoted(shortened(row, _EXCERPT_CHARS))}" if row else ""
-    return Remark(line, f"is not TOML: {printable(match[1])}{shown}")
 
 
 class _Reading:
@@ -222,23 +189,11 @@ class _Reading:
         self._say(at, f"is {shown}, must be {want}")
 
     def _say(self, at: Place, message: str) -> None:
-        self.problems.append(Remark(self._where[at], f"{_key(at)}: {message}"))
+        self.problems.append(Remark(self._where[at], f"{key_text(at)}: {message}"))
 
 
 def _kind(value: Any) -> str:
     return next((name for kind, name in _TYPES if isinstance(value, kind)), "a date or time")
-
-
-def _key(place: Place) -> str:
-    """Write a place as TOML does, with indices in brackets."""
-    words = ""
-    for step in place:
-        if isinstance(step, int):
-            words += f"[{step}]"
-        else:
-            bare = re.fullmatch(r"[A-Za-z0-9_-]+", step) is not None and len(step) <= _EXCERPT_CHARS
-            words += ("." if words else "") + (step if bare else quoted(step))
-    return words
 
 
 def _findings(policy: Policy) -> Iterator[Remark]:
@@ -269,9 +224,9 @@ def _never(granting: tuple[Place, Rules], *denying: tuple[Place, Rules]) -> Iter
             if denied is not None:
                 yield Remark(
                     allowed.line,
-                    f"{_key((*at, 'allow', index))}: {quoted(allowed.text)} never applies: "
-                    f"{_key((*scope, 'deny'))} in line {denied.line} has {quoted(denied.text)}, "
-                    "and deny beats allow",
+                    f"{key_text((*at, 'allow', index))}: {quoted(allowed.text)} never applies: "
+                    f"{key_text((*scope, 'deny'))} in line {denied.line} has "
+                    f"{quoted(denied.text)}, and deny beats allow",
                 )
                 break
 
@@ -285,6 +240,6 @@ def _misspelt(at: Place, entries: tuple[Entry, ...]) -> Iterator[Remark]:
         if meant is not None:
             yield Remark(
                 entry.line,
-                f"{_key((*at, index))}: {quoted(entry.text)} covers nothing that a module can "
+                f"{key_text((*at, index))}: {quoted(entry.text)} covers nothing that a module can "
                 f"ask for; did you mean {quoted(meant + entry.text[len(method) :])}?",
             )

@@ -4,16 +4,7 @@ from __future__ import annotations
 
 from scripts.bench.findings import from_json
 from scripts.bench.page import DATA, DOCS, files
-from scripts.bench.rows import (
-    HOSTED_MANY,
-    HOSTED_ONE,
-    HTTP_INVOKE,
-    OURS,
-    ROWS,
-    SHORT_WAY,
-    SSE_FAN_OUT,
-    WS_INVOKE,
-)
+from scripts.bench.rows import OURS, ROWS
 
 
 def test_the_page_its_data_and_its_plot_are_what_is_written_of_the_data() -> None:
@@ -22,13 +13,9 @@ def test_the_page_its_data_and_its_plot_are_what_is_written_of_the_data() -> Non
     assert written == files(findings)
 
 
-NOT_YET = {SHORT_WAY, HOSTED_ONE, HOSTED_MANY, HTTP_INVOKE, WS_INVOKE, SSE_FAN_OUT}
-"""Rows that are newer than the page: it is measured as a whole, on a quiet machine."""
-
-
 def test_every_row_was_measured_with_us() -> None:
     findings = from_json((DOCS / DATA).read_text(encoding="utf-8"))
     found = {result.row: result for result in findings.results()}
-    assert set(found) == set(ROWS) - NOT_YET
+    assert set(found) == set(ROWS)
     assert all(OURS in {*one.figures, *one.failures} for one in found.values())
     assert not findings.quick

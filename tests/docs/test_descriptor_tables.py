@@ -114,6 +114,8 @@ DESCRIPTORS = [
         "docs/writing-a-module.md",
         "docs/operating.md",
         "docs/http.md",
+        "docs/first-module.md",
+        "docs/cookbook.md",
         "README.md",
     )
     for block in blocks(name)

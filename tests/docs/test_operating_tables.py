@@ -137,6 +137,7 @@ def test_every_command_that_speaks_with_a_daemon_takes_the_socket() -> None:
         "replay",
         "policy check",
         "schema",
+        "trust",
         "service install",
         "completion",
         "help",

@@ -1,4 +1,4 @@
-"""Every example of docs/protocol.md is played to the code that speaks the protocol."""
+"""Every example of the pages about the protocol is played to the code that speaks the protocol."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ from tests.schemas.local_registry import validator
 
 DOCUMENT = "docs/protocol.md"
 PATIENCE_S = 60.0
-BLOCKS = blocks(DOCUMENT)
+BLOCKS = [*blocks(DOCUMENT), *blocks("docs/protocol-on-one-page.md")]
 REPLAYS = [one for one in BLOCKS if "replay" in one.said]
 OF_A_PROCESS = [one for one in REPLAYS if one.said["replay"] != "socket"]
 OF_A_CLIENT = [one for one in REPLAYS if one.said["replay"] == "socket"]

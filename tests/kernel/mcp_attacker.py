@@ -38,20 +38,23 @@ def call(named: Any, op: str) -> None:
         write(line(method="notifications/progress", params={"progressToken": named, "progress": 1}))
         LATE.append(line(id=named, result={"structuredContent": {"id": named}}))
         return
-    good = answer(named)
-    before = {
-        "batch": b"[" + good.strip() + b"]\n",
-        "own_id": line(id=named, method="ping"),
-        "flood": line(method="notifications/progress", params={"progressToken": "x"}) * 50_000,
-        "noise": b"Welcome!\n\xff\xfe\n{\n\n" + line(id=None, result={}),
-        "long": b'{"x":"' + b"x" * (64 << 20) + b'"}\n',
-    }
     if op == "close":
         os.close(1)
         return
-    write(before.get(op, b""))
-    if op != "long":
-        write(good * (2 if op == "twice" else 1))
+    good = answer(named)
+    match op:
+        case "batch":
+            write(b"[" + good.strip() + b"]\n")
+        case "own_id":
+            write(line(id=named, method="ping"))
+        case "flood":
+            write(line(method="notifications/progress", params={"progressToken": "x"}) * 50_000)
+        case "noise":
+            write(b"Welcome!\n\xff\xfe\n{\n\n" + line(id=None, result={}))
+        case "long":
+            write(b'{"x":"' + b"x" * (64 << 20) + b'"}\n')
+            return
+    write(good * (2 if op == "twice" else 1))
 
 
 for text in sys.stdin:

@@ -219,6 +219,8 @@ MISTAKES = (
     ),
 )
 
+REPLIES = max(len(one.replies) for one in MISTAKES)
+
 
 def _octal(data: bytes) -> str:
     return "".join(f"\\{one:03o}" for one in data)
@@ -286,33 +288,62 @@ require('readline').createInterface({{input: process.stdin}})
 """
 
 
-def c(case: Mistake) -> str:
-    befores = ", ".join(f'"{_octal(before)}"' for before, _ in _around(case))
-    afters = ", ".join("0" if after is None else f'"{_octal(after)}"' for _, after in _around(case))
-    flush = "fflush(stdout);" if case.flush else ""
-    echo = (
-        'if (after[at]) { line[strcspn(line, "\\n")] = 0; fputs(line, stdout);'
-        " fputs(after[at], stdout); }"
-    )
-    body = f"fputs(before[at], stdout); {echo} {flush}" if case.read else ""
+def c() -> str:
+    """Return one program for all cases, since it takes long to compile; it is given a number."""
+    rows = ""
+    for case in MISTAKES:
+        befores = ", ".join(f'"{_octal(before)}"' for before, _ in _around(case))
+        afters = ", ".join(
+            "0" if after is None else f'"{_octal(after)}"' for _, after in _around(case)
+        )
+        rows += (
+            f'  {{ "{_octal(case.first)}", {{ {befores} }}, {{ {afters} }}, '
+            f"{len(case.replies) - 1}, {case.flush:d}, {case.read:d}, {case.lines} }},\n"
+        )
     return f"""#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-static const char *before[] = {{ {befores} }}, *after[] = {{ {afters} }};
-int main(void) {{
+static const struct {{
+  const char *first, *before[{REPLIES}], *after[{REPLIES}];
+  int last, flush, read, lines;
+}} mistakes[] = {{
+{rows}}}, *it;
+int main(int argc, char **argv) {{
   static char line[65536]; int number = 0;
-  fputs("{_octal(case.first)}", stdout); {flush}
+  it = mistakes + atoi(argv[argc - 1]);
+  fputs(it->first, stdout);
+  if (it->flush) fflush(stdout);
   while (fgets(line, sizeof line, stdin)) {{
-    int at = number < {len(case.replies)} ? number : {len(case.replies) - 1};
-    (void)at; {body}
-    if (++number == {case.lines}) break;
+    int at = number < it->last ? number : it->last;
+    if (it->read) {{
+      fputs(it->before[at], stdout);
+      if (it->after[at]) {{
+        line[strcspn(line, "\\n")] = 0; fputs(line, stdout); fputs(it->after[at], stdout);
+      }}
+      if (it->flush) fflush(stdout);
+    }}
+    if (++number == it->lines) break;
   }}
   return 0;
 }}
 """
 
 
-def command(language: str, case: Mistake, folder: Path) -> list[str] | None:
-    """Write the program and return its command; None if the language is not installed."""
+def compiled(compiler: str, folder: Path) -> str:
+    """Return the program in C, which is in a folder that several tests share."""
+    program = folder / "mistakes"
+    if not program.exists():
+        source = folder / "mistakes.c"
+        source.write_text(c(), encoding="utf-8")
+        subprocess.run([compiler, "-o", program, source], check=True)
+    return str(program)
+
+
+def command(language: str, case: Mistake, folder: Path, shared: Path) -> list[str] | None:
+    """Write the program and return its command; None if the language is not installed.
+
+    What is written for one test goes into `folder`, for all of them into `shared`.
+    """
     if case.first_line:
         tool = folder / "tool"
         tool.write_text(case.first_line.format(program=language) + "\n")
@@ -329,10 +360,7 @@ def command(language: str, case: Mistake, folder: Path) -> list[str] | None:
             compiler = shutil.which("cc")
             if compiler is None:
                 return None
-            source = folder / "tool.c"
-            source.write_text(c(case))
-            subprocess.run([compiler, "-o", folder / "tool", source], check=True)
-            return [str(folder / "tool")]
+            return [compiled(compiler, shared), str(MISTAKES.index(case))]
 
 
 LANGUAGES = ("bash", "python", "node", "c")

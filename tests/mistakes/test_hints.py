@@ -33,7 +33,7 @@ def documents(folder: Any) -> list[dict[str, Any]]:
     for number, case in enumerate(CASES):
         name = f"m{number}"
         renamed = tuple(one.replace(b'"m"', f'"{name}"'.encode()) for one in case.replies)
-        program = command("bash", case._replace(replies=renamed), folder)
+        program = command("bash", case._replace(replies=renamed), folder, folder)
         start_s = 0.5 if case.when == AT_START_S else NEVER_S
         found.append(
             {

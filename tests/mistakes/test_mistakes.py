@@ -27,8 +27,10 @@ NEVER_S = 10_000
 
 @pytest.mark.parametrize("case", MISTAKES, ids=lambda case: case.name)
 @pytest.mark.parametrize("language", LANGUAGES)
-async def test_a_mistake_is_named(tmp_path: Path, language: str, case: Mistake) -> None:
-    program = command(language, case, tmp_path)
+async def test_a_mistake_is_named(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, language: str, case: Mistake
+) -> None:
+    program = command(language, case, tmp_path, tmp_path_factory.getbasetemp())
     if program is None:
         pytest.skip(f"{language} is not installed")
     said = ""

@@ -13,9 +13,9 @@ from supervisor.policy.policy_file import (
     PolicyError,
     PolicyFile,
     parse_policy,
-    told,
     unknown_modules,
 )
+from supervisor.policy.toml_document import told
 
 WHOLE = """\
 mode = "prompt"

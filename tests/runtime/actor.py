@@ -4,12 +4,18 @@ Flags: no-ids, ignore-term, starting=N, mute-after=N (health probes), kind=K, ca
 never-ready, no-describe.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import signal
-import socket
 import sys
-from typing import Any
+
+# It is started many hundred times, and what it imports is most of what that takes.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from typing import Any
 
 name, *flags = sys.argv[1:]
 options = dict(flag.partition("=")[::2] for flag in flags)
@@ -50,6 +56,8 @@ def describe(request_id: str | None) -> None:
 
 def connect(path: str) -> socket.socket:
     """Connect to the test: it sees the end of this when the process is gone."""
+    import socket  # noqa: PLC0415 - few need it
+
     link = socket.socket(socket.AF_UNIX)
     link.connect(path)
     link.sendall(b"here\n")

@@ -26,6 +26,7 @@ STAMPS = {
     "supervisor/cli/top/plain.py",  # the stamp of a line of figures
     "supervisor/cli/direct.py",  # when a transcript was recorded
     "supervisor/kernel/operations/record.py",  # the same
+    "supervisor/daemon/project_trust.py",  # when a project was trusted
     "supervisor/kernel/journal.py",  # the stamps of entries
     "supervisor/kernel/recorder.py",  # the same, where there is no journal
     "supervisor/kernel/store/retention.py",  # compared with those; it looks for jumps itself

@@ -65,7 +65,9 @@ def test_the_demo_goes_as_it_should() -> None:
     assert done.stderr == ""
     assert "\x1b" not in done.stdout
     assert "$ stdiod up modules" in done.stdout
-    assert "steps went as they should" in done.stdout.splitlines()[-1]
+    verdict, _, following = done.stdout.partition("What to type next")
+    assert "steps went as they should" in verdict.splitlines()[-2]
+    assert "stdiod up modules  " in following
 
 
 def change(program: Path, before: str, after: str) -> None:

@@ -24,11 +24,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sys
-from collections.abc import Callable
 from functools import partial
-from typing import Any, NoReturn
+
+# It is started many hundred times, and what it imports is most of what that takes.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+    from typing import Any, NoReturn
 
 OPTIONS = dict(word.partition("=")[::2] for word in sys.argv[1:])
 CHUNK = 1 << 20
@@ -73,6 +77,8 @@ def tell(role: str) -> socket.socket | None:
     """Be known to the test, until this process ends."""
     if "LIVENESS" not in os.environ:
         return None
+    import socket  # noqa: PLC0415 - few need it, and it takes its time
+
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(os.environ["LIVENESS"])
     name = os.environ.get("STDIOD_INSTANCE", "")

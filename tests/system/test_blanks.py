@@ -6,14 +6,14 @@ import json
 import os
 import signal
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.bounds import until
 from tests.runtime.containment.conftest import why_not
-from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe, gone
+from tests.runtime.containment.lifelines import Lifelines, describe, gone
 from tests.system.daemon_process import DaemonProcess
 
 pytestmark = pytest.mark.skipif(why_not("cgroup2") is not None, reason=str(why_not("cgroup2")))
@@ -36,12 +36,13 @@ def daemon(lifelines: Lifelines) -> Iterator[DaemonProcess]:
 
 def helpers(daemon: DaemonProcess) -> list[int]:
     """Wait until a blank waits; returns the pids of the spawner, of that, and of the guardian."""
-    until = time.monotonic() + PATIENCE_S
-    while True:
-        assert time.monotonic() < until
+
+    def found() -> list[int] | None:
         shown = daemon.status()["daemon"]
-        if shown["blank_pid"] is not None:
-            return [shown["spawner_pid"], shown["blank_pid"], shown["guardian_pid"]]
+        pids = [shown[f"{one}_pid"] for one in ("spawner", "blank", "guardian")]
+        return None if None in pids else pids
+
+    return until(found, "a blank that waits")
 
 
 @pytest.mark.fault(2)

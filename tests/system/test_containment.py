@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.runtime.containment.survivors import LOCK_FD, LOCK_FILE, DataInUseError, claim
+from tests.bounds import until
 from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe, gone
 from tests.system.daemon_process import DaemonProcess
 
@@ -51,9 +52,10 @@ def in_flight(daemon: DaemonProcess, lifelines: Lifelines) -> list[int]:
     pids = lifelines.take(*LABELS, "leader")
     daemon.ask("supervisor", "wait", modules=["stubborn", "busy"])
     connection = daemon.begin("busy", "hang")
-    until = time.monotonic() + PATIENCE_S
-    while not any(one["in_flight"] for one in daemon.status()["modules"]):
-        assert time.monotonic() < until
+    until(
+        lambda: any(one["in_flight"] for one in daemon.status()["modules"]),
+        "an invocation being in flight",
+    )
     connection.detach()
     return pids
 
@@ -159,9 +161,9 @@ def test_a_killed_guardian_is_replaced_and_the_new_one_does_its_work(
     in_flight(daemon, lifelines)
     former = daemon.status()["daemon"]["guardian_pid"]
     os.kill(former, signal.SIGKILL)
-    until = time.monotonic() + PATIENCE_S
-    while daemon.status()["daemon"]["guardian_pid"] in (former, None):
-        assert time.monotonic() < until
+    until(
+        lambda: daemon.status()["daemon"]["guardian_pid"] not in (former, None), "another guardian"
+    )
     assert gone(former)
     daemon.kill()
     lifelines.wait_dead()
@@ -237,9 +239,7 @@ def test_no_daemon_starts_beside_one_whose_data_was_deleted(
     lifelines.take(*LABELS, "leader")
     daemon.data_dir.rename(home / "gone")
     shutil.rmtree(home / "gone")
-    until = time.monotonic() + PATIENCE_S
-    while (problem := daemon.status()["daemon"]["data_dir_problem"]) is None:
-        assert time.monotonic() < until
+    problem = until(lambda: daemon.status()["daemon"]["data_dir_problem"], "a problem in status")
     assert "was deleted while the daemon ran" in problem
     with pytest.raises(DataInUseError, match=f"in use by the daemon with pid {daemon.popen.pid}"):
         claim(daemon.data_dir)

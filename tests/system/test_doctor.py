@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import until
 from tests.system.conftest import StartDaemon
 from tests.system.descriptors import descriptor, misbehaving, write
 from tests.system.liveness import BOUND_S
@@ -105,8 +106,7 @@ def test_a_dead_module_is_shown_with_its_last_words_and_what_to_do(
 ) -> None:
     dying = misbehaving("dying", "start=stderr+exit", "code=127", intensity=1, retry_failed_s=3600)
     daemon = start_daemon(dying, descriptor("absent", ["no-such-program"]), misbehaving("well"))
-    while daemon.status("dying")["state"] != "failed":
-        pass  # each look is a round trip, and the bound is the client's
+    until(lambda: daemon.status("dying")["state"] == "failed", "a module that is given up")
     diagnosis = Diagnosis(folder)
     assert not diagnosis.ok
     dead = diagnosis.only("module", "dying")

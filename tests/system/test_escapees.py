@@ -9,13 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.bounds import until
 from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe
 from tests.system.daemon_process import DaemonProcess
 
@@ -169,9 +169,7 @@ def test_a_hidden_process_that_ends_is_named_no_more(
     assert [one["pid"] for one in status["possible_survivors"]] == ([pid] * (rung == "subreaper"))
     exit_by_itself(scene)
     scene.daemon.ask("supervisor", "stop", module="other")
-    until = time.monotonic() + PATIENCE_S
-    while scene.daemon.status()["daemon"]["possible_survivors"]:
-        assert time.monotonic() < until
+    until(lambda: not scene.daemon.status()["daemon"]["possible_survivors"], "nobody being named")
     lifelines.wait_dead()
 
 

@@ -269,5 +269,5 @@ def test_a_socket_is_all_that_a_client_costs(start_daemon: StartDaemon) -> None:
     for _ in range(100):
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(daemon.socket))
-    while daemon.open_files() != before:
-        assert daemon.invoke("one").ok
+    until(lambda: daemon.open_files() == before, "its files being closed")
+    assert daemon.invoke("one").ok

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import until
 from tests.system.client import Client
 from tests.system.daemon import MARKER, command, marked
 from tests.system.descriptors import misbehaving, per_invocation, write
@@ -139,13 +140,11 @@ def test_adopted_orphans_are_reaped_and_no_module_loses_its_exit_status(
         kill(escapee)
     codes = [client.answer(one).details["exit_code"] for one in open_requests]
     assert codes == list(range(1, 21))
-    while container.reaped() < before + 5:
-        pass  # each look is a round trip, and the bound is the client's
+    until(lambda: container.reaped() >= before + 5, "five orphans being reaped")
     # The leader dies, and leaves the zombies of those that stood between it and its escapees.
     died = client.invoke("one", fault="exit", code=7)
     assert died.details["exit_code"] == 7
-    while container.reaped() < before + 10:
-        pass
+    until(lambda: container.reaped() >= before + 10, "ten orphans being reaped")
     assert zombies(container.pid) == 0
     assert container.end() == 0
 

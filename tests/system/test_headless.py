@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe, gone, letter
+from tests.bounds import until
+from tests.runtime.containment.lifelines import Lifelines, describe, gone, letter
 from tests.system.daemon_process import DaemonProcess
 
 
@@ -29,9 +29,7 @@ def daemon(rung: str, lifelines: Lifelines, home: Path) -> Iterator[DaemonProces
     made = DaemonProcess(home / "modules", home, rung)
     made.ask("supervisor", "wait", modules=["leader", "parent"])
     pids = lifelines.take("leader", "leader", "beheaded")
-    until = time.monotonic() + PATIENCE_S
-    while [letter(pid) for pid in pids].count("Z") < 2:
-        assert time.monotonic() < until
+    until(lambda: [letter(pid) for pid in pids].count("Z") == 2, "two main threads having ended")
     try:
         yield made
     finally:

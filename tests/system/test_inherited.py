@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import until
 from tests.system.client import Client
 from tests.system.daemon import MARKER, command, marked
 from tests.system.descriptors import misbehaving, per_invocation, write
@@ -79,8 +80,7 @@ def test_a_daemon_that_was_started_carelessly_and_its_modules_are_as_any_other(
         assert {path.stat().st_mode & 0o777 for path in (log, data / "logs" / "one.log")} == {0o600}
         assert (data / "logs").stat().st_mode & 0o777 == 0o700
         daemon.send_signal(signal.SIGHUP)
-        while not client.op("status").result["daemon"]["reloads"]:
-            pass  # each look is a round trip, and the bound is the client's
+        until(lambda: client.op("status").result["daemon"]["reloads"], "a reload")
         client.close()
         daemon.send_signal(signal.SIGTERM)
         assert daemon.wait(BOUND_S) == 0

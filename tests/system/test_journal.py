@@ -289,9 +289,7 @@ def test_a_full_disk_is_shown_and_costs_nothing_once_there_is_room_again(
     _, hard = resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (1, hard))  # as a full disk
     asked = [daemon.invoke("one").done["request_id"] for _ in range(3)]
-    problem = None
-    while problem is None:
-        problem = daemon.op("status")["daemon"]["journal"]["problem"]
+    problem = until(lambda: daemon.op("status")["daemon"]["journal"]["problem"], "a full disk")
     assert str(daemon.data_dir / journals.FILE) in problem
     assert daemon.invoke("one", word="still").result == {"word": "still"}
     resource.prlimit(daemon.process.pid, resource.RLIMIT_FSIZE, (hard, hard))
@@ -344,8 +342,7 @@ def test_a_data_directory_without_a_place_for_a_journal_leaves_all_else_as_it_is
     answer = daemon.client.op("events")
     assert answer.verdict == "internal/storage"
     path.rmdir()
-    while daemon.op("status")["daemon"]["journal"]["problem"] is not None:
-        pass
+    until(lambda: daemon.op("status")["daemon"]["journal"]["problem"] is None, "a sound journal")
     until_seen(daemon, "daemon:start")
     until_seen(daemon, "module:invoke", status="ok")
 

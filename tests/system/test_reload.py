@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.bounds import until
 from tests.system.conftest import StartDaemon
 from tests.system.descriptors import descriptor, misbehaving, per_invocation, write
 from tests.system.reloading import A, B, pids, quarantined, reload_of, rename, replace, text, touch
@@ -241,8 +242,9 @@ def test_fifty_edits_under_load_lose_nothing_and_leave_nothing(start_daemon: Sta
             assert client.answer(one).ok
     assert daemon.status("a")["description"] == "the last one"
     assert quarantined(daemon) == {}
-    while len(daemon.status("a")["instances"]) > 1:
-        pass  # the last of the former ones is still going
+    until(
+        lambda: len(daemon.status("a")["instances"]) == 1, "the last of the former ones being gone"
+    )
     assert len(daemon.processes()) == 1
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import until
 from tests.system.conftest import StartDaemon
 from tests.system.descriptors import misbehaving, write
 from tests.system.liveness import BOUND_S, Liveness
@@ -153,8 +154,9 @@ def test_many_reloads_at_once_come_one_after_the_other(start_daemon: StartDaemon
         for one in asked:
             assert client.answer(one).ok
     daemon.op("reload")
-    while len(daemon.op("status")["modules"][0]["instances"]) > 1:
-        pass  # the last of the former ones is still going
+    until(
+        lambda: len(daemon.status("a")["instances"]) == 1, "the last of the former ones being gone"
+    )
     assert len(daemon.processes()) == 2
 
 

@@ -9,13 +9,13 @@ import json
 import shlex
 import shutil
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.bounds import until
 from tests.docs.markdown import read
 from tests.modules.forced import ALONE, POOL, WARM, copy_forced, pooled, warmed
 from tests.modules.samples import DESCRIPTORS, MODULES, required_programs
@@ -173,9 +173,7 @@ def test_each_has_the_processes_that_it_should(variant: tuple[Daemon, bool]) -> 
 
 def wait_for(daemon: Daemon, module: str, enough: Callable[[list[str]], bool]) -> None:
     """Return once the states of a module's instances are as they should be."""
-    ends_at = time.monotonic() + BOUND_S
-    while True:
-        states = [one["state"] for one in daemon.status(module)["instances"]]
-        if enough(states):
-            return
-        assert time.monotonic() < ends_at, (module, states)
+    until(
+        lambda: enough([one["state"] for one in daemon.status(module)["instances"]]),
+        f"the processes that {module} should have",
+    )

@@ -11,7 +11,6 @@ import os
 import select
 import signal
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from tests.bounds import until
 from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, describe, gone
 from tests.runtime.containment.tracer import Tracer
 from tests.system.daemon_process import DaemonProcess
@@ -59,8 +59,8 @@ class Scene:
 
     def until_held_by(self, tracer: Tracer, pid: int) -> dict[str, Any]:
         """Wait until status shows that a dead process is held; everybody else is served."""
-        until = time.monotonic() + PATIENCE_S
-        while True:
+
+        def held() -> dict[str, Any] | None:
             assert self.daemon.ask("other", "echo", x=1)["result"] == {"x": 1}
             instances: list[dict[str, Any]] = self.module()["instances"]
             for one in instances:
@@ -68,18 +68,18 @@ class Scene:
                     assert (one["pid"], one["traced_by"]["pid"]) == (pid, tracer.pid)
                     assert one["traced_by"]["name"].startswith("python")
                     return one
-            assert time.monotonic() < until
+            return None
+
+        return until(held, "a dead process that is held")
 
     def log(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.daemon.log.read_text().splitlines()]
 
     def until_logged(self, event: str) -> dict[str, Any]:
-        until = time.monotonic() + PATIENCE_S
-        while True:
-            for line in self.log():
-                if line["event"] == event:
-                    return line
-            assert time.monotonic() < until
+        def logged() -> dict[str, Any] | None:
+            return next((line for line in self.log() if line["event"] == event), None)
+
+        return until(logged, f"{event!r} in the log")
 
 
 @pytest.fixture
@@ -143,9 +143,7 @@ def test_who_is_killed_while_it_is_traced_keeps_its_slot_and_the_others_are_serv
 def test_its_calls_are_answered_when_it_dies_and_not_when_it_is_reaped(scene: Scene) -> None:
     pid = scene.begin("threads")
     with scene.daemon.begin("held", "hang") as call, call.makefile("rb") as lines:
-        until = time.monotonic() + PATIENCE_S
-        while not scene.module()["in_flight"]:
-            assert time.monotonic() < until
+        until(lambda: scene.module()["in_flight"], "the call being in flight")
         tracer = scene.hold(pid)
         os.kill(pid, signal.SIGKILL)
         done = json.loads(lines.readline())
@@ -181,9 +179,10 @@ def test_a_process_per_invocation_keeps_its_place_too(
     scene.daemon.ask("supervisor", "reload")
     first = scene.daemon.begin("held", "hang")
     with first, first.makefile("rb") as lines:
-        until = time.monotonic() + PATIENCE_S
-        while not (serving := [one for one in scene.module()["instances"] if one["in_flight"]]):
-            assert time.monotonic() < until
+        serving = until(
+            lambda: [one for one in scene.module()["instances"] if one["in_flight"]],
+            "the call being in flight",
+        )
         pid = serving[0]["pid"]
         while pid not in lifelines.take("leader"):
             pass
@@ -240,10 +239,12 @@ def test_a_guardian_that_is_held_is_replaced(scene: Scene) -> None:
     former = scene.daemon.status()["daemon"]["guardian_pid"]
     tracer = scene.hold(former)
     os.kill(former, signal.SIGKILL)
-    until = time.monotonic() + PATIENCE_S
-    while scene.daemon.status()["daemon"]["guardian_pid"] in (former, None):
+
+    def replaced() -> bool:
         assert scene.daemon.ask("other", "echo", x=1)["ok"]
-        assert time.monotonic() < until
+        return scene.daemon.status()["daemon"]["guardian_pid"] not in (former, None)
+
+    until(replaced, "another guardian")
     logged = scene.until_logged("the guardian cannot be reaped")
     assert logged["traced_by"].endswith(f"(pid {tracer.pid})")
     guardian = scene.daemon.status()["daemon"]["guardian_pid"]

@@ -5,15 +5,14 @@ A fault fails its request, and the process lives on.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.bounds import until
 from tests.system.client import Answer
 from tests.system.daemon import Daemon, shared
 from tests.system.fleet import SHORT_S, assert_undisturbed, module_of, modules
-from tests.system.liveness import BOUND_S
 
 Pids = Callable[[str], set[int]]
 
@@ -30,12 +29,12 @@ def pids(request: pytest.FixtureRequest, daemon: Daemon) -> Pids:
     number = request.node.callspec.params["daemon"]
 
     def found(module: str) -> set[int]:
-        ends_at = time.monotonic() + BOUND_S
-        while True:
+        def ready() -> set[int] | None:
             instances = daemon.status(module)["instances"]
-            if [one["state"] for one in instances] == ["ready"] * number:
-                return {one["pid"] for one in instances}
-            assert time.monotonic() < ends_at, instances
+            whole = [one["state"] for one in instances] == ["ready"] * number
+            return {one["pid"] for one in instances} if whole else None
+
+        return until(ready, f"{number} ready instances of {module}")
 
     return found
 
@@ -49,9 +48,7 @@ def undisturbed(daemon: Daemon, request: pytest.FixtureRequest) -> Iterator[None
 
 def wait_replaced(pids: Pids, module: str, before: set[int], answer: Answer) -> None:
     """Return once the process that gave this answer is replaced, and no other."""
-    ends_at = time.monotonic() + BOUND_S
-    while not (gone := before - pids(module)):
-        assert time.monotonic() < ends_at, answer
+    gone = until(lambda: before - pids(module), f"another process than that of {answer}")
     assert gone == {answer.details["pid"]}
 
 

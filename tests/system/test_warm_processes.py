@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.bounds import until
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import Daemon
 from tests.system.daemon_process import DaemonProcess
 from tests.system.descriptors import narratoria, per_invocation, timeouts, write
-from tests.system.liveness import BOUND_S, Liveness
+from tests.system.liveness import Liveness
 from tests.system.reloading import reload_of, replace
 
 EITHER = pytest.mark.parametrize("describe", [narratoria, per_invocation])
@@ -24,14 +24,13 @@ EITHER = pytest.mark.parametrize("describe", [narratoria, per_invocation])
 
 def waiting(daemon: Daemon, number: int = 2, without: Collection[str] = ()) -> dict[str, int]:
     """Return those that wait, once they are so many and none of the others; pids by id."""
-    until = time.monotonic() + BOUND_S
-    while time.monotonic() < until:
+
+    def found() -> dict[str, int] | None:
         instances = daemon.status("tool")["instances"]
-        found = {one["id"]: one["pid"] for one in instances if one["state"] == "warm"}
-        if len(found) == number and not found.keys() & without:
-            return found
-        daemon.op("wait", modules=["tool"])
-    raise AssertionError(daemon.status("tool"))
+        warm = {one["id"]: one["pid"] for one in instances if one["state"] == "warm"}
+        return warm if len(warm) == number and not warm.keys() & without else None
+
+    return until(found, f"{number} processes that wait")
 
 
 @EITHER

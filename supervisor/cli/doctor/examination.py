@@ -19,6 +19,7 @@ from supervisor.cli.doctor import (
 )
 from supervisor.cli.doctor.finding import Finding, bad, ok
 from supervisor.cli.exit_status import NoDaemonError
+from supervisor.cli.project import Project
 from supervisor.runtime.files.directory import shown
 
 STATUS_S = 10.0
@@ -33,12 +34,13 @@ def examine(
     data_dir_chosen: bool,
     asked_containment: str | None = None,
     policy_file: Path | None = None,
+    project: Project | None = None,
 ) -> list[Finding]:
     """Return all findings; without `directories`, the daemon's own are looked at.
 
     `data_dir_chosen` says that somebody named it; else a daemon that runs knows better.
     `asked_containment` is the rung that the configuration insists on, `policy_file` the policy that
-    somebody named; else that of a daemon that runs is looked at.
+    somebody named; else that of a daemon that runs is looked at. `project` is the one we are in.
     """
     status, words = _status(socket)
     one = {} if status is None else status["daemon"]
@@ -55,6 +57,7 @@ def examine(
         machine.kernel(),
         machine.open_files(count, pid),
         machine.processes(count),
+        *(() if project is None else (places.project_place(project),)),
         *places.socket_place(socket, data_dir, answers=status is not None),
         *places.data_place(data_dir),
         *places.journals_aside(data_dir, running.told_aside(one)),

@@ -11,6 +11,7 @@ from pathlib import Path
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
 from supervisor.cli.lock_holder import lock_holder
 from supervisor.cli.missing_socket import deaf_daemon
+from supervisor.cli.project import Project, Standing
 from supervisor.cli.quantities import size
 from supervisor.kernel.journal import FILE
 from supervisor.kernel.store.database import how_to_read, kept_aside
@@ -49,6 +50,13 @@ def socket_place(path: Path, data_dir: Path, *, answers: bool) -> list[Finding]:
     elif not findings:
         findings.append(ok("socket", f"a daemon listens on {path}"))
     return findings
+
+
+def project_place(project: Project) -> Finding:
+    """Say whether the project counts that the command is typed in."""
+    if project.standing is Standing.TRUSTED:
+        return ok("project", f"{project.file} is trusted")
+    return warn("project", project.words(), "`stdiod trust --list` shows what is trusted")
 
 
 def data_place(path: Path) -> list[Finding]:

@@ -12,7 +12,8 @@ from supervisor.cli.quantities import count
 from supervisor.cli.terminal import shell_word
 from supervisor.kernel.grants.operator_policy import read_policy
 from supervisor.policy.capabilities import is_about_a_method
-from supervisor.policy.policy_file import PolicyError, Remark, told, unknown_modules
+from supervisor.policy.policy_file import PolicyError, unknown_modules
+from supervisor.policy.toml_document import Remark, told
 from supervisor.runtime.files.directory import shown
 
 AREA = "policy"

@@ -45,6 +45,8 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 
     version: str
     pid: int
+    project: str | None
+    """The folder of the project that it is for; None for the user's own."""
     uptime_s: float
     rss_bytes: int | None
     interval_s: float | None
@@ -74,6 +76,7 @@ def figures(before: Status | None, after: Status) -> Figures:
     return Figures(
         version=daemon["version"],
         pid=daemon["pid"],
+        project=daemon.get("project"),
         uptime_s=daemon["uptime_s"],
         rss_bytes=daemon["rss_bytes"],
         interval_s=interval_s,

@@ -131,7 +131,8 @@ def _daemon(now: Figures) -> str:
     stalled = "" if stall is None else f", {one_line(stall)}"
     held = held_words(now.held_bytes)
     holds = "" if held is None else f", {one_line(held)}"
-    up = f"stdiod {now.version}, pid {now.pid}, up {duration(now.uptime_s)}"
+    project = f" of {one_line(now.project)}" if now.project else ""
+    up = f"stdiod {now.version}{project}, pid {now.pid}, up {duration(now.uptime_s)}"
     return f"{up}{memory}{holds}{stalled}"
 
 

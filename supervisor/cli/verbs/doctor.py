@@ -12,6 +12,7 @@ from supervisor.cli.daemon_options import with_config
 from supervisor.cli.exit_status import NO
 from supervisor.cli.locations import default_data_dir
 from supervisor.cli.options import example, with_json, with_socket
+from supervisor.cli.project import here
 from supervisor.cli.results import print_document
 from supervisor.cli.terminal import dim, one_line
 
@@ -27,7 +28,8 @@ _COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
     "--data-dir",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Where logs are kept.  [default: the daemon's, $STDIOD_DATA_DIR, or the user's state]",
+    help="Where logs are kept.  [default: the daemon's, $STDIOD_DATA_DIR, the project's, or the"
+    " user's]",
 )
 @click.option(
     "--policy",
@@ -72,6 +74,7 @@ def doctor(
         data_dir_chosen=data_dir is not None,
         asked_containment=asked,
         policy_file=None if policy is None else policy.absolute(),
+        project=here(),
     )
     well = all(finding.level != "bad" for finding in findings)
     shown = [one for one in findings if one.level != "ok"] if problems else findings

@@ -16,6 +16,7 @@ from supervisor.cli.exit_status import NoError
 from supervisor.cli.options import example, with_socket
 from supervisor.cli.quantities import duration
 from supervisor.cli.results import end_with_failure
+from supervisor.cli.status_table import of_project
 from supervisor.cli.terminal import Ticker, one_line
 
 GONE_S = 60.0
@@ -31,12 +32,14 @@ def down(socket: Path) -> None:
         status = client.known("status")
         # Without one, say from a daemon of another version, the end is not shown but comes.
         modules = status.result["modules"] if status.ok else []
+        whose = of_project(status.result["daemon"]) if status.ok else ""
         running = [one["name"] for one in modules if one["instances"]]
         ticker.show("stopping")
         pid = _shut_down(client, ticker, running)
         if not _is_gone(process, began_s + GONE_S - time.monotonic()):
             raise NoError(f"the daemon (pid {pid}) still runs after {GONE_S:g} s")
-    click.echo(f"stdiod is down (pid {pid}), in {duration(time.monotonic() - began_s)}")
+    took = duration(time.monotonic() - began_s)
+    click.echo(f"stdiod{whose} is down (pid {pid}), in {took}")
 
 
 def _shut_down(client: Client, ticker: Ticker, running: list[str]) -> int:

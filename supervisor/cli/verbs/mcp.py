@@ -45,9 +45,9 @@ def mcp(
 ) -> None:
     """Be one MCP server of all modules: the line for an `mcpServers` file.
 
-    Joins the daemon that runs. Without one, it starts one for the modules in each DIR (or of
-    --config), and says on stderr when that ends: at `stdiod down`, unless the configuration says
-    otherwise ([mcp] keep).
+    Joins the daemon that runs: in a trusted project its own, else the user's. Without one, it
+    starts one for the modules in each DIR (or of --config, or of the project), and says on stderr
+    when that ends: at `stdiod down`, unless the configuration says otherwise ([mcp] keep).
     """
     client = _joined(ctx, socket, config, directories)
     with client:
@@ -67,6 +67,7 @@ def _joined(
     try:
         return Client(socket)
     except NoDaemonError as error:
+        configured.refuse_untrusted(ctx, directories_named=True)
         file = configured.said(ctx)
         if not directories and not (file and file.directories):
             start = f"`stdiod {socket_option(socket)}mcp DIR`"
@@ -77,10 +78,7 @@ def _joined(
     from supervisor.cli.locations import default_data_dir
 
     data_dir = (file.data_dir if file and file.data_dir else default_data_dir()).absolute()
-    arguments = ["--socket", str(socket), "--data-dir", str(data_dir), "--log-format", "json"]
-    arguments.append("--for-clients")
-    if config is not None:
-        arguments += ["--config", str(config)]
+    arguments = [*background.place(socket, data_dir, config), "--for-clients"]
     arguments += ["--", *(str(one.absolute()) for one in directories)]
     with _alone(socket):
         try:

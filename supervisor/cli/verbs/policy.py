@@ -77,7 +77,8 @@ def check(*, file: Path, directories: tuple[Path, ...], as_json: bool) -> None:
     With DIR... also whether there are the modules it names. Ends with 1 if anything was found.
     """
     from supervisor.kernel.grants.operator_policy import read_policy
-    from supervisor.policy.policy_file import PolicyError, told, unknown_modules
+    from supervisor.policy.policy_file import PolicyError, unknown_modules
+    from supervisor.policy.toml_document import told
 
     source = str(file)
     try:

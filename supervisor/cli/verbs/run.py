@@ -9,6 +9,7 @@ import click
 from supervisor.cli import configured
 from supervisor.cli.daemon_options import absolute, http_exposure, with_daemon_options
 from supervisor.cli.options import UNSEEN_PATH, example, with_socket
+from supervisor.cli.project import daemons_project, stand_in
 
 
 @click.command(epilog=example("run modules", "run modules --http 127.0.0.1:8700 --log-format json"))
@@ -23,6 +24,7 @@ from supervisor.cli.options import UNSEEN_PATH, example, with_socket
 @click.option(
     "--no-watch", is_flag=True, help="Reload when told to, not whenever a descriptor changes."
 )
+@click.option("--project", type=UNSEEN_PATH, hidden=True, is_eager=True, callback=stand_in)
 @click.option("--log-file", type=UNSEEN_PATH, hidden=True)
 @click.option("--ready-fd", type=click.IntRange(3), hidden=True)
 @click.option("--for-clients", is_flag=True, hidden=True)
@@ -45,11 +47,14 @@ def run(
     stdio: bool,
     no_watch: bool,
     name: str,
+    project: Path | None,
     log_file: Path | None,
     ready_fd: int | None,
     for_clients: bool,
 ) -> None:
     """Supervise the modules that each DIR describes: DIR/*.json and DIR/*/module.json.
+
+    Without DIR, those of the project: of the stdiod.toml here or above, once it is trusted.
 
     Ctrl-C stops all of them and ends the daemon; another Ctrl-C hurries it.
     """
@@ -58,9 +63,10 @@ def run(
     from supervisor.daemon.serve import ServeOptions, serve
     from supervisor.policy.mcp_views import McpOptions
 
-    del config  # `configured` has read it
+    del config, project  # `configured` and `project` have read them
     file = configured.said(ctx) or Config()
     mcp = file.mcp or McpOptions()
+    for_project = daemons_project()
     options = ServeOptions(
         directories=absolute(directories),
         socket=socket,
@@ -80,5 +86,6 @@ def run(
         http=http_exposure(ctx, http, http_cert, http_key, http_insecure=http_insecure),
         mcp=mcp,
         keep_s=mcp.keep_s if for_clients else None,
+        project=None if for_project is None else for_project.folder,
     )
     raise click.exceptions.Exit(serve(options))

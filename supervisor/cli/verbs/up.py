@@ -15,11 +15,11 @@ from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError, NoError
 from supervisor.cli.options import SECONDS, example, socket_option, with_json, with_socket
 from supervisor.cli.quantities import count, duration
 from supervisor.cli.results import end_with_failure, print_json
-from supervisor.cli.status_table import note, warning
+from supervisor.cli.status_table import note, of_project, warning
 from supervisor.cli.terminal import Ticker, one_line, state_word
 
 
-@click.command(epilog=example("up modules", "up modules --timeout 20"))
+@click.command(epilog=example("up modules", "up modules --timeout 20", "up"))
 @click.option(
     "--timeout",
     "timeout_s",
@@ -46,7 +46,7 @@ def up(
     timeout_s: float | None,
     as_json: bool,
 ) -> None:
-    """Supervise the modules of each DIR in the background.
+    """Supervise the modules of each DIR, or of the project, in the background.
 
     Returns 0 when all modules that start with the daemon are ready, and 1 as soon as each is ready
     or has failed; the daemon stays up either way. A descriptor that cannot be used is named, and is
@@ -55,9 +55,7 @@ def up(
     http_exposure(ctx, http, http_cert, http_key, http_insecure=http_insecure)
     _refuse_second(socket)
     began_s = time.monotonic()
-    arguments = ["--socket", str(socket), "--data-dir", str(data_dir), "--log-format", "json"]
-    if config is not None:
-        arguments += ["--config", str(config)]  # for what is no option
+    arguments = background.place(socket, data_dir, config)
     if policy is not None:
         arguments += ["--policy", str(policy)]
     for option, value in {"--http": http, "--http-cert": http_cert, "--http-key": http_key}.items():
@@ -158,4 +156,4 @@ def _report(status: dict[str, Any], late: list[dict[str, Any]], took_s: float) -
         parts.append(f"{count(len(status['quarantined']), 'descriptor')} quarantined")
     daemon = status["daemon"]
     where = f"pid {daemon['pid']}, socket {daemon['socket']}"
-    click.echo(f"stdiod is up ({where}): {', '.join(parts)}")
+    click.echo(f"stdiod{of_project(daemon)} is up ({where}): {', '.join(parts)}")

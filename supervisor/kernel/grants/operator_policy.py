@@ -6,7 +6,7 @@ log and status say so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,10 @@ from supervisor.policy.capabilities import Decision, Mode, Policy
 from supervisor.policy.policy_file import (
     PolicyError,
     PolicyFile,
-    Remark,
     parse_policy,
-    told,
     unknown_modules,
 )
+from supervisor.policy.toml_document import NotTomlError, Remark, decoded, told
 from supervisor.runtime.files.directory import shown
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 
@@ -31,30 +30,36 @@ POLICY_BYTES = 1 << 20
 log = structlog.get_logger()
 
 
-def read_policy(path: Path) -> PolicyFile:
+Objection = Callable[[bytes], str | None]
+"""Tells of the bytes of a file why they are not to be used; None if they may be."""
+
+
+def read_policy(path: Path, objection: Objection = lambda _: None) -> PolicyFile:
     """Read and check a file; raises `PolicyError`."""
     source = shown(path)
     try:
         data = read_whole(path, POLICY_BYTES, "policy")
     except UnreadableError as error:
         raise PolicyError(source, (Remark(1, str(error)),)) from None
+    if (words := objection(data)) is not None:
+        raise PolicyError(source, (Remark(1, words),))
     try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise PolicyError(source, (Remark(line, "is not UTF-8"),)) from None
+        text = decoded(data)
+    except NotTomlError as error:
+        raise PolicyError(source, (error.remark,)) from None
     return parse_policy(text, source)
 
 
 class OperatorPolicy:
     """The policy in use, and what is wrong with its file, if anything."""
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, objection: Objection = lambda _: None) -> None:
         """Read the file, if there is one; without, nothing is granted. Raises `PolicyError`."""
         self.path = path
+        self._objection = objection
         self.problem: str | None = None
         """Why the file as it is now is not in use."""
-        self._file = PolicyFile(Policy()) if path is None else read_policy(path)
+        self._file = PolicyFile(Policy()) if path is None else read_policy(path, objection)
 
     @property
     def policy(self) -> Policy:
@@ -66,7 +71,7 @@ class OperatorPolicy:
         if self.path is None:
             return self._file
         try:
-            return read_policy(self.path)
+            return read_policy(self.path, self._objection)
         except PolicyError as error:
             return error
 

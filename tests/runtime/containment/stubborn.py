@@ -14,16 +14,19 @@ child takes `bytes` of memory, headless if `beheaded`), `bomb` (forks for ever),
 VICE).
 """
 
-import ctypes
+from __future__ import annotations
+
 import json
 import os
-import resource
 import signal
 import socket
 import sys
-import threading
-from collections.abc import Callable
-from typing import Any
+
+# It is started many hundred times, and what it imports is most of what that takes.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 PR_SET_PTRACER = 0x59616D61
 POLITE = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -51,8 +54,12 @@ def be(vice: str) -> bool:
             for number in POLITE:
                 signal.signal(number, signal.SIG_IGN)
         case "threads":
+            import threading  # noqa: PLC0415 - few need it
+
             threading.Thread(target=signal.pause, daemon=True).start()
         case "traceable":
+            import ctypes  # noqa: PLC0415 - few need it
+
             ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(-1), 0, 0, 0)
         case _:
             return vice == "headless"
@@ -61,6 +68,9 @@ def be(vice: str) -> bool:
 
 def behead(body: Callable[[], None]) -> None:
     """Have another thread go on, and end the main one."""
+    import ctypes  # noqa: PLC0415 - few need it
+    import threading  # noqa: PLC0415
+
     threading.Thread(target=body).start()
     ctypes.CDLL(None).pthread_exit(None)
 
@@ -77,6 +87,8 @@ def start(vice: str) -> None:
         while vice in ("bare", "hidden") and os.getppid() == between:
             os.sched_yield()  # it shows itself as an orphan
         if vice == "hidden":
+            import resource  # noqa: PLC0415 - few need it
+
             resource.setrlimit(10, (1, resource.getrlimit(10)[1]))
         if vice in ("bare", "hidden"):
             os.closerange(0, 4096)

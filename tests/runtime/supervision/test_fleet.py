@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
 
@@ -20,6 +22,9 @@ from tests.runtime.fakes import Stage, staged
 
 Clock = trio.testing.MockClock
 STEADY = {"backoff": {"initial_s": 4, "factor": 2, "jitter": 0}}
+
+STACK_FRAMES = 400
+"""Enough for trio and pytest, and few modules make a chain that is longer."""
 
 
 def admit(fleet: Fleet, folder: Path, plan: dict[str, dict[str, Any]]) -> None:
@@ -206,11 +211,20 @@ async def test_a_dependant_outlives_the_crash_of_what_it_needed_to_start(
     assert fleet.modules["b"].state is State.READY
 
 
+@pytest.fixture
+def stack() -> Iterator[int]:
+    """Have a stack that is not as long as Python's; returns how many frames it takes."""
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(STACK_FRAMES)
+    yield STACK_FRAMES
+    sys.setrecursionlimit(limit)
+
+
 async def test_a_chain_longer_than_pythons_stack_is_no_recursion(
-    fleet: Fleet, stage: Stage, tmp_path: Path
+    fleet: Fleet, stage: Stage, tmp_path: Path, stack: int
 ) -> None:
     lazy = {"start": "lazy", "intensity": 0}
-    length = sys.getrecursionlimit() + 100
+    length = stack + 100
     chain = {f"m{n}": on(f"m{n + 1}", **lazy) for n in range(length)}
     admit(fleet, tmp_path, {**chain, f"m{length}": lazy})
     fleet.modules["m0"].start("the test")

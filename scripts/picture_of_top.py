@@ -1,0 +1,139 @@
+"""Draw docs/top.svg: the screen of `stdiod top` while the sample modules are called.
+
+    .venv/bin/python -m scripts.picture_of_top
+
+The figures are those of a daemon that runs on a copy of the samples, the lines are those that
+`supervisor.cli.top.view` lays out for a terminal. A test compares the columns and the modules of
+the file with those of today.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+from supervisor.cli.client import Client
+from supervisor.cli.top.figures import Figures, Order, Trends, figures
+from supervisor.cli.top.live import ARGS
+from supervisor.cli.top.view import Look, view
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PICTURE: Final = ROOT / "docs" / "top.svg"
+
+WIDTH, HEIGHT = 116, 23
+"""Cells of the terminal."""
+ROUNDS: Final = 24
+INTERVAL_S: Final = 0.5
+WITHIN_S: Final = 60.0
+
+CALLS: Final[Sequence[tuple[str, str, dict[str, Any], int]]] = (
+    # What is called, and how often in a round at the most.
+    ("dice", "roll", {"dice": "3d6"}, 60),
+    ("primes", "factor", {"n": 600851475143}, 90),
+    ("textstats", "stats", {"text": "the quick brown fox"}, 40),
+    ("notes", "list", {"last": 1}, 12),
+    ("crowd", "complete", {"prompt": "a word", "delay_ms": 2, "max_words": 6}, 20),
+    ("oracle", "complete", {"messages": [{"role": "user", "content": "why?"}]}, 8),
+    ("torch", "light", {"room": "hall"}, 2),
+    ("wc", "words", {"text": "one two three"}, 3),
+    ("flaky", "exit", {"code": 3}, 1),
+)
+
+CELL_WIDTH, LINE_HEIGHT, BASELINE, MARGIN = 7.8, 17, 13, 14
+COLOURS: Final = {
+    "1": "bold", "2": "dim", "31": "red", "32": "green", "33": "yellow", "36": "cyan", "90": "grey",
+}  # fmt: skip
+STYLE: Final = (
+    "rect{fill:#16181d}text{font:13px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;"
+    "fill:#d8dee9;white-space:pre}.bold{font-weight:bold}.dim,.grey{fill:#7b8494}"
+    ".red{fill:#ef6b73}.green{fill:#8fc77c}.yellow{fill:#e5c07b}.cyan{fill:#6cc0cf}"
+)
+_STYLED = re.compile(r"((?:\x1b\[\d+m)+)(.*?)\x1b\[0m")
+
+
+def svg(lines: Sequence[str]) -> str:
+    """Return the lines of a terminal, with the escapes of `click.style`, as a drawing."""
+    width, height = round(WIDTH * CELL_WIDTH) + 2 * MARGIN, len(lines) * LINE_HEIGHT + 2 * MARGIN
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}">\n<style>{STYLE}</style>\n'
+        f'<rect width="{width}" height="{height}" rx="8"/>\n'
+    )
+    texts = (
+        f'<text x="{MARGIN}" y="{MARGIN + BASELINE + number * LINE_HEIGHT}">'
+        f"{''.join(_spans(line))}</text>\n"
+        for number, line in enumerate(lines)
+    )
+    return f"{head}{''.join(texts)}</svg>\n"
+
+
+def _spans(line: str) -> Iterator[str]:
+    at = 0
+    for found in _STYLED.finditer(line):
+        yield escape(line[at : found.start()], quote=False)
+        classes = " ".join(COLOURS[code] for code in re.findall(r"\d+", found[1]))
+        yield f'<tspan class="{classes}">{escape(found[2], quote=False)}</tspan>'
+        at = found.end()
+    yield escape(line[at:], quote=False)
+
+
+def screen(socket: Path) -> list[str]:
+    """Call the modules for some time; return what a terminal shows at the end."""
+    trends = Trends()
+    with Client(socket) as client:
+        status: dict[str, Any] = client.known("status", ARGS).result
+        now: Figures | None = None
+        for number in range(ROUNDS):
+            ends_at = time.monotonic() + INTERVAL_S
+            _call(client, number)
+            time.sleep(max(0.0, ends_at - time.monotonic()))
+            before, status = status, client.known("status", ARGS).result
+            now = figures(before, status)
+            trends.add(now)
+    assert now is not None
+    return view(now, trends.of, Look(interval_s=1.0, order=Order.RATE), WIDTH, HEIGHT)
+
+
+def _call(client: Client, number: int) -> None:
+    sent = {
+        client.send(module, "invoke", {"op": op, "args": args})
+        for place, (module, op, args, most) in enumerate(CALLS)
+        # A share that goes up and down, so that there is a trend to see.
+        for _ in range(max(1, most * ((number * (place + 3)) % 8 + 1) // 8))
+    }
+    for document, _ in client.events(WITHIN_S):
+        if document.get("type") == "done":
+            sent.discard(document["requestId"])
+            if not sent:
+                return
+
+
+def main() -> None:
+    """Write the file."""
+    with tempfile.TemporaryDirectory(prefix="stdiod-top-") as name:
+        folder = Path(name).resolve()
+        shutil.copytree(ROOT / "modules", folder / "modules")
+        socket = folder / "top.sock"
+        stdiod = [sys.executable, "-m", "supervisor.cli", "--socket", str(socket)]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        data = ["--data-dir", str(folder / "data")]
+        subprocess.run([*stdiod, "up", "modules", *data], cwd=folder, env=environment, check=True)
+        try:
+            lines = screen(socket)
+        finally:
+            subprocess.run([*stdiod, "down"], env=environment, check=True)
+    PICTURE.write_text(svg(lines), encoding="utf-8")
+    print(f"{PICTURE} is drawn")
+
+
+if __name__ == "__main__":
+    main()

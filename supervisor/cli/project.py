@@ -1,0 +1,230 @@
+"""Find the project that a verb is typed in: a folder with a `stdiod.toml`, from here upwards.
+
+    nobody said `stdiod trust`     the file is not read, and the user's own daemon is spoken with
+    trusted                        its daemon is spoken with, and started by what the file says
+    trusted, and changed since     its daemon is spoken with if it runs, and not started
+
+Socket and data directory follow from the folder's path alone. The search ends below the home
+directory and where another file system begins; what is another user's is passed over with a word.
+Each verb looks here, so what only a project needs is imported when there is one.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from supervisor.cli.exit_status import NoError
+from supervisor.cli.locations import runtime_folder, state_folder
+from supervisor.cli.terminal import one_line
+
+if TYPE_CHECKING:
+    from supervisor.daemon.config_file import Config
+    from supervisor.daemon.project_trust import TrustedProject
+
+FILE = "stdiod.toml"
+
+_KEY = "stdiod.project"
+_DIGITS = 16
+
+
+class Standing(Enum):
+    """How far a project counts."""
+
+    UNTRUSTED = "untrusted"
+    TRUSTED = "trusted"
+    CHANGED = "changed"
+
+
+class Project(NamedTuple):
+    """A folder with a `stdiod.toml`."""
+
+    folder: Path
+    standing: Standing
+    changed: str = ""
+    """The file that is not as it was trusted."""
+
+    @property
+    def file(self) -> Path:
+        """Its `stdiod.toml`."""
+        return self.folder / FILE
+
+    @property
+    def has_daemon(self) -> bool:
+        """Whether its own daemon is the one to speak with."""
+        return self.standing is not Standing.UNTRUSTED
+
+    @property
+    def socket(self) -> Path:
+        """Where its daemon listens."""
+        return runtime_folder() / "projects" / self._digest / "stdiod.sock"
+
+    @property
+    def data_dir(self) -> Path:
+        """Where its daemon keeps its data."""
+        return state_folder() / "projects" / self._digest
+
+    @property
+    def _digest(self) -> str:
+        import hashlib
+
+        return hashlib.sha256(os.fsencode(self.folder)).hexdigest()[:_DIGITS]
+
+    def words(self) -> str:
+        """Say why it does not count, and what to do."""
+        if self.standing is Standing.CHANGED:
+            return f"{one_line(self.changed)} has changed since it was trusted: {_TRUST}"
+        return f"{one_line(str(self.file))} is not trusted, and not used: {_TRUST}"
+
+    def config(self) -> Config:
+        """Read what the trusted file says.
+
+        Raises `NoError` if it is not trusted, and `ConfigError`.
+        """
+        from supervisor.daemon.config_file import config_bytes, parse_config
+
+        data = config_bytes(self.file)
+        trusted = _trusted().get(str(self.folder))
+        # The bytes that were judged are the bytes that are parsed.
+        if trusted is None or not trusted.has(self.file, data):
+            raise NoError(self._replace(standing=Standing.CHANGED, changed=str(self.file)).words())
+        return parse_config(data, self.file, of_project=True)
+
+
+_TRUST = "read it, then `stdiod trust`"
+
+
+def here() -> Project | None:
+    """Return the project that the verb is typed in; says once on stderr if it does not count."""
+    context = click.get_current_context(silent=True)
+    known = {} if context is None else context.meta
+    if _KEY not in known:
+        known[_KEY] = project = _found()
+        if project is not None and project.standing is not Standing.TRUSTED:
+            click.echo(f"stdiod: {project.words()}", err=True)
+    found: Project | None = known[_KEY]
+    return found
+
+
+def own_daemon() -> Project | None:
+    """Return the project whose own daemon is the one to speak with here; None for the user's."""
+    project = here()
+    return project if project is not None and project.has_daemon else None
+
+
+def daemons_project() -> Project | None:
+    """Return what `own_daemon` has returned to this verb; looks for nothing itself."""
+    context = click.get_current_context(silent=True)
+    project: Project | None = None if context is None else context.meta.get(_KEY)
+    return project if project is not None and project.has_daemon else None
+
+
+def stand_in(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    """Take a folder as the project that the verb is typed in: `up` starts `run` from elsewhere."""
+    del param
+    if value is not None:
+        ctx.meta[_KEY] = judged(value)
+    return value
+
+
+def nearest(start: Path) -> Project | None:
+    """Return the project of the nearest folder, from `start` upwards, that may be one.
+
+    Says on stderr why a file is passed over.
+    """
+    for folder in _folders(start):
+        words = why_none(folder)
+        if words is None:
+            return judged(folder)
+        click.echo(f"stdiod: {words}; it is ignored", err=True)
+    return None
+
+
+def judged(folder: Path) -> Project:
+    """Return the project of a folder; its file is read only if it was trusted."""
+    trusted = _trusted().get(str(folder))
+    if trusted is None:
+        return Project(folder, Standing.UNTRUSTED)
+    changed = trusted.changed()
+    if changed is not None:
+        return Project(folder, Standing.CHANGED, changed)
+    return Project(folder, Standing.TRUSTED)
+
+
+def why_none(folder: Path) -> str | None:
+    """Return why a folder with a `stdiod.toml` is no project of this user's; None if it is one."""
+    file = folder / FILE
+    shown = one_line(str(file))
+    try:
+        parts = ((file, file.lstat()), (file, file.stat()), (folder, folder.stat()))
+    except OSError as error:
+        return f"{shown} cannot be looked at: {os.strerror(error.errno or 0)}"
+    for path, seen in parts:
+        if seen.st_uid != os.geteuid():
+            return f"{one_line(str(path))} belongs to {_user(seen.st_uid)}"
+        if seen.st_mode & stat.S_IWOTH and not stat.S_ISLNK(seen.st_mode):
+            return f"{one_line(str(path))} may be written to by everybody"
+    if not stat.S_ISREG(parts[1][1].st_mode):
+        return f"{shown} is no regular file"
+    return None
+
+
+def is_shared(folder: Path) -> bool:
+    """Tell whether a folder is above all that somebody has: it cannot be a project."""
+    return folder == folder.parent or folder == _home()
+
+
+def _found() -> Project | None:
+    try:
+        return nearest(Path.cwd())
+    except FileNotFoundError:  # somebody has removed the folder that we are in
+        return None
+
+
+def _folders(start: Path) -> Iterator[Path]:
+    """Yield each folder with a file of the name that may belong to a project, the nearest first."""
+    device = None
+    for folder in (start, *start.parents):
+        if is_shared(folder):
+            return
+        try:
+            here_on = folder.stat().st_dev
+        except OSError:
+            return
+        if device is not None and here_on != device:
+            return
+        device = here_on
+        if os.path.lexists(folder / FILE):
+            yield folder
+
+
+def _trusted() -> dict[str, TrustedProject]:
+    from supervisor.daemon.project_trust import TrustStoreError, trusted_projects
+
+    try:
+        return trusted_projects().read()
+    except TrustStoreError as error:
+        click.echo(f"stdiod: {error}", err=True)
+        return {}
+
+
+def _home() -> Path:
+    try:
+        return Path.home().resolve()
+    except RuntimeError:
+        return Path("/")
+
+
+def _user(uid: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"

@@ -1,0 +1,61 @@
+"""The figures of the README's comparison are those that stand where its links lead."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.docs.markdown import rows
+
+README = "README.md"
+SUPERVISORS = {cells[0]: cells[1:] for cells in rows("docs/faults.md", "Fault")}
+HOSTS = {cells[0]: cells[1:] for cells in rows("docs/mcp.md", "")}
+COMPARED = {cells[0]: cells[1:] for cells in rows(README, "")}
+"""The columns are stdiod, supervisord, process-compose, systemd, MCP gateways."""
+
+
+def linked(cell: str) -> str | None:
+    found = re.match(r"\[([^]]+)\]", cell)
+    return found[1].strip("`") if found else None
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (
+            "After `kill -9` of it: still running, of 3",
+            "supervisor killed with `kill -9`: left of a child, its grandchild and an escapee",
+        ),
+        (
+            "After a stop: a grandchild in a session of its own (`setsid`)",
+            "grandchild in a session of its own (`setsid`): left after a stop",
+        ),
+        (
+            "From a crash to the next process",
+            "crash, 1.5 s after its start, to the next process running",
+        ),
+        ("Memory with 50 idle children", "memory (PSS) with 50 idle children"),
+    ],
+)
+def test_a_figure_is_the_measured_one(ours: str, theirs: str) -> None:
+    stdiod, supervisord, *_ = COMPARED[ours]
+    measured = SUPERVISORS[theirs]
+    assert [linked(stdiod), linked(supervisord)] == [one.split(" (")[0] for one in measured[:2]]
+
+
+def test_what_supervisors_say_of_a_death_is_what_was_seen() -> None:
+    _, supervisord, *_ = COMPARED["What is said of a death"]
+    measured = SUPERVISORS["what it still says of a death once the next process runs"]
+    assert linked(supervisord) == measured[1]
+
+
+def test_what_mcp_gateways_do_is_what_was_seen() -> None:
+    left = COMPARED["After `kill -9` of it: still running, of 3"][4]
+    killed = next(cells for fault, cells in HOSTS.items() if fault.startswith("host killed with"))
+    assert {one.split(" of ")[0] for one in killed[1:]} == {linked(left)}
+    words = linked(COMPARED["What is said of a death"][4])
+    died = next(
+        cells for fault, cells in HOSTS.items() if fault.startswith("server dies in a call")
+    )
+    assert all(str(words) in one for one in died[1:])
