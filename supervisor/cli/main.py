@@ -1,7 +1,7 @@
 """Start the `stdiod` command; what its command line means is in `command_line`.
 
-Most of the time that a verb takes passes in imports, so `--version` needs none of them, and Ctrl-C
-while they run is no traceback.
+Most of the time that a verb takes passes in imports, so `--version` needs none of them, `mcp` next
+to none, and Ctrl-C while they run is no traceback.
 """
 
 from __future__ import annotations
@@ -22,6 +22,11 @@ def main() -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:] == ["--version"] and _say_version():
         return
+    if sys.argv[1:2] == ["mcp"]:
+        from supervisor.cli import quick_mcp
+
+        if quick_mcp.serve(sys.argv[2:]):
+            return
     # Where it is installed, structlog imports it for tracebacks: a third of a daemon's start, for
     # something that must not depend on what else is installed. None is Python's "not there".
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]

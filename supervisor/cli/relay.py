@@ -15,6 +15,9 @@ import threading
 
 READ_BYTES = 1 << 16
 
+DAEMON_ENDED = "the daemon has ended, and with it what this was an entry to"
+"""What is to be said when it was not our side."""
+
 
 def relay(connection: socket.socket) -> bool:
     """Carry both ways; returns whether it was our side that ended."""

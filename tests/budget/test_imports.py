@@ -7,6 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from protocol.errors import Success
+from protocol.response import Response
+from supervisor.faces.exchange import done_line
 from tests.cli.conftest import Serve, serve, socket_path
 from tests.cli.fake_daemon import module, ok, status
 
@@ -52,6 +55,7 @@ STATUS = VERSION | {
     "supervisor.cli.verbs",
     "supervisor.cli.verbs.status",
 }
+MCP = VERSION | {"supervisor.cli.quick_mcp", "supervisor.cli.relay"}
 FOREIGN = {"click", "msgspec", "typing_extensions"}
 """msgspec takes typing_extensions if they are installed."""
 
@@ -61,6 +65,9 @@ LATER = {"json", "difflib", "shlex", "shutil", "sqlite3", "subprocess", "asyncio
 VERSION_PYTHON = 40
 """Modules of the standard library, beyond what Python starts with: `signal` takes 24 in 3.11."""
 
+MCP_PYTHON = 60
+"""`socket` and `threading` take 15 more in 3.11."""
+
 STATUS_PYTHON = 110
 """click and msgspec take 80 of them in 3.11, `socket` and `pathlib` most of the others."""
 
@@ -68,6 +75,7 @@ STATUS_PYTHON = 110
 def imported(*arguments: str) -> set[str]:
     ended = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments],
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         check=True,
@@ -100,3 +108,11 @@ def test_status_imports_what_it_shows_and_nothing_else(serve: Serve, socket_path
     assert foreign <= FOREIGN
     assert not pythons & LATER
     assert len(pythons) <= STATUS_PYTHON, sorted(pythons)
+
+
+def test_mcp_needs_no_package_where_a_daemon_runs(serve: Serve, socket_path: Path) -> None:
+    serve(lambda frame: [done_line(frame["requestId"], Response(Success({})))])
+    ours, foreign, pythons = sorted_out(imported("mcp", "--socket", str(socket_path)))
+    assert ours == MCP
+    assert not foreign
+    assert len(pythons) <= MCP_PYTHON, sorted(pythons)

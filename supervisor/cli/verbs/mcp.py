@@ -14,7 +14,7 @@ from supervisor.cli import configured
 from supervisor.cli.client import Client
 from supervisor.cli.exit_status import NoDaemonError, NoError
 from supervisor.cli.options import TEXT, example, socket_option, with_socket
-from supervisor.cli.relay import relay
+from supervisor.cli.relay import DAEMON_ENDED, relay
 
 
 @click.command(epilog=example("mcp modules", "mcp --view home"))
@@ -57,7 +57,7 @@ def mcp(
         with client.detach() as connection:
             ours = relay(connection)
     if not ours:
-        raise NoDaemonError("the daemon has ended, and with it what this was an entry to")
+        raise NoDaemonError(DAEMON_ENDED)
 
 
 def _joined(

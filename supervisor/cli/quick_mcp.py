@@ -1,0 +1,115 @@
+"""Be `stdiod mcp` where a daemon runs, with as little of Python as that takes.
+
+An MCP client waits for it at each of its starts, and most of what a verb takes passes in imports:
+here is none of click, msgspec and platformdirs. What is not as usual is left to the verb itself
+(`verbs.mcp`), which begins anew, and says what is wrong: another option, a project, no daemon
+there, one of another version, a refusal. So what is not understood here only takes longer.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import sys
+from contextlib import closing
+
+from protocol.version import VERSION
+from supervisor.cli.relay import DAEMON_ENDED, relay
+
+JOIN_S = 5.0
+"""How long the daemon may take to let us in; the verb has more patience."""
+
+ANSWER_BYTES = 1 << 16
+
+_REQUEST = (
+    '{"requestId":"c1","tool":"supervisor","operation":"invoke","input":{"op":"mcp","args":{%s}}}\n'
+)
+_ACCEPTED = b'{"version":"0","type":"done","requestId":"c1","ok":true,'
+"""How the answer begins; to read it as JSON would take longer than all the rest."""
+
+
+def serve(words: list[str]) -> bool:
+    """Be it, for the words after `mcp`; False if that is for the verb."""
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        return False
+    asked = _read(words)
+    connection = None if asked is None else _join(*asked)
+    if connection is None:
+        return False
+    with closing(connection):
+        ours = relay(connection)
+    if not ours:
+        from supervisor.cli.exit_status import NoDaemonError  # it is over: there is time
+
+        ended = NoDaemonError(DAEMON_ENDED)
+        ended.show()
+        raise SystemExit(ended.exit_code)
+    return True
+
+
+def _read(words: list[str]) -> tuple[str, str] | None:
+    """Return the path of the socket, and the view; None if these and folders are not all."""
+    path = view = ""
+    rest = iter(words)
+    for word in rest:
+        option, equals, value = word.partition("=")
+        if option in ("--socket", "--view"):
+            value = value if equals else next(rest, "")
+            if not value:
+                return None
+            path, view = (value, view) if option == "--socket" else (path, value)
+        elif word.startswith("-"):
+            return None
+    if view and not (view.isascii() and view.replace("-", "_").isidentifier()):
+        return None  # it is a mistake, or would have to be encoded
+    path = path or os.environ.get("STDIOD_SOCKET") or _users_own()
+    return (path, view) if path else None
+
+
+def _users_own() -> str:
+    """Return the socket in the user's runtime directory; nothing if it may be another one."""
+    folder = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
+    try:
+        found, here = os.lstat(folder), os.getcwd()  # noqa: PTH109 - without pathlib
+    except OSError:
+        return ""
+    while not os.path.lexists(f"{here}/stdiod.toml"):
+        above = os.path.dirname(here)  # noqa: PTH120
+        if above == here:
+            is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+            # Else platformdirs takes another.
+            is_private = stat.S_IMODE(found.st_mode) == stat.S_IRWXU
+            return f"{folder}/stdiod/stdiod.sock" if is_ours and is_private else ""
+        here = above
+    return ""  # `project` has to judge
+
+
+def _join(path: str, view: str) -> socket.socket | None:
+    """Return a connection on which the daemon speaks MCP, or None."""
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        connection.settimeout(JOIN_S)
+        connection.connect(path)
+        if _is_of_this_version(path):
+            args = f'"view":"{view}"' if view else ""
+            connection.sendall((_REQUEST % args).encode())
+            answer = data = connection.recv(ANSWER_BYTES)
+            while data and not answer.endswith(b"\n") and len(answer) < ANSWER_BYTES:
+                data = connection.recv(ANSWER_BYTES)
+                answer += data
+            if answer.startswith(_ACCEPTED) and answer.endswith(b"\n"):
+                connection.settimeout(None)
+                return connection
+    except OSError:
+        pass
+    connection.close()
+    return None
+
+
+def _is_of_this_version(path: str) -> bool:
+    try:
+        with open(f"{path}.lock", encoding="utf-8") as lock:  # noqa: PTH123 - without pathlib
+            return lock.read(100).split()[1:] == [VERSION]
+    except (OSError, ValueError):
+        return True  # there is nothing to be seen of it, through a forwarded socket
