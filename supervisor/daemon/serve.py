@@ -271,15 +271,16 @@ async def end_unused(daemon: Daemon, admission: Admission, keep_s: float) -> Non
 
     However short that is: the first client has a while to come.
     """
-    wait_s = max(keep_s, FIRST_CLIENT_S)
+    first_at = trio.current_time() + FIRST_CLIENT_S
     while True:
-        with trio.move_on_after(wait_s):
-            await admission.wait_left()
-            wait_s = keep_s
-            continue
-        if not daemon.facts.connections.open:
-            daemon.shut_down(f"nobody has been connected for {wait_s:g} s")
-            return
+        parted = admission.parted
+        due_at = max(first_at, trio.current_time() + keep_s)
+        with trio.move_on_at(due_at):
+            await admission.wait_parted()
+        # One may have parted as the time was over.
+        if admission.parted == parted and not daemon.facts.connections.open:
+            break
+    daemon.shut_down(f"nobody has been connected for {keep_s:g} s")
 
 
 def _http_doors(options: ServeOptions) -> AbstractContextManager[list[Door]]:

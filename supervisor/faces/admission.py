@@ -51,7 +51,9 @@ class Admission:
         self._of_user: Counter[int] = Counter()
         self._kept: list[Place] = []
         self._crowded = False
-        self._left = trio.lowlevel.ParkingLot()
+        self.parted = 0
+        """How many have, so far."""
+        self._parting = trio.lowlevel.ParkingLot()
 
     @classmethod
     def of(cls, facts: DaemonFacts) -> Admission:
@@ -81,7 +83,8 @@ class Admission:
     def leave(self, place: Place) -> None:
         """Take a place back, whose client has parted."""
         self._facts.open -= 1
-        self._left.unpark_all()
+        self.parted += 1
+        self._parting.unpark_all()
         if place.displaced:
             return
         if place.kept:
@@ -89,9 +92,9 @@ class Admission:
         else:
             self._of_user[place.uid] -= 1
 
-    async def wait_left(self) -> None:
+    async def wait_parted(self) -> None:
         """Return when a client has parted."""
-        await self._left.park()
+        await self._parting.park()
 
     def _displace(self) -> bool:
         for place in self._kept:

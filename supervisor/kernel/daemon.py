@@ -298,7 +298,12 @@ async def running(
             catalogue = Catalogue(fleet, effects.descriptions, host.deadlines)
             gates, approvals = Gates(), Approvals(recorder)
             grants = Grants(
-                operator, recorder, effects.answers, environment, ApprovalAsker(approvals), blocking=blocking
+                operator,
+                recorder,
+                effects.answers,
+                environment,
+                ApprovalAsker(approvals),
+                blocking=blocking,
             )
             requests = Requests(host, fleet, effects, Deciding(gates, approvals, grants), nursery)
             observing = Observing(host, fleet, effects, requests.invoke, nursery)

@@ -28,6 +28,7 @@ from protocol.dialects.mcp.rpc import (
     RpcNotification,
     read_message,
 )
+from protocol.errors import Reason
 from protocol.frames import DEPTH
 from protocol.mcp_server import lines
 from protocol.mcp_server.client import (
@@ -39,7 +40,6 @@ from protocol.mcp_server.client import (
     unsupported,
 )
 from protocol.mcp_server.headers import SESSION, VERSION, header_problem
-from protocol.errors import Reason
 from protocol.problem import described, quoted
 from protocol.weight import LONG_BYTES, collector_paused, is_deeper
 from supervisor.faces.http.connection import HUNG_UP, JSON, HttpConnection

@@ -308,7 +308,9 @@ async def test_a_module_that_is_no_server_says_what_has_changed(tmp_path: Path) 
     inputs: dict[str, Any] = {"say": {}, "resources/read": {}}
     module = replace(actor(tmp_path, "no-ids", name="m"), inputs=inputs)
     update = {"version": "0", "type": "ui_event", "event": "resource.updated"}
-    lines: list[dict[str, Any]] = [{**update, "payload": {"uri": uri}} for uri in ("note://2", f"{NOTE}/page", NOTE)]
+    lines: list[dict[str, Any]] = [
+        {**update, "payload": {"uri": uri}} for uri in ("note://2", f"{NOTE}/page", NOTE)
+    ]
     lines.append({"version": "0", "type": "done", "ok": True})
     async with daemon_with(tmp_path, module) as daemon, mcp_client(daemon) as client:
         await client.initialize()

@@ -19,7 +19,7 @@ from supervisor.policy.mcp_views import McpOptions, View
 from supervisor.policy.principals import Principal
 from supervisor.runtime.held_bytes import HeldBytes
 from supervisor.runtime.supervision.deadlines import Deadlines
-from tests.faces.http.client import LOOPBACK, served
+from tests.faces.http.client import LOOPBACK, Reply, served
 from tests.faces.mcp.test_http import message
 from tests.kernel.conftest import daemon_with
 from tests.principals import ADA
@@ -97,14 +97,17 @@ async def test_a_session_is_nobody_elses_and_no_page_reaches_it(tmp_path: Path) 
     async with (
         daemon_with(tmp_path, mcp=options) as daemon,
         served(daemon, tmp_path, LOOPBACK) as face,
-        face.tcp() as client,
     ):
+
+        async def ask(method: str, path: str, body: Any, **more: Any) -> Reply:
+            async with face.tcp() as client:  # a refusal may end the connection
+                return await client.ask(method, path, body, **more)
+
         hers = await face.token(name="ada", scopes=["read", "invoke"])
         his = await face.token(name="bob", scopes=["read", "invoke"])
-        params = {"protocolVersion": "2025-11-25", "capabilities": {}}
-        greeting = message("initialize", params)
-        assert (await client.ask("POST", "/mcp", greeting)).status == 401
-        begun = await client.ask("POST", "/mcp", greeting, token=hers)
+        greeting = message("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
+        assert (await ask("POST", "/mcp", greeting)).status == 401
+        begun = await ask("POST", "/mcp", greeting, token=hers)
         named = ("Mcp-Session-Id", begun.headers["mcp-session-id"])
         for token, path, more, status in (
             (hers, "/mcp", [], 200),
@@ -112,21 +115,16 @@ async def test_a_session_is_nobody_elses_and_no_page_reaches_it(tmp_path: Path) 
             (hers, "/mcp/little", [], 404),
             (hers, "/mcp", [("Origin", "http://evil.example")], 403),
         ):
-            headers = [named, *more]
-            async with face.tcp() as other:
-                reply = await other.ask(
-                    "POST", path, message("ping"), token=token, headers=headers
-                )
-                assert reply.status == status, (path, more)
-        async with face.tcp() as other:  # as a page does whose name leads here
-            head = b"POST /mcp HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 2\r\n"
-            await other.write(head + b"Content-Type: application/json\r\n\r\n{}")
-            other.expect_reply()
-            assert (await other.reply()).status == 421
-        gone = await client.ask("DELETE", "/mcp", token=his, headers=[named])
-        assert gone.status == 404
-        missing = await client.ask("POST", "/mcp", message("ping"), token=his, headers=[named])
+            reply = await ask("POST", path, message("ping"), token=token, headers=[named, *more])
+            assert reply.status == status, (path, more)
+        assert (await ask("DELETE", "/mcp", None, token=his, headers=[named])).status == 404
+        missing = await ask("POST", "/mcp", message("ping"), token=his, headers=[named])
         assert "begin anew with initialize" in missing.json["error"]
+        async with face.tcp() as client:  # as a page does whose name leads here
+            head = b"POST /mcp HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 2\r\n"
+            await client.write(head + b"Content-Type: application/json\r\n\r\n{}")
+            client.expect_reply()
+            assert (await client.reply()).status == 421
 
 
 @pytest.mark.parametrize("cut_at", ["head", "body"])
