@@ -1,7 +1,8 @@
 """The six events of Spec 001 section 4, decoded and validated in one pass.
 
 `decode_event` is the fast path: one typed parse, no intermediate dictionary. It refuses a line with
-fields that Spec 001 does not name, which `extended_event` takes. Only when that refuses it too does
+fields that Spec 001 does not name, which `extended_event` takes, and with them those of so many
+values that they are better left bytes (`json_line.is_dense`). Only when that refuses it too does
 `read_event` go through it again, slowly, to name what is wrong. A test holds them, and
 `schemas/narratoria-event.v0.json`, to the same verdict on any input.
 """
@@ -19,6 +20,22 @@ from protocol.json_line import Fault, excerpt
 from protocol.problem import did_you_mean, kind
 
 VERSION = "0"
+
+Object = dict[str, Any] | msgspec.Raw | UnsetType
+"""An object in an event, which may still be a module's own bytes; `built` is for who looks.
+
+Bytes are JSON that `built` accepts, without line breaks; decoding an event never leaves any.
+"""
+
+
+def built(value: Object) -> dict[str, Any]:
+    """Return an object of an event, made of its bytes each time; an empty one if it is absent."""
+    if isinstance(value, msgspec.Raw):
+        return _OBJECT(value)
+    return {} if isinstance(value, UnsetType) else value
+
+
+_OBJECT = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 # Out of the garbage collector: decoded JSON cannot form a cycle, and there may be a million.
@@ -43,13 +60,13 @@ class Log(_Envelope, tag="log", frozen=True, kw_only=True):
 
     level: Literal["debug", "info", "warn", "error"]
     message: str
-    fields: dict[str, Any] | UnsetType = UNSET
+    fields: Object = UNSET
 
 
 class StatePatch(_Envelope, tag="state_patch", frozen=True, kw_only=True):
     """4.2: a change of the session's state; always an object."""
 
-    patch: dict[str, Any]
+    patch: dict[str, Any] | msgspec.Raw
 
 
 class Asset(_Envelope, tag="asset", frozen=True, kw_only=True):
@@ -59,7 +76,7 @@ class Asset(_Envelope, tag="asset", frozen=True, kw_only=True):
     kind: str
     media_type: str = msgspec.field(name="mediaType")
     path: str
-    metadata: dict[str, Any] | UnsetType = UNSET
+    metadata: Object = UNSET
 
 
 RESOURCE_UPDATED = "resource.updated"
@@ -70,7 +87,7 @@ class UiEvent(_Envelope, tag="ui_event", frozen=True, kw_only=True):
     """4.4: something a user interface may act on."""
 
     event: str
-    payload: dict[str, Any] | UnsetType = UNSET
+    payload: Object = UNSET
 
 
 class ErrorEvent(_Envelope, tag="error", frozen=True, kw_only=True):

@@ -163,7 +163,16 @@ class Client:
 
         Raises `NoDaemonError` if the daemon goes away.
         """
-        sent = [self.send(SUPERVISOR, "invoke", own_op(op, args)) for op, args in ops]
+        asked = [(SUPERVISOR, "invoke", own_op(op, args)) for op, args in ops]
+        return self.together(asked, on_event)
+
+    def together(
+        self,
+        requests: Sequence[tuple[str, str, dict[str, Any]]],
+        on_event: Callable[[int, dict[str, Any], bytes], None] | None = None,
+    ) -> Iterator[tuple[int, Answer]]:
+        """Send requests, each a tool, an operation and its input; as `own_together`."""
+        sent = [self.send(*one) for one in requests]
         return self._answers({one: number for number, one in enumerate(sent)}, on_event, None)
 
     def _answers(

@@ -9,7 +9,7 @@ import click
 
 from supervisor.cli.client import Answer, Client
 from supervisor.cli.exit_status import NO, interruption
-from supervisor.cli.many_modules import chosen, with_modules
+from supervisor.cli.many_modules import chosen, in_turn, with_modules
 from supervisor.cli.options import example, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_json, tell_failure
 from supervisor.cli.terminal import one_line, state_word
@@ -62,18 +62,12 @@ def _control(
     # The daemon bounds each by the module's own prepare_s, start_s and stop_s.
     with Client(socket) as client:
         names = chosen(client, modules, every=every, wanted=op == "restart")
-        come: dict[int, Answer] = {}
-        shown = failed = 0
         asked = [(op, {"module": one, **args}) for one in names]
         words = f"{one_line(', '.join(names))}: told to {op}, and not waited for any more"
         with interruption(words):
-            for number, answer in client.own_together(asked):
-                come[number] = answer
-                while shown in come:
-                    well = _show(come.pop(shown), names[shown], len(modules), as_json=as_json)
-                    failed += not well
-                    shown += 1
-    if failed:
+            answers = in_turn(names, client.own_together(asked))
+            well = [_show(one, name, len(modules), as_json=as_json) for name, one in answers]
+    if not all(well):
         raise click.exceptions.Exit(NO)
 
 

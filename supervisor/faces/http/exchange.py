@@ -14,7 +14,7 @@ import msgspec
 
 from protocol.amcp_errors import HTTP_STATUS, error_of
 from protocol.errors import Code, Failure, Origin, Reason, Success
-from protocol.events import Log, Progress
+from protocol.events import Log, Progress, built
 from protocol.frames import encode
 from protocol.response import Response
 from supervisor.faces.exchange import UNENCODABLE
@@ -204,7 +204,7 @@ def logged(result: Any, gathered: list[msgspec.Raw]) -> Any:
 
 def fields_of(event: Log) -> dict[str, Any]:
     """Return what an op says by a `log`: its fields, with the words if they say something more."""
-    fields = {} if event.fields is msgspec.UNSET else dict(event.fields)
+    fields = built(event.fields)
     return (
         fields if "seq" in fields or "approval" in fields else {"message": event.message, **fields}
     )

@@ -395,10 +395,10 @@ class PersistentLife:
         self._has_answered = True
         if item.fault is not None:
             outcome = item.fault.failure(**self.evidence())
-        if self._probing.answered(item, outcome):
-            return False
+        self._probing.unproven = False
         call = self._calls.pop(item.request_id, None)
         if call is None:
+            self._probing.answered(item, outcome)
             return False
         self._served += 1
         call.settle(outcome)
