@@ -344,10 +344,10 @@ class McpExchange:
         if self._serving is not None:
             self._serving.resume()
 
-    def go_on(self, connection: HttpConnection, missed: bytes) -> bool:
-        """Have its stream go on there; False if that is still on the way to somebody else."""
+    def go_on(self, connection: HttpConnection, missed: bytes) -> None:
+        """Have its stream go on there, and no longer where it was."""
         if self._connection is not None and not self._is_over:
-            return False
+            self._connection.end_body()  # it has hung up there, and that is not known yet
         connection.serving(self)
         connection.begin_body(200, STREAM, b": \n\n" + missed)
         if self._is_over:
@@ -355,7 +355,6 @@ class McpExchange:
         else:
             self._connection = connection
             self._streams.add(self)
-        return True
 
     # How it is written.
 

@@ -62,8 +62,8 @@ class OpenRequest(Protocol):
     def end(self, stopped: Stopped) -> None:
         """Give it up: nobody is left to be told."""
 
-    def go_on(self, connection: HttpConnection, missed: bytes) -> bool:
-        """Have its stream go on there; False if that is still on the way to somebody else."""
+    def go_on(self, connection: HttpConnection, missed: bytes) -> None:
+        """Have its stream go on there, and no longer where it was."""
 
 
 class HttpSession:
@@ -116,9 +116,8 @@ class HttpSession:
                 self._stream.end()
             self._stream = SessionStream(connection, self._streams, self._left)
             self._stream.begin(missed)
-        elif not request.go_on(connection, missed):
-            words = f"the stream of event {seen} is open on another connection"
-            raise Refusal(ErrorCode.CONFLICT, words, status=409)
+        else:
+            request.go_on(connection, missed)
 
     def number(self, request: OpenRequest | None, data: bytes) -> int:
         """Keep what is told on a stream, for a client that comes back; returns its number."""

@@ -102,23 +102,21 @@ async def test_in_the_older_era_a_client_comes_back_for_the_rest_of_a_stream(
             number, told = await event(client)
             assert told["params"] == {"progressToken": "t", "progress": 1}
         await has_in_flight(daemon, 1, "hosted")
-        async with face.unix() as client:  # it has hung up, and goes on
-            again = [*named, ("Last-Event-ID", str(number))]
+        again = [*named, ("Last-Event-ID", str(number))]
+        note: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
+        note["params"] = {"requestId": 7}
+        async with face.unix() as client, face.unix() as newest, face.unix() as other:
             await client.send("GET", HOSTED, headers=again)
             await client.head()
-            async with face.unix() as other:
-                twice = await ask(
-                    other, message("ping", named=7), path=HOSTED, Mcp_Session_Id=named[0][1]
-                )
-                assert twice.json["error"]["code"] == -32600
-                open_twice = await other.ask("GET", HOSTED, headers=again)
-                assert open_twice.status == 409
-                note: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
-                note["params"] = {"requestId": 7}
-                assert (
-                    await ask(other, note, path=HOSTED, Mcp_Session_Id=named[0][1])
-                ).status == 202
+            await newest.send("GET", HOSTED, headers=again)
+            await newest.head()
             assert (await client.rest()).strip(b": \n") == b""
+            where = {"path": HOSTED, "Mcp_Session_Id": named[0][1]}
+            twice = await ask(other, message("ping", named=7), **where)
+            assert twice.json["error"]["code"] == -32600
+            await has_in_flight(daemon, 1, "hosted")
+            assert (await ask(other, note, **where)).status == 202
+            assert (await newest.rest()).strip(b": \n") == b""
         await has_in_flight(daemon, 0, "hosted")
 
 
