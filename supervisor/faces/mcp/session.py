@@ -187,10 +187,20 @@ class Session:
 
     def _subscribe(self, params: Mapping[str, Any], told: Channel) -> None:
         uri = params.get("uri")
+<<<<<<< HEAD
         problem = _problem_of_resources([uri], len(self._resources))
         if problem is not None or not isinstance(uri, str) or self.client is None:
             told.finish(RpcError(INVALID_PARAMS, f'"uri": {problem}'))
             return
+=======
+        if not isinstance(uri, str):
+            return RpcError(INVALID_PARAMS, f'"uri" is {described(uri)}, it must be a string')
+        if len(self._resources) >= SUBSCRIPTIONS:
+            words = f"a client may follow at most {SUBSCRIPTIONS} resources"
+            return RpcError(INVALID_PARAMS, words)
+        self._resources.add(uri)
+        return {}
+>>>>>>> main
 
         def settled(problem: RpcError | None) -> None:
             if problem is not None:
