@@ -187,20 +187,10 @@ class Session:
 
     def _subscribe(self, params: Mapping[str, Any], told: Channel) -> None:
         uri = params.get("uri")
-<<<<<<< HEAD
         problem = _problem_of_resources([uri], len(self._resources))
         if problem is not None or not isinstance(uri, str) or self.client is None:
             told.finish(RpcError(INVALID_PARAMS, f'"uri": {problem}'))
             return
-=======
-        if not isinstance(uri, str):
-            return RpcError(INVALID_PARAMS, f'"uri" is {described(uri)}, it must be a string')
-        if len(self._resources) >= SUBSCRIPTIONS:
-            words = f"a client may follow at most {SUBSCRIPTIONS} resources"
-            return RpcError(INVALID_PARAMS, words)
-        self._resources.add(uri)
-        return {}
->>>>>>> main
 
         def settled(problem: RpcError | None) -> None:
             if problem is not None:
@@ -233,7 +223,7 @@ def _problem_of_resources(uris: Any, known: int = 0) -> str | None:
         if not isinstance(uri, str) or not 0 < len(uri) <= URI_CHARS:
             return f"{described(uri)} is no string of 1 to {URI_CHARS} characters"
     if known + len(uris) > SUBSCRIPTIONS:
-        return f"a client may follow {SUBSCRIPTIONS} resources at the most"
+        return f"a client may follow at most {SUBSCRIPTIONS} resources"
     return None
 
 
