@@ -37,7 +37,7 @@ Told = Callable[[str], None]
 """Takes the URI of what has changed: what is followed, or something below it."""
 
 
-class Follower(msgspec.Struct, eq=False):
+class ResourceFollower(msgspec.Struct, eq=False):
     """Somebody who follows a resource."""
 
     module: str
@@ -52,12 +52,12 @@ class ResourceUpdates:
     def __init__(self, catalogue: Catalogue, invoke: Invoke) -> None:
         self._catalogue = catalogue
         self._invoke = invoke
-        self._followers: dict[str, dict[str, list[Follower]]] = {}
+        self._followers: dict[str, dict[str, list[ResourceFollower]]] = {}
         """By module and URI; only those that the module knows of."""
         self._count: Counter[str] = Counter()
         """By the name of the principal."""
 
-    async def follow(self, follower: Follower) -> None:
+    async def follow(self, follower: ResourceFollower) -> None:
         """Begin; `leave` ends it. Raises `RefusedError`, as where the module cannot tell."""
         name = follower.principal.name
         if self._count[name] >= FOLLOWED or self._count.total() >= ALL_FOLLOWED:
@@ -73,7 +73,7 @@ class ResourceUpdates:
             self._discount(follower)
             raise
 
-    def leave(self, follower: Follower) -> None:
+    def leave(self, follower: ResourceFollower) -> None:
         """End it."""
         self._discount(follower)
         of_module = self._followers.get(follower.module, {})
@@ -106,7 +106,7 @@ class ResourceUpdates:
             for follower in followers:
                 follower.told(uri)
 
-    def _is_to_be_asked(self, follower: Follower) -> bool:
+    def _is_to_be_asked(self, follower: ResourceFollower) -> bool:
         module, principal = follower.module, follower.principal
         if self._has_op(module):
             return True
@@ -121,17 +121,17 @@ class ResourceUpdates:
     def _has_op(self, module: str) -> bool:
         return SUBSCRIBE in self._catalogue.said(module).get("inputs", ())
 
-    def _add(self, follower: Follower) -> None:
+    def _add(self, follower: ResourceFollower) -> None:
         of_module = self._followers.setdefault(follower.module, {})
         of_module.setdefault(follower.uri, []).append(follower)
 
-    def _discount(self, follower: Follower) -> None:
+    def _discount(self, follower: ResourceFollower) -> None:
         name = follower.principal.name
         self._count[name] -= 1
         if not self._count[name]:
             del self._count[name]
 
-    async def _ask(self, follower: Follower) -> None:
+    async def _ask(self, follower: ResourceFollower) -> None:
         found: Outcome | None = None
         answered = trio.Event()
 
@@ -151,7 +151,9 @@ class ResourceUpdates:
         if isinstance(found, Failure):
             raise RefusedError(found)
 
-    def _begin(self, follower: Follower, op: str, take: Callable[[Outcome], None]) -> Handle | None:
+    def _begin(
+        self, follower: ResourceFollower, op: str, take: Callable[[Outcome], None]
+    ) -> Handle | None:
         client = OutcomeOnly(lambda response: take(response.outcome))
         content = {"op": op, "args": {"uri": follower.uri}}
         return self._invoke(follower.principal, follower.module, content, client)

@@ -9,7 +9,7 @@ import trio
 
 from protocol.events import Log
 from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
-from supervisor.kernel.resource_updates import URI_CHARS, Follower
+from supervisor.kernel.resource_updates import URI_CHARS, ResourceFollower
 
 BELOW = 256
 """Resources below one that is followed which may wait to be told of; of more, some are left out."""
@@ -85,7 +85,7 @@ class OfferOps:
                 changed[uri] = None
             some.set()
 
-        follower = Follower(module.name, args["uri"], asked.principal, tell)
+        follower = ResourceFollower(module.name, args["uri"], asked.principal, tell)
         await self._updates.follow(follower)
         try:
             await asked.emit(Log(version="0", level="info", message=FOLLOWING))
