@@ -65,6 +65,11 @@ test-mcp: $(READY) ## MCP servers and clients of others on both sides; installs 
 	@$(BIN)/python -m scripts.mcp_servers
 	STDIOD_TEST_MCP=1 $(BIN)/python -m pytest -n 0 -rs tests/mcp $(PYTEST_ARGS)
 
+.PHONY: test-languages
+test-languages: $(READY) ## try what `stdiod new` begins in all ten languages, of which none may be missing
+	$(call heading,languages)
+	STDIOD_TEST_LANGUAGES=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) tests/cli/test_new.py $(PYTEST_ARGS)
+
 REQUIREMENTS ?= 2026-07-28
 
 .PHONY: conformance

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol.events import UiEvent
+from protocol.events import UiEvent, built
 from protocol.host_events import HostUiEvent, SeenUiEvent
 
 Payload = Mapping[str, Any]
@@ -89,8 +89,7 @@ def of_ui_event(event: UiEvent, session_id: str | None, at: str) -> UnifiedEvent
     )
     if kind is None or not (by_host or kind in MODULE_TYPES):
         return None
-    payload = {} if event.payload is msgspec.UNSET else event.payload
-    return UnifiedEvent(kind, session_id, at, payload)
+    return UnifiedEvent(kind, session_id, at, built(event.payload))
 
 
 # WebSocket.

@@ -1,7 +1,8 @@
 """The six events of Spec 001 section 4, decoded and validated in one pass.
 
 `decode_event` is the fast path: one typed parse, no intermediate dictionary. It refuses a line with
-fields that Spec 001 does not name, which `extended_event` takes. Only when that refuses it too does
+fields that Spec 001 does not name, which `extended_event` takes, and with them those of so many
+values that they are better left bytes (`json_line.is_dense`). Only when that refuses it too does
 `read_event` go through it again, slowly, to name what is wrong. A test holds them, and
 `schemas/narratoria-event.v0.json`, to the same verdict on any input.
 """
@@ -19,6 +20,22 @@ from protocol.json_line import Fault, excerpt
 from protocol.problem import did_you_mean, kind
 
 VERSION = "0"
+
+Object = dict[str, Any] | msgspec.Raw | UnsetType
+"""An object in an event, which may still be a module's own bytes; `built` is for who looks.
+
+Bytes are JSON that `built` accepts, without line breaks; decoding an event never leaves any.
+"""
+
+
+def built(value: Object) -> dict[str, Any]:
+    """Return an object of an event, made of its bytes each time; an empty one if it is absent."""
+    if isinstance(value, msgspec.Raw):
+        return _OBJECT(value)
+    return {} if isinstance(value, UnsetType) else value
+
+
+_OBJECT = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 # Out of the garbage collector: decoded JSON cannot form a cycle, and there may be a million.
@@ -43,13 +60,13 @@ class Log(_Envelope, tag="log", frozen=True, kw_only=True):
 
     level: Literal["debug", "info", "warn", "error"]
     message: str
-    fields: dict[str, Any] | UnsetType = UNSET
+    fields: Object = UNSET
 
 
 class StatePatch(_Envelope, tag="state_patch", frozen=True, kw_only=True):
     """4.2: a change of the session's state; always an object."""
 
-    patch: dict[str, Any]
+    patch: dict[str, Any] | msgspec.Raw
 
 
 class Asset(_Envelope, tag="asset", frozen=True, kw_only=True):
@@ -59,14 +76,14 @@ class Asset(_Envelope, tag="asset", frozen=True, kw_only=True):
     kind: str
     media_type: str = msgspec.field(name="mediaType")
     path: str
-    metadata: dict[str, Any] | UnsetType = UNSET
+    metadata: Object = UNSET
 
 
 class UiEvent(_Envelope, tag="ui_event", frozen=True, kw_only=True):
     """4.4: something a user interface may act on."""
 
     event: str
-    payload: dict[str, Any] | UnsetType = UNSET
+    payload: Object = UNSET
 
 
 class ErrorEvent(_Envelope, tag="error", frozen=True, kw_only=True):
@@ -172,8 +189,9 @@ def read_event(line: bytes, document: dict[str, Any]) -> Event | Fault:
         words = f'the event\'s "type" is {kind(name)}, must be one of {", ".join(TYPES)}'
         return Fault(Reason.INVALID_EVENT, f"{words} (Spec 001 section 3)", excerpt(line))
     if name not in TYPES:
-        words = f"{name!r:.40} is no event type; there are {', '.join(TYPES)} (Spec 001 section 3)"
-        return Fault(Reason.UNKNOWN_TYPE, words + did_you_mean(name, TYPES), excerpt(line))
+        there = f"there are {', '.join(TYPES)} (Spec 001 section 3){did_you_mean(name, TYPES)}"
+        words = f"{name!r:.40} is not an event type; {there}"
+        return Fault(Reason.UNKNOWN_TYPE, words, excerpt(line))
     absent = {field for field in OPTIONAL[name] if document.get(field) is None}
     ours = {key: value for key, value in document.items() if key not in absent}
     known = (*BY_TYPE[name].__struct_encode_fields__, "type")

@@ -1,9 +1,12 @@
-"""An event with fields that Spec 001 does not name: what it means, and what of it is passed on.
+"""An event that is taken apart: what it means, and what of its line is passed on.
 
-`events.decode_event` refuses such a line, so that what it accepts can be passed on as it is. Here
-the event is read without those fields (section 8), which stay in the line: a client may know them.
-The line is put together anew at its top level, each name once: `decode_event` refuses a line that
-names two types, and no reader is to find another one here than the host did. Left out are
+`events.decode_event` builds all values of a line at once, and refuses a line with fields that
+Spec 001 does not name, so that what it accepts can be passed on as it is. Here a line is split at
+its top level first: because it has such fields, which stay in it (section 8; a client may know
+them), or because a field of its has so many values that nobody should build them who does not look
+at them (`json_line.is_dense`). The line is put together anew at its top level, each name once:
+`decode_event` refuses a line that names two types, and no reader is to find another one here than
+the host did. Left out are
 
 - names that the host itself writes (`HOST_FIELDS`): nobody is to take a module's word for it;
 - another spelling of a name the event has, such as `REQUESTID`: there are parsers that do not tell
@@ -20,10 +23,9 @@ import msgspec
 
 from protocol.events import BY_TYPE, OPTIONAL, Event, decode_event
 from protocol.host_events import HOST_FIELDS
+from protocol.json_line import is_dense, is_readable, split_members
 
-_SPLIT = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _NAME = msgspec.json.Decoder(str).decode
-_ANY = msgspec.json.Decoder().decode
 
 _NULL = msgspec.Raw(b"null")
 
@@ -36,40 +38,55 @@ _TAKEN: Final = {
 }
 """What no other field may be called, in any case."""
 
+_LEFT_BYTES: Final = {
+    "log": "fields",
+    "state_patch": "patch",
+    "asset": "metadata",
+    "ui_event": "payload",
+    "done": "result",
+}
+"""The field of each that may be passed on without being built."""
+
+_EMPTY = msgspec.Raw(b"{}")
+
 
 def decode_extended(line: bytes) -> tuple[Event, bytes]:
     """Parse a line; returns the event, and the line to pass on.
 
     Raises what `decode_event` does, and does so for a line that is no event whatever else it has.
     """
-    fields = _SPLIT(line)
+    fields = split_members(line)
+    if line.find(b"\r") >= 0:
+        # White space, which some readers take for the end of a line; a string cannot hold one.
+        fields = split_members(line.replace(b"\r", b" "))
     type_ = _NAME(fields.get("type", b"null"))
     names = _NAMES.get(type_)
     if names is None:
-        raise msgspec.ValidationError(f"{type_!r:.40} is no event type")
+        raise msgspec.ValidationError(f"{type_!r:.40} is not an event type")
     for name in OPTIONAL[type_] & fields.keys():
         if fields[name] == _NULL:
             del fields[name]
     ours = {name: value for name, value in fields.items() if name in names or name == "type"}
+    left = _LEFT_BYTES.get(type_, "")
+    value = bytes(ours.get(left, b""))
+    stays = is_dense(value) and (value.startswith(b"{") or type_ == "done") and is_readable(value)
+    if stays:
+        ours[left] = _EMPTY
     event: Event = decode_event(msgspec.json.encode(ours))
+    if stays:
+        event = msgspec.structs.replace(event, **{left: fields[left]})
     taken = _TAKEN[type_]
     for name in fields.keys() - ours.keys():
-        if name.casefold() in taken or not _is_readable(fields[name]):
+        if name.casefold() in taken or not is_readable(bytes(fields[name])):
             del fields[name]
     return event, msgspec.json.encode(fields)
 
 
 def decode_either(line: bytes) -> tuple[Event, bytes]:
-    """Parse a line that may have such fields; returns and raises what `decode_extended` does."""
-    try:
-        return decode_event(line), line
-    except msgspec.ValidationError:
-        return decode_extended(line)
-
-
-def _is_readable(value: msgspec.Raw) -> bool:
-    try:
-        _ANY(value)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
+    """Parse a line of either kind; returns and raises what `decode_extended` does."""
+    if not is_dense(line):
+        try:
+            return decode_event(line), line
+        except msgspec.ValidationError:
+            pass
+    return decode_extended(line)

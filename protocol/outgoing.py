@@ -23,10 +23,12 @@ class Outgoing:
     """Lines to be written, in order."""
 
     def __init__(self) -> None:
-        # By the request's id, or a number for a line of no request: the line or the rest of it, and
-        # whether that is only the rest. One lookup finds a line among thousands.
-        self._waiting: dict[str | int, tuple[bytes, bool]] = {}
-        self._taken: dict[str | int, tuple[bytes, bool]] = {}
+        # By the request's id, or a number for a line of no request: one lookup finds a line among
+        # thousands.
+        self._waiting: dict[str | int, bytes] = {}
+        self._taken: dict[str | int, bytes] = {}
+        self._begun: str | int | None = None
+        """Whose line waits that was written in part: what is kept is the rest of it."""
         self._numbers = count()
         self.unasked_bytes = 0
         """How much waits of lines that are of no request."""
@@ -35,7 +37,7 @@ class Outgoing:
         """Queue a line; one with an id, of which a request has one, can be withdrawn."""
         if not request_id:
             self.unasked_bytes += len(line)
-        self._waiting[request_id or next(self._numbers)] = (line, False)
+        self._waiting[request_id or next(self._numbers)] = line
 
     def take(self) -> bytes:
         """Return all that waits, to be written; what was taken before has been by now."""
@@ -45,16 +47,16 @@ class Outgoing:
             return b""
         self._taken, self._waiting = self._waiting, {}
         self.unasked_bytes = 0
-        return b"".join([line for line, _ in self._taken.values()])
+        return b"".join(self._taken.values())
 
     def take_back(self, size: int) -> None:
         """Have back the last `size` bytes of what was taken: they were not written."""
-        back: list[tuple[str | int, tuple[bytes, bool]]] = []
+        back: list[tuple[str | int, bytes]] = []
         while size:
-            key, (line, begun) = self._taken.popitem()
+            key, line = self._taken.popitem()
             if size < len(line):
-                line, begun = line[-size:], True
-            back.append((key, (line, begun)))
+                line, self._begun = line[-size:], key
+            back.append((key, line))
             if isinstance(key, int):
                 self.unasked_bytes += len(line)
             size -= len(line)
@@ -63,10 +65,9 @@ class Outgoing:
 
     def withdraw(self, request_id: str) -> Written:
         """Return how much of a request was written, and forget its line if that is nothing."""
-        _, begun = self._waiting.get(request_id, (b"", None))
-        if begun is None:
+        if request_id not in self._waiting:
             return Written.ALL
-        if begun:
+        if request_id == self._begun:
             return Written.PART
         del self._waiting[request_id]
         return Written.NOTHING

@@ -11,12 +11,12 @@ from enum import StrEnum
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import Done, ErrorEvent
-from protocol.json_line import Fault
+from protocol.json_line import Fault, is_readable
 from protocol.problem import Problem, kind, nearest, quoted
 from protocol.shape import Array, Fields, Rule, Scalar, text
 
@@ -109,53 +109,51 @@ class _ErrorBody(msgspec.Struct, frozen=True):
     details: dict[str, Any] | None = None
 
 
-class _InvokeReply(msgspec.Struct, frozen=True):
-    ok: bool
-    result: Any = None
-    error: _ErrorBody | None = None
-    summary: str | None = None
-
-
-_NULL = msgspec.Raw(b"null")
-
-
-class _PlainReply(msgspec.Struct, frozen=True):
-    """The line a module answers an invoke with; parsed straight from its bytes.
-
-    The result is only skipped: it has to pass `json_line.passes_unread`.
-    """
+class InvokeReply(msgspec.Struct, frozen=True):
+    """What a module answers an invoke with."""
 
     ok: bool
-    result: msgspec.Raw = _NULL
-    error: _ErrorBody | None = None
-    summary: str | None = None
     request_id: str | None = msgspec.field(default=None, name="requestId")
+    error: _ErrorBody | None = None
+    summary: str | None = None
+    result: Any = UNSET
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """What it says, or None when it says neither success nor an error."""
+        if self.ok:
+            return Success(None if self.result is UNSET else self.result, self.summary)
+        if self.error is None:
+            return None
+        return Failure.reported(
+            self.error.code, self.error.message, self.error.details, self.summary
+        )
 
 
-decode_invoke_reply = msgspec.json.Decoder(_PlainReply).decode
-"""Fast path for the commonest line of all; raises like `events.decode_event`."""
+class _UnbuiltReply(InvokeReply, frozen=True):
+    result: msgspec.Raw | UnsetType = UNSET
 
 
-def invoke_outcome(reply: _PlainReply | _InvokeReply) -> Outcome | None:
-    """Return what an invoke reply says, or None when it says neither success nor an error."""
-    if reply.ok:
-        return Success(reply.result, reply.summary)
-    if reply.error is None:
-        return None
-    return Failure.reported(
-        reply.error.code, reply.error.message, reply.error.details, reply.summary
-    )
+decode_invoke_reply = msgspec.json.Decoder(_UnbuiltReply).decode
+"""Fast path for the commonest line of all, whose result stays bytes.
+
+Raises like `events.decode_event`.
+"""
 
 
-def is_plain(reply: _PlainReply, line: bytes) -> bool:
-    """Tell whether such a reply holds what its kind does, so that there is nothing to warn of.
+def plain_outcome(reply: InvokeReply, line: bytes) -> Outcome | None:
+    r"""Return what such a reply says if that can be passed on, and there is nothing to warn of.
 
-    A no may be wrong. Without a result, the line has no colon more than its other fields need.
+    None may be wrong. A `\r`, white space in JSON, ends a line to some readers. Without a result,
+    the line has no colon more than its other fields need.
     """
     if not reply.ok or reply.error is not None:
-        return not reply.ok and reply.result is _NULL
+        return None if reply.ok or reply.result is not UNSET else reply.outcome
+    if reply.result is not UNSET:
+        passes = line.find(b"\r") < 0 and is_readable(bytes(reply.result))
+        return Success(reply.result, reply.summary) if passes else None
     fields = 1 + (reply.request_id is not None) + (reply.summary is not None)
-    return reply.result is not _NULL or line.count(b":") <= fields
+    return reply.outcome if line.count(b":") <= fields else None
 
 
 def read_reply(operation: Operation, document: dict[str, Any], shown: str) -> Outcome | Fault:
@@ -173,7 +171,7 @@ def read_reply(operation: Operation, document: dict[str, Any], shown: str) -> Ou
         _ANSWER(document, "", found)
         if found:
             return _malformed(operation, _words(found), shown)
-        outcome = invoke_outcome(msgspec.convert(document, _InvokeReply))
+        outcome = msgspec.convert(document, InvokeReply).outcome
         if outcome is None:
             missing = _ANSWER.missing("error", document, "")
             return _malformed(operation, f'"ok" is false and {_words([missing])}', shown)
@@ -246,7 +244,7 @@ def _near_misses(fields: Collection[str], known: set[str]) -> list[str]:
 
 
 def _slip(field: str, meant: str) -> str:
-    return f'{quoted(field)} is no field, and ignored; did you mean "{meant}"?'
+    return f'{quoted(field)} is an unknown field; did you mean "{meant}"?'
 
 
 def completed(operation: Operation, outcome: Outcome, descriptor: Descriptor) -> Outcome:
@@ -282,11 +280,12 @@ def read_done(
     """
     summary = None if done.summary is UNSET else done.summary
     if done.ok:
+        success = Success(None if done.result is UNSET else done.result, summary)
         if operation is Operation.INVOKE:
-            return Success(None if done.result is UNSET else done.result, summary)
+            return success
         if operation is Operation.HEALTH and done.result is UNSET:
             return Success({"status": "ok"}, summary)
-        return read_result(operation, None if done.result is UNSET else done.result, shown)
+        return read_result(operation, success.result, shown)
     if done.error is not UNSET:
         try:
             body = msgspec.convert(done.error, _ErrorBody)

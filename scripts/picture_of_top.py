@@ -29,7 +29,7 @@ from supervisor.cli.top.view import Look, view
 ROOT: Final = Path(__file__).resolve().parent.parent
 PICTURE: Final = ROOT / "docs" / "top.svg"
 
-WIDTH, HEIGHT = 116, 23
+WIDTH, HEIGHT = 124, 23
 """Cells of the terminal."""
 ROUNDS: Final = 24
 INTERVAL_S: Final = 0.5

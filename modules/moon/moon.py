@@ -36,6 +36,7 @@ TOOL: Json = {
         "properties": {"date": {"type": "string", "description": "A day, such as 2026-11-22."}},
         "required": ["date"],
         "additionalProperties": False,
+        "examples": [{"date": "2026-11-22"}],
     },
     "outputSchema": {
         "type": "object",

@@ -73,12 +73,15 @@ from protocol.framing import LineSplitter
 from protocol.host_call import FEATURE, Chunk, encode_result
 from protocol.json_line import (
     LONE_SURROGATES,
+    SMALL_BYTES,
     Fault,
     excerpt,
+    is_dense,
     is_utf8,
     overlong_fault,
-    passes_unread,
     read_object,
+    skimmed,
+    split_members,
     without_lone_surrogates,
 )
 from protocol.outgoing import Outgoing, Written
@@ -86,8 +89,7 @@ from protocol.replies import (
     Operation,
     completed,
     decode_invoke_reply,
-    invoke_outcome,
-    is_plain,
+    plain_outcome,
     read_done,
     read_error,
     read_reply,
@@ -129,7 +131,6 @@ class _Envelope(msgspec.Struct):
 
 
 _ENVELOPE = msgspec.json.Decoder(_Envelope).decode
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class ModuleConnection:
@@ -265,9 +266,13 @@ class ModuleConnection:
                 self._receive_reply_line(line, received)
             else:
                 # No function of its own: a stream spends its time here.
+                event = None
                 try:
-                    event = decode_event(line)
+                    if len(line) <= SMALL_BYTES or not is_dense(line):
+                        event = decode_event(line)
                 except _DECODE_ERRORS:
+                    pass
+                if event is None:
                     streaming = False
                     if line.find(b'"type"') < 0:
                         self._receive_reply_line(line, received)
@@ -355,21 +360,22 @@ class ModuleConnection:
 
     def _receive_reply_line(self, line: bytes, received: list[Received]) -> None:
         try:
-            reply = decode_invoke_reply(line)
+            if len(line) <= SMALL_BYTES:
+                reply = decode_invoke_reply(line)
+            else:
+                reply = skimmed(decode_invoke_reply, line)
         except _DECODE_ERRORS:
             self._receive_slowly(line, received)
             return
         named = reply.request_id
         request = self._find(None) if named is None else self._open.get(named)
-        outcome = invoke_outcome(reply)
+        outcome = plain_outcome(reply, line)
         if (
             request is None
             or outcome is None
             or request.operation is not _INVOKE
-            or not is_plain(reply, line)
             or (named is None and line.find(_LIKE_AN_ID, 0, _LOOKED_AT_BYTES) >= 0)
-            or not is_utf8(line)
-            or not passes_unread(bytes(reply.result))
+            or not (line.isascii() or is_utf8(line))
         ):
             self._receive_slowly(line, received)
             return
@@ -457,7 +463,7 @@ class ModuleConnection:
     def _warn_of_slips(self, done: Done, line: bytes, received: list[Received]) -> None:
         request = self._find(None if done.request_id is UNSET else done.request_id)
         if request is not None:
-            _warn(request, slips_of_done(_MEMBERS(line)), excerpt(line), received)
+            _warn(request, slips_of_done(split_members(line)), excerpt(line), received)
 
     def _receive_host_call(
         self, line: bytes, document: dict[str, Any], received: list[Received]

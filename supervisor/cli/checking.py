@@ -60,8 +60,12 @@ async def examined(descriptor: Descriptor, place: Place, permission: Permission)
     """Examine one module; nothing is left of its processes."""
     async with trio.open_nursery() as nursery:
         exam = Examination(descriptor, place, permission, nursery)
-        if descriptor.transport.type != "stdio":
-            exam.untried_because = "`check` runs processes, and this module is none of them"
+        if descriptor.transport.type == "http":
+            from supervisor.conformance import service
+
+            await service.examine(exam, place.environment)
+        elif not await exam.prepare():
+            pass  # there is nothing that could be run
         elif descriptor.transport.lifecycle is Lifecycle.PERSISTENT:
             await persistent.examine(exam)
         else:

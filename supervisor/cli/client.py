@@ -163,7 +163,16 @@ class Client:
 
         Raises `NoDaemonError` if the daemon goes away.
         """
-        sent = [self.send(SUPERVISOR, "invoke", own_op(op, args)) for op, args in ops]
+        asked = [(SUPERVISOR, "invoke", own_op(op, args)) for op, args in ops]
+        return self.together(asked, on_event)
+
+    def together(
+        self,
+        requests: Sequence[tuple[str, str, dict[str, Any]]],
+        on_event: Callable[[int, dict[str, Any], bytes], None] | None = None,
+    ) -> Iterator[tuple[int, Answer]]:
+        """Send requests, each a tool, an operation and its input; as `own_together`."""
+        sent = [self.send(*one) for one in requests]
         return self._answers({one: number for number, one in enumerate(sent)}, on_event, None)
 
     def _answers(
@@ -214,7 +223,7 @@ class Client:
             try:
                 document = _DECODE(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                words = f"what answers on {self.path} does not speak as a stdiod daemon does"
+                words = f"what answers on {self.path} is not a stdiod daemon"
                 raise NoDaemonError(words) from None
             yield document, line
 
@@ -284,7 +293,7 @@ def _why_not(path: Path, error: OSError) -> str:
     if isinstance(error, ConnectionRefusedError):
         if path.is_socket():
             return f"no daemon listens on {path}: the one that did is gone; {start}"
-        return f"no daemon listens on {path}, which is no socket"
+        return f"no daemon listens on {path}, which is not a socket"
     if isinstance(error, PermissionError):
         return f"{path} may not be used: its daemon runs for another user"
     if isinstance(error, TimeoutError | BlockingIOError):

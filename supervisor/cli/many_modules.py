@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import click
 
-from supervisor.cli.client import Client
+from supervisor.cli.client import Answer, Client
 from supervisor.cli.options import MODULE, F
 
 
@@ -35,3 +36,16 @@ def chosen(
         return list(dict.fromkeys(modules))
     entries: list[dict[str, Any]] = client.known("status").result["modules"]
     return [one["name"] for one in entries if one["wanted"] == "up" or not wanted]
+
+
+def in_turn(
+    names: Sequence[str], answers: Iterable[tuple[int, Answer]]
+) -> Iterator[tuple[str, Answer]]:
+    """Yield each answer with its module in the order of the names, as soon as it is its turn."""
+    come: dict[int, Answer] = {}
+    shown = 0
+    for number, answer in answers:
+        come[number] = answer
+        while shown in come:
+            yield names[shown], come.pop(shown)
+            shown += 1

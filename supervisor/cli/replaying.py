@@ -20,6 +20,7 @@ from supervisor.cli.exit_status import NoError
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.containment.custody import holding
 from supervisor.runtime.files.log_files import LogFiles
+from supervisor.runtime.process.prepare_once import prepare_once
 from supervisor.runtime.process.program import SpawnError
 from supervisor.transcripts.compare import differences, heard, recorded_lines
 from supervisor.transcripts.playback import Played, play
@@ -57,6 +58,10 @@ async def _replay(
     log_files = LogFiles(folder / "logs")
     try:
         async with holding(folder) as custody:
+            if descriptor.transport.prepare:
+                wrong = await prepare_once(descriptor, os.environ, custody, log_files)
+                if wrong is not None:
+                    raise NoError(f"{descriptor.name} could not be prepared: {wrong}")
             for instance, entries in transcript.instances().items():
                 if not any(one.event in _BEGINNINGS for one in entries):
                     continue  # it could not be started then

@@ -28,6 +28,18 @@ OUTPUT, OPS = "all output", "all ops"
 
 _ALL = (
     Clause(
+        "prepare",
+        "prepare ends with exit code 0 within prepare_s",
+        "docs/operating.md, preparing",
+        "run the command by hand in the descriptor's folder; its output says what is wrong",
+    ),
+    Clause(
+        "service",
+        "each POST is answered with status 200 and JSON, JSON lines or server-sent events",
+        "Module Protocol v1, HTTP JSON",
+        "answer POST URL/health, URL/describe and URL/invoke as docs/http.md shows",
+    ),
+    Clause(
         "starts",
         "the command can be run, and does not end before it has answered",
         "docs/descriptor.md, transport",
@@ -35,7 +47,7 @@ _ALL = (
     ),
     Clause(
         "stays",
-        "a persistent process goes on reading until its stdin ends",
+        "a persistent process keeps reading until its stdin ends",
         "docs/writing-a-module.md",
         'read stdin in a loop, or say "lifecycle":"per-invocation" in the transport',
     ),
@@ -129,13 +141,23 @@ _ALL = (
         "late answer",
         "a process that was stopped for longer than a request's deadline answers the next one",
         "docs/protocol.md, giving up and cancel",
-        "repeat the requestId, and go on with the next line after a late answer",
+        "repeat the requestId, and continue with the next line after a late answer",
     ),
     Clause(
         "cancel",
-        "a cancel for a request that is not open is ignored",
+        "a cancel ends one request, and the next one is answered; for a request that is not open "
+        "it is ignored",
         "docs/protocol.md, giving up and cancel",
-        'ignore "operation":"cancel" for an id that you do not serve; it owes no answer',
+        'stop the work on the id that "operation":"cancel" names, if there is any; it owes no '
+        "answer",
+    ),
+    Clause(
+        "flow",
+        "a request that is told to pause and to resume is answered; for one that is not open both "
+        "are ignored",
+        "docs/protocol.md, events that nobody reads",
+        'hold back the events of the id that "operation":"pause" names until "resume"; they owe '
+        "no answer",
     ),
     Clause(
         "end of input",
@@ -212,6 +234,13 @@ _ALL = (
         needs_op=True,
     ),
     Clause(
+        "hook result",
+        "a gate answers on_event with a HookResult, null or {}",
+        "docs/protocol.md, hooks",
+        'answer {"action":"continue"}, or another action with its fields, spelt as they are there',
+        needs_op=True,
+    ),
+    Clause(
         "memory",
         "memory does not grow from call 500 to call 1000",
         "docs/writing-a-module.md",
@@ -221,31 +250,41 @@ _ALL = (
 
 CLAUSES = {one.name: one for one in _ALL}
 
-_STREAM = ("starts", "stays")
+_PROCESS = ("prepare", "starts")
+_STREAM = (*_PROCESS, "stays")
 _LINES = ("lines", "flush", "utf-8", "stdout")
 _SINGLE = ("lines", "utf-8", "stdout")
 _ROBUST = ("unknown fields", "long line", "two at once", "late answer")
 _ENDS = ("end of input", "SIGTERM", "memory")
-_OPS = ("answers", "fields", "events", "assets", "results")
+_OPS = ("answers", "fields", "events", "assets", "results", "hook result")
 
 SUITES: dict[tuple[str, Lifecycle], tuple[str, ...]] = {
     ("module", Lifecycle.PERSISTENT): (
         *_STREAM, "health", "describe", "schemas", *_LINES, "request ids", "any id", *_ROBUST,
-        "cancel", *_ENDS, *_OPS,
+        "cancel", "flow", *_ENDS, *_OPS,
     ),
     ("module", Lifecycle.PER_INVOCATION): (
-        "starts", "health", "describe", "schemas", *_SINGLE, "unknown fields", "long line",
+        *_PROCESS, "health", "describe", "schemas", *_SINGLE, "unknown fields", "long line",
         "SIGTERM", *_OPS, "exit status",
     ),
     ("mcp", Lifecycle.PERSISTENT): (
         *_STREAM, "introduction", "schemas", *_LINES, *_ROBUST, *_ENDS, "answers", "results",
+        "hook result",
     ),
     ("narratoria", Lifecycle.PER_INVOCATION): (
-        "starts", "schemas", *_SINGLE, "unknown fields", "long line", "SIGTERM", "events",
-        "assets", "done", "exit status", "results",
+        *_PROCESS, "schemas", *_SINGLE, "unknown fields", "long line", "SIGTERM", "events",
+        "assets", "done", "exit status", "results", "hook result",
     ),
-    ("exec", Lifecycle.PER_INVOCATION): ("starts", "schemas", "output", "exit status", "results"),
+    ("exec", Lifecycle.PER_INVOCATION): (
+        *_PROCESS, "schemas", "output", "exit status", "results", "hook result",
+    ),
 }  # fmt: skip
+
+OF_SERVICES = (
+    "service", "health", "describe", "schemas", "lines", "utf-8", "unknown fields", "long line",
+    "two at once", "answers", "fields", "events", "results", "hook result",
+)  # fmt: skip
+"""The suite of a module over HTTP."""
 
 OF_FAULT = {
     Reason.INVALID_UTF8: "utf-8",
@@ -265,6 +304,12 @@ OF_FAULT = {
 
 def suite(descriptor: Descriptor) -> list[Clause]:
     """Return the clauses that apply to a module."""
-    names = SUITES[descriptor.transport.protocol, descriptor.transport.lifecycle]
-    several = descriptor.supervision.concurrency > 1
-    return [CLAUSES[name] for name in names if name != "two at once" or several]
+    transport, hook = descriptor.transport, descriptor.hook
+    is_service = transport.type == "http"
+    names = OF_SERVICES if is_service else SUITES[transport.protocol, transport.lifecycle]
+    applies = {
+        "prepare": bool(transport.prepare),
+        "two at once": descriptor.supervision.concurrency > 1,
+        "hook result": hook is not None and bool(hook.gate),
+    }
+    return [CLAUSES[name] for name in names if applies.get(name, True)]

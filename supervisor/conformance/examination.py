@@ -10,14 +10,16 @@ import trio
 
 from protocol.args_schema import op_schemas, ops_problems
 from protocol.connection import Memory, Notice, Request
-from protocol.descriptor.model import Descriptor, Lifecycle
+from protocol.descriptor.model import HOOK_OP, Descriptor, Lifecycle
 from protocol.errors import Failure, Outcome, Reason
+from protocol.hook_result import Invalid, read_hook_result
 from protocol.replies import Operation
 from supervisor.conformance.clauses import CLAUSES, OF_FAULT, suite
 from supervisor.conformance.report import Finding, Report, Status
-from supervisor.conformance.sample_args import sample_args
-from supervisor.conformance.trial import Place, Reply, Timing, Trial
+from supervisor.conformance.sample_args import sample_args, sample_event
+from supervisor.conformance.trial import Place, Reply, Timing, Trial, Watched
 from supervisor.runtime.process.incarnation import StopStep
+from supervisor.runtime.process.prepare_once import prepare_once
 from supervisor.runtime.process.program import SpawnError
 
 UNASKED = "no op was called: say which may be (--op NAME, --all-ops, examples in its inputs)"
@@ -42,14 +44,14 @@ class Examination:
         self.findings: list[Finding] = []
         self.has_started = False
         self.called: list[str] = []
+        self.good: list[str] = []
+        """Those that answered with a result."""
         self.quick: list[str] = []
-        """Those that answered, and soon where they are to be called again and again."""
+        """Those of them that did so soon enough to be called again and again."""
         self.args: dict[str, dict[str, Any]] = {}
         """Of each op that may be called."""
         self.inapplicable: set[str] = set()
         """The clauses that say nothing of this module."""
-        self.untried_because = ""
-        """Why none of them could be tried."""
         self._place = place
         self._permission = permission
         self._nursery = nursery
@@ -75,16 +77,22 @@ class Examination:
         try:
             await trial.spawn(single_use=single_use)
         except SpawnError as error:
-            self.find("starts", Status.FAILS, f"it could not be started: {error}{self.unprepared}")
+            self.find("starts", Status.FAILS, f"it could not be started: {error}")
             return False
         self._nursery.start_soon(trial.run)
         return True
 
-    @property
-    def unprepared(self) -> str:
-        """Say that its `prepare` was not run, if it has one."""
-        prepares = bool(self.descriptor.transport.prepare)
-        return "; `check` does not run its prepare: run that before" if prepares else ""
+    async def prepare(self) -> bool:
+        """Have its program fetched or built, if it has to be; False, and a finding, if it fails."""
+        if not self.descriptor.transport.prepare:
+            return True
+        environment, custody, log_files, _ = self._place
+        wrong = await prepare_once(self.descriptor, environment, custody, log_files)
+        if wrong is not None:
+            self.find("prepare", Status.FAILS, wrong)
+            return False
+        self.find("prepare", Status.HOLDS)
+        return True
 
     async def end(self, trial: Trial) -> None:
         """Have nothing left of a process."""
@@ -103,7 +111,7 @@ class Examination:
         clause: str,
         status: Status,
         words: str = "",
-        trial: Trial | None = None,
+        trial: Watched | None = None,
         op: str | None = None,
     ) -> None:
         """Take down what came of a clause: once for each op, and a failure before all else."""
@@ -120,7 +128,7 @@ class Examination:
         self.findings.append(found)
 
     def blame(
-        self, reason: Reason, words: str, trial: Trial, *, of: str, op: str | None = None
+        self, reason: Reason, words: str, trial: Watched, *, of: str, op: str | None = None
     ) -> None:
         """Find a failure against the clause that a fault is against, else that of its request."""
         self.find(OF_FAULT.get(reason, of), Status.FAILS, words, trial, op)
@@ -133,10 +141,17 @@ class Examination:
         op: str | None = None,
     ) -> Outcome | None:
         """Judge an answer by its form and its time; returns it if it is one."""
-        answered, timing, bound_s = reply
-        if answered is None:
-            self._judge_silence(clause, trial, bound_s, op)
+        if reply.answered is None:
+            self._judge_silence(clause, trial, reply.bound_s, op)
             return None
+        return self.judge_answer(clause, trial, reply, op)
+
+    def judge_answer(
+        self, clause: str, trial: Watched, reply: Reply, op: str | None = None
+    ) -> Outcome | None:
+        """Judge one that came; returns it if it is one."""
+        answered, timing, bound_s = reply
+        assert answered is not None  # noqa: S101 - it came
         if answered.fault is not None:
             fault = answered.fault
             self.blame(fault.reason, f"{fault.message}: {fault.excerpt}", trial, of=clause, op=op)
@@ -165,10 +180,16 @@ class Examination:
         """Tell whether a clause was found broken."""
         return any(one.clause == clause and one.status is Status.FAILS for one in self.findings)
 
-    def judge_result(self, op: str, outcome: Outcome, outputs: Any, trial: Trial | None) -> None:
-        """Hold a result to the schema of its op."""
+    def judge_result(self, op: str, outcome: Outcome, outputs: Any, trial: Watched | None) -> None:
+        """Hold a result to the schema of its op, and that of a gate to what gates answer."""
         from protocol.args_problem import CompiledSchema  # noqa: PLC0415 - 30 ms, for few
 
+        if op == HOOK_OP and "hook result" in self._suite and not isinstance(outcome, Failure):
+            read = read_hook_result(outcome.result)
+            if isinstance(read, Invalid):
+                self.find("hook result", Status.FAILS, read.problem, trial, op)
+            else:
+                self.find("hook result", Status.HOLDS, op=op)
         schema = outputs.get(op) if isinstance(outputs, dict) else None
         if isinstance(outcome, Failure):
             words = f"it answered {outcome.code}: {outcome.message}"
@@ -188,7 +209,7 @@ class Examination:
         for key in ("inputs", "outputs"):
             schemas = description.get(key)
             if schemas and op_schemas(schemas) is None:
-                words = f"{key} is no map of ops to schemas, so it is not looked at"
+                words = f"{key} is not a map of ops to schemas, so it is not checked"
                 self.find("schemas", Status.WARNING, words)
                 return False
             problems = ops_problems(schemas, f"/{key}") if schemas else []
@@ -196,7 +217,7 @@ class Examination:
                 words = f"{problems[0].pointer}: {problems[0].message}"
                 self.find("schemas", Status.FAILS, words)
                 return False
-        if description.get("inputs"):
+        if description.get("inputs") or self.descriptor.hook is not None:
             self.find("schemas", Status.HOLDS)
         else:
             words = "neither it nor its descriptor says which ops it has"
@@ -206,6 +227,9 @@ class Examination:
     def choose_ops(self, inputs: Any) -> None:
         """Find out which ops may be called, with which args."""
         schemas = op_schemas(inputs) or {}
+        hook = self.descriptor.hook
+        if hook is not None and not schemas:
+            schemas = {HOOK_OP: {"type": "object"}}  # every hook has it
         for op in {**schemas, **self._permission.args}:
             if schemas and op not in schemas:
                 words = f"it has no such op; it has {', '.join(schemas)}"
@@ -218,6 +242,8 @@ class Examination:
                 words = f"not called: say --op {op}, or --all-ops, or give it examples"
                 self.find(self.op_clause, Status.NOT_TRIED, words, op=op)
                 continue
+            if given is None and hook is not None and op == HOOK_OP and not has_examples:
+                given = sample_event(hook)
             args = sample_args(schema) if given is None else given
             if args is None:
                 words = f"no args could be made from its schema: say --op '{op}={{...}}'"
@@ -230,7 +256,7 @@ class Examination:
         """The clause that an answer to an op is held to."""
         return "answers" if "answers" in self._suite else "exit status"
 
-    def note(self, notices: Sequence[Notice], trial: Trial, op: str | None = None) -> None:
+    def note(self, notices: Sequence[Notice], trial: Watched, op: str | None = None) -> None:
         """Find what was not accepted of a request's lines."""
         for notice in notices:
             match notice.reason:
@@ -256,9 +282,7 @@ class Examination:
         for clause in suite(self.descriptor):
             if clause.name in found or clause.name in self.inapplicable:
                 continue
-            if self.untried_because:
-                self.find(clause.name, Status.NOT_TRIED, self.untried_because)
-            elif clause.needs_op and not self.called:
+            if clause.needs_op and not self.called:
                 self.find(clause.name, Status.NOT_TRIED, UNASKED)
             elif clause.shown_by != "its play" and (self.has_started or self.called):
                 self.find(clause.name, Status.HOLDS)

@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from protocol.connection import StartFailed
+from protocol.connection import Flow, StartFailed
 from protocol.errors import Failure, Outcome, Success
 from protocol.replies import Operation
 from supervisor.conformance.examination import Examination
@@ -41,10 +41,9 @@ async def examine(exam: Examination) -> None:
     description = trial.ready
     if exam.descriptor.transport.protocol == "module":
         _judge_introduction(exam, trial, description)
-        if "cancel" not in description.get("features", ()):
-            exam.inapplicable.add("cancel")
     else:
         exam.find("introduction", Status.HOLDS)
+    exam.inapplicable |= {"cancel", "flow"}.difference(description.get("features", ()))
     # As a daemon does: what the descriptor says of args counts.
     stated = {"inputs": exam.descriptor.inputs, "outputs": exam.descriptor.outputs}
     description = {**description, **{key: value for key, value in stated.items() if value}}
@@ -56,8 +55,9 @@ async def examine(exam: Examination) -> None:
         _long_line,
         _any_id,
         _two_at_once,
-        _cancel,
         partial(_ops, outputs),
+        _cancel,
+        _flow,
         _memory,
         _late_answer,
         _end_of_input,
@@ -232,10 +232,33 @@ async def _two_at_once(exam: Examination, trial: Trial) -> None:
 
 
 async def _cancel(exam: Examination, trial: Trial) -> None:
-    if trial.ready is None or "cancel" not in trial.ready.get("features", ()):
+    """Cancel what is not open, and a call in the midst of it, if one may be made."""
+    if "cancel" in exam.inapplicable:
         return
-    trial.connection.outgoing.add(b'{"requestId":"not open","operation":"cancel"}\n')
+    trial.tell({"requestId": "not open", "operation": "cancel"})
+    if exam.good:
+        request = exam.request(Operation.INVOKE, exam.good[0], exam.args[exam.good[0]])
+        trial.ask(request)
+        trial.give_up(request.request_id)
     await _healthy(exam, trial, "cancel")
+
+
+async def _flow(exam: Examination, trial: Trial) -> None:
+    """Pause and resume what is not open, and a call, if one may be made."""
+    if "flow" in exam.inapplicable:
+        return
+    for operation in Flow:
+        trial.tell({"requestId": "not open", "operation": operation})
+    if not exam.good:
+        await _healthy(exam, trial, "flow")
+        return
+    request = exam.request(Operation.INVOKE, exam.good[0], exam.args[exam.good[0]])
+    trial.ask(request)
+    for operation in Flow:
+        trial.dialogue.flow(request.request_id, operation)
+    reply = await trial.answer(request.request_id, exam.timeouts.invoke_s)
+    if exam.judge("flow", trial, reply) is not None:
+        exam.find("flow", Status.HOLDS)
 
 
 async def _ops(outputs: Any, exam: Examination, trial: Trial) -> None:
@@ -246,8 +269,10 @@ async def _ops(outputs: Any, exam: Examination, trial: Trial) -> None:
         exam.called.append(op)
         began = trio.current_time()
         outcome = await _call(exam, trial, op, args)
-        if isinstance(outcome, Success) and trio.current_time() - began < QUICK_S:
-            exam.quick.append(op)
+        if isinstance(outcome, Success):
+            exam.good.append(op)
+            if trio.current_time() - began < QUICK_S:
+                exam.quick.append(op)
         exam.note(trial.notices, trial, op)
         is_misspelt = any(one.reason == "unknown_field" for one in trial.notices)
         trial.notices.clear()
@@ -306,7 +331,7 @@ async def _memory(exam: Examination, trial: Trial) -> None:
 
 async def _late_answer(exam: Examination, trial: Trial) -> None:
     """Give a request up while the process is stopped, and ask again once it goes on."""
-    if exam.has_failed("cancel"):
+    if exam.has_failed("cancel") or exam.has_failed("flow"):
         return  # that would be told of it again
     assert trial.incarnation is not None  # noqa: S101 - it was spawned
     containment = trial.incarnation.containment

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from protocol.args_problem import CompiledSchema
+from protocol.descriptor.model import Hook
 
 DEPTH = 16
 """A schema that asks for itself again and again is left at this depth."""
@@ -33,6 +34,21 @@ def sample_args(schema: Any) -> dict[str, Any] | None:
     if not isinstance(made, dict) or CompiledSchema(schema).problem(made) is not None:
         return None
     return made
+
+
+def sample_event(hook: Hook) -> dict[str, Any]:
+    """Return the args of `on_event` with which a hook could be called."""
+    if not hook.gate:
+        name = hook.observe[0].replace("*", "invoke")
+        return {"event": name, "data": {"id": "1", "ts": 0, "event": name, "component": "check"}}
+    call = {"tool_name": "dice", "op": "roll", "tool_input": {"dice": "2d6"}}
+    outcomes: dict[str, dict[str, Any]] = {
+        "tool:post": {"result": {"rolls": [3, 4], "total": 7}},
+        "tool:error": {"error": {"code": "internal", "message": "no dice", "details": {}}},
+    }
+    whence = {"session_id": None, "request_id": "r1"}
+    event = str(hook.gate[0])
+    return {"event": event, "data": {**call, **outcomes.get(event, {}), **whence}}
 
 
 def _sample(schema: Any, root: dict[str, Any], depth: int) -> Any:

@@ -25,8 +25,7 @@ async def examine(exam: Examination, environment: dict[str, str]) -> None:
     descriptor = exam.descriptor
     found = await trio.to_thread.run_sync(obstacle, descriptor, environment)
     if found is not None:
-        words = f"{found.words}; {found.hint}{exam.unprepared}"
-        exam.find("starts", Status.FAILS, words)
+        exam.find("starts", Status.FAILS, f"{found.words}; {found.hint}")
         return
     exam.find("starts", Status.HOLDS)
     description = completed(Operation.DESCRIBE, Success({}), descriptor)
@@ -47,9 +46,9 @@ async def examine(exam: Examination, environment: dict[str, str]) -> None:
         if outcome is not None:
             exam.find(exam.op_clause, Status.HOLDS, op=op)
             exam.judge_result(op, outcome, stated.get("outputs"), None)
-            exam.quick.append(op)
-    if exam.quick and descriptor.transport.protocol != "exec":
-        await _robust(exam, exam.quick[0])
+            exam.good.append(op)
+    if exam.good and descriptor.transport.protocol != "exec":
+        await _robust(exam, exam.good[0])
 
 
 async def _robust(exam: Examination, op: str) -> None:

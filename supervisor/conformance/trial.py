@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import trio
@@ -92,6 +92,12 @@ class Reply(NamedTuple):
     answered: Answered | None
     timing: Timing
     bound_s: float
+
+
+class Watched(Protocol):
+    """Whatever was tried, and what passed between it and the host."""
+
+    exchange: Exchange
 
 
 class Exchange:
@@ -266,6 +272,11 @@ class Trial:
             line.update(unknown)
         self.connection.outgoing.add(msgspec.json.encode(line) + b"\n", request.request_id)
         self.receive(events)
+        self.dialogue.flush()
+
+    def tell(self, line: dict[str, Any]) -> None:
+        """Write a line that owes no answer."""
+        self.connection.outgoing.add(msgspec.json.encode(line) + b"\n")
         self.dialogue.flush()
 
     def give_up(self, request_id: str) -> None:

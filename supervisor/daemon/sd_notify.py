@@ -153,5 +153,5 @@ def _watchdog_s(usec: str | None, pid: str | None) -> float | None:
         return None
     if usec.isascii() and usec.isdigit() and int(usec) > 0:
         return int(usec) / _USEC_PER_S
-    log.warning("WATCHDOG_USEC is no number above 0", value=usec)
+    log.warning("WATCHDOG_USEC is not a number above 0", value=usec)
     return None

@@ -24,7 +24,7 @@ import msgspec
 from protocol.amcp import EventType
 from protocol.amcp_errors import error_of
 from protocol.errors import Failure, Reason, Success
-from protocol.events import Log, Progress, UiEvent
+from protocol.events import Log, Progress, UiEvent, built
 from protocol.host_events import HostUiEvent
 from protocol.response import Response
 from supervisor.kernel.casting import cast_of
@@ -208,8 +208,7 @@ class Prompt:
         return self._prompts.origin(self, self._invocation)
 
     def _keep(self, event: UiEvent) -> None:
-        payload = event.payload
-        content = None if payload is msgspec.UNSET else payload.get("content")
+        content = built(event.payload).get("content")
         if isinstance(content, str) and self._said_chars < SAID_CHARS:
             self._said.append(content[: SAID_CHARS - self._said_chars])
             self._said_chars += len(content)

@@ -61,7 +61,7 @@ class Doubt(msgspec.Struct, frozen=True):
             return check
         if checks.ended:
             return Failure.because(Reason.SHUTDOWN, "the daemon is stopping")
-        words = f"{self.what}: too many requests wait to have their args looked at"
+        words = f"{self.what}: too many requests wait for a check of their args"
         return Failure.because(Reason.QUEUE_FULL, words)
 
     async def settled(self, checks: Checks, party: str) -> Failure | None:
@@ -196,7 +196,7 @@ def obstacle(module: Module, content: Mapping[str, Any]) -> Failure | Doubt | No
     if caller is not None and not is_traceparent(caller):
         words = f'"traceparent" is {described(caller)}, it must be one of W3C such as {EXAMPLE}'
         return Failure.because(Reason.MALFORMED_REQUEST, words)
-    descriptions = module.descriptions
+    descriptions = module.setting.descriptions
     validator = descriptions.renewed() if descriptions.is_outdated else descriptions.validator
     if validator is None or validator.accepts(op, args):
         return None

@@ -155,7 +155,7 @@ class Requests:
         elif operation in (Operation.HEALTH, Operation.DESCRIBE):
             return self._ask(party, tool, Operation(operation), client)
         else:
-            words = f"{named(operation, 80)} is no operation; there are health, describe, invoke"
+            words = f"{named(operation, 80)} is not one of health, describe, invoke"
         client.finished(Response(Failure.because(Reason.MALFORMED_REQUEST, words)))
         return None
 

@@ -169,6 +169,7 @@ def _instance(one: Instance, state: State) -> dict[str, Any]:
         "state": shown,
         "uptime_s": round(one.uptime_s, 3),
         "rss_bytes": None if one.pid is None else procfs.rss_bytes_of_process(one.pid) or None,
+        "cpu_s": None if one.pid is None else procfs.cpu_s(one.pid),
         "in_flight": one.in_flight,
         "warning": one.warning,
         "traced_by": None if tracer is None else msgspec.structs.asdict(tracer),

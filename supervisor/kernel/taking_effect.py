@@ -8,7 +8,7 @@ import msgspec
 
 from protocol.connection import HostCalled, Notice
 from protocol.errors import Outcome
-from protocol.events import CallEvent, Progress, StatePatch, StatePatched, UiEvent
+from protocol.events import CallEvent, Progress, StatePatch, StatePatched, UiEvent, built
 from supervisor.kernel.assets.intake import AssetIntake
 from supervisor.kernel.assets.registry import KIND as ASSET
 from supervisor.kernel.assets.registry import Assets
@@ -89,14 +89,15 @@ def _patched(
     warn: Callable[[Notice], None],
 ) -> StatePatched | None:
     """Merge a patch into the session's state; None if it is refused."""
-    refusal = effects.sessions.patch(session, event.patch, origin)
+    patch = built(event.patch)
+    refusal = effects.sessions.patch(session, patch, origin)
     if refusal is not None:
         warn(Notice("patch_refused", refusal.message))
         return None
     return StatePatched(
         version=event.version,
         timestamp=event.timestamp,
-        patch=event.patch,
+        patch=patch,
         revision=session.kept.revision,
     )
 

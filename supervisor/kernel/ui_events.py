@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import trio
 
-from protocol.events import Log, UiEvent
+from protocol.events import Log, UiEvent, built
 from protocol.host_events import PlaceholderUiEvent, SeenUiEvent
 from supervisor.kernel.parties import Origin
 from supervisor.policy.principals import Principal
@@ -154,7 +154,7 @@ class UiEvents:
         return (
             event.event in _RUNNING_TEXT
             and not self._subscriptions
-            and event.payload is not msgspec.UNSET
+            and type(event.payload) is dict
             and type(event.payload.get("content")) is str
         )
 
@@ -181,7 +181,7 @@ def _problem(event: UiEvent) -> str | None:
     rule = KNOWN.get(event.event)
     if rule is None:
         return "nothing here knows this event"
-    wrong = rule({} if event.payload is msgspec.UNSET else event.payload)
+    wrong = rule(built(event.payload))
     return None if wrong is None else f"its payload is wrong, {wrong}"
 
 

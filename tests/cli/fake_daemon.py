@@ -114,6 +114,7 @@ def module(name: str = "dice", **others: Any) -> Frame:
                 "state": "ready",
                 "uptime_s": 65.2,
                 "rss_bytes": 9 << 20,
+                "cpu_s": 1.5,
                 "in_flight": 0,
             }
         ],

@@ -70,7 +70,7 @@ def test_with_json_each_answer_is_a_line(run: Run, serve: Serve) -> None:
     assert started == module("kv")
 
 
-@pytest.mark.parametrize("verb", ["start", "stop", "restart", "logs", "wait"])
+@pytest.mark.parametrize("verb", ["start", "stop", "restart", "logs", "wait", "health", "describe"])
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [((), "name a MODULE, or several, or say --all"), (("dice", "--all"), "not both")],
@@ -94,6 +94,42 @@ def test_wait_for_all_names_them(run: Run, serve: Serve) -> None:
     )
     assert run("wait", "--all").stdout == "2 modules are ready\n"
     assert daemon.frames[1]["input"]["args"]["modules"] == ["dice", "kv"]
+
+
+def answers_itself(frame: Frame) -> Replies:
+    if frame["tool"] == "supervisor":
+        return fleet(frame)
+    if frame["tool"] == "bad":
+        return [not_ok("timeout", "bad gave no answer")]
+    described = {"name": frame["tool"], "kind": "tool", "inputs": {}}
+    return [ok(described if frame["operation"] == "describe" else {"status": "ok"})]
+
+
+def test_several_are_asked_side_by_side_and_answer_in_the_order_of_their_names(
+    run: Run, serve: Serve
+) -> None:
+    daemon = serve(answers_itself)
+    ended = run("health", "kv", "bad", "dice")
+    assert ended.exit_code == 1
+    assert ended.stdout == "kv is well\ndice is well\n"
+    assert ended.stderr.startswith("bad: bad gave no answer\n")
+    assert [one["requestId"] for one in daemon.frames] == ["c1", "c2", "c3"]
+    ended = run("describe", "kv", "dice")
+    assert ended.exit_code == 0
+    assert [one for one in ended.stdout.splitlines() if one.endswith(", tool")] == [
+        "kv, tool",
+        "dice, tool",
+    ]
+
+
+def test_all_that_are_to_be_up_are_asked_and_with_json_each_answer_has_its_name(
+    run: Run, serve: Serve
+) -> None:
+    serve(answers_itself)
+    ended = run("health", "--all", "--json")
+    assert [json.loads(one) for one in ended.stdout.splitlines()] == [
+        {"module": "dice", "ok": True, "result": {"status": "ok"}}
+    ]
 
 
 def line(name: str, ts: float, text: str) -> Frame:

@@ -32,11 +32,26 @@ for line in sys.stdin:
             say(request, status="ok")
         case "describe":
             say(request, name="m", version="1", kind="tool", capabilities=[],
-                features=["cancel"], inputs={"echo": {"type": "object"}}, outputs={})
+                features=["cancel", "flow"], inputs={"echo": {"type": "object"}}, outputs={})
         case "invoke":
             say(request, ok=True, result=request["input"]["args"]["text"])
+        case "pause" | "resume":
+            sys.stdout.flush()
         case "cancel":
             pass
+"""
+
+GATE = """
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    answer = {"status": "ok"}
+    if request["operation"] == "describe":
+        answer = {"ok": True, "result": {}}
+    elif request["operation"] == "invoke":
+        about = request["input"]["args"]["data"]["tool_input"]
+        answer = {"ok": True, "result": {"action": "continue"}}
+    print(json.dumps({"requestId": request["requestId"], **answer}), flush=True)
 """
 
 SERVER = """
@@ -88,12 +103,15 @@ class Species(NamedTuple):
     source: str
     transport: dict[str, Any]
     interpreter: tuple[str, ...] = (*PYTHON, "-c")
+    top: Mapping[str, Any] = MappingProxyType({"inputs": INPUTS, "outputs": OUTPUTS})
+    """What else the descriptor has."""
 
 
 SPECIES = {
     "module": Species(MODULE, {}),
     "module by invocation": Species(BY_INVOCATION, {"lifecycle": "per-invocation"}),
-    "mcp": Species(SERVER, {"protocol": "mcp"}),
+    "gate": Species(GATE, {}, top={"kind": "hook", "hook": {"gate": ["tool:pre"]}}),
+    "mcp": Species(SERVER, {"protocol": "mcp"}, top={"inputs": INPUTS}),
     "narratoria": Species(TOOL, {"protocol": "narratoria"}, ("sh", "-c")),
     "exec": Species(
         COMMAND,
@@ -130,6 +148,8 @@ LOG = '"level":"info","message":"begins"}'
 ASSET = '"type":"asset","assetId":"a","kind":"k","mediaType":"nonsense","path":"/nowhere"'
 
 ZOO = (
+    Broken("module", "prepare", "", "", "exited with code 3; it said: no such thing", {},
+           {"prepare": ["sh", "-c", "echo no such thing; exit 3"]}),
     Broken("module", "starts", "import json", "import nothing_like_it, json", "exited with code 1"),
     Broken("module", "stays", '        case "cancel"', "    break\n    match 0:\n        case 1",
            "exited with code 0 after its first answer"),
@@ -142,7 +162,7 @@ ZOO = (
     Broken("module", "utf-8", 'say(request, status="ok")',
            'os.write(1, b\'{"status":"ok","caf\\xe9":1}\\n\')', "not UTF-8"),
     Broken("module", "stdout", 'case "describe":', 'case "describe":\n            print("hello")',
-           "is not JSON; use stderr for what is no answer: hello"),
+           "is not JSON; use stderr for anything that is not an answer: hello"),
     Broken("module", "request ids", 'request["requestId"], **', '"1", **', "request '1'"),
     Broken("module", "any id", 'request["requestId"], **',
            'request["requestId"].encode("ascii", "ignore").decode(), **', "names another request"),
@@ -158,6 +178,7 @@ ZOO = (
            "signal.signal(signal.SIGCONT, lambda *_: os._exit(3))", "exited with code 3"),
     Broken("module", "cancel", "            pass", "            raise RuntimeError",
            "exited with code 1"),
+    Broken("module", "flow", "sys.stdout.flush()", "raise RuntimeError", "exited with code 1"),
     Broken("module", "end of input", "            pass\n", "            pass\nsignal.pause()\n",
            "still ran 0.4 s after its stdin had ended", within(exit_s=0.2)),
     Broken("module", "SIGTERM", "kept = []",
@@ -174,6 +195,7 @@ ZOO = (
            "the result 1 is not a string"),
     Broken("module by invocation", "exit status", "**answer}))", "**answer}))\nsys.exit(3)",
            "exited with code 3"),
+    Broken("gate", "hook result", '"action"', '"acton"', "did you mean 'action'"),
     Broken("mcp", "introduction", '"initialize"', '"initialise"', "not known here"),
     Broken("mcp", "results", '{"text": "t"}', "{}", "text"),
     Broken("narratoria", "lines", "echo '{", "echo begins; echo '{", "begins"),
@@ -212,18 +234,18 @@ def animal(
     transport: Mapping[str, Any] | None = None,
 ) -> Descriptor:
     """Make the descriptor of a module, with a piece of its source put in place of another."""
-    source, stated, interpreter = SPECIES[species]
+    source, stated, interpreter, top = SPECIES[species]
     assert old in source, old
     patience = {"start_s": 60, "health_s": 60, "exit_s": 60, "stop_s": 60}
     supervision = dict(supervision or {})
     timeouts = {**patience, **supervision.pop("timeouts", {})}
-    inputs = {} if species in ("module", "mcp") and "objet" in new else INPUTS
-    outputs = {} if species == "mcp" else OUTPUTS
+    top = dict(top)
+    if "objet" in new:
+        top.pop("inputs")
     return descriptor(
         folder,
         [*interpreter, source.replace(old, new, 1) if old else source],
         transport={**stated, **(transport or {})},
         supervision={**supervision, "timeouts": timeouts},
-        inputs=inputs,
-        outputs=outputs,
+        **top,
     )

@@ -41,6 +41,8 @@ def event(of: str, **fields: Any) -> str:
     return json.dumps({"version": "0", "type": of, "requestId": ID, **fields})
 
 
+MANY = list(range(300))
+
 # Each names its request: whose a line without an id is depends on when a probe is open.
 PLAIN = (
     event("log", level="info", message="so far, so good", fields={"n": 2**70}),
@@ -48,12 +50,28 @@ PLAIN = (
     event("ui_event", event="progress", payload={"done": 1, "total": 2}),
     event("ui_event", event="nobody.knows", payload={"x": [1.5, None]}),
     event("state_patch", patch={"a": {"b": 1}}),
+    # These stay bytes where nobody looks.
+    event("log", level="info", message="much", fields={"n": MANY}),
+    event("ui_event", event="message.chunk", payload={"content": "to the sea", "n": MANY}),
+    event("ui_event", event="nobody.knows", payload={"n": MANY}),
+    event("state_patch", patch={"many": MANY}),
 )
 ERROR = event("error", errorCode="odd", errorMessage="an odd thing", details={"why": "no"})
 SAID = st.sampled_from((*PLAIN, ERROR))
 
 RESULT = st.sampled_from(
-    ('{"n":1}', "null", '"\\ud800"', "[1,2,3]", "1e999", str(2**80), '{"n":1,"n":2}', "1E5", '"é"')
+    (
+        '{"n":1}',
+        "null",
+        '"\\ud800"',
+        "[1,2,3]",
+        "1e999",
+        str(2**80),
+        '{"n":1,"n":2}',
+        "1E5",
+        '"é"',
+        str(MANY),
+    )
 )
 
 

@@ -22,7 +22,7 @@ MODULE_KEYS = {
     "name", "kind", "protocol", "lifecycle", "state", "restarts", "next_retry_s", "in_flight",
     "queued", "descriptor", "instances", "last_exit",
 }  # fmt: skip
-INSTANCE_KEYS = {"id", "pid", "state", "uptime_s", "rss_bytes", "in_flight", "traced_by"}
+INSTANCE_KEYS = {"id", "pid", "state", "uptime_s", "rss_bytes", "cpu_s", "in_flight", "traced_by"}
 EXIT_KEYS = {"exit_code", "signal", "reason", "stderr_tail", "ts", "limit"}
 NEVER_S = 1000
 SLOW = {"backoff": {"initial_s": NEVER_S, "max_s": NEVER_S}}
@@ -66,6 +66,7 @@ async def test_status_has_what_is_documented(tmp_path: Path) -> None:
         (instance,) = module["instances"]
         assert set(instance) >= INSTANCE_KEYS
         assert instance["rss_bytes"] > 0
+        assert instance["cpu_s"] >= 0
         assert set(module["last_exit"]) >= EXIT_KEYS
         assert module["last_exit"]["exit_code"] == 3
         assert list(module["last_exit"]["stderr_tail"]) == ["boom"]

@@ -312,7 +312,7 @@ async def test_who_follows_is_sent_what_may_be_seen(tmp_path: Path) -> None:
         for who in (EVE, MAX, EVE, MAX):
             await begin(daemon, "kv", "invoke", {"op": "echo"}, who).response()
         await follower.heard(3)
-        by = [one.fields["by"] for one in follower.events[1:]]  # type: ignore[union-attr, index]
+        by = [one.fields["by"] for one in follower.events[1:]]  # type: ignore[union-attr, index, call-overload]
         assert by == [{"name": "max", "face": "http"}] * 2
 
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import jsonschema
@@ -10,10 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import schemas
-from protocol.errors import Reason
-from protocol.events import TYPES, Done, Event, Log, decode_event, read_event
+from protocol import json_line
+from protocol.errors import Reason, Success
+from protocol.events import (
+    TYPES,
+    Done,
+    Event,
+    Log,
+    Object,
+    UiEvent,
+    built,
+    decode_event,
+    read_event,
+)
 from protocol.extended_event import decode_either
 from protocol.json_line import Fault, read_object
+from protocol.replies import Operation, read_done
 
 SCHEMA = jsonschema.Draft202012Validator(schemas.load("narratoria-event.v0"))
 
@@ -91,25 +105,124 @@ def slow(line: bytes) -> Event | Fault:
     return document if isinstance(document, Fault) else read_event(line, document)
 
 
+@contextmanager
+def taken_for_dense(*, dense: bool) -> Iterator[None]:
+    """Have values with a comma be left bytes, within this block, if `dense`."""
+    with pytest.MonkeyPatch.context() as patch:
+        if dense:
+            patch.setattr(json_line, "SMALL_BYTES", 0)
+            patch.setattr(json_line, "BYTES_PER_VALUE", 1 << 20)
+        yield
+
+
+def said(event: Event | Fault | None) -> Any:
+    """Return what an event says, in whatever form."""
+    return msgspec.json.decode(msgspec.json.encode(event))
+
+
 @pytest.mark.clause("N001-3-d")
 @pytest.mark.clause("N001-8-d")
-@given(documents(), st.booleans())
+@given(documents(), st.booleans(), st.booleans())
 def test_every_event_of_the_specification_is_read_whatever_else_it_holds(
-    document: dict[str, Any], ascii_only: bool
+    document: dict[str, Any], ascii_only: bool, dense: bool
 ) -> None:
     line = encode(document, ascii_only=ascii_only)
-    event = fast(line)
+    with taken_for_dense(dense=dense):
+        event = fast(line)
     assert event is not None
-    assert slow(line) == event
+    assert said(slow(line)) == said(event)
     assert SCHEMA.is_valid(document)
 
 
-@given(mutations())
-def test_the_fast_path_the_slow_one_and_the_schema_agree(document: dict[str, Any]) -> None:
+@given(mutations(), st.booleans())
+def test_the_fast_path_the_slow_one_and_the_schema_agree(
+    document: dict[str, Any], dense: bool
+) -> None:
     line = encode(document)
     valid = SCHEMA.is_valid(document)
-    assert (fast(line) is not None) is valid
+    with taken_for_dense(dense=dense):
+        assert (fast(line) is not None) is valid
     assert isinstance(slow(line), Fault) is not valid
+
+
+MANY = ",".join(map(str, range(1000)))
+
+UNBUILT = {
+    "log": '"level":"info","message":"m","fields":{"n":[%s]}',
+    "state_patch": '"patch":{"n":[%s]}',
+    "asset": '"assetId":"a","kind":"k","mediaType":"a/b","path":"/p","metadata":{"n":[%s]}',
+    "ui_event": '"event":"e","payload":{"n":[%s]}',
+    "done": '"ok":true,"result":[%s]',
+}
+
+
+def unbuilt(type_: str, values: str) -> bytes:
+    return f'{{"version":"0","type":"{type_}",{UNBUILT[type_] % values}}}'.encode()
+
+
+@pytest.mark.parametrize("type_", UNBUILT)
+def test_many_values_stay_bytes_until_somebody_looks(type_: str) -> None:
+    line = unbuilt(type_, MANY)
+    event, told = decode_either(line)
+    assert told == line
+    (value,) = (one for one in msgspec.structs.astuple(event) if type(one) is msgspec.Raw)
+    expected = list(range(1000))
+    if isinstance(event, Done):
+        outcome = read_done(Operation.INVOKE, event, None, "")
+        assert isinstance(outcome, Success)
+        assert (type(outcome.said), outcome.result) == (msgspec.Raw, expected)
+    else:
+        assert built(value) == {"n": expected}
+
+
+BAD = {
+    "a number no double holds": "1e999",
+    "an integer of too many digits": "9" * 5000,
+    "no number": "NaN",
+    "too deep": "[" * 2000 + "]" * 2000,
+    "half a character": '"\\ud800"',
+    "a raw carriage return in a string": '"\r"',
+}
+
+
+@pytest.mark.parametrize("value", BAD.values(), ids=BAD)
+@pytest.mark.parametrize("type_", UNBUILT)
+def test_what_is_skipped_is_held_to_the_same(type_: str, value: str) -> None:
+    line = unbuilt(type_, f"{MANY},{value}")
+    with pytest.raises((msgspec.DecodeError, RecursionError)):
+        decode_either(line)
+    assert isinstance(slow(line), Fault)
+
+
+@pytest.mark.parametrize("type_", sorted(UNBUILT.keys() - {"done"}))
+def test_an_array_stays_no_object_however_long(type_: str) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        decode_either(unbuilt(type_, MANY).replace(b'{"n":[', b"[").replace(b"]}}", b"]}"))
+
+
+def test_a_value_that_stays_bytes_brings_no_carriage_return() -> None:
+    line = unbuilt("ui_event", MANY.replace(",", ",\r"))
+    event, told = decode_either(line)
+    assert msgspec.json.decode(told) == msgspec.json.decode(line)
+    assert b"\r" not in told + msgspec.json.encode(event)
+
+
+def test_what_is_just_not_too_deep_where_it_is_read_can_be_built_by_who_looks() -> None:
+    deepest = 0
+    for depth in range(800, 1000):
+        line = unbuilt("ui_event", f"{MANY},{'[' * depth}{']' * depth}")
+        try:
+            event, _ = decode_either(line)
+        except RecursionError:
+            break
+        deepest = depth
+        assert isinstance(event, UiEvent)
+        assert built_further_down(50, event.payload)["n"][:1] == [0]
+    assert deepest
+
+
+def built_further_down(frames: int, value: Object) -> dict[str, Any]:
+    return built_further_down(frames - 1, value) if frames else built(value)
 
 
 LOG = {"version": "0", "type": "log", "level": "info", "message": "m"}

@@ -48,8 +48,23 @@ def test_what_is_no_json_to_others_is_not_passed_on(result: bytes) -> None:
     assert not any(isinstance(one, Success) for one in outcomes(result))
 
 
-@pytest.mark.parametrize("result", [b'{"a":\r1}', b'"3e500"', b'"%b"' % (b"0" * 200)])
-def test_what_may_be_no_json_to_others_is_built_first(result: bytes) -> None:
+MANY = b",".join([b"1"] * 1000)
+
+
+@pytest.mark.parametrize("result", [b'"3e500"', b'["3e500",%b]' % MANY, b'"%b"' % (b"0" * 200)])
+def test_text_that_looks_like_too_large_a_number_is_none(result: bytes) -> None:
     (outcome,) = outcomes(result)
     assert isinstance(outcome, Success)
-    assert outcome.said == msgspec.json.decode(result)
+    assert msgspec.json.encode(outcome.said) == result
+
+
+@pytest.mark.parametrize("result", [b'{"a":\r1}', b"[\r%b]" % MANY])
+def test_a_carriage_return_is_left_out(result: bytes) -> None:
+    (outcome,) = outcomes(result)
+    assert isinstance(outcome, Success)
+    assert msgspec.json.encode(outcome.said) == result.replace(b"\r", b"")
+
+
+@pytest.mark.parametrize("number", [b"1e999", b"1" * 400 + b".0"])
+def test_among_many_values_a_number_that_is_too_large_is_found(number: bytes) -> None:
+    assert not any(isinstance(one, Success) for one in outcomes(b"[%b,%b]" % (MANY, number)))

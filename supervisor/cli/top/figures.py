@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from supervisor.cli.trouble import severity
+from supervisor.cli.trouble import WORST_FIRST, in_trouble, severity
 from supervisor.policy.latency import Reading, between, quantile_us
 
 Status = dict[str, Any]
@@ -29,11 +29,15 @@ class ModuleFigures(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     state: str
+    in_trouble: bool
+    """Whether somebody should look at it, as `status` has it."""
     invocations_per_s: float | None
     failures_per_s: float | None
     p50_ms: float | None
     """None too if nothing ended in the time."""
     p99_ms: float | None
+    cpu_percent: float | None
+    """Of one processor, in the time; above 100 where several are used."""
     rss_bytes: int | None
     restarts: int
     in_flight: int
@@ -102,10 +106,12 @@ def _module(before: Status | None, after: Status, interval_s: float | None) -> M
     return ModuleFigures(
         name=after["name"],
         state=after["state"],
+        in_trouble=in_trouble(after),
         invocations_per_s=_rate("invocations", before, after, interval_s),
         failures_per_s=_rate("failures", before, after, interval_s),
         p50_ms=_quantile_ms(came, 0.50, longest_us),
         p99_ms=_quantile_ms(came, 0.99, longest_us),
+        cpu_percent=_cpu_percent(before, after, interval_s),
         rss_bytes=sum(memory) if memory else None,
         restarts=after["restarts"],
         in_flight=after["in_flight"],
@@ -121,6 +127,19 @@ def _rate(
     counted = after["counters"][counter] - before["counters"][counter]
     # Less than before: another module has come in its place.
     return None if counted < 0 else round(counted / interval_s, 3)
+
+
+def _cpu_percent(before: Status | None, after: Status, interval_s: float | None) -> float | None:
+    """Compare the processor time of each process; one that has begun since counts whole."""
+    if before is None or interval_s is None:
+        return None
+    earlier = {one["id"]: one.get("cpu_s") for one in before["instances"]}
+    used = [
+        now_s - (earlier.get(one["id"]) or 0.0)
+        for one in after["instances"]
+        if (now_s := one.get("cpu_s")) is not None
+    ]
+    return round(100 * max(0.0, sum(used)) / interval_s, 1) if used else None
 
 
 def _reading(module: Status) -> Reading:
@@ -161,11 +180,12 @@ class Trends:
 class Order(StrEnum):
     """What modules are sorted by; the name decides where it says nothing."""
 
+    TROUBLE = "trouble"
     NAME = "name"
-    STATE = "state"
     RATE = "rate"
     FAILURES = "failures"
     P99 = "p99"
+    CPU = "cpu"
     MEMORY = "memory"
     RESTARTS = "restarts"
 
@@ -176,12 +196,14 @@ class Order(StrEnum):
         return all_of_them[(all_of_them.index(self) + 1) % len(all_of_them)]
 
 
+_NO_TROUBLE = len(WORST_FIRST) + 1
 _KEYS: dict[Order, Callable[[ModuleFigures], float]] = {
+    Order.TROUBLE: lambda one: severity(one.state) if one.in_trouble else _NO_TROUBLE,
     Order.NAME: lambda _: 0,
-    Order.STATE: lambda one: severity(one.state),
     Order.RATE: lambda one: -(one.invocations_per_s or 0),
     Order.FAILURES: lambda one: -(one.failures_per_s or 0),
     Order.P99: lambda one: -(one.p99_ms or 0),
+    Order.CPU: lambda one: -(one.cpu_percent or 0),
     Order.MEMORY: lambda one: -(one.rss_bytes or 0),
     Order.RESTARTS: lambda one: -one.restarts,
 }

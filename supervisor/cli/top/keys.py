@@ -12,18 +12,28 @@ class Key(Enum):
 
     QUIT = auto()
     SORT = auto()
+    RESTART = auto()
+    LOGS = auto()
+    YES = auto()
     UP = auto()
     DOWN = auto()
     PAGE_UP = auto()
     PAGE_DOWN = auto()
     TOP = auto()
     BOTTOM = auto()
+    OTHER = auto()
+    """For nothing; it answers a question with no."""
 
 
 _KEYS = {
     b"q": Key.QUIT,
     b"Q": Key.QUIT,
     b"s": Key.SORT,
+    b"r": Key.RESTART,
+    b"l": Key.LOGS,
+    b"\r": Key.LOGS,
+    b"\n": Key.LOGS,
+    b"y": Key.YES,
     b"k": Key.UP,
     b"\x1b[A": Key.UP,
     b"\x1bOA": Key.UP,
@@ -53,10 +63,9 @@ class Keys:
         self._left = b""
 
     def feed(self, data: bytes) -> Iterator[Key]:
-        """Yield the keys that mean something."""
+        """Yield what each key is for."""
         data = self._left + data
         unfinished = _UNFINISHED.search(data)
         self._left = b"" if unfinished is None else unfinished[0]
         for found in _ONE_KEY.finditer(data[: len(data) - len(self._left)]):
-            if (key := _KEYS.get(found[0])) is not None:
-                yield key
+            yield _KEYS.get(found[0], Key.OTHER)

@@ -10,64 +10,33 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
-from supervisor.cli.client import SUPERVISOR, Answer, Client, NoAnswerError, own_op
 from supervisor.cli.exit_status import NoDaemonError
 from supervisor.cli.quantities import duration
-from supervisor.cli.top.figures import Figures, Status, Trends, figures
+from supervisor.cli.top.figures import (
+    Figures,
+    ModuleFigures,
+    Status,
+    Trends,
+    figures,
+    in_order,
+)
 from supervisor.cli.top.keys import Key, Keys
+from supervisor.cli.top.link import Link
+from supervisor.cli.top.log_page import LogPage
 from supervisor.cli.top.screen import STDIN, STDOUT, Screen
-from supervisor.cli.top.view import BLOCKS, PLAIN, Look, first_row, rows_shown, view
+from supervisor.cli.top.view import (
+    BLOCKS,
+    PLAIN,
+    Look,
+    first_row,
+    log_view,
+    rows_shown,
+    selected_row,
+    view,
+)
 
 ARGS: dict[str, Any] = {"histogram": True}
-
-_REST_OF_A_LINE_S = 0.05
-"""How long to wait for the rest of an answer that has begun, before keys are looked at again."""
-
-
-class Link:
-    """One question at a time; what it takes to wait for the answer is a descriptor to select on."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._client: Client | None = None
-        self._asked = ""
-
-    @property
-    def waits(self) -> bool:
-        """Whether a question is open."""
-        return bool(self._asked)
-
-    def descriptors(self) -> list[int]:
-        """Return what can be read when an answer comes."""
-        return [] if self._client is None else [self._client.fileno()]
-
-    def ask(self) -> None:
-        """Ask; raises `NoDaemonError` if nobody listens."""
-        if self._client is None:
-            self._client = Client(self._path)
-        self._asked = self._client.send(SUPERVISOR, "invoke", own_op("status", ARGS))
-
-    def answer(self) -> Answer | None:
-        """Return the answer if it is complete; raises `NoDaemonError` if the daemon went away."""
-        if self._client is None:
-            return None
-        try:
-            for document, _ in self._client.events(_REST_OF_A_LINE_S):
-                if document.get("type") == "done" and document.get("requestId") == self._asked:
-                    self._asked = ""
-                    return Answer(document)
-        except NoAnswerError:
-            return None
-        raise NoDaemonError("the daemon closed the connection")
-
-    def drop(self) -> None:
-        """Close the connection, if there is one."""
-        client, self._client, self._asked = self._client, None, ""
-        if client is not None:
-            client.__exit__(None, None, None)
-
 
 _LATE_S = 3.0
 """An answer that takes longer is worth a word."""
@@ -77,10 +46,17 @@ class Live:
     """What is shown, and what it is made of."""
 
     def __init__(
-        self, screen: Screen, link: Link, interval_s: float, *, colour: bool, encoding: str
+        self, screen: Screen, socket: Path, interval_s: float, *, colour: bool, encoding: str
     ) -> None:
+        """`socket` is the daemon's."""
         self._screen = screen
-        self._link = link
+        self._socket = socket
+        self._link = Link(socket)
+        self._restart = Link(socket)
+        self._restarted = ""
+        """The module that is being restarted, or that somebody was asked about."""
+        self._log: LogPage | None = None
+        """What is shown in the place of the modules."""
         self._colour = colour
         self._encoding = encoding
         self._keys = Keys()
@@ -89,6 +65,12 @@ class Live:
         self._now: Figures | None = None
         self._asked_at = time.monotonic()
         self._look = Look(interval_s=interval_s, bars=_bars(encoding))
+        self._question = ""
+        """What the next key answers."""
+        self._trouble = ""
+        """Why there are no new figures."""
+        self._outcome = ""
+        """What came of a key, until the next one."""
         self._wants_to_quit = False
         self._drawn = True
 
@@ -105,92 +87,143 @@ class Live:
                 self._ask(now)
 
     def _wait(self, until: float) -> None:
-        waited_for = [STDIN, self._screen.wake_up, *self._link.descriptors()]
+        readers = {
+            STDIN: self._read_keys,
+            self._screen.wake_up: self._wake_up,
+            **dict.fromkeys(self._link.descriptors(), self._read),
+            **dict.fromkeys(self._restart.descriptors(), self._read_restart),
+        }
+        if self._log is not None:
+            readers |= dict.fromkeys(self._log.link.descriptors(), self._log.read)
         # A terminal that took nothing gets its lines when it does again.
         undrawn = [] if self._drawn else [STDOUT]
-        ready, _, _ = select.select(waited_for, undrawn, [], max(0.0, until - time.monotonic()))
+        ready, _, _ = select.select([*readers], undrawn, [], max(0.0, until - time.monotonic()))
         for one in ready:
-            if one == STDIN:
-                for key in self._keys.feed(self._screen.typed()):
-                    self._press(key)
-            elif one == self._screen.wake_up:
-                with contextlib.suppress(BlockingIOError):
-                    os.read(one, 1024)
-            else:
-                self._read()
+            readers[one]()
+
+    def _read_keys(self) -> None:
+        for key in self._keys.feed(self._screen.typed()):
+            self._press(key)
+
+    def _wake_up(self) -> None:
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._screen.wake_up, 1024)
 
     def _ask(self, now: float) -> None:
         if self._link.waits:
             silent_s = now - self._asked_at
             if silent_s >= _LATE_S:
-                self._say(f"the daemon has not answered for {duration(silent_s)}")
+                self._trouble = f"the daemon has not answered for {duration(silent_s)}"
             return
         self._asked_at = now
         try:
-            self._link.ask()
+            self._link.ask("status", ARGS)
         except NoDaemonError as error:
-            self._lost(error)
+            self._lose(error)
 
     def _read(self) -> None:
         try:
             answer = self._link.answer()
         except NoDaemonError as error:
-            self._lost(error)
+            self._lose(error)
             return
         if answer is None:
             return
         if answer.ok:
             self._take(answer.result)
         else:
-            self._say(_refused(answer))
+            self._trouble = f"the daemon answers: {answer.error.get('message')}"
 
     def _take(self, status: Status) -> None:
         self._now = figures(self._status, status)
         self._status = status
         self._trends.add(self._now)
-        self._say("")
+        self._trouble = ""
 
-    def _lost(self, error: NoDaemonError) -> None:
+    def _lose(self, error: NoDaemonError) -> None:
         self._link.drop()
-        self._say(f"trying again every {self._look.interval_s:g} s: {error.message}")
-
-    def _say(self, message: str) -> None:
-        self._look = msgspec.structs.replace(self._look, message=message)
+        self._trouble = f"trying again every {self._look.interval_s:g} s: {error.message}"
 
     def _press(self, key: Key) -> None:
-        rows, height = len(self._now.modules) if self._now else 0, self._screen.size()[1]
-        row = first_row(self._look.top_row, rows, height)
+        self._outcome = ""
+        if self._log is not None:
+            if key in (Key.QUIT, Key.LOGS):
+                self._log.link.drop()
+                self._log = None
+        elif self._question:
+            self._question = ""
+            if key is Key.YES:
+                self._begin_restart()
+        elif key is Key.QUIT:
+            self._wants_to_quit = True
+        elif key is Key.SORT:
+            self._look.order = self._look.order.following
+        elif self._rows():
+            self._press_about_a_module(key)
+
+    def _rows(self) -> list[ModuleFigures]:
+        return in_order(self._now.modules, self._look.order) if self._now else []
+
+    def _press_about_a_module(self, key: Key) -> None:
+        rows, height = self._rows(), self._screen.size()[1]
+        at = selected_row(rows, self._look.selected)
         page = max(1, rows_shown(height))
         match key:
-            case Key.QUIT:
-                self._wants_to_quit = True
-            case Key.SORT:
-                following = self._look.order.following
-                self._look = msgspec.structs.replace(self._look, order=following)
+            case Key.RESTART if self._restart.waits:
+                self._outcome = f"{self._restarted} is still being restarted"
+            case Key.RESTART:
+                self._restarted = rows[at].name
+                self._question = f"restart {rows[at].name}? y: yes, any other key: no"
+            case Key.LOGS:
+                self._log = LogPage(self._socket, rows[at].name)
             case Key.UP:
-                row -= 1
+                at -= 1
             case Key.DOWN:
-                row += 1
+                at += 1
             case Key.PAGE_UP:
-                row -= page
+                at -= page
             case Key.PAGE_DOWN:
-                row += page
+                at += page
             case Key.TOP:
-                row = 0
+                at = 0
             case Key.BOTTOM:
-                row = rows
-        self._look = msgspec.structs.replace(self._look, top_row=first_row(row, rows, height))
+                at = len(rows)
+            case _:
+                return
+        at = max(0, min(at, len(rows) - 1))
+        self._look.selected = rows[at].name
+        self._look.top_row = first_row(self._look.top_row, at, len(rows), height)
+
+    def _begin_restart(self) -> None:
+        try:
+            self._restart.ask("restart", {"module": self._restarted})
+        except NoDaemonError as error:
+            self._outcome = f"{self._restarted} is not restarted: {error.message}"
+
+    def _read_restart(self) -> None:
+        try:
+            answer = self._restart.answer()
+        except NoDaemonError:
+            self._restart.drop()  # the question for figures says more
+            return
+        if answer is None:
+            return
+        self._restart.drop()
+        words = "is restarted" if answer.ok else f"is not ready: {answer.error.get('message')}"
+        self._outcome = f"{self._restarted} {words}"
 
     def _draw(self) -> None:
         if self._now is None:
             return
-        lines = view(self._now, self._trends.of, self._look, *self._screen.size())
+        width, height = self._screen.size()
+        if self._log is not None:
+            page = self._log
+            lines = log_view(page.title, tuple(page.lines), page.message, width, height)
+        else:
+            self._look.message = self._question or self._trouble or self._outcome
+            lines = view(self._now, self._trends.of, self._look, width, height)
         shown = lines if self._colour else [click.unstyle(line) for line in lines]
         self._drawn = self._screen.draw(shown, self._encoding)
-
-
-def _refused(answer: Answer) -> str:
-    return f"the daemon answers: {answer.error.get('message')}"
 
 
 def _bars(encoding: str) -> str:

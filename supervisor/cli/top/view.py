@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import click
 import msgspec
@@ -51,34 +52,51 @@ COLUMNS: dict[str, Callable[[ModuleFigures], str]] = {
     "FAIL/S": lambda one: rate(one.failures_per_s),
     "P50": lambda one: _NONE if one.p50_ms is None else latency(one.p50_ms),
     "P99": lambda one: _NONE if one.p99_ms is None else latency(one.p99_ms),
+    "CPU": lambda one: _NONE if one.cpu_percent is None else f"{one.cpu_percent:.0f}%",
     "RSS": lambda one: _NONE if one.rss_bytes is None else size(one.rss_bytes),
     "RESTARTS": lambda one: str(one.restarts),
     "IN-FLIGHT/QUEUED": lambda one: f"{one.in_flight}/{one.queued}",
 }
 _LEFT = frozenset({_NAME, _STATE, TREND})
 _LEAVE_OUT = (
-    "IN-FLIGHT/QUEUED", "RESTARTS", TREND, "P50", "RSS", "FAIL/S", "P99", "CALLS/S", _STATE,
+    "IN-FLIGHT/QUEUED", TREND, "P50", "RESTARTS", "FAIL/S", "P99", "RSS", "CPU", "CALLS/S", _STATE,
 )  # fmt: skip
-_NARROW = {_STATE: 8, "CALLS/S": 7, "FAIL/S": 6, "P50": 6, "P99": 6, "RSS": 8, TREND: 6}
+_NARROW = {_STATE: 8, "CALLS/S": 7, "FAIL/S": 6, "P50": 6, "P99": 6, "CPU": 4, "RSS": 8, TREND: 6}
 """Wide enough for usual figures, so that columns do not move about as they change."""
 _NARROW_NAME = 12
 """A name is cut to this before a column is left out."""
 _WIDE_TREND = 60
 
+_MARK, _NO_MARK = "> ", "  "
+"""Before the module that keys are about, and before all others: colours may not be wanted."""
+
 _LINES_ABOVE = 4
+_LINES_ABOVE_LOG = 2
 _LINES_BELOW = 1
+_ROOMY = 60
+"""On a screen that is less wide, keys stand closer together."""
 
 
 class Look(msgspec.Struct, kw_only=True):
     """How somebody wants to see it."""
 
     interval_s: float
-    order: Order = Order.NAME
+    order: Order = Order.TROUBLE
     top_row: int = 0
     """How many rows are scrolled away."""
+    selected: str | None = None
+    """The module that keys are about; the first one while nobody has chosen."""
     message: str = ""
-    """What stands in the way of new figures."""
+    """What stands in the way of new figures, what came of a key, or a question."""
     bars: str = BLOCKS
+
+
+class LogText(NamedTuple):
+    """A line of a log."""
+
+    text: str
+    of_module: bool
+    """False if it is the daemon's own word."""
 
 
 def view(
@@ -87,20 +105,50 @@ def view(
     """Return the lines of a screen: `height` at the most, each of `width` cells at the most."""
     rows = in_order(now.modules, look.order)
     room = rows_shown(height)
-    first = first_row(look.top_row, len(rows), height)
+    at = selected_row(rows, look.selected)
+    first = first_row(look.top_row, at, len(rows), height)
     shown = rows[first : first + room]
     lines = [
         click.style(cut(_daemon(now), width), bold=True),
         cut(_summary(now), width),
         click.style(cut(one_line(look.message), width), fg="yellow") if look.message else "",
-        *_screen_table(shown, rows, trend, look.bars, width),
+        *_screen_table(shown, rows, trend, look.bars, width - len(_MARK), marked=at - first),
     ]
     lines += [""] * (height - _LINES_BELOW - len(lines))
-    keys = f"q quit  s sort: {look.order}"
+    keys = [f"s sort: {look.order}", "r restart", "l logs", "q quit"]
     if len(rows) > len(shown):
-        keys += f"  up, down: {first + 1 if shown else 0}-{first + len(shown)} of {len(rows)}"
-    keys += f"  every {look.interval_s:g} s"
-    return [*lines[: max(0, height - _LINES_BELOW)], dim(cut(keys, width))][: max(0, height)]
+        keys.append(f"up, down: {first + 1 if shown else 0}-{first + len(shown)} of {len(rows)}")
+    keys.append(f"every {look.interval_s:g} s")
+    return _page(lines, keys, width, height)
+
+
+def log_view(
+    title: str, lines: Sequence[LogText], message: str, width: int, height: int
+) -> list[str]:
+    """Return the lines of a screen that shows the end of a log."""
+    room = max(0, height - _LINES_ABOVE_LOG - _LINES_BELOW)
+    shown = [
+        cut(one.text, width) if one.of_module else dim(cut(one.text, width))
+        for one in (lines[-room:] if room else ())
+    ]
+    head = [
+        click.style(cut(one_line(title), width), bold=True),
+        click.style(cut(one_line(message), width), fg="yellow") if message else "",
+    ]
+    page = [*head, *shown]
+    page += [""] * (height - _LINES_BELOW - len(page))
+    return _page(page, ["q back"], width, height)
+
+
+def _page(lines: list[str], keys: Sequence[str], width: int, height: int) -> list[str]:
+    gap = _GAP if width >= _ROOMY else " "
+    said, *others = keys
+    for one in others:
+        if cells(said + gap + one) > width:
+            break
+        said += gap + one
+    last = dim(cut(said, width))
+    return [*lines[: max(0, height - _LINES_BELOW)], last][: max(0, height)]
 
 
 def rows_shown(height: int) -> int:
@@ -108,14 +156,22 @@ def rows_shown(height: int) -> int:
     return max(0, height - _LINES_ABOVE - _LINES_BELOW)
 
 
-def first_row(wanted: int, rows: int, height: int) -> int:
-    """Return the first row that is shown: no further down than the last page."""
-    return max(0, min(wanted, rows - rows_shown(height)))
+def selected_row(rows: Sequence[ModuleFigures], selected: str | None) -> int:
+    """Return the row of the module that keys are about; the first one if it is gone."""
+    return next((number for number, one in enumerate(rows) if one.name == selected), 0)
+
+
+def first_row(wanted: int, selected: int, rows: int, height: int) -> int:
+    """Return the first row that is shown: so that the selected one is, and no page ends early."""
+    room = rows_shown(height)
+    first = max(0, min(wanted, rows - room))
+    return min(max(first, selected - room + 1), selected)
 
 
 def table(now: Figures) -> str:
     """Return it for a script: the same columns always, as wide as they have to be."""
-    rows = [[cell(one) for cell in COLUMNS.values()] for one in in_order(now.modules, Order.NAME)]
+    ordered = in_order(now.modules, Order.TROUBLE)
+    rows = [[cell(one) for cell in COLUMNS.values()] for one in ordered]
     titles = list(COLUMNS)
     widths = [max(map(cells, column)) for column in zip(titles, *rows, strict=True)]
     lines = [_daemon(now), _summary(now), ""]
@@ -155,6 +211,8 @@ def _screen_table(
     trend: Callable[[str], Trend],
     bars: str,
     width: int,
+    *,
+    marked: int,
 ) -> Iterator[str]:
     """Yield the title and the rows; widths are those of all rows, so that scrolling moves none."""
     widths = {
@@ -163,15 +221,17 @@ def _screen_table(
     }
     columns = _layout(widths, width)
     titles = [pad(cut(one, widths[one]), widths[one], right=one not in _LEFT) for one in columns]
-    yield dim(cut(_GAP.join(titles).rstrip(), width))
-    for one in shown:
+    whole = width + len(_MARK)
+    yield dim(cut(_NO_MARK + _GAP.join(titles).rstrip(), whole))
+    for number, one in enumerate(shown):
         line = [
             sparkline(trend(one.name), widths[name], bars)
             if name == TREND
             else _cell(name, one, widths[name])
             for name in columns
         ]
-        yield _GAP.join(line).rstrip()
+        mark = _MARK if number == marked else _NO_MARK
+        yield cut(mark, whole) + _GAP.join(line).rstrip()
 
 
 def _layout(widths: dict[str, int], width: int) -> list[str]:

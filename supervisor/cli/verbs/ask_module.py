@@ -2,54 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import msgspec
 
-from supervisor.cli.client import Answer, Client
-from supervisor.cli.options import MODULE, example, with_json, with_socket
-from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.client import Client
+from supervisor.cli.exit_status import NO
+from supervisor.cli.many_modules import chosen, in_turn, with_modules
+from supervisor.cli.options import example, with_json, with_socket
+from supervisor.cli.results import end_with_failure, print_json, tell_failure
 from supervisor.cli.terminal import dim, one_line
 
 
-@click.command(epilog=example("health dice"))
-@click.argument("module", type=MODULE)
+@click.command(epilog=example("health dice", "health --all"))
+@with_modules
 @with_json
 @with_socket
-def health(module: str, as_json: bool, socket: Path) -> None:
-    """Ask MODULE whether it is well."""
-    answer = _ask(socket, module, "health", as_json=as_json)
-    if as_json:
-        print_json(answer.result)
-    else:
-        click.echo(f"{one_line(module)} is well")
+def health(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -> None:
+    """Ask each MODULE whether it is well; ends with 1 unless all are.
+
+    --all leaves out modules that were stopped, and modules that wait for their first request. With
+    --json the answers of several are a line each.
+    """
+    _ask("health", modules, socket, _well, every=every, as_json=as_json)
 
 
-@click.command(epilog=example("describe dice"))
-@click.argument("module", type=MODULE)
+@click.command(epilog=example("describe dice", "describe dice torch"))
+@with_modules
 @with_json
 @with_socket
-def describe(module: str, as_json: bool, socket: Path) -> None:
-    """Ask MODULE what it is, and which ops it has and what they take."""
-    answer = _ask(socket, module, "describe", as_json=as_json)
-    if as_json:
-        print_json(answer.result)
-    else:
-        from supervisor.cli.verbs.ask_module import description_text
+def describe(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -> None:
+    """Ask each MODULE what it is, and which ops it has and what they take.
 
-        click.echo(description_text(answer.result))
+    --all leaves out modules that were stopped, and modules that wait for their first request. With
+    --json the answers of several are a line each.
+    """
+    _ask("describe", modules, socket, _page, every=every, as_json=as_json)
 
 
-def _ask(socket: Path, module: str, operation: str, *, as_json: bool) -> Answer:
-    # The daemon bounds both itself, by the module's health_s and describe_s.
+def _ask(
+    operation: str,
+    modules: tuple[str, ...],
+    socket: Path,
+    text: Callable[[str, Any], str],
+    *,
+    every: bool,
+    as_json: bool,
+) -> None:
+    # The daemon bounds each itself, by the module's health_s and describe_s.
+    failed = 0
     with Client(socket) as client:
-        answer = client.request(module, operation, {})
-    if not answer.ok:
-        end_with_failure(answer, as_json=as_json, module=module)
-    return answer
+        names = chosen(client, modules, every=every, wanted=True)
+        answers = client.together([(one, operation, {}) for one in names])
+        for name, answer in in_turn(names, answers):
+            if not answer.ok and len(modules) == 1:
+                end_with_failure(answer, as_json=as_json, module=name)
+            elif not answer.ok:
+                tell_failure(answer, as_json=as_json, module=name)
+                failed += 1
+            elif as_json:
+                print_json(
+                    answer.result if len(modules) == 1 else {"module": name, **answer.document}
+                )
+            else:
+                click.echo(text(name, answer.result))
+    if failed:
+        raise click.exceptions.Exit(NO)
+
+
+def _well(module: str, result: Any) -> str:
+    del result
+    return f"{one_line(module)} is well"
+
+
+def _page(module: str, result: Any) -> str:
+    del module
+    return description_text(result)
 
 
 def description_text(description: dict[str, Any]) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import shutil
-from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,125 +14,117 @@ from supervisor.cli.exit_status import NoError
 from supervisor.cli.options import TEXT, example
 from supervisor.cli.terminal import one_line, shell_word
 
+if TYPE_CHECKING:
+    from protocol.descriptor.model import Descriptor, Lifecycle
+    from supervisor.cli.module_templates import Choice
 
-class Language(NamedTuple):
-    """How a module in a language is run: the template's ending, the command, what it needs."""
-
-    ending: str
-    command: tuple[str, ...]
-    needs: str
-    pass_env: tuple[str, ...] = ()
-
-
-_BUILT = "[ greet -nt greet.c ] || ${CC:-cc} -O2 -o greet greet.c && exec ./greet"
-
-LANGUAGES = {
-    "bash": Language("sh", ("bash", "greet.sh"), "bash"),
-    "c": Language("c", ("sh", "-c", _BUILT), "cc", ("CC",)),
-    "exec": Language("", ("printf",), "printf"),
-    "node": Language("js", ("node", "greet.js"), "node"),
-    "perl": Language("pl", ("perl", "greet.pl"), "perl"),
-    "python": Language("py", ("python3", "greet.py"), "python3"),
-    "ruby": Language("rb", ("ruby", "greet.rb"), "ruby"),
-}
-
-_README = """\
-# {name}
-
-A module for stdiod. `module.json` says what it is and which ops it has{source}.
-
-    stdiod check .                                     whether it keeps its protocol
-    stdiod invoke {word} greet --args '{{"name":"Ada"}}' --descriptor module.json
-    stdiod run .                                       serve it
-
-`check` calls `greet` because its schema in `inputs` has `examples`. Give them to each op that may
-be called by a check.
-"""
+LANGUAGES = ("bash", "c", "exec", "go", "java", "node", "perl", "python", "ruby", "rust")
+KINDS = ("provider", "tool", "agent", "hook", "orchestrator", "context")
+PROTOCOLS = ("module", "narratoria", "mcp")
+LIFECYCLES = ("persistent", "per-invocation")
 
 
-@click.command(epilog=example("new greeter --lang python"))
+@click.command(
+    epilog=example("new greeter --lang python", "new gate --lang go --kind hook --protocol module")
+)
 @click.argument("name", type=TEXT)
 @click.option(
     "--lang",
-    type=click.Choice(sorted(LANGUAGES)),
+    type=click.Choice(LANGUAGES),
     required=True,
-    help="What it is written in; `exec` is a command that exists already.",
+    help="The language; `exec` wraps a command that exists already.",
+)
+@click.option(
+    "--kind",
+    type=click.Choice(KINDS),
+    default="tool",
+    help="The kind of the module.  [default: tool]",
+)
+@click.option(
+    "--protocol",
+    type=click.Choice(PROTOCOLS),
+    help="The protocol that it speaks.  [default: module]",
+)
+@click.option(
+    "--lifecycle",
+    type=click.Choice(LIFECYCLES),
+    help="One process for many requests, or one for each.  [default: the protocol's]",
 )
 @click.option(
     "--into",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
-    help="The directory for its folder.  [default: the working directory]",
+    help="Where to create the folder.  [default: the working directory]",
 )
-def new(name: str, lang: str, into: Path) -> None:
-    """Begin a module: the folder NAME with a descriptor, a source that works, and a README.
+def new(
+    name: str, *, lang: str, kind: str, protocol: str | None, lifecycle: str | None, into: Path
+) -> None:
+    """Create a module: the folder NAME with a descriptor, a source, a test of it, and a README.
 
-    Nothing is downloaded, and nothing that is there is overwritten. `stdiod check` then says
-    whether what becomes of it keeps its protocol.
+    The source works as it is, with one op. The test is a transcript, for `stdiod replay`.
+    Downloads nothing, and overwrites nothing. As you change the source, `stdiod check` says
+    whether it still keeps to its protocol.
     """
-    from protocol.descriptor.loading import DescriptorError, parse_descriptor
+    from supervisor.cli import module_templates
 
-    language, folder = LANGUAGES[lang], into / name
-    document = _descriptor(name, language)
-    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    try:
-        parse_descriptor(text.encode(), str(folder.absolute() / "module.json"))
-    except DescriptorError as error:
-        problem = error.problems[0]
-        raise click.UsageError(f"{one_line(name)!r} is no name of a module: {problem}") from None
-    files = {"module.json": text, "README.md": _readme(name, language)}
-    if language.ending:
-        source = f"greet.{language.ending}"
-        template = resources.files("supervisor.cli.templates") / source
-        files[source] = template.read_text(encoding="utf-8")
-    _write(folder, files)
+    folder = into / name
+    choice, default = _choice(name, lang, kind, protocol, lifecycle)
+    document = module_templates.descriptor_of(choice, default)
+    descriptor = _parsed(document, name, folder)
+    when = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
+    _write(folder, module_templates.files_of(choice, document, descriptor, when))
     shown = shell_word(str(folder))
-    click.echo(f"{one_line(str(folder))} is begun; `stdiod check {shown}` says whether it works")
-    if shutil.which(language.needs) is None:
-        words = f"there is no {language.needs} in your PATH, and it needs that to run"
+    hint = f"`stdiod check {shown}` says whether it works"
+    click.echo(f"{one_line(str(folder))} has been created; {hint}")
+    if shutil.which(choice.needs) is None:
+        words = f"there is no {choice.needs} in your PATH, and it needs that to run"
         click.echo(f"stdiod: {words}", err=True)
 
 
-def _descriptor(name: str, language: Language) -> dict[str, Any]:
-    transport: dict[str, Any] = {"type": "stdio", "command": language.command}
-    if not language.ending:
-        op = {"args": ["hello %s\\n", "{name}"], "stdout": "text"}
-        transport |= {"protocol": "exec", "exec": {"ops": {"greet": op}}}
-    if language.pass_env:
-        transport["pass_env"] = language.pass_env
-    args = {
-        "type": "object",
-        "properties": {"name": {"type": "string"}},
-        "required": ["name"],
-        "additionalProperties": False,
-        "examples": [{"name": "Ada"}],
-    }
-    return {
-        "name": name,
-        "kind": "tool",
-        "version": "0.1.0",
-        "description": "Greets whoever is named.",
-        "transport": transport,
-        "capabilities": [],
-        "inputs": {"greet": args},
-        "outputs": {"greet": {"type": "string"}},
-    }
+def _choice(
+    name: str, lang: str, kind: str, protocol: str | None, lifecycle: str | None
+) -> tuple[Choice, Lifecycle]:
+    """Return what is to be made, and the lifecycle that it has unless it says so."""
+    from protocol.descriptor.model import Lifecycle
+    from protocol.dialects import DIALECTS
+    from supervisor.cli.module_templates import Choice
+
+    if lang == "exec":
+        if protocol is not None:
+            words = f"--lang exec is a command as it is, and none speaks {protocol}; leave it out"
+            raise click.UsageError(words)
+        if kind == "hook":
+            words = "--lang exec cannot be a hook: what a hook answers is an object, not a text"
+            raise click.UsageError(words)
+    spoken = protocol or ("exec" if lang == "exec" else "module")
+    lifecycles = DIALECTS[spoken].lifecycles
+    chosen = lifecycles[0] if lifecycle is None else Lifecycle(lifecycle)
+    if chosen not in lifecycles:
+        words = f"{spoken} has no lifecycle {chosen}, it is always {lifecycles[0]}"
+        raise click.UsageError(words)
+    return Choice(name, lang, kind, spoken, chosen), lifecycles[0]
 
 
-def _readme(name: str, language: Language) -> str:
-    source = (
-        f", `greet.{language.ending}` does them" if language.ending else " and how they are run"
-    )
-    return _README.format(name=one_line(name), word=shell_word(name), source=source)
+def _parsed(document: dict[str, Any], name: str, folder: Path) -> Descriptor:
+    from protocol.descriptor.loading import DescriptorError, parse_descriptor
+
+    try:
+        return parse_descriptor(
+            json.dumps(document).encode(), str(folder.absolute() / "module.json")
+        )
+    except DescriptorError as error:
+        problem = error.problems[0]
+        words = f"{one_line(name)!r} is not a valid module name: {problem}"
+        raise click.UsageError(words) from None
 
 
-def _write(folder: Path, files: dict[str, str]) -> None:
+def _write(folder: Path, files: dict[str, bytes]) -> None:
     try:
         folder.mkdir(parents=True)
         for name, content in files.items():
-            (folder / name).write_text(content, encoding="utf-8")
+            (folder / name).write_bytes(content)
     except FileExistsError:
-        raise NoError(f"{one_line(str(folder))} is there already, and is left as it is") from None
+        raise NoError(f"{one_line(str(folder))} already exists, and is left as it is") from None
     except OSError as error:
         words = f"{one_line(str(folder))} cannot be written: {error.strerror}"
         raise NoError(words) from None

@@ -14,7 +14,7 @@ import msgspec
 
 from protocol.amcp_errors import HTTP_STATUS, error_of
 from protocol.errors import Code, Failure, Origin, Reason, Success
-from protocol.events import Log, Progress
+from protocol.events import Log, Progress, built
 from protocol.frames import encode
 from protocol.response import Response
 from supervisor.faces.exchange import UNENCODABLE
@@ -167,7 +167,7 @@ class Answer:
         self._bytes += len(one)
         self._gathered.append(msgspec.Raw(one))
         if not self._connection.account.takes_answer(self._bytes) and self.handle is not None:
-            words = "what was asked for is more than there is room for; ask for less at a time"
+            words = "there is no room for the answer; ask for less at a time"
             self.handle.cancel(Stopped(Reason.QUEUE_FULL, words))
 
     def finished(self, response: Response) -> None:
@@ -204,7 +204,7 @@ def logged(result: Any, gathered: list[msgspec.Raw]) -> Any:
 
 def fields_of(event: Log) -> dict[str, Any]:
     """Return what an op says by a `log`: its fields, with the words if they say something more."""
-    fields = {} if event.fields is msgspec.UNSET else dict(event.fields)
+    fields = built(event.fields)
     return (
         fields if "seq" in fields or "approval" in fields else {"message": event.message, **fields}
     )

@@ -9,7 +9,7 @@ import msgspec
 
 from protocol.dialects.mcp.rpc import RpcError, RpcId
 from protocol.errors import Failure, Outcome, Reason
-from protocol.events import Log, Progress, UiEvent
+from protocol.events import Log, Progress, UiEvent, built
 from protocol.host_events import ApprovalUiEvent, RegisteredAsset
 from protocol.mcp_server.client import McpClient
 from protocol.response import Response
@@ -153,7 +153,7 @@ class Call:
             case ApprovalUiEvent(approval=approval):
                 self._asking.person_answered(approval)
             case UiEvent(event="progress"):
-                self._progress(event.payload)
+                self._progress(built(event.payload))
 
     def finished(self, response: Response) -> None:
         """Take the response."""
@@ -190,13 +190,12 @@ class Call:
         level = self._client.wants(event.level)
         if level is None:
             return
-        fields = event.fields if isinstance(event.fields, dict) else {}
-        logger = fields.get("logger", self._module)
+        logger = built(event.fields).get("logger", self._module)
         params = {"level": level, "logger": str(logger), "data": event.message}
         self._told.notify("notifications/message", params)
 
-    def _progress(self, payload: object) -> None:
-        if self._token is None or not isinstance(payload, dict):
+    def _progress(self, payload: dict[str, Any]) -> None:
+        if self._token is None:
             return
         done: Any = payload.get("done")
         if not _is_number(done) or done <= self._done:

@@ -266,7 +266,8 @@ def _complete(request: Request) -> None:
         module, name = _referred(table, ref)
         if module is None:
             words = f"nothing can be completed for {described(ref.get('name', ref.get('uri')))}"
-            request.finish(RpcError(INVALID_PARAMS, f"{words}: it is no prompt or template here"))
+            words += ": it is not a prompt or template here"
+            request.finish(RpcError(INVALID_PARAMS, words))
         elif module not in table.completing:
             request.finish({"completion": {"values": [], "total": 0, "hasMore": False}})
         else:

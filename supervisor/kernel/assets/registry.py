@@ -19,7 +19,7 @@ import trio
 
 from protocol.connection import Notice
 from protocol.errors import Failure, Reason
-from protocol.events import Asset
+from protocol.events import Asset, built
 from protocol.host_events import RegisteredAsset
 from supervisor.kernel.assets.checks import AssetChecks, Looked, RefusedAssetError
 from supervisor.kernel.assets.record import AssetRecord, is_supported
@@ -307,15 +307,16 @@ def _may_see(principal: Principal, record: AssetRecord) -> bool:
 def _bounded_metadata(asset: Asset) -> tuple[dict[str, Any] | None, list[Notice]]:
     if asset.metadata is msgspec.UNSET:
         return None, []
+    metadata = built(asset.metadata)
     try:
-        size = len(_ENCODE(asset.metadata))
+        size = len(_ENCODE(metadata))
     except (RecursionError, ValueError, TypeError, OverflowError) as error:
         words = f"its metadata cannot be kept and is left out: {type(error).__name__}"
         return None, [_notice("metadata_too_large", asset, words)]
     if size > METADATA_BYTES:
         words = f"its metadata has {size} bytes, {METADATA_BYTES} are allowed; it is left out"
         return None, [_notice("metadata_too_large", asset, words)]
-    return asset.metadata, []
+    return metadata, []
 
 
 def _facts(record: AssetRecord) -> dict[str, Any]:

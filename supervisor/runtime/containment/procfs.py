@@ -17,6 +17,7 @@ import time
 from typing import NamedTuple
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 READ_BYTES = 16384
 """Nearly all that is read here is shorter."""
@@ -270,6 +271,14 @@ def rss_bytes_of_process(pid: int) -> int:
     return 0 if now is None or now.thread == pid else rss_bytes(now.thread)
 
 
+def cpu_s(pid: int) -> float | None:
+    """Return the processor time that a process has used, all its threads together."""
+    fields = _stat_fields(f"/proc/{pid}/stat")
+    if len(fields) < 13:  # noqa: PLR2004 - through field 15, after utime the stime
+        return None
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
 def pss_bytes(thread: int) -> int:
     """Return its resident memory with each shared page divided by those who share it.
 
@@ -284,7 +293,7 @@ def pss_bytes(thread: int) -> int:
 
 def now_ticks() -> int:
     """Return this moment in clock ticks since boot, as a process's start is told."""
-    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS_PER_S)
 
 
 def boot_id() -> str:

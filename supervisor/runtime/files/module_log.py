@@ -11,13 +11,12 @@ import datetime as dt
 import re
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 import trio
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
-from protocol.events import CallEvent, ErrorEvent, Log
+from protocol.events import CallEvent, ErrorEvent, Log, Object
 from protocol.frames import encode
 from supervisor.runtime.files.log_files import LogFiles
 
@@ -32,8 +31,10 @@ def error_text(event: ErrorEvent) -> str:
     return _line(f"error: {event.error_code}: {event.error_message}", event.details)
 
 
-def _line(words: str, fields: dict[str, Any] | UnsetType) -> str:
+def _line(words: str, fields: Object) -> str:
     text = " ".join(words.splitlines())
+    if isinstance(fields, msgspec.Raw):  # there is no room for more of it
+        return f"{text} {bytes(memoryview(fields)[:LINE_BYTES]).decode(errors='replace')}"
     if fields is UNSET or not fields:
         return text
     try:

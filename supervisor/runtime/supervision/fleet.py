@@ -297,7 +297,7 @@ class Fleet:
         wanted = module.wanted and module.state is State.DOWN
         if wanted and not module.missing:
             got_ready = f"{', '.join(needed)} got ready"
-            module.start(got_ready if needed else "it depends on nothing any more")
+            module.start(got_ready if needed else "it no longer depends on anything")
         elif wanted:
             self._want(module.waits_for, module.name)
         # Only now: what it waits for may have been down because nobody had wanted it yet.

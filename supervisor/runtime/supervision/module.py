@@ -160,7 +160,7 @@ class Module:
             worker.stop(cause)
 
     def restart(self, cause: str) -> None:
-        """Replace its processes; requests that wait go on waiting. At the end, as `start`."""
+        """Replace its processes; requests that wait keep waiting. At the end, as `start`."""
         if self.host.shutting_down:
             return
         self.stopped_by_command = False

@@ -60,7 +60,7 @@ from supervisor.runtime.supervision.probing import Probing
 from supervisor.runtime.supervision.recollection import keep, recall
 from supervisor.runtime.supervision.start_attempt import StartAttempt
 
-LEFT = "; a persistent module has to go on reading after its first answer, until its stdin ends"
+LEFT = "; a persistent module has to keep reading after its first answer, until its stdin ends"
 MUTE = "; it answered nothing"
 A_LOOP = (
     ": a persistent module has to read its stdin line by line until that ends, and to answer each "
@@ -392,10 +392,10 @@ class PersistentLife:
         self._has_answered = True
         if item.fault is not None:
             outcome = item.fault.failure(**self.evidence())
-        if self._probing.answered(item, outcome):
-            return False
+        self._probing.unproven = False
         call = self._calls.pop(item.request_id, None)
         if call is None:
+            self._probing.answered(item, outcome)
             return False
         self._served += 1
         call.settle(outcome)

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import trio
 
-from protocol.connection import Events
 from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input
-from supervisor.policy.verdict import Exit
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.process import spawn
 from supervisor.runtime.process.program import SpawnError, of_prepare
-from supervisor.runtime.process.unspoken import Unspoken
+from supervisor.runtime.process.unspoken import Unheard, Unspoken
 from supervisor.runtime.supervision.call import Call
 from supervisor.runtime.supervision.life import Ended, Instance, Owner, Setting
 from supervisor.runtime.supervision.preparation import (
@@ -78,7 +76,7 @@ class PreparingLife:
             self._descriptor.supervision.timeouts,
             self._descriptor.supervision.limits,
         )
-        dialogue = Dialogue(self.id, Unspoken(), self, host.deadlines, Taps())
+        dialogue = Dialogue(self.id, Unspoken(), Unheard(), host.deadlines, Taps())
         try:
             process = await spawn(
                 self._descriptor,
@@ -158,24 +156,3 @@ class PreparingLife:
             return []
         said = one.stderr.tail()
         return [Instance(self.id, one.pid, one.uptime_s, 0, last_line=said[-1] if said else None)]
-
-    # What its process says (dialogue.Receiver): nothing, as it has nothing but stderr.
-
-    def receive(self, events: Events) -> None:
-        """Take nothing."""
-
-    def congested(self) -> bool:
-        """Whether reading should pause: never."""
-        return False
-
-    def drained(self) -> None:
-        """Take no note."""
-
-    def stdout_closed(self) -> None:
-        """Take no note: it was never open."""
-
-    def stdin_broken(self) -> None:
-        """Take no note: nothing is written."""
-
-    def held(self, end: Exit) -> None:
-        """Take no note: its worker waits until it is reaped."""

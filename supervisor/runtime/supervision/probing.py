@@ -67,7 +67,7 @@ class Probing:
         self._owner = owner
         self._open: dict[str, Call] = {}
         self._times_heard = 0
-        self._unproven = False
+        self.unproven = False
         """Whether a call was given up and nothing was answered since."""
         self._doubted = trio.Event()
         self._watch = HealthWatch(
@@ -108,21 +108,18 @@ class Probing:
         self._open[request.request_id] = call
         self._setting.taps.overhear(self._probed.id, call)
 
-    def answered(self, item: Answered, outcome: Outcome) -> bool:
-        """Settle the probe that this answers; False if it answers none, but a call."""
-        self._unproven = False
+    def answered(self, item: Answered, outcome: Outcome) -> None:
+        """Settle the probe that this answers, if it answers one."""
         probe = self._open.pop(item.request_id, None)
-        if probe is None:
-            return False
-        probe.fault = item.fault
-        probe.settle(outcome)
-        return True
+        if probe is not None:
+            probe.fault = item.fault
+            probe.settle(outcome)
 
     def given_up(self, *, written: bool) -> None:
         """Take note that a call was given up, after its request was written whole or not at all."""
-        self._unproven = self._unproven or written
-        if self._unproven and not self._probed.busy:  # another call's answer or deadline would tell
-            self._unproven = False
+        self.unproven = self.unproven or written
+        if self.unproven and not self._probed.busy:  # another call's answer or deadline would tell
+            self.unproven = False
             self.doubt()
 
     def doubt(self) -> None:

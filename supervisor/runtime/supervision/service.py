@@ -430,7 +430,7 @@ class ServiceLife:
     def _ended_for(self) -> Failure:
         if self._replaced_for is None or self._setting.host.shutting_down:
             return self._setting.host.stopping(self.id, self.evidence())
-        words = f"{self.id} is being parted from: it {self._replaced_for}"
+        words = f"{self.id} is being given up: it {self._replaced_for}"
         return Failure.because(Reason.STOPPING, words, **self.evidence())
 
     def _fail_all(self, failure: Failure) -> None:

@@ -73,7 +73,7 @@ def test_a_module_that_came_since_or_counts_anew_has_no_rate() -> None:
 
 
 def test_memory_is_that_of_all_processes_and_none_where_there_is_none() -> None:
-    two = [{"rss_bytes": 5}, {"rss_bytes": None}, {"rss_bytes": 7}]
+    two = [{"id": str(number), "rss_bytes": used} for number, used in enumerate((5, None, 7))]
     now = figures(None, status(module("a", instances=two), module("b", instances=[])))
     assert [one.rss_bytes for one in now.modules] == [12, None]
 
@@ -87,3 +87,29 @@ def test_trends_keep_the_last_rates_of_the_modules_that_there_are() -> None:
         before = after
     assert trends.of("a") == (1.0,) * TREND_LENGTH
     assert trends.of("b") == trends.of("nobody") == ()
+
+
+def used(*cpu_s: float | None) -> list[Status]:
+    return [
+        {"id": f"a#{number}", "rss_bytes": None, "cpu_s": one} for number, one in enumerate(cpu_s)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "percent"),
+    [
+        ((1.0,), (1.5,), 25.0),
+        ((1.0, 2.0), (2.0, 6.0), 250.0),
+        ((1.0,), (1.0, 0.5), 25.0),  # another process has begun since
+        ((1.0, None), (1.5, None), 25.0),
+        ((), (), None),
+        ((None,), (None,), None),
+    ],
+)
+def test_cpu_is_what_all_processes_have_used_in_the_time(
+    before: tuple[float | None, ...], after: tuple[float | None, ...], percent: float | None
+) -> None:
+    earlier = status(module(instances=used(*before)), uptime_s=1.0)
+    later = status(module(instances=used(*after)), uptime_s=3.0)
+    assert only(figures(earlier, later)).cpu_percent == percent
+    assert only(figures(None, later)).cpu_percent is None

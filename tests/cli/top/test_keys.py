@@ -25,14 +25,15 @@ def read(*data: bytes) -> list[Key]:
     ("data", "keys"),
     [
         (b"q", [Key.QUIT]),
-        (b"xsQ", [Key.SORT, Key.QUIT]),
+        (b"xsQ", [Key.OTHER, Key.SORT, Key.QUIT]),
         (b"\x1b[A\x1b[Bjk", [Key.UP, Key.DOWN, Key.DOWN, Key.UP]),
         (b"\x1bOA", [Key.UP]),
         (b"\x1b[5~\x1b[6~ ", [Key.PAGE_UP, Key.PAGE_DOWN, Key.PAGE_DOWN]),
         (b"g\x1b[F", [Key.TOP, Key.BOTTOM]),
-        (b"\x1bq", [Key.QUIT]),  # Escape, then q
-        (b"\x1b\x1b[A", [Key.UP]),
-        (b"\x1b[1;5A", []),
+        (b"\x1bq", [Key.OTHER, Key.QUIT]),  # Escape, then q
+        (b"\x1b\x1b[A", [Key.OTHER, Key.UP]),
+        (b"\x1b[1;5A", [Key.OTHER]),
+        (b"rl\ry", [Key.RESTART, Key.LOGS, Key.LOGS, Key.YES]),
     ],
 )
 def test_a_key_is_what_it_is_for(data: bytes, keys: list[Key]) -> None:

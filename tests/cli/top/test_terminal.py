@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Serve
-from tests.cli.fake_daemon import Frame, Reply, not_ok, ok, serving
+from tests.cli.fake_daemon import Frame, Reply, log, not_ok, ok, serving
 from tests.cli.top.statuses import module, status
 from tests.cli.top.terminal import Terminal
 
@@ -27,10 +27,26 @@ class Counting:
         self._asked = itertools.count(1)
 
     def __call__(self, frame: Frame) -> list[Reply]:
+        if frame["input"]["op"] != "status":
+            return self.others(frame)
         assert frame["input"] == {"op": "status", "args": {"histogram": True}}
         number = next(self._asked)
         modules = (module(name, 5 * number, histogram=[(64, number)]) for name in self._names)
         return [ok(status(*modules, uptime_s=float(number), pid=self._pid))]
+
+    def others(self, frame: Frame) -> list[Reply]:
+        """Answer what keys ask for."""
+        args = frame["input"]["args"]
+        if frame["input"]["op"] == "logs":
+            assert args == {"module": "kv", "lines": 200, "follow": True}
+            return [
+                log("a cow", ts=1.0, instance="kv#1", stream="stderr"),
+                log("was killed", ts=2.0, instance="kv#1", stream="host"),
+            ]
+        assert frame["input"]["op"] == "restart"
+        if args["module"] == "kv":
+            return [not_ok("unreachable", "no such program")]
+        return [ok(module(args["module"]))]
 
 
 def test_it_shows_modules_and_rates_until_q_and_gives_the_terminal_back(
@@ -118,18 +134,66 @@ def test_a_new_size_is_drawn_at_once(serve: Serve, socket_path: Path) -> None:
         assert b"RESTARTS" not in terminal.output
 
 
-def test_keys_sort_and_scroll(serve: Serve, socket_path: Path) -> None:
+def test_keys_sort_choose_and_scroll(serve: Serve, socket_path: Path) -> None:
     serve(Counting(*(f"m{number:02}" for number in range(40))))
     with Terminal(socket_path, "--interval", "1000") as terminal:
-        terminal.shows("1-19 of 40", "m18")
+        terminal.shows("1-19 of 40", "> m00", "m18")
         terminal.type(b"\x1b[B")
-        terminal.shows("2-20 of 40", "m19")
+        terminal.shows("> m01")
+        terminal.type(b"\x1b[6~")
+        terminal.shows("> m20", "3-21 of 40")
         terminal.type(b"G")
-        terminal.shows("22-40 of 40", "m39")
+        terminal.shows("22-40 of 40", "> m39")
         terminal.type(b"s")
-        terminal.shows("s sort: state")
+        terminal.shows("s sort: name")
         terminal.type(b"q")
         assert terminal.ended() == 0
+
+
+def test_a_key_restarts_the_chosen_module_once_it_is_confirmed(
+    serve: Serve, socket_path: Path
+) -> None:
+    daemon = serve(Counting("dice", "kv"))
+    with Terminal(socket_path, "--interval", "1000") as terminal:
+        terminal.shows("> dice")
+        terminal.type(b"r")
+        terminal.shows("restart dice? y: yes, any other key: no")
+        terminal.forget()
+        terminal.type(b"n")
+        terminal.shows("> dice")
+        assert [one["input"]["op"] for one in daemon.frames] == ["status"]
+        terminal.type(b"ry")
+        terminal.shows("dice is restarted")
+        terminal.type(b"jry")
+        terminal.shows("kv is not ready: no such program")
+        asked = [one["input"] for one in daemon.frames[1:]]
+        assert [(one["op"], one["args"]["module"]) for one in asked] == [
+            ("restart", "dice"),
+            ("restart", "kv"),
+        ]
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+        assert terminal.is_given_back()
+
+
+@pytest.mark.parametrize(
+    "environment", [{}, {"NO_COLOR": "1", "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}]
+)
+def test_a_key_shows_the_log_of_the_chosen_module_on_the_smallest_terminal_too(
+    serve: Serve, socket_path: Path, environment: dict[str, str]
+) -> None:
+    serve(Counting("dice", "kv"))
+    with Terminal(socket_path, "--interval", "1000", **environment) as terminal:
+        terminal.resize(40, 8)
+        terminal.shows("s sort: trouble r restart l logs q quit")
+        terminal.type(b"jl")
+        terminal.shows("log of kv", "kv#1 a cow", "kv#1 was killed", "q back")
+        terminal.forget()
+        terminal.type(b"q")
+        terminal.shows("> kv")
+        terminal.type(b"q")
+        assert terminal.ended() == 0
+        assert terminal.is_given_back()
 
 
 def test_a_daemon_that_is_not_there_to_begin_with_is_no_reason_for_a_screen(
@@ -193,7 +257,7 @@ def test_a_daemon_that_answers_no_more_is_told_of_and_keys_go_on(
     with Terminal(socket_path, *FAST) as terminal:
         terminal.shows("the daemon has not answered for", "5.00 calls/s")
         terminal.type(b"s")
-        terminal.shows("s sort: state")
+        terminal.shows("s sort: name")
         terminal.type(b"q")
         assert terminal.ended() == 0
 

@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 from supervisor.cli.quantities import latency
 from supervisor.cli.terminal import cells
 from supervisor.cli.top.figures import Figures, Order, Trend, figures
-from supervisor.cli.top.view import BLOCKS, PLAIN, Look, first_row, rate, sparkline, table, view
+from supervisor.cli.top.view import (
+    BLOCKS,
+    PLAIN,
+    LogText,
+    Look,
+    first_row,
+    log_view,
+    rate,
+    sparkline,
+    table,
+    view,
+)
 from tests.cli.top.statuses import module, status
 
 NAMES = ["blobs", "a-module-with-quite-a-long-name-of-its-own", "\u6f22\u5b57", "kv"]
@@ -27,7 +38,7 @@ def fleet(*names: str) -> Figures:
                 histogram=[(64 << number, number)] if number else [],
                 restarts=9 - number,
                 state="failed" if number == 1 else "ready",
-                instances=[{"rss_bytes": number << 20}],
+                instances=[{"id": "x#1", "rss_bytes": number << 20, "cpu_s": number / 2}],
             )
             for number, name in enumerate(names)
         ),
@@ -72,12 +83,13 @@ def test_what_is_held_for_others_stands_in_the_first_line_with_who_has_most() ->
     names=st.lists(st.sampled_from(NAMES), unique=True),
     order=st.sampled_from(Order),
     top_row=st.integers(0, 9),
+    selected=st.sampled_from([None, "kv", "nobody"]),
     message=st.sampled_from(["", "gone " * 30]),
 )
 def test_no_line_is_wider_and_no_page_higher_than_the_screen(
-    *, width: int, height: int, names: list[str], order: Order, top_row: int, message: str
+    *, width: int, height: int, names: list[str], **look: Any
 ) -> None:
-    lines = shown(fleet(*names), width, height, order=order, top_row=top_row, message=message)
+    lines = shown(fleet(*names), width, height, **look)
     assert len(lines) == height
     assert all(cells(line) <= width for line in lines)
 
@@ -87,24 +99,25 @@ def test_a_wide_screen_has_everything() -> None:
     assert lines[0] == "stdiod 0.1.0, pid 99, up 3.0s, 1 B"
     assert lines[1] == "2 modules: 1 ready, 1 failed; 50.0 calls/s, 0.50 not ok/s"
     assert lines[3].split() == [
-        "NAME", "STATE", "CALLS/S", "FAIL/S", "P50", "P99", "RSS", "RESTARTS", "IN-FLIGHT/QUEUED",
-        "TREND",
+        "NAME", "STATE", "CALLS/S", "FAIL/S", "P50", "P99", "CPU", "RSS", "RESTARTS",
+        "IN-FLIGHT/QUEUED", "TREND",
     ]  # fmt: skip
-    *figures_of_kv, trend = lines[5].split()
+    *figures_of_kv, trend = lines[4].split()
     assert figures_of_kv == [
-        "kv", "failed", "50.0", "0.50", "0.14ms", "0.14ms", "1.0", "MiB", "8", "0/0",
+        ">", "kv", "failed", "50.0", "0.50", "0.14ms", "0.14ms", "25%", "1.0", "MiB", "8", "0/0",
     ]  # fmt: skip
     assert trend.endswith("▇█████")
-    assert lines[-1].startswith("q quit  s sort: name")
+    assert lines[5].startswith("  dice ")
+    assert lines[-1] == "s sort: trouble  r restart  l logs  q quit  every 1 s"
 
 
 @pytest.mark.parametrize(
     ("width", "columns"),
     [
-        (80, "NAME STATE CALLS/S FAIL/S P50 P99 RSS RESTARTS TREND"),
-        (60, "NAME STATE CALLS/S FAIL/S P50 P99 RSS"),
-        (40, "NAME STATE CALLS/S FAIL/S P99"),
-        (24, "NAME STATE CALLS/S"),
+        (80, "NAME STATE CALLS/S FAIL/S P50 P99 CPU RSS RESTARTS"),
+        (60, "NAME STATE CALLS/S FAIL/S P99 CPU RSS"),
+        (40, "NAME STATE CALLS/S CPU"),
+        (24, "NAME STATE"),
         (12, "NAME"),
     ],
 )
@@ -114,51 +127,75 @@ def test_a_narrow_screen_leaves_columns_out(width: int, columns: str) -> None:
 
 def test_a_long_name_is_cut_before_a_column_is_left_out() -> None:
     lines = shown(fleet("a-module-with-quite-a-long-name-of-its-own"), 76)
-    assert lines[4].startswith("a-module-")
+    assert lines[4].startswith("> a-module-")
     assert ".. " in lines[4]
     assert "P99" in lines[3]
 
 
 def test_modules_that_have_no_room_are_scrolled_to() -> None:
     names = [f"m{number:02}" for number in range(30)]
-    first = shown(fleet(*names), 120, 15)
-    assert [line.split()[0] for line in first[4:-1]] == names[:10]
+    first = shown(fleet(*names), 120, 15, order=Order.NAME)
+    assert [line[2:].split()[0] for line in first[4:-1]] == names[:10]
     assert "1-10 of 30" in first[-1]
-    last = shown(fleet(*names), 120, 15, top_row=99)
-    assert [line.split()[0] for line in last[4:-1]] == names[-10:]
+    last = shown(fleet(*names), 120, 15, order=Order.NAME, top_row=99, selected="m25")
+    assert [line[2:].split()[0] for line in last[4:-1]] == names[-10:]
+    assert [line[2:].split()[0] for line in last if line.startswith("> ")] == ["m25"]
     assert "21-30 of 30" in last[-1]
-    assert first_row(-5, 30, 15) == first_row(7, 3, 15) == 0
+    assert first_row(-5, 0, 30, 15) == first_row(7, 2, 3, 15) == 0
+
+
+def test_the_module_that_keys_are_about_is_always_in_sight() -> None:
+    assert first_row(0, 29, 30, 15) == 20
+    assert first_row(25, 3, 30, 15) == 3
+    assert first_row(4, 9, 30, 15) == 4
+    assert first_row(0, 0, 0, 2) == 0
 
 
 @pytest.mark.parametrize(
     ("order", "first"),
     [
+        (Order.TROUBLE, "b"),
         (Order.NAME, "a"),
-        (Order.STATE, "b"),
         (Order.RATE, "c"),
         (Order.FAILURES, "c"),
         (Order.P99, "c"),
+        (Order.CPU, "c"),
         (Order.MEMORY, "c"),
         (Order.RESTARTS, "a"),
     ],
 )
 def test_the_order_puts_what_asks_for_attention_first(order: Order, first: str) -> None:
-    assert shown(fleet("a", "b", "c"), order=order)[4].split()[0] == first
+    assert shown(fleet("a", "b", "c"), order=order)[4].split()[:2] == [">", first]
 
 
 def test_the_orders_come_round() -> None:
-    order, seen = Order.NAME, []
+    order, seen = Order.TROUBLE, []
     for _ in Order:
         seen.append(order)
         order = order.following
-    assert order is Order.NAME
+    assert order is Order.TROUBLE
     assert seen == list(Order)
 
 
 def test_a_message_stands_above_the_last_figures() -> None:
     lines = shown(fleet("dice"), message="no daemon\nlistens")
     assert lines[2] == "no daemon listens"
-    assert lines[4].startswith("dice")
+    assert lines[4].startswith("> dice")
+
+
+@pytest.mark.parametrize(("width", "height"), [(40, 6), (9, 3), (0, 0), (200, 2)])
+def test_the_end_of_a_log_fits_the_screen(width: int, height: int) -> None:
+    log = [
+        LogText(f"12:00:00.000 dice#1 {number} {'x' * 99}", of_module=True) for number in range(9)
+    ]
+    lines = log_view("log of dice", [*log, LogText("gone", of_module=False)], "", width, height)
+    plain = [click.unstyle(line) for line in lines]
+    assert len(plain) == height
+    assert all(cells(line) <= width for line in plain)
+    if height == 6:
+        assert plain[0] == "log of dice"
+        assert plain[2].startswith("12:00:00.000 dice#1 7 xx")
+        assert plain[4:] == ["gone", "q back"]
 
 
 def test_text_of_a_module_cannot_steer_the_screen() -> None:
@@ -170,12 +207,12 @@ def test_text_of_a_module_cannot_steer_the_screen() -> None:
 def test_what_is_not_known_is_a_dash() -> None:
     now = figures(None, status(module(instances=[])))
     assert shown(now)[1] == "1 module: 1 ready"
-    assert shown(now)[4].split()[:9] == ["dice", "ready", "-", "-", "-", "-", "-", "0", "0/0"]
+    assert shown(now)[4].split()[:11] == [">", "dice", "ready", *"------", "0", "0/0"]
 
 
 def test_the_table_for_scripts_has_the_same_columns_always() -> None:
     lines = table(fleet("dice")).splitlines()
-    assert len(lines[3].split()) == len(lines[4].split()) - 1 == 9  # "0 B" has a space
+    assert len(lines[3].split()) == len(lines[4].split()) - 1 == 10  # "0 B" has a space
     empty = table(fleet()).splitlines()
     assert empty[3].split() == lines[3].split()
 

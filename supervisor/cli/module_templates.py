@@ -1,0 +1,394 @@
+"""What `stdiod new` writes: the descriptor, the source, a transcript and a README of a new module.
+
+A template, `templates/FILE.in`, is the source of one language for all protocols. A line `%% A B`
+begins what only those have, `%% all` what all have. `@op@` and the like are replaced; what stands
+for what is chosen by the kind of the module.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib import resources
+from typing import Any, NamedTuple
+
+import msgspec
+
+from protocol.descriptor.model import Descriptor, Lifecycle
+from protocol.transcript import (
+    Entry,
+    Happened,
+    Header,
+    Source,
+    descriptor_document,
+    encode_record,
+)
+from protocol.version import VERSION
+from supervisor.cli.terminal import one_line, shell_word
+
+TRANSCRIPT = "test.jsonl"
+
+WHO = "Ada"
+"""Who is named in all examples."""
+
+
+class Language(NamedTuple):
+    """How a module in a language is run, and built; `needs` is the program that this takes."""
+
+    file: str
+    command: tuple[str, ...]
+    needs: str
+    prepare: tuple[str, ...] = ()
+    pass_env: tuple[str, ...] = ()
+
+
+LANGUAGES = {
+    "bash": Language("main.sh", ("bash", "main.sh"), "bash"),
+    "c": Language("main.c", ("./main",), "cc", ("cc", "-O2", "-o", "main", "main.c")),
+    "exec": Language("", ("printf",), "printf"),
+    "go": Language(
+        "main.go",
+        ("./main",),
+        "go",
+        ("go", "build", "-o", "main", "main.go"),
+        ("GOROOT", "GOPATH", "GOCACHE"),
+    ),
+    "java": Language(
+        "Main.java",
+        ("java", "-cp", "classes", "Main"),
+        "javac",
+        ("javac", "-d", "classes", "Main.java"),
+    ),
+    "node": Language("main.js", ("node", "main.js"), "node"),
+    "perl": Language("main.pl", ("perl", "main.pl"), "perl"),
+    "python": Language("main.py", ("python3", "main.py"), "python3"),
+    "ruby": Language("main.rb", ("ruby", "main.rb"), "ruby"),
+    "rust": Language(
+        "main.rs",
+        ("./main",),
+        "rustc",
+        ("rustc", "--edition=2021", "-O", "-o", "main", "main.rs"),
+        ("RUSTUP_HOME", "RUSTUP_TOOLCHAIN"),
+    ),
+}
+
+
+class Part(NamedTuple):
+    """What a module of a kind does: one op that takes one text, and its result, an object."""
+
+    op: str
+    arg: str
+    key: str
+    says: str
+    about: str
+
+
+PARTS = {
+    "agent": Part("execute", "prompt", "content", "I was asked: ", "Does what it is asked."),
+    "context": Part("add", "text", "kept", "", "Keeps a text."),
+    "hook": Part("on_event", "event", "reason", "saw ", "Looks at what happens."),
+    "orchestrator": Part("execute", "prompt", "content", "I was asked: ", "Does what it is asked."),
+    "provider": Part("complete", "prompt", "content", "You said: ", "Goes on from a prompt."),
+    "tool": Part("greet", "name", "greeting", "hello ", "Greets whoever is named."),
+}
+
+
+class Choice(NamedTuple):
+    """What was asked for."""
+
+    name: str
+    lang: str
+    kind: str
+    protocol: str
+    lifecycle: Lifecycle
+
+    @property
+    def language(self) -> Language:
+        """How it is run."""
+        return LANGUAGES[self.lang]
+
+    @property
+    def part(self) -> Part:
+        """What it does."""
+        return PARTS[self.kind]
+
+    @property
+    def needs(self) -> str:
+        """The program that it takes to run it."""
+        return "jq" if (self.lang, self.protocol) == ("bash", "mcp") else self.language.needs
+
+
+def descriptor_of(choice: Choice, default: Lifecycle) -> dict[str, Any]:
+    """Return the descriptor; `default` is the lifecycle that its protocol has unless it says so."""
+    language, part = choice.language, choice.part
+    transport: dict[str, Any] = {"type": "stdio"}
+    if language.prepare:
+        transport["prepare"] = language.prepare
+    transport["command"] = language.command
+    if choice.protocol != "module":
+        transport["protocol"] = choice.protocol
+    if choice.lifecycle is not default:
+        transport["lifecycle"] = str(choice.lifecycle)
+    outputs: dict[str, Any] = {
+        "type": "object",
+        "properties": {part.key: {"type": "string"}},
+        "required": [part.key],
+    }
+    if choice.protocol == "exec":
+        op = {"args": [f"{part.says}%s\\n", f"{{{part.arg}}}"], "stdout": "text"}
+        transport["exec"] = {"ops": {part.op: op}}
+        outputs = {"type": "string"}
+    if language.pass_env:
+        transport["pass_env"] = language.pass_env
+    document = {
+        "name": choice.name,
+        "kind": choice.kind,
+        "version": "0.1.0",
+        "description": part.about,
+        "transport": transport,
+        "capabilities": [],
+    }
+    if choice.kind == "hook":
+        document["hook"] = {"observe": ["module:*"]}
+    if choice.protocol != "mcp":  # a server says itself what it has
+        args = {
+            "type": "object",
+            "properties": {part.arg: {"type": "string"}},
+            "required": [part.arg],
+            "examples": [{part.arg: WHO}],
+        }
+        document |= {"inputs": {part.op: args}, "outputs": {part.op: outputs}}
+    return document
+
+
+def source_of(choice: Choice) -> str:
+    """Return the source."""
+    template = resources.files("supervisor.cli.templates") / f"{choice.language.file}.in"
+    lines = _of_protocol(template.read_text(encoding="utf-8").splitlines(), choice.protocol)
+    text = "\n".join(lines) + "\n"
+    for name, value in choice.part._asdict().items():
+        text = text.replace(f"@{name}@", value)
+    return text
+
+
+def _of_protocol(lines: list[str], protocol: str) -> Iterator[str]:
+    wanted = ["all"]
+    for line in lines:
+        if line.startswith("%% "):
+            wanted = line.split()[1:]
+        elif "all" in wanted or protocol in wanted:
+            yield line
+
+
+# The transcript: what is said to it, and what it has to answer.
+
+Said = list[tuple[Source, dict[str, Any]]]
+
+
+def transcript_of(choice: Choice, descriptor: Descriptor, when: str) -> bytes:
+    """Return the transcript of a conversation with it; `when` is the time that it tells."""
+    header = Header(
+        transcript=1,
+        module=choice.name,
+        protocol=choice.protocol,
+        lifecycle=choice.lifecycle,
+        descriptor=descriptor_document(descriptor),
+        recorded=when,
+        stdiod=VERSION,
+    )
+    persistent = choice.lifecycle is Lifecycle.PERSISTENT
+    records: list[Header | Entry] = [header]
+    for number, said in enumerate(_conversations(choice), 1):
+        records += _entries(said, f"{choice.name}#{number}", persistent=persistent)
+    end = Entry(
+        at_s=0, source=Source.RECORDER, event=Happened.ENDED, missing_bytes=0, why="all is said"
+    )
+    return b"".join(map(encode_record, [*records, end]))
+
+
+def _entries(said: Said, instance: str, *, persistent: bool) -> Iterator[Entry]:
+    def happened(event: Happened, **facts: Any) -> Entry:
+        return Entry(at_s=0, source=Source.PROCESS, instance=instance, event=event, **facts)
+
+    yield happened(Happened.SPAWNED)
+    for source, line in said:
+        text = msgspec.json.encode(line).decode()
+        yield Entry(at_s=0, source=source, instance=instance, line=text)
+        if source is Source.HOST and not persistent:
+            yield happened(Happened.STDIN_CLOSED)
+    if persistent:
+        yield happened(Happened.STDIN_CLOSED)
+    # Where the host does not stop it, it has to end by itself.
+    yield happened(Happened.EXITED, exit_code=0, stopped_by_host=persistent)
+
+
+def _conversations(choice: Choice) -> Iterator[Said]:
+    """Yield what is said with each process."""
+    match choice.protocol:
+        case "narratoria":
+            yield from _told(choice)
+        case "mcp":
+            yield _served(choice)
+        case _ if choice.lifecycle is Lifecycle.PERSISTENT:
+            yield [line for said in _answered(choice) for line in said]
+        case _:
+            yield from _answered(choice)
+
+
+def _result(part: Part) -> dict[str, Any]:
+    return {part.key: f"{part.says}{WHO}"}
+
+
+def _answered(choice: Choice) -> Iterator[Said]:
+    part = choice.part
+    args = {part.arg: WHO}
+    refusal = {"code": "unsupported_op", "message": "there is no such op"}
+    asked: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("health", {}, {"status": "ok"}),
+        ("describe", {}, {"ok": True, "result": {}}),
+        ("invoke", {"op": part.op, "args": args}, {"ok": True, "result": _result(part)}),
+        ("invoke", {"op": "no such op", "args": {}}, {"ok": False, "error": refusal}),
+    ]
+    for number, (operation, content, answer) in enumerate(asked, 1):
+        named = {"requestId": f"r{number}"}
+        request = {**named, "tool": choice.name, "operation": operation, "input": content}
+        yield [(Source.HOST, request), (Source.MODULE, {**named, **answer})]
+
+
+def _told(choice: Choice) -> Iterator[Said]:
+    part = choice.part
+    starting = {"type": "log", "level": "info", "message": "Starting"}
+    refusal = {"errorCode": "unsupported_op", "errorMessage": "there is no such op"}
+    asked: list[tuple[str, dict[str, Any], list[dict[str, Any]]]] = [
+        (
+            part.op,
+            {part.arg: WHO},
+            [starting, {"type": "done", "ok": True, "result": _result(part)}],
+        ),
+        ("no such op", {}, [{"type": "error", **refusal}, {"type": "done", "ok": False}]),
+    ]
+    for number, (operation, content, events) in enumerate(asked, 1):
+        named = {"requestId": f"r{number}", "tool": choice.name}
+        request = {**named, "operation": operation, "input": content}
+        yield [
+            (Source.HOST, request),
+            *((Source.MODULE, {"version": "0", **one}) for one in events),
+        ]
+
+
+def _served(choice: Choice) -> Said:
+    part = choice.part
+    result = _result(part)
+    schema = {
+        "type": "object",
+        "properties": {part.arg: {"type": "string"}},
+        "required": [part.arg],
+        "examples": [{part.arg: WHO}],
+    }
+    tool = {"name": part.op, "description": part.about, "inputSchema": schema}
+    client = {"name": "stdiod", "version": VERSION}
+    version = "2025-06-18"
+    introduction = {"protocolVersion": version, "capabilities": {}, "clientInfo": client}
+    answered: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        (
+            "server/discover",
+            {},
+            {"error": {"code": -32601, "message": "there is no such method"}},
+        ),
+        (
+            "initialize",
+            introduction,
+            {
+                "result": {
+                    "protocolVersion": version,
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": part.op, "version": "0.1.0"},
+                }
+            },
+        ),
+        ("tools/list", {}, {"result": {"tools": [tool]}}),
+        (
+            "tools/call",
+            {"name": part.op, "arguments": {part.arg: WHO}},
+            {
+                "result": {
+                    "content": [{"type": "text", "text": result[part.key]}],
+                    "structuredContent": result,
+                }
+            },
+        ),
+        ("ping", {}, {"result": {}}),
+    ]
+    said: Said = []
+    for number, (method, params, answer) in enumerate(answered, 1):
+        named = {"jsonrpc": "2.0", "id": number}
+        said.append((Source.HOST, {**named, "method": method, "params": params}))
+        said.append((Source.MODULE, {**named, **answer}))
+        if method == "initialize":
+            told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+            said.append((Source.HOST, told))
+    return said
+
+
+# The README.
+
+_README = """\
+# {name}
+
+{about} `module.json` says what it is and which ops it has{source}.
+
+    stdiod check .                  whether it keeps its protocol
+    stdiod invoke {word} {op} {arg}={who} --descriptor module.json
+{replay}    stdiod run .                    serve it
+
+`check` calls `{op}` because its schema has `examples`. Give them to each op that may be called by a
+check.
+"""
+
+_REPLAY = f"    stdiod replay {TRANSCRIPT} --module module.json\n"
+
+_TEST = f"""
+`{TRANSCRIPT}` is its test: what is said to it, and what it has to answer. Once the module is to
+answer something else, record it anew, with `stdiod invoke ... --record {TRANSCRIPT}`.
+"""
+
+_BUILD = """
+`{prepare}` builds it, before its first start. A daemon builds it again with
+`stdiod restart {word} --prepare`; `check`, `replay` and `invoke --descriptor` do so each time.
+"""
+
+
+def readme_of(choice: Choice) -> str:
+    """Return the README."""
+    part, language = choice.part, choice.language
+    source = f", `{language.file}` does them" if language.file else " and how they are run"
+    if choice.protocol == "mcp":
+        source = f"; `{language.file}` has its tools"
+    word = shell_word(choice.name)
+    text = _README.format(
+        name=one_line(choice.name),
+        about=part.about,
+        source=source,
+        word=word,
+        op=part.op,
+        arg=part.arg,
+        who=WHO,
+        replay=_REPLAY if language.file else "",
+    )
+    if language.file:
+        text += _TEST
+    if language.prepare:
+        text += _BUILD.format(prepare=" ".join(language.prepare), word=word)
+    return text
+
+
+def files_of(
+    choice: Choice, document: dict[str, Any], descriptor: Descriptor, when: str
+) -> dict[str, bytes]:
+    """Return the files of a new module, by name."""
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    files = {"module.json": text.encode(), "README.md": readme_of(choice).encode()}
+    if choice.language.file:
+        files[choice.language.file] = source_of(choice).encode()
+        files[TRANSCRIPT] = transcript_of(choice, descriptor, when)
+    return files

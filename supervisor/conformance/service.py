@@ -1,0 +1,149 @@
+"""The clauses of a module that is a service over HTTP: each request has a connection to itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import trio
+
+from protocol.connection import Answered, Events, Notice, Request, Warned
+from protocol.errors import Failure, Outcome, Success
+from protocol.replies import Operation
+from protocol.service_answer import ServiceAnswer, request_body
+from protocol.transcript import Source
+from supervisor.conformance.examination import Examination
+from supervisor.conformance.persistent import LONG_BYTES
+from supervisor.conformance.report import Status
+from supervisor.conformance.trial import PATIENCE, Exchange, Reply, Timing
+from supervisor.runtime.process.environment import UnsetVariableError
+from supervisor.runtime.service.client import ServiceClient, UnreachableError
+from supervisor.runtime.supervision.description import misfit_of
+
+
+async def examine(exam: Examination, environment: Mapping[str, str]) -> None:
+    """Play all clauses."""
+    try:
+        client = await trio.to_thread.run_sync(ServiceClient, exam.descriptor, environment)
+    except UnsetVariableError as error:
+        exam.find("service", Status.FAILS, f"it cannot be asked: {error}")
+        return
+    try:
+        await _examine(exam, client)
+    finally:
+        await client.close()
+
+
+async def _examine(exam: Examination, client: ServiceClient) -> None:
+    description = await _introduced(exam, client)
+    if description is None:
+        return
+    stated = {"inputs": exam.descriptor.inputs, "outputs": exam.descriptor.outputs}
+    description = {**description, **{key: value for key, value in stated.items() if value}}
+    exam.judge_schemas(description)
+    exam.choose_ops(description.get("inputs"))
+    await _healthy(exam, client, "unknown fields", unknown={"as": ["yet", None]}, unknownToo="x")
+    await _healthy(exam, client, "long line", padding="x" * LONG_BYTES)
+    if exam.descriptor.supervision.concurrency > 1:
+        async with trio.open_nursery() as nursery:
+            for _ in range(2):
+                nursery.start_soon(_healthy, exam, client, "two at once")
+    for op, args in exam.args.items():
+        exam.called.append(op)
+        asked = _Asked(exam, exam.request(Operation.INVOKE, op, args))
+        outcome = await asked.judged(client, "answers", exam.timeouts.invoke_s, op)
+        exam.note(asked.notices, asked, op)
+        if outcome is not None:
+            exam.find("answers", Status.HOLDS, op=op)
+            if not any(one.reason == "unknown_field" for one in asked.notices):
+                exam.judge_result(op, outcome, description.get("outputs"), asked)
+
+
+async def _introduced(exam: Examination, client: ServiceClient) -> dict[str, Any] | None:
+    """Ask how it is and what it is; None, and a finding, if it does not say."""
+    timeouts = exam.timeouts
+    if not await _healthy(exam, client, "health"):
+        return None
+    asked = _Asked(exam, exam.request(Operation.DESCRIBE))
+    outcome = await asked.judged(client, "describe", timeouts.describe_s)
+    if isinstance(outcome, Failure):
+        exam.find("describe", Status.FAILS, f"it answered {outcome.code}: {outcome.message}", asked)
+    if not isinstance(outcome, Success):
+        return None
+    description: dict[str, Any] = outcome.result
+    contradiction = misfit_of(description, exam.descriptor)
+    if contradiction is not None:
+        exam.find("describe", Status.FAILS, f"it {contradiction}", asked)
+        return None
+    exam.has_started = True
+    for clause in ("service", "describe"):
+        exam.find(clause, Status.HOLDS)
+    return description
+
+
+async def _healthy(exam: Examination, client: ServiceClient, clause: str, **unknown: Any) -> bool:
+    asked = _Asked(exam, exam.request(Operation.HEALTH), **unknown)
+    outcome = await asked.judged(client, clause, exam.timeouts.health_s)
+    if isinstance(outcome, Failure):
+        exam.find(clause, Status.FAILS, f"it answered {outcome.code}: {outcome.message}", asked)
+    elif outcome is not None:
+        exam.find(clause, Status.HOLDS)
+    return isinstance(outcome, Success)
+
+
+class _Asked:
+    """One request, and what came of it (trial.Watched)."""
+
+    def __init__(self, exam: Examination, request: Request, **unknown: Any) -> None:
+        self.exchange = Exchange()
+        self.notices: list[Notice] = []
+        self._exam = exam
+        self._request = request
+        self._unknown = unknown
+        self._answered: Answered | None = None
+
+    async def judged(
+        self, client: ServiceClient, clause: str, bound_s: float, op: str | None = None
+    ) -> Outcome | None:
+        """Post it; returns its outcome if it has one."""
+        began = trio.current_time()
+        try:
+            with trio.move_on_after(PATIENCE * bound_s):
+                await self._post(client)
+        except UnreachableError as error:
+            shown = "" if error.shown is None else f": {error.shown}"
+            words = f"it {error.message}{shown}"
+            # Once it is known to be there, what is special of this request is to blame.
+            of = clause if self._exam.has_started else "service"
+            self._exam.find(of, Status.FAILS, words, self, op)
+            return None
+        if self._answered is None:
+            words = f"no answer came in {bound_s:g} s, nor in as long again"
+            self._exam.find(clause, Status.FAILS, words, self, op)
+            return None
+        is_late = trio.current_time() - began > bound_s
+        timing = Timing.LATE if is_late else Timing.IN_TIME
+        reply = Reply(self._answered, timing, bound_s)
+        return self._exam.judge_answer(clause, self, reply, op)
+
+    async def _post(self, client: ServiceClient) -> None:
+        request, body = self._request, request_body(self._request)
+        if self._unknown:
+            body = msgspec.json.encode({**msgspec.json.decode(body), **self._unknown})
+        self.exchange.said("", Source.HOST, f"POST /{request.operation} ".encode() + body + b"\n")
+        async with client.post(request.operation, body) as reply:
+            answer = ServiceAnswer(reply.media, self._exam.descriptor, request, client.secrets)
+            async for chunk in reply.chunks:
+                self.exchange.said("", Source.MODULE, chunk)
+                self._take(answer.receive_data(chunk))
+                if answer.is_over:
+                    return
+            self._take(answer.receive_eof())
+
+    def _take(self, events: Events) -> None:
+        for item in events:
+            if isinstance(item, Answered):
+                self._answered = item
+            elif isinstance(item, Warned):
+                self.notices.append(item.notice)

@@ -1,0 +1,64 @@
+"""Run the `prepare` of a module to its end, for those who run the module without a daemon.
+
+A daemon remembers that it is done (`supervision.preparation`); here it is done each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import trio
+
+from protocol.descriptor.model import Descriptor
+from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.files.log_files import LogFiles
+from supervisor.runtime.files.module_log import ModuleLog
+from supervisor.runtime.process.dialogue import Dialogue
+from supervisor.runtime.process.incarnation import Incarnation, StopStep
+from supervisor.runtime.process.opening import Opening
+from supervisor.runtime.process.process import spawn
+from supervisor.runtime.process.program import SpawnError, of_prepare
+from supervisor.runtime.process.unspoken import Unheard, Unspoken
+from supervisor.runtime.supervision.deadlines import Deadlines
+from supervisor.runtime.taps import Taps
+
+
+async def prepare_once(
+    descriptor: Descriptor, environment: Mapping[str, str], custody: Custody, log_files: LogFiles
+) -> str | None:
+    """Prepare a module, within its `prepare_s`; returns what went wrong, None if nothing did."""
+    instance = f"{descriptor.name}#1"
+    timeouts = descriptor.supervision.timeouts
+    opening = Opening(b"", closes_stdin=True)
+    try:
+        process = await spawn(
+            of_prepare(descriptor), environment, instance, custody, opening, one_output=True
+        )
+    except SpawnError as error:
+        return f"it could not be started: {error}"
+    incarnation = Incarnation(
+        instance,
+        process,
+        Dialogue(instance, Unspoken(), Unheard(), Deadlines(), Taps()),
+        ModuleLog(descriptor.name, log_files, lambda: 0.0),
+        exit_s=timeouts.exit_s,
+        stop_s=timeouts.stop_s,
+    )
+    overdue = False
+
+    async def bound() -> None:
+        nonlocal overdue
+        await trio.sleep(timeouts.prepare_s)
+        overdue = True
+        incarnation.stop(StopStep.TERMINATE)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bound)
+        ended = await incarnation.run()
+        nursery.cancel_scope.cancel()
+    if overdue:
+        return f"it took longer than {timeouts.prepare_s:g} s (prepare_s)"
+    if not ended.abnormal:
+        return None
+    said = incarnation.stderr.tail()
+    return f"it {ended.words}{f'; it said: {said[-1]}' if said else ''}"
