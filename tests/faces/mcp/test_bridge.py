@@ -145,7 +145,7 @@ async def resources(talk: Talk) -> None:
         read = await talk.result("resources/read", uri=uri)
         assert read["contents"] == [{"uri": uri, "text": "a note"}]
     missing = (await talk.ask("resources/read", uri="other://1"))["error"]
-    assert (missing["code"], missing["data"]) == (-32602, {"uri": "other://1"})
+    assert (missing["code"], missing["message"]) == (-32602, "no such note")
 
 
 async def completion(talk: Talk) -> None:
