@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from protocol.dialects.mcp.rpc import (
@@ -26,7 +26,7 @@ from protocol.problem import described
 from protocol.weight import LONG_BYTES, collector_paused, is_deeper
 from supervisor.faces.mcp.questions import Questions, ask_client
 from supervisor.faces.mcp.server import McpServer
-from supervisor.faces.mcp.session import Serving, Session, Whose, serve_modern
+from supervisor.faces.mcp.session import CANCELLED, Serving, Session, Whose, serve_modern
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
@@ -40,8 +40,6 @@ OPEN_REQUESTS = 8192
 
 LITTLE_BYTES = 4096
 """The args of shorter requests are not counted, as in `faces.module_wire`."""
-
-CANCELLED = "notifications/cancelled"
 
 
 class McpWire:
@@ -98,11 +96,12 @@ class McpWire:
             return False
         return self._cancel(message.params)
 
-    def cancel_all(self, stopped: Stopped) -> None:
-        """Give up whatever the client still waits for."""
+    def cancelling(self, stopped: Stopped) -> Iterator[None]:
+        """Give up whatever the client still waits for, one with each step."""
         for told in tuple(self._open.values()):
             if told.serving is not None:
                 told.serving.cancel(stopped)
+            yield
 
     def close(self) -> None:
         """Tell nothing any more: the client is gone."""
@@ -201,6 +200,10 @@ class _Told:
         self._asked = asked
         self._cancelled = False
         self._unread_bytes = 0
+
+    @property
+    def most_bytes(self) -> None:
+        """Return none: a line has any length."""
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
         """Write it, unless nothing can be written of it."""
