@@ -58,7 +58,7 @@ _LOADER_ALONE = (
     "nothing is fetched",
     "leads to n",
     "does not lead to a schema",
-    "no regular expression",
+    "not a regular expression",
     "no URI",
     "must be left out inside of a schema",
 )
