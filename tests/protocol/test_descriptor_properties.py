@@ -59,7 +59,7 @@ _LOADER_ALONE = (
     "leads to n",
     "does not lead to a schema",
     "not a regular expression",
-    "no URI",
+    "not a URI",
     "must be left out inside of a schema",
 )
 
