@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pty
 import select
@@ -33,8 +34,9 @@ class Manager(NamedTuple):
         """Return once these were said, in any order, and forget what was said up to the last."""
 
         def said() -> bool:
-            if not {*lines} <= {*self.lines}:
-                self.lines.extend(self.socket.recv(4096).decode().splitlines())
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    self.lines.extend(self.socket.recv(4096).decode().splitlines())
             return {*lines} <= {*self.lines}
 
         until(said, " and ".join(lines))
@@ -45,7 +47,7 @@ class Manager(NamedTuple):
 def manager(folder: Path) -> Manager:
     path = folder / "notify"
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    listener.settimeout(BOUND_S)
+    listener.setblocking(False)
     listener.bind(str(path))
     # Short, so that a sign of life is soon there; nobody kills the daemon if there is none.
     return Manager(listener, {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "100000"}, [])
