@@ -119,7 +119,7 @@ async def _serve_client(
                     try:
                         await carry(conversation, descriptor, descriptor)
                     finally:
-                        disconnect(conversation)
+                        await disconnect(conversation)
             finally:
                 admission.leave(place)
             if place.displaced:
