@@ -7,8 +7,9 @@ a stray `json.py` would be imported in the place of the standard library's.
 try:
     import signal
 
+    # A Ctrl-C while Python imports is no traceback.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a Ctrl-C while Python imports is no traceback
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 except KeyboardInterrupt:
     raise SystemExit(130) from None
 
