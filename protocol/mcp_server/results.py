@@ -3,7 +3,7 @@
 - What a tool reports, and what became of it (a crash, a deadline, args that its schema refuses), is
   a result with `isError`: the model reads it. What the host knows beside that is in `_meta`.
 - That there is no such tool, and the server's own JSON-RPC errors, are errors of the protocol.
-- A result that is a `CallToolResult` already, such as a hosted server's, stays as it is. Any other
+- A hosted server's result stays as it is, and so does one of a module with good content. Any other
   becomes text, and structured content too if it is an object.
 """
 
@@ -31,8 +31,6 @@ ERROR_META = "stdiod/error"
 ASSET_SCHEME = "stdiod://assets/"
 """Before the daemon's id of an asset, in its URI."""
 
-_BLOCKS = frozenset({"text", "image", "audio", "resource", "resource_link"})
-
 
 class EmbeddedAsset(msgspec.Struct):
     """A place in a result where the bytes of a file belong; the dialect took them out of it."""
@@ -43,14 +41,21 @@ class EmbeddedAsset(msgspec.Struct):
 
     def put(self, data: bytes) -> None:
         """Put them there again."""
-        del self.holder["assetId"]
-        self.holder[self.field] = base64.b64encode(data).decode()
+        self._replace(base64.b64encode(data).decode())
 
     def leave_out(self, why: str) -> None:
         """Say why they are missing; an empty file is what the form allows."""
-        del self.holder["assetId"]
-        self.holder[self.field] = ""
+        self._replace("")
         self.holder["_meta"] = {**self.holder.get("_meta", {}), ERROR_META: {"message": why}}
+
+    def _replace(self, encoded: str) -> None:
+        # Where it stood: an answer is as the server wrote it.
+        members = {
+            self.field if key == "assetId" else key: encoded if key == "assetId" else value
+            for key, value in self.holder.items()
+        }
+        self.holder.clear()
+        self.holder.update(members)
 
 
 def tool_result(
@@ -93,32 +98,75 @@ def _with_content(result: dict[str, Any]) -> dict[str, Any]:
 def _is_tool_result(value: object) -> bool:
     match value:
         case {"content": [*blocks]}:
-            return all(isinstance(one, dict) and one.get("type") in _BLOCKS for one in blocks)
+            return all(map(_is_block, blocks))
+    return False
+
+
+def _is_block(block: object) -> bool:
+    """Tell whether something is content as MCP has it; an asset may stand for the bytes."""
+    match block:
+        case {"type": "text", "text": str()}:
+            return True
+        case {"type": "image" | "audio", "mimeType": str(), **more}:
+            return any(isinstance(more.get(one), str) for one in ("data", "assetId"))
+        case {"type": "resource", "resource": {"uri": str(), **more}}:
+            return any(isinstance(more.get(one), str) for one in ("text", "blob", "assetId"))
+        case {"type": "resource_link", "uri": str(), "name": str()}:
+            return True
     return False
 
 
 def _failed(failure: Failure) -> dict[str, Any] | RpcError:
-    reported = failure.details.get("reported")
-    if failure.details.get("origin") == Origin.MODULE and isinstance(reported, dict):
-        if isinstance(reported.get("code"), int):
-            return RpcError(reported["code"], failure.message, reported.get("data"))
-        if reported.get("isError") is True:
-            return _with_content(reported)
+    error = servers_own_error(failure)
+    if error is not None:
+        return error
+    reported = _reported(failure)
+    if reported.get("isError") is True:
+        return _with_content(reported)
     words = failure.message
     tail = failure.details.get("stderr_tail")
     if isinstance(tail, list) and tail:
         words += "\n" + "\n".join(map(str, tail))
-    error = {"code": failure.code, "message": failure.message, "details": failure.details}
-    return {"content": [_text(words)], "isError": True, "_meta": {ERROR_META: error}}
+    known = {"code": failure.code, "message": failure.message, "details": failure.details}
+    return {"content": [_text(words)], "isError": True, "_meta": {ERROR_META: known}}
+
+
+def _reported(failure: Failure) -> dict[str, Any]:
+    """Return what a module itself has reported; nothing if the failure is the host's."""
+    found = failure.details.get("reported")
+    if failure.details.get("origin") != Origin.MODULE or not isinstance(found, dict):
+        return {}
+    return found
+
+
+def servers_own_error(failure: Failure) -> RpcError | None:
+    """Return the JSON-RPC error with which a hosted server answered, if it did."""
+    reported = _reported(failure)
+    code = reported.get("code")
+    if not isinstance(code, int):
+        return None
+    return RpcError(code, failure.message, reported.get("data"))
+
+
+def linked(
+    result: Mapping[str, Any], uri: str, size_bytes: int, *, has_schema: bool
+) -> dict[str, Any]:
+    """Return what stands for a result that can be read at a URI.
+
+    Where an output schema wants structured content, a result without has to be an error.
+    """
+    words = f"The result has {size_bytes} bytes. It is not here but in {uri}, for a while."
+    link = {"type": "resource_link", "uri": uri, "name": "result", "size": size_bytes}
+    found = {key: value for key, value in result.items() if key != "structuredContent"}
+    found["content"] = [_text(words), {**link, "mimeType": "application/json"}]
+    return {**found, "isError": True} if has_schema else found
 
 
 def own_error(failure: Failure, uri: str | None = None) -> RpcError:
     """Return the error of a request that is no call of a tool; `uri` is what was to be read."""
-    reported = failure.details.get("reported")
-    if failure.details.get("origin") == Origin.MODULE and isinstance(reported, dict):
-        code = reported.get("code")
-        if isinstance(code, int):
-            return RpcError(code, failure.message, reported.get("data"))
+    found = servers_own_error(failure)
+    if found is not None:
+        return found
     reason = failure.details.get("reason")
     code = _CODES.get(str(reason), INTERNAL_ERROR)
     data: dict[str, Any] = {"code": failure.code, "details": failure.details}
