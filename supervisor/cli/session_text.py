@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from supervisor.cli.quantities import count, duration, time_of_day
-from supervisor.cli.terminal import dim, one_line, pad, safe
+from supervisor.cli.terminal import cut, dim, one_line, pad, safe
 
 STATUS_COLOURS = {
     "idle": "green",
@@ -66,7 +66,7 @@ def change_line(event: dict[str, Any], *, live: bool) -> str:
 def compact(value: Any) -> str:
     """Return a value as JSON on one line, cut if it is long."""
     text = safe(msgspec.json.encode(value).decode())
-    return text if len(text) <= _PATCH_CHARS else text[: _PATCH_CHARS - 1] + "…"
+    return cut(text, _PATCH_CHARS)
 
 
 def _row(session: dict[str, Any]) -> dict[str, str]:
