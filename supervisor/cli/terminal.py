@@ -107,6 +107,15 @@ def is_terminal(stream: Any) -> bool:
         return False  # it is closed
 
 
+def columns_of_stdout() -> int | None:
+    """Return how wide the terminal is that reads stdout; None if none does."""
+    if not is_terminal(sys.stdout):
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns
+
+
 class Ticker:
     """A count on stderr: rewritten in place on a terminal, a line per step elsewhere."""
 

@@ -25,10 +25,11 @@ class Finder:
         if name == {moment!r}:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Finder())
+sys.modules.pop({moment!r}, None)
 sys.argv = ["stdiod", "status"]
 {entry}
 """
-MOMENTS = ["click", "supervisor.cli.options", "supervisor.cli.verbs.status", "msgspec"]
+MOMENTS = ["signal", "click", "supervisor.cli.options", "supervisor.cli.verbs.status", "msgspec"]
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
