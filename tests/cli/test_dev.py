@@ -117,6 +117,8 @@ def test_on_a_terminal_it_completes_remembers_and_leaves_nothing(
     temporary.mkdir()
     terminal = Terminal(folder, temporary)
     try:
+        # What is typed between two prompts may be nobody's.
+        terminal.until("greeter>")
         terminal.until("-> ready")
         pid = psutil.Process(terminal.process.pid).children(recursive=True)
         assert pid, "the module runs"
@@ -126,6 +128,7 @@ def test_on_a_terminal_it_completes_remembers_and_leaves_nothing(
         terminal.until("me=")
         terminal.type("Ada\r")
         terminal.until('{"greeting":"hello Ada"}')
+        terminal.until("greeter>")
         source = folder / "main.py"
         text = source.read_text().replace("hello", "bye")
         source.write_text(text + 'sys.stderr.buffer.write("grün\\n".encode())\n')
@@ -133,7 +136,7 @@ def test_on_a_terminal_it_completes_remembers_and_leaves_nothing(
         terminal.until("-> ready")
         terminal.type("\x1b[A\r")  # the line before
         terminal.until('{"greeting":"bye Ada"}')
-        terminal.until("greeter>")  # what is typed between two prompts may be nobody's
+        terminal.until("greeter>")
         terminal.type(last)
         terminal.until("-> down")
         terminal.end()
