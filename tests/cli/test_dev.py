@@ -26,6 +26,7 @@ from tests.cli.conftest import Run
 from tests.factories import GENEROUS_S
 
 COLUMNS = 40
+BOUND_S = 20
 STEERING = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\r")
 
 
@@ -84,11 +85,11 @@ class Terminal:
 
     def until(self, words: str) -> str:
         """Read until that is shown; returns all that was shown since the last time."""
-        deadline = time.monotonic() + GENEROUS_S
+        deadline = time.monotonic() + BOUND_S
         while words not in self._shown:
             left = deadline - time.monotonic()
             ready, _, _ = select.select([self._main], [], [], max(left, 0))
-            assert ready, f"{words!r} was not shown in {GENEROUS_S} s; {self._shown}"
+            assert ready, f"{words!r} was not shown in {BOUND_S} s; {self._shown}"
             self._shown += STEERING.sub("", os.read(self._main, 65536).decode())
         shown, _, self._shown = self._shown.partition(words)
         return shown
@@ -118,8 +119,8 @@ def test_on_a_terminal_it_completes_remembers_and_leaves_nothing(
     terminal = Terminal(folder, temporary)
     try:
         # What is typed between two prompts may be nobody's.
-        terminal.until("greeter>")
         terminal.until("-> ready")
+        terminal.until("greeter>")
         pid = psutil.Process(terminal.process.pid).children(recursive=True)
         assert pid, "the module runs"
         terminal.type("gr\t")
@@ -134,6 +135,7 @@ def test_on_a_terminal_it_completes_remembers_and_leaves_nothing(
         source.write_text(text + 'sys.stderr.buffer.write("grün\\n".encode())\n')
         terminal.until("main.py has changed")
         terminal.until("-> ready")
+        terminal.until("greeter>")
         terminal.type("\x1b[A\r")  # the line before
         terminal.until('{"greeting":"bye Ada"}')
         terminal.until("greeter>")
