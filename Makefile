@@ -60,7 +60,7 @@ test: $(READY) ## run the tests; PYTEST_ARGS is passed on
 	$(BIN)/python -m pytest --numprocesses $(PYTEST_WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 .PHONY: test-mcp
-test-mcp: $(READY) ## host six MCP servers of others; installs them into .mcp-servers
+test-mcp: $(READY) ## MCP servers and clients of others on both sides; installs them into .mcp-servers
 	$(call heading,MCP servers)
 	@$(BIN)/python -m scripts.mcp_servers
 	STDIOD_TEST_MCP=1 $(BIN)/python -m pytest -n 0 -rs tests/mcp $(PYTEST_ARGS)
@@ -137,6 +137,10 @@ run: $(RUNS) ## run the daemon on the sample modules, in the foreground
 .PHONY: compare-mcp
 compare-mcp: $(READY) ## play faults through stdiod, mcp-proxy and FastMCP as hosts of an MCP server
 	@$(BIN)/python -m scripts.compare_mcp $(COMPARE_ARGS)
+
+.PHONY: compare-clients
+compare-clients: $(READY) ## twenty MCP clients that share forty servers, and twenty that start their own
+	@$(BIN)/python -m scripts.compare_mcp.clients $(COMPARE_ARGS)
 
 .PHONY: bench
 bench: $(READY) ## measure, beside the peers that are there; BENCH_ARGS is passed on

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from protocol.plain_args import Accepts, NotPlainError, nothing, plain_acceptance
+from protocol.plain_args import Accepts, NotPlainError, has_few_parts, nothing, plain_acceptance
 from protocol.plain_schema import is_plain
 from protocol.problem import Problem, step
 
@@ -68,7 +68,7 @@ class ArgsValidator:
         return encoded
 
     def _acceptance(self, schema: Any) -> Accepts:
-        if not (self._vouched or _is_plain(schema)):
+        if not has_few_parts(schema) or not (self._vouched or _is_plain(schema)):
             return nothing
         try:
             return plain_acceptance(schema)

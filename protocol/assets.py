@@ -37,8 +37,8 @@ class AssetRules:
         if not is_media_type(asset.media_type):
             return Notice(
                 "bad_media_type",
-                f"asset {asset.asset_id!r:.80}: {asset.media_type!r:.80} is no MIME type such as "
-                '"image/png"',
+                f"asset {asset.asset_id!r:.80}: {asset.media_type!r:.80} is not a MIME type "
+                'such as "image/png"',
             )
         if asset.asset_id in self._seen:
             return Notice(
@@ -47,7 +47,7 @@ class AssetRules:
             )
         if len(self._seen) >= ASSETS_PER_REQUEST:
             return Notice(
-                "too_many_assets", f"a request may have {ASSETS_PER_REQUEST} assets at the most"
+                "too_many_assets", f"a request may have at most {ASSETS_PER_REQUEST} assets"
             )
         self._seen.add(asset.asset_id)
         return None

@@ -97,7 +97,9 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     def of(cls, fault: Fault) -> Notice:
         """Quarantine a faulty line."""
         noise = fault.reason in TOLERABLE
-        words = f"{fault.message}; use stderr for what is no answer" if noise else fault.message
+        words = fault.message
+        if noise:
+            words += "; use stderr for anything that is not an answer"
         return cls(str(fault.reason), words, fault.excerpt)
 
     @property
@@ -111,7 +113,7 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
         """Say as a clause what was printed where an answer was waited for; empty if nothing was."""
         if self.line_excerpt is None or self.reason not in TOLERABLE:
             return ""
-        return f"the last line it printed is no answer: {self.line_excerpt} ({self.message})"
+        return f"the last line it printed is not an answer: {self.line_excerpt} ({self.message})"
 
     @property
     def evidence(self) -> dict[str, Any]:

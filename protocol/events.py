@@ -189,8 +189,9 @@ def read_event(line: bytes, document: dict[str, Any]) -> Event | Fault:
         words = f'the event\'s "type" is {kind(name)}, must be one of {", ".join(TYPES)}'
         return Fault(Reason.INVALID_EVENT, f"{words} (Spec 001 section 3)", excerpt(line))
     if name not in TYPES:
-        words = f"{name!r:.40} is no event type; there are {', '.join(TYPES)} (Spec 001 section 3)"
-        return Fault(Reason.UNKNOWN_TYPE, words + did_you_mean(name, TYPES), excerpt(line))
+        there = f"there are {', '.join(TYPES)} (Spec 001 section 3){did_you_mean(name, TYPES)}"
+        words = f"{name!r:.40} is not an event type; {there}"
+        return Fault(Reason.UNKNOWN_TYPE, words, excerpt(line))
     absent = {field for field in OPTIONAL[name] if document.get(field) is None}
     ours = {key: value for key, value in document.items() if key not in absent}
     known = (*BY_TYPE[name].__struct_encode_fields__, "type")

@@ -63,7 +63,7 @@ def decode_extended(line: bytes) -> tuple[Event, bytes]:
     type_ = _NAME(fields.get("type", b"null"))
     names = _NAMES.get(type_)
     if names is None:
-        raise msgspec.ValidationError(f"{type_!r:.40} is no event type")
+        raise msgspec.ValidationError(f"{type_!r:.40} is not an event type")
     for name in OPTIONAL[type_] & fields.keys():
         if fields[name] == _NULL:
             del fields[name]

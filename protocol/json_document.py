@@ -216,7 +216,7 @@ def _flaws(root: Any) -> Iterator[Problem]:
             yield Problem(at, value.why)
         elif isinstance(value, str):
             if _SURROGATE.search(value):
-                yield Problem(at, "holds half of a surrogate pair, which is no character")
+                yield Problem(at, "holds half of a surrogate pair, which is not a character")
         elif isinstance(value, dict | list):
             if depth > MAX_DEPTH:
                 yield Problem("", f"is nested more than {MAX_DEPTH} levels deep")
@@ -238,4 +238,5 @@ def _key_flaws(at: str, value: dict[str, Any] | list[Any]) -> Iterator[Problem]:
     if isinstance(value, dict):
         for key in value:
             if _SURROGATE.search(key):
-                yield Problem(at, "has a key with half of a surrogate pair, which is no character")
+                words = "has a key with half of a surrogate pair, which is not a character"
+                yield Problem(at, words)

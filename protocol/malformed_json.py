@@ -74,9 +74,9 @@ def _why_at(line: bytes, at: int, words: str) -> str:
     if rest[:1] and rest[0] < _SPACE:
         return f"it has the control character 0x{rest[0]:02x}{there}, not written as an escape"
     if words.startswith("object keys"):
-        return f"{_shown(rest)}{there} is no key in double quotes"
+        return f"{_shown(rest)}{there} is not a key in double quotes"
     if word is not None and (at or rest.strip().lower() in _VALUES_ELSEWHERE):
-        return f"{_shown(word[0])}{there} is no value that JSON has"
+        return f"{_shown(word[0])}{there} is not a JSON value"
     if rest.startswith(b"'"):
         return f"{_shown(rest)}{there} is not in double quotes"
     if not at:

@@ -21,6 +21,9 @@ MOST_STEPS = 200_000
 MOST_BREADTH = 16
 """How many of the schemas that are alternatives may have to be asked about one value."""
 
+MOST_PARTS = 5_000
+"""Of the schema of one op: it is made ready on the event loop, when it is first met."""
+
 MOST_PATTERNS = 16
 """In the schema of one op: to count one's steps takes time too."""
 
@@ -43,6 +46,17 @@ def plain_acceptance(schema: Any) -> Accepts:
     patterns = _Patterns()
     accepts = _accepting(schema, patterns)
     return patterns.begun(accepts) if patterns.count else accepts
+
+
+def has_few_parts(schema: Any) -> bool:
+    """Tell whether a schema has no more than `MOST_PARTS`; of a larger one no more is looked at."""
+    left, count = [schema], 0
+    while left and count <= MOST_PARTS:
+        one = left.pop()
+        if isinstance(one, dict | list):
+            count += len(one)
+            left += one.values() if isinstance(one, dict) else one
+    return count <= MOST_PARTS
 
 
 class _Patterns:

@@ -245,7 +245,7 @@ def _near_misses(fields: Collection[str], known: set[str]) -> list[str]:
 
 
 def _slip(field: str, meant: str) -> str:
-    return f'{quoted(field)} is no field, and ignored; did you mean "{meant}"?'
+    return f'{quoted(field)} is an unknown field; did you mean "{meant}"?'
 
 
 def completed(operation: Operation, outcome: Outcome, descriptor: Descriptor) -> Outcome:

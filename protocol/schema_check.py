@@ -68,10 +68,10 @@ def _meta_problems(schema: Any, at: str) -> list[Problem]:
         problem = explained(error, at)
         if error.absolute_path and error.absolute_path[-1] == "type":
             hint = did_you_mean(error.instance, TYPES) if isinstance(error.instance, str) else ""
-            words = f"is no JSON Schema type; there are {', '.join(TYPES)}{hint}"
+            words = f"is not a JSON Schema type; there are {', '.join(TYPES)}{hint}"
             problem = Problem(problem.pointer, words)
         elif error.validator == "format" and error.validator_value == "regex":
-            words = f"{quoted(error.instance)} is no regular expression that can be used here"
+            words = f"{quoted(error.instance)} is not a regular expression that can be used here"
             problem = Problem(problem.pointer, words)
         found.setdefault(problem.pointer, problem)
     return list(found.values())
@@ -93,10 +93,10 @@ class _Walk:
                 pointer, target, resolver = self._targets.pop()
                 if id(target) not in self._seen:
                     faults = _meta_problems(target, "")
-                    found += [Problem(pointer, f"leads to what is no schema: {f}") for f in faults]
+                    found += [Problem(pointer, f"does not lead to a schema: {f}") for f in faults]
                     found += [] if faults else self._schema(target, pointer, resolver)
         except ValueError as error:  # from urllib, about a malformed $id or $ref
-            return [Problem(at, f"holds an identifier that is no URI: {error}")]
+            return [Problem(at, f"holds an identifier that is not a URI: {error}")]
         return found
 
     def _schema(self, schema: Any, at: str, resolver: Any) -> Iterator[Problem]:

@@ -1,7 +1,8 @@
-"""Install the six MCP servers that the tests host, in exact versions, into `.mcp-servers`.
+"""Install the MCP servers and clients of others that the tests use, in exact versions.
 
-Run by `make test-mcp`. What is there in these versions already is left alone. Without npm the three
-from npm are left out, and their tests are skipped; whatever else is in the way is a failure.
+Run by `make test-mcp`, into `.mcp-servers`. What is there in these versions already is left alone.
+Without npm what comes from npm is left out, and its tests are skipped; whatever else is in the way
+is a failure.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parents[1] / ".mcp-servers"
 PYTHON = FOLDER / "python"
 NODE = FOLDER / "node"
+INSPECTOR = FOLDER / "inspector"
 
 PACKAGES = {
     PYTHON: (
@@ -28,6 +30,7 @@ PACKAGES = {
         "@modelcontextprotocol/server-filesystem@2026.8.31",
         "@modelcontextprotocol/server-memory@2026.8.31",
     ),
+    INSPECTOR: ("node@22", "@modelcontextprotocol/inspector@2.12.0"),
 }
 
 WITHIN_S = 600.0
@@ -66,14 +69,14 @@ def install(folder: Path) -> str | None:
 
 
 def main() -> None:
-    """Install both kinds; only npm may be missing."""
-    for folder in PACKAGES:
-        if folder == NODE and shutil.which("npm") is None:
-            say("npm is missing: the servers that it installs are left out")
+    """Install all of them; only npm may be missing."""
+    for folder, packages in PACKAGES.items():
+        if folder != PYTHON and shutil.which("npm") is None:
+            say(f"npm is missing: what it installs into {folder.name} is left out")
             continue
         why = install(folder)
         if why is not None:
-            sys.exit(f"the servers in {folder.name} cannot be installed: {why}")
+            sys.exit(f"{', '.join(packages)} cannot be installed: {why}")
 
 
 if __name__ == "__main__":

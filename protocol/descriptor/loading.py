@@ -50,7 +50,7 @@ def parse_descriptor(
 ) -> Descriptor:
     """Parse and check a descriptor; `source` is the absolute path its bytes were read from.
 
-    With a `folder` it is no file, and `source` is whatever people know it by.
+    With a `folder` it is not a file, and `source` is whatever people know it by.
     Raises `DescriptorError` with everything that is wrong, and nothing else.
     """
     document = read_document(data)

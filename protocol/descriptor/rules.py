@@ -89,7 +89,7 @@ _SENT_ANYWAY = frozenset(
 )
 """Headers that are the host's own to send, or not to send."""
 
-_OF_PROCESSES = "a service is no process of this machine"
+_OF_PROCESSES = "a service is not a process of this machine"
 
 
 def _service(transport: dict[str, Any], supervision: Any) -> Iterator[Problem]:
@@ -158,13 +158,13 @@ def _exec(transport: dict[str, Any], inputs: Any) -> Iterator[Problem]:
         yield Problem("/transport/exec/ops", "is empty, must have an op")
     for op in inputs:
         if op not in ops:
-            words = f"is no op of /transport/exec/ops{did_you_mean(op, ops)}"
+            words = f"is not an op of /transport/exec/ops{did_you_mean(op, ops)}"
             yield Problem(step("/inputs", op), words)
     for op, said in ops.items():
         if isinstance(said, dict):
             for one in no_holes(said, input_names(inputs.get(op))):
                 if one.is_slip:
-                    words = f"has {one.written}, which is no input of this op{one.meant}"
+                    words = f"has {one.written}, which is not an input of this op{one.meant}"
                     yield Problem(
                         step("/transport/exec/ops", op) + one.pointer,
                         f"{words}; write {{{one.written}}} for the text itself",

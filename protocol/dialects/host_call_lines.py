@@ -62,7 +62,8 @@ def unannounced(line: bytes, *, reads_results: bool) -> Fault:
     words = f'the module\'s answer to describe does not say "features": ["{FEATURE}"]'
     if not reads_results:
         words = 'only a module with transport.lifecycle "persistent" can call the host'
-    return Fault(Reason.UNKNOWN_TYPE, f"{FEATURE!r} is no event type here: {words}", excerpt(line))
+    words = f"{FEATURE!r} is not an event type here: {words}"
+    return Fault(Reason.UNKNOWN_TYPE, words, excerpt(line))
 
 
 def _refused(request: Serving | None, named: object, call_id: str, words: str) -> Refused:

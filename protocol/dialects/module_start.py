@@ -79,7 +79,7 @@ class Handshake:
             case Stray():
                 self.instead = item.in_place_of_answer or self.instead
             case _:
-                self.instead = self.instead or "what it printed was no answer"
+                self.instead = self.instead or "what it printed was not an answer"
         return None
 
     def answered(self, answered: Answered) -> Step:

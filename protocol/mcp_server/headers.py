@@ -65,7 +65,7 @@ def param_problem(
             return _mismatch(header, f"is missing, and {'.'.join(path)} is in the body")
         found = decoded(said.strip())
         if found is None:
-            return _mismatch(header, "is no base64 of UTF-8")
+            return _mismatch(header, "is not base64 of UTF-8")
         if found != shown and not (kind == "integer" and _same_number(found, value)):
             return _mismatch(header, f"says something else than {'.'.join(path)} in the body")
     return None

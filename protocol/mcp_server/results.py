@@ -43,14 +43,21 @@ class EmbeddedAsset(msgspec.Struct):
 
     def put(self, data: bytes) -> None:
         """Put them there again."""
-        del self.holder["assetId"]
-        self.holder[self.field] = base64.b64encode(data).decode()
+        self._replace(base64.b64encode(data).decode())
 
     def leave_out(self, why: str) -> None:
         """Say why they are missing; an empty file is what the form allows."""
-        del self.holder["assetId"]
-        self.holder[self.field] = ""
+        self._replace("")
         self.holder["_meta"] = {**self.holder.get("_meta", {}), ERROR_META: {"message": why}}
+
+    def _replace(self, encoded: str) -> None:
+        # Where it stood: an answer is as the server wrote it.
+        members = {
+            self.field if key == "assetId" else key: encoded if key == "assetId" else value
+            for key, value in self.holder.items()
+        }
+        self.holder.clear()
+        self.holder.update(members)
 
 
 def tool_result(
@@ -98,27 +105,42 @@ def _is_tool_result(value: object) -> bool:
 
 
 def _failed(failure: Failure) -> dict[str, Any] | RpcError:
-    reported = failure.details.get("reported")
-    if failure.details.get("origin") == Origin.MODULE and isinstance(reported, dict):
-        if isinstance(reported.get("code"), int):
-            return RpcError(reported["code"], failure.message, reported.get("data"))
-        if reported.get("isError") is True:
-            return _with_content(reported)
+    error = servers_own_error(failure)
+    if error is not None:
+        return error
+    reported = _reported(failure)
+    if reported.get("isError") is True:
+        return _with_content(reported)
     words = failure.message
     tail = failure.details.get("stderr_tail")
     if isinstance(tail, list) and tail:
         words += "\n" + "\n".join(map(str, tail))
-    error = {"code": failure.code, "message": failure.message, "details": failure.details}
-    return {"content": [_text(words)], "isError": True, "_meta": {ERROR_META: error}}
+    known = {"code": failure.code, "message": failure.message, "details": failure.details}
+    return {"content": [_text(words)], "isError": True, "_meta": {ERROR_META: known}}
+
+
+def _reported(failure: Failure) -> dict[str, Any]:
+    """Return what a module itself has reported; nothing if the failure is the host's."""
+    found = failure.details.get("reported")
+    if failure.details.get("origin") != Origin.MODULE or not isinstance(found, dict):
+        return {}
+    return found
+
+
+def servers_own_error(failure: Failure) -> RpcError | None:
+    """Return the JSON-RPC error with which a hosted server answered, if it did."""
+    reported = _reported(failure)
+    code = reported.get("code")
+    if not isinstance(code, int):
+        return None
+    return RpcError(code, failure.message, reported.get("data"))
 
 
 def own_error(failure: Failure, uri: str | None = None) -> RpcError:
     """Return the error of a request that is no call of a tool; `uri` is what was to be read."""
-    reported = failure.details.get("reported")
-    if failure.details.get("origin") == Origin.MODULE and isinstance(reported, dict):
-        code = reported.get("code")
-        if isinstance(code, int):
-            return RpcError(code, failure.message, reported.get("data"))
+    found = servers_own_error(failure)
+    if found is not None:
+        return found
     reason = failure.details.get("reason")
     code = _CODES.get(str(reason), INTERNAL_ERROR)
     data: dict[str, Any] = {"code": failure.code, "details": failure.details}

@@ -15,17 +15,12 @@ from pathlib import Path
 
 from scripts.compare_mcp.faults import BY_KEY, Fault, sweep
 from scripts.compare_mcp.hosts import HOSTS, Host, OverHttp
+from scripts.compare_mcp.table import say, written_into
 from scripts.peers import environments, install
 
 PAGE = Path(__file__).parents[2] / "docs" / "mcp.md"
 BEGIN = "<!-- comparison: written by make compare-mcp -->"
 END = "<!-- /comparison -->"
-
-
-def say(words: str) -> None:
-    """Show how far it is."""
-    sys.stderr.write(f"{words}\n")
-    sys.stderr.flush()
 
 
 def main() -> None:
@@ -45,14 +40,8 @@ def main() -> None:
     said = f"{table}\n\n{_machine()}\n"
     sys.stdout.write(said)
     if options.write:
-        PAGE.write_text(written_into(PAGE.read_text(encoding="utf-8"), said), encoding="utf-8")
-
-
-def written_into(page: str, said: str) -> str:
-    """Return the page with another table."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{said}\n{END}{after}"
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(written_into(page, said, BEGIN, END), encoding="utf-8")
 
 
 def _head() -> str:

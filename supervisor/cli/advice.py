@@ -38,11 +38,11 @@ ADVICE: dict[Reason, Advice] = {
         "Allow more with --timeout, or in its descriptor with supervision.timeouts.invoke_s.",
     ),
     Reason.SILENCE: Advice(
-        "it said nothing for too long",
+        "it printed nothing for too long",
         "It should log now and then while it works; supervision.timeouts.silence_s sets how often.",
     ),
     Reason.EXIT_DEADLINE: Advice(
-        "it said `done` and went on running",
+        "it printed `done` and kept running",
         "It has to exit after `done`; supervision.timeouts.linger_s says how soon.",
     ),
     Reason.START_DEADLINE: Advice(
@@ -79,18 +79,18 @@ ADVICE: dict[Reason, Advice] = {
         _LOGS,
     ),
     Reason.SLOW_READER: Advice(
-        "what it said was not read",
+        "what it printed was not read",
         "Read its events as they come: others use the same process.",
     ),
-    Reason.REFUSED: Advice("nobody listens where the service should be", _AT_URL),
-    Reason.NO_CONNECTION: Advice("there is no way to the service", _AT_URL),
+    Reason.REFUSED: Advice("nothing listens at the address of the service", _AT_URL),
+    Reason.NO_CONNECTION: Advice("the service cannot be reached", _AT_URL),
     Reason.TLS: Advice(
         "the service is not who it should be, or speaks no TLS",
         "Its certificate has to be for the host in transport.url, and signed by an authority that "
         "this machine trusts; SSL_CERT_FILE, where the daemon is started, names others.",
     ),
     Reason.RESET: Advice("the service hung up", _MAY_BE_DONE),
-    Reason.CUT_STREAM: Advice("the service hung up in the midst of its answer", _MAY_BE_DONE),
+    Reason.CUT_STREAM: Advice("the service hung up in the middle of its answer", _MAY_BE_DONE),
     Reason.BAD_HTTP: Advice("what answers there does not speak HTTP", _AT_URL),
     Reason.BAD_STATUS: Advice(
         "the service refuses the request",
@@ -122,7 +122,7 @@ ADVICE: dict[Reason, Advice] = {
     ),
     Reason.SESSION_ENDED: Advice(
         "the session has ended",
-        "`stdiod session fork` goes on from where it was, `stdiod session new` begins another.",
+        "`stdiod session fork` continues from where it was, `stdiod session new` begins another.",
     ),
     Reason.SESSION_EXISTS: Advice(
         "there is such a session already", "Name another id, or none: one is made up then."
@@ -132,7 +132,7 @@ ADVICE: dict[Reason, Advice] = {
         "Without --reject it waits; `stdiod session cancel` ends the one that runs.",
     ),
     Reason.NO_AGENT: Advice(
-        "nobody serves its prompts",
+        "no module serves its prompts",
         "`stdiod session new --agent MODULE` names who does, or --orchestrator; so does"
         " `stdiod session fork`.",
     ),
@@ -150,7 +150,7 @@ ADVICE: dict[Reason, Advice] = {
         "the asset has no such bytes", "The message says how many there are."
     ),
     Reason.UNKNOWN_APPROVAL: Advice(
-        "that question does not wait any more", "See what waits.", "`stdiod approvals`"
+        "that question is no longer open", "See what waits.", "`stdiod approvals`"
     ),
     Reason.UNKNOWN_REQUEST: Advice(
         "no request waits under that id", "It was taken up, or its time is over: ask again."
@@ -161,7 +161,7 @@ ADVICE: dict[Reason, Advice] = {
     ),
     Reason.HOOK: Advice("a hook forbade it", "The message says which one, and why."),
     Reason.SCOPE: Advice(
-        "whoever asked may not do that", "The message says what is missing; ask with more rights."
+        "the caller may not do that", "The message says what is missing; ask with more rights."
     ),
     Reason.MISSING_DONE: Advice(
         "it ended without saying `done`",
@@ -175,7 +175,7 @@ ADVICE: dict[Reason, Advice] = {
         "its output is not what its descriptor says",
         'Have the command print one JSON value, or say "stdout": "text" in transport.exec.ops.',
     ),
-    Reason.NOT_OBJECT: Advice("it printed JSON that is no object", _STDOUT),
+    Reason.NOT_OBJECT: Advice("it printed JSON that is not an object", _STDOUT),
     Reason.INVALID_UTF8: Advice("it printed bytes that are not UTF-8", _AUTHOR),
     Reason.INVALID_EVENT: Advice("it printed an answer or an event that is not valid", _AUTHOR),
     Reason.TRUNCATED_LINE: Advice(
@@ -214,7 +214,7 @@ OTHER_ID = Advice("the answer was for another request")
 """A deadline that passed after a line with the id of no open request: more time is no help."""
 
 NO_ANSWER = Advice(
-    "what it printed is no answer",
+    "what it printed is not an answer",
     "The answer to a request is one line of JSON; whatever else is to be read belongs on stderr.",
 )
 """A deadline that passed after a line that is not the protocol."""

@@ -52,7 +52,7 @@ def _word(text: str) -> Word:
     if text.lstrip().startswith(("{", "[")):
         raise click.UsageError(f"{quoted(text)}: args as one JSON object stand after --args")
     if not equals or not key.strip(":"):
-        raise click.UsageError(f"{quoted(text)} is no key=value, and no key:=json")
+        raise click.UsageError(f"{quoted(text)} is neither key=value nor key:=json")
     if not key.endswith(":"):
         return Word(key, rest, is_json=False)
     value, problems = read_value(rest.encode("utf-8", "surrogateescape"))

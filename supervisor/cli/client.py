@@ -223,7 +223,7 @@ class Client:
             try:
                 document = _DECODE(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                words = f"what answers on {self.path} does not speak as a stdiod daemon does"
+                words = f"what answers on {self.path} is not a stdiod daemon"
                 raise NoDaemonError(words) from None
             yield document, line
 
@@ -293,7 +293,7 @@ def _why_not(path: Path, error: OSError) -> str:
     if isinstance(error, ConnectionRefusedError):
         if path.is_socket():
             return f"no daemon listens on {path}: the one that did is gone; {start}"
-        return f"no daemon listens on {path}, which is no socket"
+        return f"no daemon listens on {path}, which is not a socket"
     if isinstance(error, PermissionError):
         return f"{path} may not be used: its daemon runs for another user"
     if isinstance(error, TimeoutError | BlockingIOError):

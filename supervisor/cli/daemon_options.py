@@ -131,7 +131,7 @@ _OPTIONS = (
         default="supervisor",
         show_default=True,
         metavar="NAME",
-        help="What the daemon calls itself where it is a module of another one.",
+        help="The daemon's name as a module of another daemon.",
     ),
 )
 

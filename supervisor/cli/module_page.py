@@ -109,10 +109,10 @@ def _gates(hook: dict[str, Any] | None) -> str:
 def _left_out(counters: dict[str, Any]) -> str:
     parts = {
         "late line": counters["late_lines"],
-        "line that was no protocol": counters["quarantined_lines"],
+        "line outside the protocol": counters["quarantined_lines"],
         "log line over the rate": counters["left_out_log_lines"],
     }
-    words = {"line that was no protocol": "lines that were no protocol"}
+    words = {"line outside the protocol": "lines outside the protocol"}
     return ", ".join(
         f"{number} {words[noun]}" if noun in words and number > 1 else count(number, noun)
         for noun, number in parts.items()

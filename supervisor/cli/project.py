@@ -171,7 +171,7 @@ def why_none(folder: Path) -> str | None:
         if seen.st_mode & stat.S_IWOTH and not stat.S_ISLNK(seen.st_mode):
             return f"{one_line(str(path))} may be written to by everybody"
     if not stat.S_ISREG(parts[1][1].st_mode):
-        return f"{shown} is no regular file"
+        return f"{shown} is not a regular file"
     return None
 
 

@@ -15,7 +15,7 @@ import threading
 
 READ_BYTES = 1 << 16
 
-DAEMON_ENDED = "the daemon has ended, and with it what this was an entry to"
+DAEMON_ENDED = "the daemon has ended, and this MCP server with it"
 """What is to be said when it was not our side."""
 
 

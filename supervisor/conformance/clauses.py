@@ -47,7 +47,7 @@ _ALL = (
     ),
     Clause(
         "stays",
-        "a persistent process goes on reading until its stdin ends",
+        "a persistent process keeps reading until its stdin ends",
         "docs/writing-a-module.md",
         'read stdin in a loop, or say "lifecycle":"per-invocation" in the transport',
     ),
@@ -141,7 +141,7 @@ _ALL = (
         "late answer",
         "a process that was stopped for longer than a request's deadline answers the next one",
         "docs/protocol.md, giving up and cancel",
-        "repeat the requestId, and go on with the next line after a late answer",
+        "repeat the requestId, and continue with the next line after a late answer",
     ),
     Clause(
         "cancel",

@@ -209,7 +209,7 @@ class Examination:
         for key in ("inputs", "outputs"):
             schemas = description.get(key)
             if schemas and op_schemas(schemas) is None:
-                words = f"{key} is no map of ops to schemas, so it is not looked at"
+                words = f"{key} is not a map of ops to schemas, so it is not checked"
                 self.find("schemas", Status.WARNING, words)
                 return False
             problems = ops_problems(schemas, f"/{key}") if schemas else []

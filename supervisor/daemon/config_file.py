@@ -148,7 +148,7 @@ def _path(value: Any, folder: Path) -> Path:
     if not isinstance(value, str):
         raise _Fault(f"must be a path in quotes, not {_kind(value)}")
     if not value or "\0" in value:
-        raise _Fault(f"{quoted(value)} is no path")
+        raise _Fault(f"{quoted(value)} is not a path")
     try:
         return folder / Path(value).expanduser()
     except RuntimeError:

@@ -7,6 +7,9 @@
 
 For the first process of a container the default action of a signal does nothing, so there are
 handlers before there is anything to handle, and after: see `Edges`.
+
+    begun --------> kept ------------> received -----------> over
+    ends at once    trio.run begins    `receiving`, `obey`   ignored
 """
 
 from __future__ import annotations
@@ -32,6 +35,11 @@ Reload = Callable[[str], Awaitable[object]]
 log = structlog.get_logger()
 
 
+Kept = dict[int, FrameType | None]
+"""Signals that came, in order. `dict.setdefault` takes the two arguments of a handler, and keeps
+the first frame; it runs C only, so that nothing can be raised into what it interrupts."""
+
+
 class Edges:
     """What signals do before the daemon can obey them, and after the last module is gone."""
 
@@ -39,6 +47,13 @@ class Edges:
         """Begin: from here on a signal ends the process, PID 1 or not."""
         for number in SIGNALS:
             signal.signal(number, self._handle)
+
+    def keep(self) -> Kept:
+        """Have signals wait for who receives them: what trio.run is interrupted by, it fails of."""
+        kept: Kept = {}
+        for number in SIGNALS:
+            signal.signal(number, kept.setdefault)
+        return kept
 
     def over(self) -> None:
         """Ignore signals: the process is ending, and while Python does, it has no handlers."""
@@ -51,14 +66,10 @@ class Edges:
 
 
 class Continued:
-    """Tells whether a SIGCONT has come since it was last asked.
-
-    Whatever their number, each runs C only, as in `signal_receiver`: `dict.setdefault` takes the
-    two arguments of a handler, and keeps the first one's.
-    """
+    """Tells whether a SIGCONT has come since it was last asked."""
 
     def __init__(self) -> None:
-        self._came: dict[int, FrameType | None] = {}
+        self._came: Kept = {}
         signal.signal(signal.SIGCONT, self._came.setdefault)
 
     def __call__(self) -> bool:
@@ -126,11 +137,13 @@ _READ_BYTES = 65536
 
 
 @contextlib.contextmanager
-def receiving(numbers: Iterable[signal.Signals]) -> Iterator[AsyncIterator[int]]:
+def receiving(
+    numbers: Iterable[signal.Signals], kept: Iterable[int] = ()
+) -> Iterator[AsyncIterator[int]]:
     """Give what iterates over signals as they come; equal ones that come at once may be one.
 
-    Within the main thread and trio only. After the block the signals are caught and forgotten,
-    until somebody sets another handler.
+    Those that were `kept` until now come first. Within the main thread and trio only. After the
+    block the signals are caught and forgotten, until somebody sets another handler.
     """
     reading, writing = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
     wanted = frozenset(int(number) for number in numbers)
@@ -139,7 +152,7 @@ def receiving(numbers: Iterable[signal.Signals]) -> Iterator[AsyncIterator[int]]
     try:
         for number in wanted:
             signal.signal(number, operator.is_)
-        yield _Received(reading, wanted)
+        yield _Received(reading, wanted, kept)
     finally:
         signal.set_wakeup_fd(-1)
         os.close(reading)
@@ -147,12 +160,14 @@ def receiving(numbers: Iterable[signal.Signals]) -> Iterator[AsyncIterator[int]]
 
 
 class _Received:
-    """Iterates over what is written to the pipe."""
+    """Iterates over what was kept, and what is written to the pipe."""
 
-    def __init__(self, reading: int, wanted: frozenset[int]) -> None:
+    def __init__(self, reading: int, wanted: frozenset[int], kept: Iterable[int]) -> None:
         self._reading = reading
         self._wanted = wanted
         self._waiting: deque[int] = deque()
+        # At once: one that came as the handlers changed is among both.
+        self._take(kept)
 
     def __aiter__(self) -> AsyncIterator[int]:
         return self
@@ -160,8 +175,13 @@ class _Received:
     async def __anext__(self) -> int:
         while not self._waiting:
             await trio.lowlevel.wait_readable(self._reading)
-            with contextlib.suppress(BlockingIOError):
-                came = os.read(self._reading, _READ_BYTES)
-                # Others that have a handler of Python's, such as SIGCHLD, write there too.
-                self._waiting += [one for one in dict.fromkeys(came) if one in self._wanted]
+            self._take(())
         return self._waiting.popleft()
+
+    def _take(self, kept: Iterable[int]) -> None:
+        written = b""
+        with contextlib.suppress(BlockingIOError):
+            written = os.read(self._reading, _READ_BYTES)
+        # Others that have a handler of Python's, such as SIGCHLD, write there too.
+        came = dict.fromkeys((*kept, *written))
+        self._waiting += [one for one in came if one in self._wanted]

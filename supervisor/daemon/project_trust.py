@@ -156,7 +156,7 @@ def objection(folder: Path, path: Path, data: bytes) -> str | None:
     except TrustStoreError as error:
         return str(error)
     if project is None:
-        return f"is not used: its project {folder} is not trusted any more"
+        return f"is not used: its project {folder} is no longer trusted"
     if str(path) not in project.digests or project.has(path, data):
         return None
     return "has changed since its project was trusted: read it, then `stdiod trust`"

@@ -2,7 +2,8 @@
 
 A message is a datagram of `KEY=value` lines to the socket that $NOTIFY_SOCKET names. Whoever
 listens there may be slow, gone or mad, and none of that is a reason for a daemon to wait or to
-fail: a message that cannot be sent now is sent again later if it says a state, else forgotten.
+fail: what cannot be sent now is sent again later if it says how things stand; a sign of life is
+forgotten.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Notifier:
         """
         self._address = address
         self._watchdog_s = watchdog_s
-        self._unsent = ""
+        self._unsent: dict[str, str] = {}
         self._full = trio.Event()
         self._complained = False
         # Made now: a daemon that has run out of file descriptors must still give its sign of life.
@@ -58,21 +59,21 @@ class Notifier:
 
     def ready(self) -> None:
         """Say that the daemon serves; after `reloading`, that this is done."""
-        self._say_state("READY=1")
+        self._say("state", "READY=1")
 
     def reloading(self) -> None:
         """Say that the configuration is being read again; `ready` ends that."""
         # The stamp lets the manager tell this reload from one that it has not asked for.
         usec = time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
-        self._say_state(f"RELOADING=1\nMONOTONIC_USEC={usec}")
+        self._say("state", f"RELOADING=1\nMONOTONIC_USEC={usec}")
 
     def stopping(self) -> None:
         """Say that the end has begun."""
-        self._say_state("STOPPING=1")
+        self._say("state", "STOPPING=1")
 
     def status(self, text: str) -> None:
         """Say in words how things stand."""
-        self._send("STATUS=" + " ".join(text.split())[:STATUS_CHARS])
+        self._say("status", "STATUS=" + " ".join(text.split())[:STATUS_CHARS])
 
     def close(self) -> None:
         """Say nothing from here on."""
@@ -99,12 +100,14 @@ class Notifier:
         self._say_again()  # the pause may be too short for a retry of its own
 
     def _say_again(self) -> None:
-        if self._unsent:
-            self._say_state(self._unsent)
+        for about, message in list(self._unsent.items()):
+            self._say(about, message)
 
-    def _say_state(self, message: str) -> None:
-        # Only the last state counts: STOPPING makes a READY that was not heard pointless.
-        self._unsent = "" if self._send(message) else message
+    def _say(self, about: str, message: str) -> None:
+        # Only the last about each counts: STOPPING makes a READY that was not heard pointless.
+        self._unsent.pop(about, None)
+        if not self._send(message):
+            self._unsent[about] = message
         if self._unsent:
             self._full.set()
         elif self._full.is_set():
@@ -153,5 +156,5 @@ def _watchdog_s(usec: str | None, pid: str | None) -> float | None:
         return None
     if usec.isascii() and usec.isdigit() and int(usec) > 0:
         return int(usec) / _USEC_PER_S
-    log.warning("WATCHDOG_USEC is no number above 0", value=usec)
+    log.warning("WATCHDOG_USEC is not a number above 0", value=usec)
     return None

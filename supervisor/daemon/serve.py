@@ -25,7 +25,15 @@ import trio
 
 from supervisor.daemon import collector
 from supervisor.daemon.daemon_log import set_up_logging
-from supervisor.daemon.daemon_signals import SIGNALS, Continued, Edges, Reloading, obey, receiving
+from supervisor.daemon.daemon_signals import (
+    SIGNALS,
+    Continued,
+    Edges,
+    Kept,
+    Reloading,
+    obey,
+    receiving,
+)
 from supervisor.daemon.inherited import mend_signals, mend_umask
 from supervisor.daemon.log_stream import LogStream
 from supervisor.daemon.project_trust import objection
@@ -160,7 +168,7 @@ def _serve(
                 blocking=blocking,
                 own_log=own_log,
             )
-            trio.run(_main, begun, clock=clock, instruments=[clock])
+            trio.run(_main, begun, edges.keep(), clock=clock, instruments=[clock])
     except* (SocketTakenError, SocketPathError, ContainmentError, DataInUseError) as group:
         # What is raised within a nursery comes in a group; what is raised before it does not.
         refusals = _leaves(group)
@@ -196,10 +204,10 @@ class _Begun:
     own_log: LogStream
 
 
-async def _main(begun: _Begun) -> None:
+async def _main(begun: _Begun, kept: Kept) -> None:
     # Handlers first, children after: PID 1 has no default actions, and a signal that comes while
     # the modules are being started must find somebody.
-    with receiving(SIGNALS) as signals:
+    with receiving(SIGNALS, kept) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(begun.notifier.run)
             await _serve_fleet(begun, signals)

@@ -73,9 +73,9 @@ async def carry(conversation: Conversation, reading: int, writing: int) -> None:
         nursery.cancel_scope.cancel()
 
 
-def disconnect(conversation: Conversation) -> None:
-    """Cancel what a client that is gone had open."""
-    conversation.close(Stopped(Reason.DISCONNECT, "the client closed its connection"))
+async def disconnect(conversation: Conversation) -> None:
+    """Cancel what a client that is gone had open; not cancelled itself."""
+    await conversation.close(Stopped(Reason.DISCONNECT, "the client closed its connection"))
 
 
 def _is_pollable(descriptor: int) -> bool:
@@ -112,7 +112,7 @@ async def write_out(
 
 async def _part(conversation: Conversation, gone: Callable[[], None]) -> None:
     await conversation.wait_fleet_stopped()
-    conversation.cancel_all(Stopped(Reason.SHUTDOWN, "the daemon is stopping"))
+    await conversation.cancel_all(Stopped(Reason.SHUTDOWN, "the daemon is stopping"))
     await _flush(conversation)
     gone()
 

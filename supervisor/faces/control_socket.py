@@ -119,7 +119,7 @@ async def _serve_client(
                     try:
                         await carry(conversation, descriptor, descriptor)
                     finally:
-                        disconnect(conversation)
+                        await disconnect(conversation)
             finally:
                 admission.leave(place)
             if place.displaced:
@@ -148,7 +148,7 @@ def _check_owner(folder: Path) -> None:
 def _check_free(path: Path) -> None:
     # Before the lock, which would leave a file beside what is no concern of ours.
     if os.path.lexists(path) and not path.is_socket():
-        words = "it is there and is no socket; move it away, or choose another --socket"
+        words = "it exists and is not a socket; move it away, or choose another --socket"
         raise SocketPathError(f"cannot listen on {path}: {words}")
 
 

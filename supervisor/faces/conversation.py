@@ -14,6 +14,8 @@ the client asks to be an MCP client's (the op `mcp`): from there on they are MCP
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from typing import Protocol
 
 import structlog
@@ -30,7 +32,7 @@ from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import UNFINISHED_BYTES, Account
 from supervisor.runtime.stalls import SERVING
-from supervisor.runtime.turns import Turn
+from supervisor.runtime.turns import Turn, in_turns
 
 REQUEST_BYTES = 16 << 20
 """The longest line a client may write."""
@@ -56,8 +58,8 @@ class Wire(Protocol):
     def cancels_open(self, line: bytes) -> bool:
         """Cancel the open request that a line names, if that is what it is about."""
 
-    def cancel_all(self, stopped: Stopped) -> None:
-        """Give up whatever the client still waits for."""
+    def cancelling(self, stopped: Stopped) -> Iterator[None]:
+        """Give up whatever the client still waits for, one with each step."""
 
     def close(self) -> None:
         """Let go of what is no request: the client is gone."""
@@ -109,10 +111,10 @@ class Conversation:
         )
         self._wire.refuse(Fault(Reason.LINE_TOO_LONG, words, beginning))
 
-    def close(self, stopped: Stopped) -> None:
+    async def close(self, stopped: Stopped) -> None:
         """Give up what the client had open: it is gone."""
         self.outbox.close()
-        self.cancel_all(stopped)
+        await self.cancel_all(stopped)
         self._wire.close()
         self._account.close()
 
@@ -141,9 +143,9 @@ class Conversation:
             self._look_idle()
             await trio.lowlevel.checkpoint()  # then the neighbours' turn
 
-    def cancel_all(self, stopped: Stopped) -> None:
-        """Give up whatever the client still waits for."""
-        self._wire.cancel_all(stopped)
+    async def cancel_all(self, stopped: Stopped) -> None:
+        """Give up whatever the client still waits for, a turn at a time; not cancelled itself."""
+        await in_turns(self._party.label, "giving up its requests", self._wire.cancelling(stopped))
 
     def is_idle(self) -> bool:
         """Whether nothing is open, waits, or is still to be read by the client."""
@@ -195,7 +197,7 @@ class Conversation:
         from supervisor.faces.mcp.wire import McpWire  # noqa: PLC0415
 
         words = "the connection is an MCP client's from here on"
-        self._wire.cancel_all(Stopped(Reason.CLIENT, words))
+        deque(self._wire.cancelling(Stopped(Reason.CLIENT, words)))
         self._wire = McpWire(self._daemon, self._party, self.outbox, self._ended)
 
     def _ended(self) -> None:

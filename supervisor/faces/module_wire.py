@@ -6,7 +6,7 @@ One that finds no room in all is `queue_full`, an answer `slow_reader`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from protocol.errors import Failure, Reason
 from protocol.frames import RequestFrame, decode_request, named_in
@@ -104,12 +104,13 @@ class ModuleWire:
         self._cancel(frame)
         return True
 
-    def cancel_all(self, stopped: Stopped) -> None:
-        """Give up whatever the client still waits for."""
+    def cancelling(self, stopped: Stopped) -> Iterator[None]:
+        """Give up whatever the client still waits for, one with each step."""
         # The last one first: the end of one must not be the beginning of another.
         for exchange in (*reversed(self._open.values()), *self._nameless):
             if exchange.handle is not None:
                 exchange.handle.cancel(stopped)
+            yield
 
     def close(self) -> None:
         """Do nothing: there are requests, and nothing else."""

@@ -28,7 +28,7 @@ async def serve(daemon: Daemon, name: str) -> None:
         try:
             await carry(conversation, reading, writing)
         finally:
-            disconnect(conversation)
+            await disconnect(conversation)
         if not daemon.fleet_stopped:
             daemon.shut_down("the end of stdin")
     finally:

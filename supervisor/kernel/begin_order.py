@@ -42,8 +42,8 @@ class Held:
     def why(self) -> str:
         """What it waits for, as words."""
         if self.doubt is not None:
-            return "its args were still being looked at"
-        return "args of a request before it were still being looked at"
+            return "its args were still being checked"
+        return "args of a request before it were still being checked"
 
     def leave(self) -> None:
         """Wait no more: the request has ended."""

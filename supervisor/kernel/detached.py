@@ -172,11 +172,11 @@ class DetachedRequests:
 
 
 _TOO_LATE = Stopped(
-    Reason.DISCONNECT, f"its client left it, and none took it up within {DETACHED_S:g} s"
+    Reason.DISCONNECT, f"its client left, and no other took it up within {DETACHED_S:g} s"
 )
 _NO_ROOM = Stopped(
     Reason.DISCONNECT,
-    "its client left it, and there was no more room for what its user's such requests said",
+    "its client left, and there was no more room for the output of such requests of its user",
 )
 
 

@@ -248,7 +248,7 @@ class LongWay:
             if silent_s < silence_s:
                 self._look_later(silence_s - silent_s, silence_s)
             else:
-                words = f"{one.what} said nothing for {silence_s:g} s"
+                words = f"{one.what} printed nothing for {silence_s:g} s"
                 one.cancel(Stopped(Reason.SILENCE, words))
 
         self._silence = one.setting.host.deadlines.after(delay_s, look)

@@ -1,7 +1,7 @@
 """A request that the daemon serves itself: an op of its own, or a look at a module.
 
 It is begun at once, so that requests have their effects in the order in which they come; what takes
-time is a task's.
+time is a task's, whose steps have their turns with those of the party's other tasks.
 """
 
 from __future__ import annotations
@@ -29,10 +29,14 @@ log = structlog.get_logger()
 class OwnRequest:
     """One request and its one answer (kernel.parties.Handle); what the op sees of who asked."""
 
-    __slots__ = ("_room", "_scope", "client", "ended", "party", "principal", "session_id")
+    __slots__ = ("_room", "_scope", "client", "ended", "party", "principal", "session_id", "what")
 
-    def __init__(self, party: Party, client: Client, session_id: str | None = None) -> None:
+    def __init__(
+        self, party: Party, client: Client, what: str, session_id: str | None = None
+    ) -> None:
         self.party = party
+        self.what = what
+        """The op that is asked for."""
         self.principal = party.principal
         """As it was when it asked: its connection may be narrowed since."""
         self.session_id = session_id
@@ -54,6 +58,8 @@ class OwnRequest:
         """Send an event once there is room for it; None waits for the room, and sends nothing."""
         while self.client.congested():
             await self._room.park()
+        if self.party.turn.is_over:
+            await trio.lowlevel.cancel_shielded_checkpoint()
         if event is not None and not self.ended:
             self.client.event(event, None)
 
@@ -75,6 +81,9 @@ class OwnRequest:
         self._room.unpark_all()
 
     async def _run(self, rest: Awaitable[Any]) -> None:
+        await self.party.turn.serve(self._answer(rest), self.what)
+
+    async def _answer(self, rest: Awaitable[Any]) -> None:
         try:
             with self._scope, self._answering():
                 self.finish(Success(await rest))

@@ -19,6 +19,7 @@ from supervisor.runtime.held_bytes import Account, HeldBytes
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.supervision.call import Congestion
 from supervisor.runtime.supervision.module import Module
+from supervisor.runtime.turns import SharedTurn
 
 if TYPE_CHECKING:
     from supervisor.kernel.begin_order import BeginOrder
@@ -92,6 +93,7 @@ class Party:
         "names",
         "order",
         "principal",
+        "turn",
         "view",
     )
 
@@ -104,6 +106,8 @@ class Party:
         """What is held for it; of the daemon's ledger, where it is a client's."""
         self.order: BeginOrder | None = None
         """In which its requests begin; made by who begins them."""
+        self.turn = SharedTurn(self.label)
+        """What becomes of its requests in tasks, has that together."""
         self.may_speak_mcp = False
         """Whether its face can carry MCP, and it has asked nothing else yet."""
         self.view: View | None = None

@@ -29,7 +29,6 @@ from supervisor.runtime.files.source import Source
 from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.files.watched_paths import Interests
 from supervisor.runtime.process.preflight import Obstacle, first_obstacle
-from supervisor.runtime.stalls import SERVING, THE_DAEMON
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.succession import Succession
@@ -93,14 +92,13 @@ class Reloads:
             began = trio.current_time()
             policy = await self._look_at_policy()
             found = await self._plan(again=again)
-            # No checkpoint from here on: a stop comes before all of it, or after.
+            # Not cancelled from here on: all of it is done, however long that takes, and counted.
             self._operator.take(policy)
             same = found.empty and not found.moved
             if if_needed and same and found.quarantined == self._quarantined:
                 return found
-            SERVING.begin(THE_DAEMON, "a reload")
             self._programs, self._quarantined = found.programs, found.quarantined
-            self._fleet.apply(found)
+            await self._fleet.apply(found)
             self.count += 1
             self.last = LastReload(
                 number=self.count,
@@ -116,7 +114,6 @@ class Reloads:
             log.info("reloaded", **_shown(found), **msgspec.to_builtins(self.last))
             self.warn()
             self._fleet.notify()
-            SERVING.end()
             return found
 
     def warn(self) -> None:

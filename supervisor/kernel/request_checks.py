@@ -61,7 +61,7 @@ class Doubt(msgspec.Struct, frozen=True):
             return check
         if checks.ended:
             return Failure.because(Reason.SHUTDOWN, "the daemon is stopping")
-        words = f"{self.what}: too many requests wait to have their args looked at"
+        words = f"{self.what}: too many requests wait for a check of their args"
         return Failure.because(Reason.QUEUE_FULL, words)
 
     async def settled(self, checks: Checks, party: str) -> Failure | None:

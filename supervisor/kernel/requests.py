@@ -155,7 +155,7 @@ class Requests:
         elif operation in (Operation.HEALTH, Operation.DESCRIBE):
             return self._ask(party, tool, Operation(operation), client)
         else:
-            words = f"{named(operation, 80)} is no operation; there are health, describe, invoke"
+            words = f"{named(operation, 80)} is not one of health, describe, invoke"
         client.finished(Response(Failure.because(Reason.MALFORMED_REQUEST, words)))
         return None
 
@@ -324,8 +324,9 @@ class Requests:
         if asked == Operation.INVOKE:
             asked, args = content.get("op"), content.get("args", {})
         session_id = content.get("session_id")
-        request = OwnRequest(party, client, session_id if isinstance(session_id, str) else None)
         op = str(asked)
+        session_id = session_id if isinstance(session_id, str) else None
+        request = OwnRequest(party, client, f"{op:.80}", session_id)
         refusal = op_refusal("the daemon", asked) or self._own_refusal(party.principal, op)
         if refusal is not None:
             request.finish(refusal)
@@ -405,7 +406,7 @@ class Requests:
         return begun if isinstance(begun, dict) else await begun
 
     def _ask(self, party: Party, tool: str, operation: Operation, client: Client) -> Handle | None:
-        request = OwnRequest(party, client)
+        request = OwnRequest(party, client, f"{operation} of {tool:.130}")
         principal = party.principal
         what = f"ask {tool:.130} for its {operation}"
         refusal = scope_refusal(principal, SCOPES[str(operation)], what)

@@ -15,14 +15,19 @@ from typing import Any
 import msgspec
 import trio
 
+from protocol.errors import Failure, Reason
 from protocol.events import Log, UiEvent, built
 from protocol.host_events import PlaceholderUiEvent, SeenUiEvent
-from supervisor.kernel.parties import Origin
+from supervisor.kernel.parties import Origin, RefusedError
 from supervisor.policy.principals import Principal
 
 WAITING_EVENTS = 1000
 WAITING_BYTES = 4 << 20
 """What a subscriber that reads slowly may have waiting; the oldest are lost beyond either."""
+
+SUBSCRIPTIONS = 512
+OF_ONE_PARTY = 64
+"""How many there may be: each event is held against all of them."""
 
 NAME_CHARS = 200
 """A longer name is matched, and shown, by its beginning."""
@@ -84,12 +89,14 @@ class Subscription:
         patterns: Iterable[str] = ("*",),
         session_id: str | None = None,
         module: str | None = None,
+        party: str = "",
     ) -> None:
         """Want events whose name fits one of the glob patterns, of a session and a module.
 
         None but those that the principal may see.
         """
         self.lost = 0
+        self.party = party
         self._principal = principal
         self._names = re.compile("|".join(fnmatch.translate(one) for one in patterns))
         self._session_id = session_id
@@ -145,7 +152,12 @@ class UiEvents:
         return {"subscribers": len(self._subscriptions), "placeholders": self._placeholders}
 
     def subscribe(self, subscription: Subscription) -> Callable[[], None]:
-        """Add a subscriber; call what is returned to take it away."""
+        """Add a subscriber; call what is returned to take it away. Raises `RefusedError`."""
+        same = sum(one.party == subscription.party for one in self._subscriptions)
+        if same >= OF_ONE_PARTY or len(self._subscriptions) >= SUBSCRIPTIONS:
+            words = f"there are {same} subscriptions of this connection, and may be {OF_ONE_PARTY};"
+            words += f" of all {len(self._subscriptions)}, and may be {SUBSCRIPTIONS}"
+            raise RefusedError(Failure.because(Reason.QUEUE_FULL, words))
         self._subscriptions.append(subscription)
         return lambda: self._subscriptions.remove(subscription)
 

@@ -35,10 +35,10 @@ def form_problem(form: Mapping[str, Any]) -> str | None:
     if not isinstance(required, list) or not all(one in fields for one in map(str, required)):
         return '"required" of a form names fields of it'
     if len(fields) > FIELDS:
-        return f"a form has {FIELDS} fields at the most"
+        return f"a form has at most {FIELDS} fields"
     try:
         if len(msgspec.json.encode(form)) > FORM_BYTES:
-            return f"a form takes {FORM_BYTES} bytes at the most"
+            return f"a form takes at most {FORM_BYTES} bytes"
     except (RecursionError, UnicodeError, TypeError):
         return "the form cannot be passed on"
     for name, field in fields.items():

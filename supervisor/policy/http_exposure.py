@@ -68,7 +68,9 @@ def read_origin(said: str) -> str:
     """Return an origin as browsers write it; raises `ExposureError`."""
     origin = said.lower()
     if _ORIGIN.fullmatch(origin) is None:
-        words = f"{quoted(said)} is no origin, such as https://example.org or http://localhost:3000"
+        words = (
+            f"{quoted(said)} is not an origin such as https://example.org or http://localhost:3000"
+        )
         raise ExposureError(words)
     return origin
 

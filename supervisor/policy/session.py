@@ -120,7 +120,7 @@ def plan_problem(plan: Any, bounds: Bounds = BOUNDS) -> Failure | None:
     """Refuse what is no plan, or too large a one."""
     problems = plan_problems(plan, "/plan")
     if problems:
-        words = "the plan is none: " + "; ".join(map(str, problems))
+        words = "the plan is not valid: " + "; ".join(map(str, problems))
         return Failure.because(Reason.INVALID_ARGS, words, pointer=problems[0].pointer)
     if is_deeper(plan, bounds.depth):
         return _too_much(f"the plan is nested more than {bounds.depth} levels deep", bounds.depth)

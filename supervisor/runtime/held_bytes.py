@@ -42,7 +42,10 @@ ASSETS = "assets"
 TRANSCRIPTS = "transcripts"
 """What was recorded and not sent."""
 
-HELD = (LINES, ARGS, ANSWERS, ASSETS, TRANSCRIPTS)
+LOGS = "logs"
+"""Lines of logs that were read for the party, or kept for who follows, and not sent."""
+
+HELD = (LINES, ARGS, ANSWERS, ASSETS, TRANSCRIPTS, LOGS)
 
 SHOWN = 16
 """So many parties are in `status`: those that hold most."""

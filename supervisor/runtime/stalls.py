@@ -35,15 +35,18 @@ class Serving:
 
     __slots__ = (
         "_about",
+        "_begun",
         "_clock",
         "_collected_s",
         "_collecting_since",
         "_doing",
+        "_last",
         "_longest",
         "_longest_s",
         "_since",
         "_then",
         "_who",
+        "served",
     )
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -57,10 +60,17 @@ class Serving:
         self._collecting_since = 0.0
         self._collected_s = 0.0
         self._then: list[Callable[[], None]] = []
+        self._begun = 0
+        self._last = NOBODY
+        self.served = 0
+        """How many parties that was in the last turn of the loop; who came again counts again."""
 
     def begin(self, who: str, doing: str) -> None:
         """Take note that a party is served from now on."""
         self.end()
+        if who != self._last:
+            self._last = who
+            self._begun += 1
         self._who = who
         self._doing = doing
         self._about = None
@@ -101,6 +111,7 @@ class Serving:
     def turn_ended(self) -> None:
         """Forget what was done in the turn of the loop that ends."""
         self._longest_s = self._collected_s = 0.0
+        self.served, self._begun, self._last = self._begun, 0, NOBODY
 
     def culprit(self, turn_s: float) -> tuple[str, str]:
         """Return who was served for most of a turn, and what was done, or nobody."""

@@ -1,27 +1,53 @@
 """Cut what comes from one party into turns that cost no neighbour more than a moment.
 
-A chunk of 65,536 bytes may hold as many lines, and a line that is no protocol costs some 50 us:
-taken at once, they would stop the event loop for seconds (promise 4 of ARCHITECTURE.md). Lines of a
-module are counted, since none costs much more than another. A client's requests are timed: one may
-cost a thousand times what another one does.
+A chunk of 65,536 bytes may hold as many lines, and a line that is no protocol costs some 50 us, one
+that many subscribers want far more: taken at once, they would stop the event loop for seconds
+(promise 4 of ARCHITECTURE.md). A module's lines are taken a few at a time, counted and timed. A
+client's requests are timed one by one: one may cost a thousand times what another one does. What
+follows from them later, in tasks of their own, is timed together (`SharedTurn`): a thousand
+requests may all go on in the same moment.
 """
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from typing import Any, TypeVar
+
+import trio
+
+from supervisor.runtime.stalls import SERVING
+
+T = TypeVar("T")
 
 TURN_S = 0.005
 """How long the requests of one client are served before it is the neighbours' turn. The one that is
 being served then is finished, and a second task may serve what waited: so it is 20 ms at the most,
 unless one request alone takes longer."""
 
+ALL_S = 0.02
+"""What all have together in a turn of the loop: where there are many, each has less."""
+
+LEAST_S = 0.0005
+"""But no less than that, or nobody would get on."""
+
 LINES_A_TURN = 512
-"""As many lines of a module are handled before it is the neighbours' turn."""
+"""As many lines of a module are handled before it is the neighbours' turn, unless `TURN_S` is over
+before that."""
+
+LINES_AT_ONCE = 64
+"""Between two looks at the clock, and two writes to the module: as many answers are common."""
+
+WOKEN = 32
+"""So many of the tasks that wait for a turn are woken at a time: few enough that it costs little to
+wake those for whom nothing is left of it, and enough to fill it where each takes little."""
 
 
-A_FEW_LINES = 16
-"""So few cost the neighbours less than a turn of the loop and its system calls cost us."""
+def length_s() -> float:
+    """Return how long a turn is that begins now: by how many had one a moment ago."""
+    return min(TURN_S, max(ALL_S / (SERVING.served or 1), LEAST_S))
 
 
 class Turn:
@@ -33,7 +59,7 @@ class Turn:
 
     def begin(self) -> None:
         """Begin a turn."""
-        self._until = self._clock() + TURN_S
+        self._until = self._clock() + length_s()
 
     @property
     def over(self) -> bool:
@@ -41,14 +67,107 @@ class Turn:
         return self._clock() >= self._until
 
 
-def takes_a_turn(piece: bytes) -> bool:
-    """Return whether it is the neighbours' turn once a piece has been handled."""
-    return piece.count(b"\n") > A_FEW_LINES
+class LineTurn(Turn):
+    """How much of a module's turn is left."""
+
+    _lines = 0
+
+    def begin(self) -> None:
+        """Begin a turn."""
+        super().begin()
+        self._lines = LINES_A_TURN
+
+    def takes(self, piece: bytes) -> bool:
+        """Take note of a piece that was handled; return whether it is the neighbours' turn."""
+        self._lines -= piece.count(b"\n")
+        return self._lines <= 0 or self.over
 
 
-def turns(data: bytes) -> list[bytes]:
-    """Return the pieces of a chunk, in order, each with `LINES_A_TURN` newlines at the most."""
-    if data.count(b"\n") <= LINES_A_TURN:
+class SharedTurn:
+    """The turns of all tasks that serve one party: together they have what one party may have.
+
+    A step of a task is what it does from one wait to the next. It begins within a turn, or waits
+    for the next one, while the neighbours have theirs. Who waits first begins that, and wakes
+    others; each of them that finds something left wakes one more.
+    """
+
+    def __init__(self, who: str, clock: Callable[[], float] = time.perf_counter) -> None:
+        """`who` is the party, for `SERVING`."""
+        self._who = who
+        self._clock = clock
+        self._until = -math.inf
+        self._served_at = -math.inf
+        self._waiting = trio.lowlevel.ParkingLot()
+        self._is_to_begin = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether a step that takes long should wait, for the neighbours and for its next turn."""
+        return self._clock() >= self._until
+
+    @types.coroutine
+    def serve(self, task: Coroutine[Any, Any, T], doing: str) -> Generator[Any, Any, T]:
+        """Run a task, each step of it in a turn; `doing` says what it does."""
+        go_on, told = task.send, None
+        while True:
+            if self.is_over:
+                yield from self._wait().__await__()
+            SERVING.begin(self._who, doing)
+            try:
+                awaited = go_on(told)
+            except StopIteration as end:
+                returned: T = end.value
+                return returned
+            finally:
+                SERVING.end()
+                self._served_at = self._clock()
+            try:
+                go_on, told = task.send, (yield awaited)
+            except BaseException as error:  # noqa: BLE001 - whatever it is, it is the task's
+                go_on, told = task.throw, error
+
+    async def _wait(self) -> None:
+        """Return within a turn. It is not cancelled: the task is to be told what it waited for."""
+        if not self._waiting and self._clock() - self._served_at > TURN_S:
+            self._begin()  # the neighbours have had theirs
+        with trio.CancelScope(shield=True):
+            while self.is_over:
+                if self._is_to_begin:
+                    await self._waiting.park()
+                else:
+                    self._is_to_begin = True
+                    await trio.lowlevel.checkpoint()
+                    self._is_to_begin = False
+                    self._begin()
+                    self._waiting.unpark(count=WOKEN)
+        self._waiting.unpark()
+
+    def _begin(self) -> None:
+        self._until = self._clock() + length_s()
+
+
+async def in_turns(who: str, doing: str, steps: Iterable[object]) -> None:
+    """Take all steps of an iterator, each of which does something; not cancelled.
+
+    `who` does it, for `SERVING`.
+    """
+    turn = Turn()
+    turn.begin()
+    SERVING.begin(who, doing)
+    try:
+        for _ in steps:
+            if turn.over:
+                SERVING.end()
+                await trio.lowlevel.cancel_shielded_checkpoint()
+                turn.begin()
+                SERVING.begin(who, doing)
+    finally:
+        SERVING.end()
+
+
+def pieces(data: bytes) -> list[bytes]:
+    """Return the pieces of a chunk, in order, each with `LINES_AT_ONCE` newlines at the most."""
+    if data.count(b"\n") <= LINES_AT_ONCE:
         return [data]
     half = len(data) // 2
-    return [*turns(data[:half]), *turns(data[half:])]
+    return [*pieces(data[:half]), *pieces(data[half:])]

@@ -310,4 +310,5 @@ def _breach(entry: Entry) -> Breach | None:
     try:
         return msgspec.convert(entry.limit, Breach)
     except msgspec.ValidationError as error:
-        raise UnplayableError(f'"limit" of an exit is no limit that was passed: {error}') from None
+        words = f'"limit" of an exit is not a limit that was passed: {error}'
+        raise UnplayableError(words) from None

@@ -107,7 +107,7 @@ async def end(bench: Bench, nursery: trio.Nursery) -> AsyncIterator[socket.socke
         try:
             await carry(conversation, ours.fileno(), ours.fileno())
         finally:
-            disconnect(conversation)
+            await disconnect(conversation)
 
     async with trio.open_nursery() as tasks:
         tasks.start_soon(serve)

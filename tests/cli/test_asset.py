@@ -150,4 +150,4 @@ def test_an_opener_that_is_not_there_or_fails_is_said(serve: Serve, socket_path:
     status, words = on_terminal(socket_path, "false")
     assert (status, "false ended with 1 for /tmp/a.svg" in words) == (1, True)
     status, words = on_terminal(socket_path, "'")
-    assert (status, "is no command" in words) == (2, True)
+    assert (status, "is not a command" in words) == (2, True)

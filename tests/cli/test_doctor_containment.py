@@ -22,8 +22,7 @@ def test_without_a_daemon_the_ladder_is_tried_and_each_higher_rung_has_its_reaso
     found = containment.of_a_new_daemon(None)
     assert found.level == "warn"
     assert found.message == (
-        "a daemon started here would hold processes together by subreaper; "
-        "cgroup2 would be stronger"
+        "a daemon started here would contain processes by subreaper; cgroup2 would be stronger"
     )
     assert found.evidence == ("cgroup2: cgroup v2 is not mounted here",)
     assert "Delegate=yes" in (found.hint or "")

@@ -54,7 +54,7 @@ def test_of_a_daemon_that_runs_it_is_the_file_it_was_given(tmp_path: Path) -> No
     assert one.hint.endswith("`stdiod reload`")
     path.write_text("mode = 'strict'\n[modules.store]\nallow = ['log']\n")
     one = only(examine(None, status(path, "it was bad"), []))
-    assert (one.level, one.hint) == ("warn", "`stdiod reload` has it read")
+    assert (one.level, one.hint) == ("warn", "`stdiod reload` reads it")
     assert only(examine(None, status(path), [])).level == "ok"
 
 

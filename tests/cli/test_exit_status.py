@@ -54,7 +54,7 @@ def test_a_file_that_is_no_socket_is_no_daemon(run: Run, socket_path: Path) -> N
     socket_path.write_text("hello")
     ended = run("status")
     assert ended.exit_code == 3
-    assert "which is no socket" in ended.stderr
+    assert "which is not a socket" in ended.stderr
 
 
 @pytest.mark.parametrize("verb", CLIENT_VERBS, ids=lambda verb: verb[0])
@@ -71,7 +71,7 @@ def test_something_that_speaks_another_language_is_no_daemon(run: Run, serve: Se
     serve(lambda frame: [b"HTTP/1.1 400 Bad Request\r\n\r\n"])
     ended = run("status")
     assert ended.exit_code == 3
-    assert "does not speak as a stdiod daemon does" in ended.stderr
+    assert "is not a stdiod daemon" in ended.stderr
 
 
 @pytest.mark.parametrize("verb", CLIENT_VERBS[:-1], ids=lambda verb: verb[0])

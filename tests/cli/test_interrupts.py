@@ -92,4 +92,4 @@ def test_an_interrupt_of_what_cannot_be_cancelled_says_that_it_goes_on(
         assert asked.wait(60)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
-    assert said == "\nstdiod: dice, kv: told to stop, and not waited for any more\n"
+    assert said == "\nstdiod: dice, kv: told to stop, and no longer waited for\n"

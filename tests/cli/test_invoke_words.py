@@ -64,8 +64,8 @@ def test_a_word_is_what_the_schema_says_and_a_text_otherwise(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("d20",), '"d20" is no key=value, and no key:=json'),
-        (("=1",), '"=1" is no key=value, and no key:=json'),
+        (("d20",), '"d20" is neither key=value nor key:=json'),
+        (("=1",), '"=1" is neither key=value nor key:=json'),
         (('{"a":1}',), "args as one JSON object stand after --args"),
         (("count=x",), "count=x: count must be a whole number, such as 3"),
         (("count=1.5",), "count must be a whole number"),

@@ -105,13 +105,13 @@ def test_a_folder_that_is_there_is_left_as_it_is(run: Run, tmp_path: Path) -> No
     (tmp_path / "m").mkdir()
     ended = run("new", "m", "--lang", "exec", "--into", str(tmp_path))
     assert (ended.exit_code, list((tmp_path / "m").iterdir())) == (1, [])
-    assert "is there already, and is left as it is" in ended.stderr
+    assert "already exists, and is left as it is" in ended.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("a/b", "--lang", "exec"), "'a/b' is no name of a module"),
+        (("a/b", "--lang", "exec"), "'a/b' is not a valid module name"),
         (("m", "--lang", "exec", "--protocol", "mcp"), "none speaks mcp; leave it out"),
         (("m", "--lang", "exec", "--kind", "hook"), "cannot be a hook"),
         (

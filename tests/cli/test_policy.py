@@ -32,7 +32,7 @@ def explained(verdict: str, **others: Any) -> dict[str, Any]:
     [
         (explained("allowed"), 0, "m may log"),
         (explained("denied"), 1, "m may not log"),
-        (explained("ask"), 1, "if somebody says so"),
+        (explained("ask"), 1, "if a person allows it"),
         (
             explained("ask", remembered={"allowed": True, "ts": 1.0, "same_program": True}),
             0,

@@ -193,7 +193,7 @@ def test_revoking_ends_trust_and_leaves_the_daemon(
     typed("trust")
     monkeypatch.chdir(shop / "modules")
     ended = typed("trust", "--revoke")
-    assert (ended.exit_code, ended.stdout) == (0, f"{shop} is not trusted any more\n")
+    assert (ended.exit_code, ended.stdout) == (0, f"{shop} is no longer trusted\n")
     assert UNTRUSTED in typed("status").stderr
     ended = typed("trust", "--revoke")
     assert ended.exit_code == 1
@@ -279,7 +279,7 @@ def as_broken_link(shop: Path) -> None:
     [
         (lambda shop: (shop / FILE).chmod(0o666), f"{FILE} may be written to by everybody"),
         (lambda shop: shop.chmod(0o777), "shop may be written to by everybody"),
-        (as_pipe, f"{FILE} is no regular file"),
+        (as_pipe, f"{FILE} is not a regular file"),
         (as_broken_link, f"{FILE} cannot be looked at: No such file or directory"),
     ],
 )
@@ -462,7 +462,7 @@ def test_a_policy_counts_with_the_bytes_that_were_trusted(shop: Path, typed: Typ
     assert operator.policy != before
     assert operator.problem is None
     typed("trust", "--revoke")
-    with pytest.raises(PolicyError, match="is not trusted any more"):
+    with pytest.raises(PolicyError, match="is no longer trusted"):
         OperatorPolicy(policy, lambda data: objection(shop, policy, data))
 
 

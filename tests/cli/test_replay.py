@@ -205,7 +205,7 @@ def test_a_transcript_that_is_not_whole_says_so(run: Run, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--ignore", "result", "--module"), "one begins with /"),
+        (("--ignore", "result", "--module"), "is not a JSON pointer"),
         (("--dialect", "--module"), "give one of them"),
     ],
 )

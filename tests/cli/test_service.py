@@ -50,7 +50,7 @@ def test_a_unit_of_somebody_else_stays_unless_force_is_said(run: Run, unit: Path
     unit.write_text("[Unit]\n")
     refused = run("service", "install", "my modules")
     assert refused.exit_code == 1
-    assert "--force writes over it" in refused.stderr
+    assert "--force overwrites it" in refused.stderr
     assert unit.read_text() == "[Unit]\n"
     assert run("service", "install", "my modules", "--force").exit_code == 0
     assert run("service", "install", "my modules").exit_code == 0  # it is the same

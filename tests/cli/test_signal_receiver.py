@@ -34,6 +34,14 @@ async def test_signals_come_in_the_order_in_which_they_were_sent() -> None:
         assert await anext(signals) == signal.SIGUSR2
 
 
+async def test_what_was_kept_comes_first() -> None:
+    kept = {int(signal.SIGUSR2): None, int(signal.SIGUSR1): None}
+    with receiving(NUMBERS, kept) as signals:
+        assert [await anext(signals), await anext(signals)] == [signal.SIGUSR2, signal.SIGUSR1]
+        signal.raise_signal(signal.SIGUSR2)
+        assert await anext(signals) == signal.SIGUSR2
+
+
 async def test_more_signals_than_a_pipe_holds_are_no_error() -> None:
     with receiving(NUMBERS) as signals:
         for _ in range(70_000):

@@ -141,14 +141,14 @@ def test_how_far_a_preparation_is_stands_beside_it() -> None:
 
 
 def test_what_is_wrong_with_the_journal_stands_above_the_table() -> None:
-    aside = {"path": "/data/journal.db.set-aside-1", "why": "it is no SQLite database"}
+    aside = {"path": "/data/journal.db.set-aside-1", "why": "it is not an SQLite database"}
     journal = {"problem": "/data/journal.db: disk I/O error", "set_aside": [aside]}
     document = status(module())
     document["daemon"]["journal"] = journal
     lines = plain(status_text(document, None))
     assert lines[2:5] == [
         "the journal cannot be written: /data/journal.db: disk I/O error",
-        "a journal was set aside as /data/journal.db.set-aside-1: it is no SQLite database",
+        "a journal was set aside as /data/journal.db.set-aside-1: it is not an SQLite database",
         "",
     ]
 

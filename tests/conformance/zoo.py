@@ -162,7 +162,7 @@ ZOO = (
     Broken("module", "utf-8", 'say(request, status="ok")',
            'os.write(1, b\'{"status":"ok","caf\\xe9":1}\\n\')', "not UTF-8"),
     Broken("module", "stdout", 'case "describe":', 'case "describe":\n            print("hello")',
-           "is not JSON; use stderr for what is no answer: hello"),
+           "is not JSON; use stderr for anything that is not an answer: hello"),
     Broken("module", "request ids", 'request["requestId"], **', '"1", **', "request '1'"),
     Broken("module", "any id", 'request["requestId"], **',
            'request["requestId"].encode("ascii", "ignore").decode(), **', "names another request"),

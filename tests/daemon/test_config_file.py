@@ -95,7 +95,7 @@ def test_every_key_of_the_result_is_a_key_of_the_file(tmp_path: Path) -> None:
         ("directories = []", "directories: must name at least one directory"),
         ("directories = [1]", "directories: must be a path in quotes, not the number 1"),
         ("socket = 5", "socket: must be a path in quotes, not the number 5"),
-        ("socket = ''", 'socket: "" is no path'),
+        ("socket = ''", 'socket: "" is not a path'),
         ("socket = []", "socket: must be a path in quotes, not an array"),
         ("[socket]", "socket: must be a path in quotes, not a table"),
         ("data_dir = 2026-01-01", "data_dir: must be a path in quotes, not a date or time"),
@@ -165,7 +165,10 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
         ("\nsocket = ", '2: is not TOML: Invalid value, in "socket ="'),
         ("watch = true\nwatch = false", "2: is not TOML: watch stands in line 1 already"),
         (b"\nsocket = '\xff'", "2: is not UTF-8"),
-        (b"#" * (CONFIG_BYTES + 1), " is larger than 1048576 bytes, so it is no configuration"),
+        (
+            b"#" * (CONFIG_BYTES + 1),
+            " is larger than the 1048576 bytes that a configuration may have",
+        ),
         ("socket = " + "[" * 100_000, "1: is nested too deeply to be read"),
     ],
 )
@@ -183,5 +186,5 @@ def test_a_file_that_cannot_be_read_is_told_as_such(tmp_path: Path) -> None:
 
 def test_a_pipe_that_nobody_writes_to_is_told_as_such(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "stdiod.toml")
-    with pytest.raises(ConfigError, match=r"stdiod\.toml: is no regular file"):
+    with pytest.raises(ConfigError, match=r"stdiod\.toml: is not a regular file"):
         read_config(tmp_path / "stdiod.toml")

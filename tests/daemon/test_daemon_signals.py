@@ -21,7 +21,8 @@ class Told(Notifier):
         super().__init__()
         self.said: list[str] = []
 
-    def _say_state(self, message: str) -> None:
+    def _say(self, about: str, message: str) -> None:
+        del about
         self.said.append(message.partition("\n")[0])
 
 

@@ -118,7 +118,7 @@ def test_a_manager_that_is_gone_fails_nothing(tmp_path: Path) -> None:
     notifier.ready()
 
 
-async def test_a_state_that_found_the_queue_full_is_said_again_and_only_the_last_one(
+async def test_what_found_the_queue_full_is_said_again_and_of_each_kind_only_the_last(
     manager: Manager, autojump_clock: trio.testing.MockClock
 ) -> None:
     notifier = Notifier.from_environment({"NOTIFY_SOCKET": manager.named})
@@ -127,6 +127,8 @@ async def test_a_state_that_found_the_queue_full_is_said_again_and_only_the_last
         notifier.ready()
         filled += 1
     notifier.reloading()
+    notifier.status("1 of 2 modules ready")
+    notifier.status("2 of 2 modules ready")
     notifier.stopping()
     assert manager.all_heard() == ["READY=1"] * (filled - 1)
     async with trio.open_nursery() as nursery:
@@ -135,7 +137,7 @@ async def test_a_state_that_found_the_queue_full_is_said_again_and_only_the_last
         await trio.sleep(1)  # of the virtual clock
         heard = manager.all_heard()
         nursery.cancel_scope.cancel()
-    assert heard == ["STOPPING=1"]
+    assert sorted(heard) == ["STATUS=2 of 2 modules ready", "STOPPING=1"]
     notifier.close()
 
 

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from tests.docs.markdown import rows
+from scripts.compare_mcp.clients import CLIENTS, SERVERS
+from tests.docs.markdown import read, rows
 
 README = "README.md"
 SUPERVISORS = {cells[0]: cells[1:] for cells in rows("docs/faults.md", "Fault")}
@@ -59,3 +60,13 @@ def test_what_mcp_gateways_do_is_what_was_seen() -> None:
         cells for fault, cells in HOSTS.items() if fault.startswith("server dies in a call")
     )
     assert all(str(words) in one for one in died[1:])
+
+
+def test_the_processes_of_many_clients_are_those_that_were_counted() -> None:
+    [counted] = [
+        cells[1:]
+        for cells in rows("docs/mcp-clients.md", f"{CLIENTS} clients, {SERVERS} servers")
+        if cells[0] == "processes"
+    ]
+    said = re.findall(r"\[(\d+)[^]]*\]\(docs/mcp-clients.md#twenty-clients\)", read(README))
+    assert sorted(said) == sorted(counted)

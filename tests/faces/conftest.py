@@ -90,7 +90,7 @@ async def connected(
             try:
                 await carry(conversation, ours.fileno(), ours.fileno())
             finally:
-                disconnect(conversation)
+                await disconnect(conversation)
             trio.lowlevel.notify_closing(ours)
 
     async with trio.open_nursery() as nursery:

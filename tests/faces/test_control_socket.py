@@ -116,7 +116,7 @@ def test_what_is_no_socket_is_somebodys_and_left_alone(path: Path, kind: str) ->
         path.write_text("precious")
     else:
         path.mkdir()
-    said = "cannot listen on .*: it is there and is no socket"
+    said = "cannot listen on .*: it exists and is not a socket"
     with pytest.raises(SocketPathError, match=said), listening(path):
         pass
     assert path.is_dir() if kind == "folder" else path.read_text() == "precious"

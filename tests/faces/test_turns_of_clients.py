@@ -9,8 +9,10 @@ import pytest
 import trio
 import trio.testing
 
+from protocol.errors import Reason
 from supervisor.faces.conversation import Conversation
 from supervisor.kernel.parties import Party
+from supervisor.policy.verdict import Stopped
 from supervisor.runtime.turns import TURN_S, Turn
 from tests.faces.conftest import request
 from tests.factories import actor
@@ -82,3 +84,28 @@ async def test_a_cancel_does_not_wait_for_the_clients_next_turn(tmp_path: Path) 
         client.receive_data(lines(*range(MANY)) + cancel)
         assert "a" in await answered(client)
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.fault(29)
+async def test_what_a_client_leaves_open_is_given_up_in_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounds = 0
+
+    async def neighbour() -> None:
+        nonlocal rounds
+        while True:
+            await trio.lowlevel.checkpoint()
+            rounds += 1
+
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
+        client = Conversation(daemon, Party(ADA))
+        client._turn = Turn(lambda: 0.0)
+        frames = [request(str(number), "m", op="hang") for number in range(MANY)]
+        client.receive_data(b"".join(json.dumps(frame).encode() + b"\n" for frame in frames))
+        monkeypatch.setattr("supervisor.runtime.turns.TURN_S", 0)  # each is a turn of its own
+        nursery.start_soon(neighbour)
+        await client.close(Stopped(Reason.DISCONNECT, "the client hung up"))
+        nursery.cancel_scope.cancel()
+        assert client.is_idle()
+    assert rounds >= MANY // 2

@@ -76,7 +76,7 @@ async def test_clients_that_end_no_line_hold_no_more_than_the_bound(
                 client.receive_data(b"[" * 65536)
                 assert ledger.unfinished <= 1 << 20
         for client in clients:
-            client.close(GONE)
+            await client.close(GONE)
         assert ledger.total == 0
 
 

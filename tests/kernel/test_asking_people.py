@@ -79,7 +79,7 @@ async def test_what_a_person_fills_in_gets_to_the_module_and_into_no_journal(
     ("params", "args", "words"),
     [
         ({}, {"content": {"a": "b"}}, "no form"),
-        ({"form": FORM}, {"answer": "deny", "content": {"a": "b"}}, "fills in no form"),
+        ({"form": FORM}, {"answer": "deny", "content": {"a": "b"}}, "has no form to fill in"),
         ({"form": FORM}, {}, "wants"),
     ],
     ids=str,

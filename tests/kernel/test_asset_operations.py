@@ -172,7 +172,7 @@ CHANGES = [
     (grow, "it has 16 bytes, it had 7"),
     (rewrite, "its SHA-256 is "),
     (lead_elsewhere, "its path now leads to "),
-    (become_a_fifo, "is no regular file"),
+    (become_a_fifo, "is not a regular file"),
 ]
 
 

@@ -100,8 +100,8 @@ def test_an_op_of_the_daemon_waits_for_all_before_it_and_all_behind_wait_for_it(
 @pytest.mark.parametrize("who", ["first", "second"])
 def test_who_is_given_up_holds_up_nobody(world: World, who: str) -> None:
     first, second = world.hold("1", "m", DOUBT), world.hold("2", "m")
-    assert first.why == "its args were still being looked at"
-    assert second.why == "args of a request before it were still being looked at"
+    assert first.why == "its args were still being checked"
+    assert second.why == "args of a request before it were still being checked"
     world.hold("3", "m")
     gone = {"first": first, "second": second}[who]
     gone.leave()

@@ -207,7 +207,7 @@ async def test_what_nobody_takes_up_is_cancelled_at_the_bound(
         assert entry["by"] == {"name": "ada", "face": "test"}
         assert entry["error"] == {
             "code": "cancelled",
-            "message": "its client left it, and none took it up within 60 s",
+            "message": "its client left, and no other took it up within 60 s",
             "details": {"origin": "host", "reason": "disconnect"},
         }
         assert world.requests.take_up(handle_id, ADA, client) is None

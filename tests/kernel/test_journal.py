@@ -467,7 +467,7 @@ async def test_a_place_that_does_not_serve_leaves_a_daemon_without_memory_until_
     path = tmp_path / "journal.db"
     path.mkdir()
     async with journal(tmp_path) as kept:
-        assert kept.problem == f"{path}: it is no file"
+        assert kept.problem == f"{path}: it is not a file"
         assert await flushed(kept) == kept.unavailable()
         note(kept, 1)
         path.rmdir()

@@ -156,4 +156,4 @@ async def test_an_answer_may_carry_many_files_and_says_which_of_them_is_none(
     assert [one.asset_id for one in images] == named[1:]
     [warning] = document["warnings"]
     assert warning["reason"] == "asset_not_copied"
-    assert "'image-1': what stands for it is no base64" in warning["message"]
+    assert "'image-1': its data is not base64" in warning["message"]

@@ -9,13 +9,18 @@ import trio
 from protocol.events import Log, Progress
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.operations import INPUTS
-from supervisor.kernel.parties import RefusedError
+from supervisor.kernel.parties import Party, RefusedError
 from supervisor.policy.findings import Quarantined
 from supervisor.policy.lifecycle import State
+from supervisor.runtime import held_bytes
 from supervisor.runtime.containment.ladder import RUNGS
+from supervisor.runtime.held_bytes import Account
+from supervisor.runtime.supervision.call import Congestion
+from tests.bounds import WAIT_S
 from tests.factories import actor, descriptor
 from tests.kernel import conftest
-from tests.kernel.conftest import ask, begin, daemon_with, run_op
+from tests.kernel.conftest import Asker, ask, begin, daemon_with, run_op
+from tests.principals import ADA
 
 DAEMON_KEYS = {"pid", "version", "uptime_s", "containment", "guardian_pid", "socket", "http"}
 MODULE_KEYS = {
@@ -223,6 +228,40 @@ async def test_logs_are_the_last_lines_and_what_follows(tmp_path: Path) -> None:
             nursery.cancel_scope.cancel()
         assert events.texts == ["line 4", "line 5"]
         assert not log._followers
+
+
+@pytest.mark.fault(30)
+async def test_what_was_read_of_a_log_and_is_not_sent_is_held_for_who_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_bytes, "FREE_BYTES", 1000)
+    monkeypatch.setattr(held_bytes, "ALL_BYTES", 8000)
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
+        log = daemon.fleet.modules["m"].log
+        log.stderr_lines("m#1", ["x" * 100] * 10)
+        ledger = daemon.facts.ledger
+        party, askers = Party(ADA), [Asker() for _ in range(5)]
+        party.account = Account(ledger, party.label)
+        handles = []
+        for asker in askers:
+            asker.slow = Congestion.SLOW  # it reads nothing
+            content = {"op": "logs", "args": {"module": "m", "lines": 10}}
+            handles.append(daemon.requests.begin(party, "supervisor", "invoke", content, asker))
+        with trio.fail_after(WAIT_S):
+            while len(refused := [one for one in askers if one.responses]) < 3:
+                await trio.lowlevel.checkpoint()
+        reasons = [(await one.document())["error"]["details"]["reason"] for one in refused]
+        assert reasons == ["queue_full"] * 3
+        assert 2000 < ledger.total <= 5000
+        for asker, handle in zip(askers, handles, strict=True):
+            if asker in refused:
+                continue
+            asker.slow = Congestion.NONE
+            assert handle is not None
+            handle.resume()
+            assert (await asker.document())["ok"]
+        assert ledger.total == 0
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_daemon_asks_its_modules(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ async def test_it_ends_with_its_module(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
         nursery.start_soon(record, daemon, client, results)
         await client.until("attached")
-        daemon.fleet.apply(Plan(removed=(daemon.fleet.modules["m"].descriptor,)))
+        await daemon.fleet.apply(Plan(removed=(daemon.fleet.modules["m"].descriptor,)))
     assert [one.event for one in client.transcript().entries][-2:] == [
         Happened.EXITED,
         Happened.ENDED,

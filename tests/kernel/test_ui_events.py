@@ -199,3 +199,19 @@ async def test_the_op_streams_the_events_of_all_invocations(tmp_path: Path) -> N
         assert [len(one.events) for one in askers] == [2, 2]  # the client gets its own anyway
         nursery.cancel_scope.cancel()
     assert ui_of_daemon.status() == {"subscribers": 0, "placeholders": 0}
+
+
+async def test_there_are_so_many_subscriptions_of_one_connection_and_in_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ui_events, "SUBSCRIPTIONS", 3)
+    monkeypatch.setattr(ui_events, "OF_ONE_PARTY", 2)
+    events = UiEvents()
+    ends = [events.subscribe(Subscription(ADA, party="client 1")) for _ in range(2)]
+    with pytest.raises(RefusedError, match="2 subscriptions of this connection"):
+        events.subscribe(Subscription(ADA, party="client 1"))
+    events.subscribe(Subscription(ADA, party="client 2"))
+    with pytest.raises(RefusedError, match="of all 3"):
+        events.subscribe(Subscription(ADA, party="client 3"))
+    ends[0]()
+    events.subscribe(Subscription(ADA, party="client 3"))

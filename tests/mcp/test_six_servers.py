@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -12,59 +13,32 @@ from typing import Any
 
 import pytest
 import trio
-from msgspec.structs import replace
 
-from protocol.descriptor.model import Descriptor, McpTransport
+from protocol.descriptor.loading import parse_descriptor
+from protocol.descriptor.model import Descriptor
 from protocol.events import UiEvent
-from scripts.mcp_servers import NODE, PACKAGES, PYTHON
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.lifecycle import State
 from tests.bounds import until
-from tests.factories import children, descriptor
+from tests.factories import children
 from tests.kernel.conftest import ask, daemon_with, run_op
 from tests.kernel.test_grants import nothing
 from tests.kernel.test_host_calls import allowing
 from tests.kernel.test_policy_prompts import question
+from tests.mcp.servers import BOUND_S, NAMES, NEWER, PATIENT, document, needs_servers
 from tests.system.conftest import StartDaemon, folder, start_daemon
-from tests.system.descriptors import descriptor as module_document
 from tests.system.test_host_calls import policy
 from tests.system.test_mcp_questions import stdiod
 
 __all__ = ["folder", "start_daemon"]
 
-pytestmark = pytest.mark.skipif(
-    "STDIOD_TEST_MCP" not in os.environ, reason="foreign servers run in `make test-mcp` only"
-)
-
-NEWER = {"time": "mcp-server-time", "git": "mcp-server-git", "fetch": "mcp-server-fetch"}
-OLDER = ("everything", "filesystem", "memory")
-PATIENT = {"start_s": 60, "describe_s": 60, "invoke_s": 60, "health_s": 10}
-BOUND_S = 120
-"""For all that a test waits for; a server that is slow to start must not fail it."""
+pytestmark = needs_servers
 
 
 def server(folder: Path, name: str, **supervision: Any) -> Descriptor:
-    where = PYTHON if name in NEWER else NODE
-    if not (where / "installed").is_file():
-        pytest.skip(
-            f"{name} is not installed: {PACKAGES[where][-1]} needs {where.name}'s own tools"
-        )
-    arguments = {"git": ["--repository", str(folder / "repo")], "filesystem": [str(folder)]}
-    if name in NEWER:
-        command = [str(PYTHON / "bin" / NEWER[name])]
-    else:
-        package = f"node_modules/@modelcontextprotocol/server-{name}/dist/index.js"
-        command = ["node", str(NODE / package)]
-    made = descriptor(
-        folder,
-        [*command, *arguments.get(name, [])],
-        name=name,
-        capabilities=["user.ask"] if name == "everything" else [],
-        supervision={"timeouts": PATIENT, **supervision},
-    )
-    env = {"MEMORY_FILE_PATH": str(folder / "memory.json")}
-    transport = replace(made.transport, protocol="mcp", env=env, mcp=McpTransport())
-    return replace(made, transport=transport)
+    capabilities = ["user.ask"] if name == "everything" else []
+    made = document(name, folder, *capabilities, **supervision)
+    return parse_descriptor(json.dumps(made).encode(), str(folder / f"{name}.json"))
 
 
 @asynccontextmanager
@@ -91,9 +65,8 @@ def make_repository(folder: Path) -> None:
 
 async def test_all_six_are_called_in_one_daemon(tmp_path: Path) -> None:
     make_repository(tmp_path)
-    names = [*NEWER, *OLDER]
-    async with served(tmp_path, *(server(tmp_path, name) for name in names)) as daemon:
-        for name in names:
+    async with served(tmp_path, *(server(tmp_path, name) for name in NAMES)) as daemon:
+        for name in NAMES:
             shown = await run_op(daemon, "status", {"module": name}, nothing)
             assert shown["mcp"]["era"] == ("modern" if name in NEWER else "legacy"), name
             assert shown["restarts"] == 0
@@ -158,11 +131,8 @@ async def test_every_tool_of_everything_is_called(tmp_path: Path) -> None:
 def test_what_everything_asks_is_answered_by_the_commands_of_a_person(
     start_daemon: StartDaemon, tmp_path: Path
 ) -> None:
-    made = server(tmp_path, "everything")
-    document = module_document("everything", list(made.transport.command), protocol="mcp")
-    document["supervision"] = {"timeouts": PATIENT}
-    document["capabilities"] = ["user.ask"]
-    daemon = start_daemon(document, options=policy(tmp_path))
+    everything = document("everything", tmp_path, "user.ask")
+    daemon = start_daemon(everything, options=policy(tmp_path))
     asked = daemon.client.send("everything", "invoke", {"op": "trigger-elicitation-request"})
     [waits] = until(lambda: daemon.op("approvals")["approvals"], "a question")
     assert waits["id"] in stdiod(daemon, "approvals").stdout

@@ -59,15 +59,15 @@ def invoked(reply: bytes, probes: bytes = GOOD) -> tuple[bytes, ...]:
 
 BAD = "bad reply to invoke: "
 RIGHT = '; expected {"ok":true,"result":...} or {"ok":false,"error":{"code":"...","message":"..."}}'
-NO_ANSWER = "the last line it printed is no answer: "
-USE_STDERR = "use stderr for what is no answer"
+NO_ANSWER = "the last line it printed is not an answer: "
+USE_STDERR = "use stderr for anything that is not an answer"
 NOT_JSON = f" (the line is not JSON; {USE_STDERR})"
 A_LOOP = (
     "a persistent module has to read its stdin line by line until that ends, and to answer each "
     'line with one of its own, or to have "lifecycle":"per-invocation" in its transport'
 )
 LEFT = (
-    "exited with code 0; a persistent module has to go on reading after its first answer, until "
+    "exited with code 0; a persistent module has to keep reading after its first answer, until "
     'its stdin ends, or to have "lifecycle":"per-invocation" in its transport'
 )
 
@@ -150,7 +150,7 @@ MISTAKES = (
     ),
     Mistake(
         "misspells `result`",
-        '"resutl" is no field, and ignored; did you mean "result"?: {"ok":true,"resutl":1}',
+        '"resutl" is an unknown field; did you mean "result"?: {"ok":true,"resutl":1}',
         replies=invoked(b'{"ok":true,"resutl":1}\n'),
     ),
     Mistake(

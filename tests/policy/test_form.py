@@ -31,8 +31,8 @@ TITLED = [{"const": one, "title": one.upper()} for one in COLOURS]
         (form(a={"type": "array", "items": {"type": "object"}}), "has none"),
         (form("b", a=TEXT), '"required"'),
         ({**form(a=TEXT), "required": "a"}, '"required"'),
-        (form(**{f"f{n}": TEXT for n in range(FIELDS + 1)}), "fields at the most"),
-        (form(a={**TEXT, "title": "x" * FORM_BYTES}), "bytes at the most"),
+        (form(**{f"f{n}": TEXT for n in range(FIELDS + 1)}), "a form has at most"),
+        (form(a={**TEXT, "title": "x" * FORM_BYTES}), "a form takes at most"),
     ],
     ids=lambda one: str(one)[:40],
 )

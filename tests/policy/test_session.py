@@ -146,7 +146,7 @@ def test_a_title_is_one_line_and_a_plan_is_a_plan() -> None:
     assert plan is not None
     assert (title.details["reason"], title.details["pointer"]) == ("invalid_args", "/title")
     assert (plan.details["reason"], plan.details["pointer"]) == ("invalid_args", "/plan/goal")
-    assert "the plan is none: /plan/goal: is a number" in plan.message
+    assert "the plan is not valid: /plan/goal: is a number" in plan.message
 
 
 def test_a_patch_far_too_deep_is_refused_all_the_same() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 
+from protocol import args_schema, plain_args
 from protocol.args_problem import CompiledSchema
 from protocol.args_schema import ArgsValidator, op_schemas, ops_problems
 from protocol.bounded_pattern import bounded
@@ -146,19 +147,19 @@ def test_a_schema_of_an_older_draft_is_read_as_the_present_one() -> None:
     ("schema", "words"),
     [
         (3, "/op: is a number, must be the JSON Schema of an op: an object, true or false"),
-        ({"type": "strin"}, "/op/type: is no JSON Schema type"),
+        ({"type": "strin"}, "/op/type: is not a JSON Schema type"),
         ({"type": "strin"}, "did you mean 'string'?"),
         ({"type": ["string", "string"]}, "/op/type"),
         ({"properties": {"a/b": {"minLength": -1}}}, "/op/properties/a~1b/minLength: -1 is less"),
         ({"required": "a"}, '/op/required: "a" is not an array'),
         ({"required": ["a", "a"]}, "/op/required: an array has non-unique elements"),
-        ({"pattern": "("}, '/op/pattern: "(" is no regular expression'),
+        ({"pattern": "("}, '/op/pattern: "(" is not a regular expression'),
         ({"$ref": "#/$defs/x"}, '/op/$ref: "#/$defs/x" leads to nothing in this schema'),
         ({"$ref": "#nowhere"}, "leads to nothing in this schema"),
         ({"$ref": "#/type/x", "type": "null"}, "leads to nothing in this schema"),
         ({"$ref": "#/minimum/0", "minimum": 3}, "leads to nothing in this schema"),
-        ({"$ref": "#/type", "type": "null"}, "leads to what is no schema: is a string"),
-        ({"$ref": "#/x", "x": {"type": "strin"}}, "leads to what is no schema: /type"),
+        ({"$ref": "#/type", "type": "null"}, "does not lead to a schema: is a string"),
+        ({"$ref": "#/x", "x": {"type": "strin"}}, "does not lead to a schema: /type"),
         ({"$ref": "#/x", "x": {"$ref": "#/y"}}, '"#/y" leads to nothing'),
         ({"$ref": "https://example.com/s"}, "is elsewhere, and nothing is fetched"),
         ({"items": {"allOf": [{"$ref": "file:///s"}]}}, '/op/items/allOf/0/$ref: "file:///s" is'),
@@ -465,3 +466,18 @@ def test_patterns_stop_accepting_when_their_steps_are_spent_and_begin_anew_with_
     for _ in range(2):
         assert validator.accepts("op", ["a"] * most)
         assert not validator.accepts("op", ["a"] * (most + 1))
+
+
+@pytest.mark.fault(29)
+@pytest.mark.parametrize("vouched", [True, False])
+def test_a_schema_of_very_many_parts_is_not_made_ready_where_others_wait_for_it(
+    monkeypatch: pytest.MonkeyPatch, *, vouched: bool
+) -> None:
+    small = {"enum": ["a"] * (plain_args.MOST_PARTS - 2)}
+    large = {"properties": {"a": {"anyOf": [{"anyOf": [{"type": "string"}] * 100}] * 100}}}
+    assert ArgsValidator({"go": small}, vouched=vouched).accepts("go", "a")
+    looked_at: list[Any] = []
+    for name in ("plain_acceptance", "is_plain"):
+        monkeypatch.setattr(args_schema, name, looked_at.append)
+    assert not ArgsValidator({"go": large}, vouched=vouched).accepts("go", {"a": "x"})
+    assert looked_at == []

@@ -49,7 +49,7 @@ def test_damaged_bytes_never_raise_anything_but_a_descriptor_error(data: st.Data
 
 # What a schema cannot say, and the loader must therefore say alone.
 _LOADER_ALONE = (
-    "a service is no process of this machine",
+    "a service is not a process of this machine",
     "it is not for a descriptor to say",
     "none can wait for itself",
     "such an end is either restarted or never",
@@ -57,7 +57,7 @@ _LOADER_ALONE = (
     "has as many as its concurrency says",
     "nothing is fetched",
     "leads to n",
-    "leads to what is no schema",
+    "does not lead to a schema",
     "no regular expression",
     "no URI",
     "must be left out inside of a schema",

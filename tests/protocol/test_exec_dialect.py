@@ -279,7 +279,7 @@ def problems(op: Any = None, **more: Any) -> dict[str, str]:
     [
         ({}, "/transport/exec", "is missing, must be an object such as"),
         ({"op": {}}, "/transport/exec/ops", "must have an op"),
-        ({"op": {"gone": {}}}, "/inputs/go", "is no op of /transport/exec/ops"),
+        ({"op": {"gone": {}}}, "/inputs/go", "is not an op of /transport/exec/ops"),
         ({"op": {"go": {}}, "supervision": {"warm": 1}}, "/supervision/warm", "must be 0"),
         ({"op": {"go": {"args": ["-x", "{fiel}"]}}}, "/transport/exec/ops/go/args/1", "'file'"),
         ({"op": {"go": {"stdin": "{text?}"}}}, "/transport/exec/ops/go/stdin", "{{text?}}"),

@@ -140,8 +140,8 @@ def test_a_warning_of_noise_says_that_it_was_no_answer(noise: bytes) -> None:
     assert isinstance(item, Warned)
     shown = noise.decode().strip()
     said = item.notice.in_place_of_answer
-    assert said.startswith(f"the last line it printed is no answer: {shown} (")
-    assert said.endswith("; use stderr for what is no answer)")
+    assert said.startswith(f"the last line it printed is not an answer: {shown} (")
+    assert said.endswith("; use stderr for anything that is not an answer)")
 
 
 def test_of_a_module_that_repeats_ids_an_object_without_one_is_noise() -> None:
@@ -214,8 +214,8 @@ def last_wait(connection: ModuleConnection) -> Wait:
 @pytest.mark.parametrize(
     ("said", "words"),
     [
-        (b"status ok\n", "the last line it printed is no answer: status ok"),
-        (b'{"level":"info"}\n', 'the last line it printed is no answer: {"level":"info"}'),
+        (b"status ok\n", "the last line it printed is not an answer: status ok"),
+        (b'{"level":"info"}\n', 'the last line it printed is not an answer: {"level":"info"}'),
         (b"null\n", 'JSON null, it must be a JSON object; expected {"'),
         (b"", "it printed nothing"),
     ],
@@ -385,7 +385,7 @@ def test_of_a_tool_an_object_that_is_wrong_ends_it_where_a_banner_is_passed_over
     [
         (b"null\n", f"the line is JSON null, it must be a JSON object; {RIGHT}"),
         (b'[{"ok":true}]\n', f"the line is a JSON array, it must be a JSON object; {RIGHT}"),
-        (b"None\n", "`None` is no value that JSON has"),
+        (b"None\n", "`None` is not a JSON value"),
         (b'{"OK":true}\n', f'is "OK" a misspelling of it?; {RIGHT}'),
         (b'{"success":true}\n', f'"ok" is missing, must be true or false; {RIGHT}'),
     ],
@@ -397,9 +397,9 @@ def test_noise_that_may_be_meant_as_an_answer_says_what_is_right(noise: bytes, w
 
 
 SLIPS: dict[str, tuple[dict[str, Any], str]] = {
-    "result": ({"ok": True, "resutl": 1}, '"resutl" is no field, and ignored; did you mean "resul'),
+    "result": ({"ok": True, "resutl": 1}, '"resutl" is an unknown field; did you mean "resul'),
     "id": ({"request_id": "r1", "ok": True, "result": 1}, 'did you mean "requestId"?'),
-    "id by its value": ({"ok": True, "id": "r1"}, '"id" is no field, and ignored; did you mean "r'),
+    "id by its value": ({"ok": True, "id": "r1"}, '"id" is an unknown field; did you mean "r'),
     "type": ({"version": "0", "Type": "done", "ok": True}, 'did you mean "type"?'),
     "both": (
         {"ok": True, "result": 1, "error": {"code": "a", "message": "b"}},

@@ -117,7 +117,7 @@ def _tools_only() -> dict[str, Any]:
     [
         ("cursor", f"is the last of {catalogue.PAGES}"),
         ("same", "was there before"),
-        ("number", "which is no string"),
+        ("number", "which is not a string"),
         ("entries", f"more entries than {catalogue.DEFINITIONS}"),
         ("bytes", f"longer than {catalogue.LIST_BYTES} bytes"),
         ("none", 'has no "tools"'),

@@ -173,7 +173,7 @@ class Alone:
     def module_changed(self, module: Module) -> None:
         pass
 
-    def descriptor_changed(self, module: Module) -> None:
+    def dependence_changed(self) -> None:
         pass
 
     def verdict(self, module: Module) -> None:

@@ -131,21 +131,21 @@ class FleetOrders:
 
     async def change(self, name: str, _: int) -> None:
         self._variants[name] += 1
-        self._reload()
+        await self._reload()
 
     async def remove(self, name: str, _: int) -> None:
         self._present.discard(name)
-        self._reload()
+        await self._reload()
 
     async def add(self, name: str, _: int) -> None:
         self._present.add(name)
-        self._reload()
+        await self._reload()
 
     async def touch(self, _: str, __: int) -> None:
         """Reload where nothing has changed: no life may notice."""
-        self._reload()
+        await self._reload()
         before = self._seen()
-        self._reload()
+        await self._reload()
         assert self._seen() == before
 
     # The promises.
@@ -219,12 +219,12 @@ class FleetOrders:
             if name in self._present
         )
 
-    def _reload(self) -> None:
+    async def _reload(self) -> None:
         current = {
             name: Running(one.descriptor, offered=one.succession.offered)
             for name, one in self.fleet.modules.items()
         }
-        self.fleet.apply(plan(current, Reading(self._descriptors())))
+        await self.fleet.apply(plan(current, Reading(self._descriptors())))
 
     async def _end(self) -> None:
         stopped = trio.Event()

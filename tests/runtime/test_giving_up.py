@@ -239,7 +239,7 @@ async def test_a_deadline_after_a_banner_quotes_it(running: Running, tmp_path: P
     module.give_up(one, LATE)
     failure = await heard.failure()
     assert (
-        "; the last line it printed is no answer: Loading model... (the line is not JSON; use"
+        "; the last line it printed is not an answer: Loading model... (the line is not JSON; use"
         in failure.message
     )
     assert failure.details["line_excerpt"] == "Loading model..."

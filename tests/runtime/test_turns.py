@@ -3,10 +3,24 @@
 from __future__ import annotations
 
 import pytest
+import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.runtime.turns import A_FEW_LINES, LINES_A_TURN, TURN_S, Turn, takes_a_turn, turns
+from supervisor.runtime.stalls import Serving
+from supervisor.runtime.turns import (
+    ALL_S,
+    LEAST_S,
+    LINES_A_TURN,
+    LINES_AT_ONCE,
+    TURN_S,
+    LineTurn,
+    SharedTurn,
+    Turn,
+    length_s,
+    pieces,
+)
 
 RUNS = st.lists(
     st.tuples(st.sampled_from([b"\n", b"x", b"{}\r\n", b"\0"]), st.integers(0, 5000)), max_size=6
@@ -16,14 +30,14 @@ RUNS = st.lists(
 @given(RUNS)
 def test_the_pieces_are_the_chunk_and_each_has_few_lines(runs: list[tuple[bytes, int]]) -> None:
     chunk = b"".join(piece * times for piece, times in runs)
-    pieces = turns(chunk)
-    assert b"".join(pieces) == chunk
-    assert all(piece.count(b"\n") <= LINES_A_TURN for piece in pieces)
+    cut = pieces(chunk)
+    assert b"".join(cut) == chunk
+    assert all(piece.count(b"\n") <= LINES_AT_ONCE for piece in cut)
 
 
 def test_a_chunk_of_few_lines_is_one_piece() -> None:
     chunk = b"x" * 65_535 + b"\n"
-    assert turns(chunk)[0] is chunk
+    assert pieces(chunk)[0] is chunk
 
 
 @pytest.mark.fault(29)
@@ -36,7 +50,89 @@ def test_a_turn_is_over_when_its_time_is() -> None:
     assert not turn.over
 
 
-def test_a_few_lines_take_no_turn_however_long_they_are() -> None:
-    assert not takes_a_turn(b"x" * 65_536)
-    assert not takes_a_turn(b"{}\n" * A_FEW_LINES)
-    assert takes_a_turn(b"{}\n" * (A_FEW_LINES + 1))
+@pytest.mark.fault(29)
+def test_where_many_are_served_each_has_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    serving = Serving(lambda: 0.0)
+    monkeypatch.setattr("supervisor.runtime.turns.SERVING", serving)
+    for parties, expected in ((1, TURN_S), (10, ALL_S / 10), (1000, LEAST_S), (0, TURN_S)):
+        for number in range(parties):
+            for _ in range(3):  # who comes again at once does not count again
+                serving.begin(f"client {number}", "requests")
+        serving.turn_ended()
+        assert length_s() == expected
+
+
+def test_the_turn_of_a_module_is_over_when_its_lines_or_its_time_are() -> None:
+    now = 0.0
+    turn = LineTurn(lambda: now)
+    turn.begin()
+    assert not turn.takes(b"x" * 65_536)
+    assert not turn.takes(b"{}\n" * (LINES_A_TURN - 1))
+    assert turn.takes(b"{}\n")
+    turn.begin()
+    assert not turn.takes(b"{}\n")
+    now = TURN_S
+    assert turn.takes(b"")
+
+
+@pytest.mark.fault(29)
+async def test_tasks_of_one_party_have_one_turn_together_and_others_theirs_in_between() -> None:
+    now = 0.0
+    turn = SharedTurn("a client", lambda: now)
+    steps_in_a_row = most = passes = 0
+
+    async def serve() -> str:
+        nonlocal now, steps_in_a_row, most
+        for _ in range(5):
+            now += 2 * TURN_S  # a step is a whole turn, and more
+            steps_in_a_row += 1
+            most = max(most, steps_in_a_row)
+            await trio.lowlevel.checkpoint()
+        return "served"
+
+    async def ask() -> None:
+        told.append(await turn.serve(serve(), "steps"))
+
+    async def neighbour() -> None:
+        nonlocal steps_in_a_row, passes
+        while True:
+            steps_in_a_row = 0
+            passes += 1
+            await trio.lowlevel.checkpoint()
+
+    told: list[str] = []
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(neighbour)
+        async with trio.open_nursery() as tasks:
+            for _ in range(100):
+                tasks.start_soon(ask)
+        nursery.cancel_scope.cancel()
+    assert told == ["served"] * 100
+    assert most <= 2  # who of the two comes first in a pass of the loop is chance
+    assert passes >= 500 / 2
+
+
+async def test_a_task_in_its_partys_turn_is_told_what_it_waited_for_and_ends_as_any_other() -> None:
+    turn = SharedTurn("a client")
+    scope = trio.CancelScope()
+    ended: list[str] = []
+
+    async def waits() -> None:
+        try:
+            with scope:
+                await trio.sleep_forever()
+            ended.append("cancelled")
+            await trio.to_thread.run_sync(int, "no number")
+        except ValueError:
+            ended.append("raised")
+            raise
+
+    async def serve() -> None:
+        with pytest.raises(ValueError, match="no number"):
+            await turn.serve(waits(), "a wait")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve)
+        await trio.testing.wait_all_tasks_blocked()
+        scope.cancel()
+    assert ended == ["cancelled", "raised"]

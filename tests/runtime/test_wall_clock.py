@@ -25,6 +25,7 @@ STAMPS = {
     "supervisor/cli/session_text.py",
     "supervisor/cli/top/plain.py",  # the stamp of a line of figures
     "supervisor/cli/direct.py",  # when a transcript was recorded
+    "supervisor/cli/verbs/new.py",  # the same, of a new module's test
     "supervisor/kernel/operations/record.py",  # the same
     "supervisor/daemon/project_trust.py",  # when a project was trusted
     "supervisor/kernel/journal.py",  # the stamps of entries

@@ -89,7 +89,7 @@ def test_a_deadline_and_a_hang_up_end_what_is_being_looked_at(start_daemon: Star
     daemon = start_daemon(backtracking("evil"))
     answer = daemon.client.invoke("evil", timeout_s=0.01, text=SLOW)
     assert answer.verdict == "timeout/deadline"
-    assert answer.error["message"].endswith("its args were still being looked at")
+    assert answer.error["message"].endswith("its args were still being checked")
     with daemon.connect() as other:
         other.send_invoke("evil", text=SLOW)
         other.send("supervisor", "invoke", {"op": "stop", "args": {"module": "evil"}})

@@ -77,7 +77,7 @@ def test_a_journal_that_was_set_aside_or_cannot_be_written_is_named(
     daemon = start_daemon(misbehaving("one"))
     found = Diagnosis(folder).only("journal")
     assert found["level"] == "warn"
-    assert "it is no SQLite database" in found["message"]
+    assert "it is not an SQLite database" in found["message"]
     assert "journal.db.set-aside-" in found["message"]
     assert "journal.db.set-aside-" in found["hint"]
     daemon.end()
@@ -98,7 +98,7 @@ def test_a_module_that_runs_without_what_it_depends_on_is_a_warning(
     daemon.op("stop", module="kv")
     found = Diagnosis(folder).only("module", "shop")
     assert found["level"] == "warn"
-    assert found["message"] == "ready; it depends on what does not serve: kv"
+    assert found["message"] == "ready; it depends on modules that do not serve: kv"
 
 
 def test_a_dead_module_is_shown_with_its_last_words_and_what_to_do(
@@ -170,9 +170,7 @@ def test_without_a_daemon_the_containment_that_one_would_get_is_said(
 ) -> None:
     before = Diagnosis(folder).only("containment")
     rung = start_daemon().op("status")["daemon"]["containment"]
-    assert before["message"].startswith(
-        f"a daemon started here would hold processes together by {rung}"
-    )
+    assert before["message"].startswith(f"a daemon started here would contain processes by {rung}")
 
 
 def test_a_daemon_whose_socket_was_deleted_is_named_with_the_way_out(
@@ -223,7 +221,7 @@ def test_a_socket_left_behind_needs_nothing_and_one_in_use_by_a_stopped_daemon_d
 
 @pytest.mark.parametrize(
     ("path", "area", "words"),
-    [("socket", "socket", "is no socket"), ("data", "data_dir", "is no directory")],
+    [("socket", "socket", "is not a socket"), ("data", "data_dir", "is not a directory")],
 )
 def test_a_file_in_the_place_of_something_else_is_bad(
     path: str, area: str, words: str, folder: Path

@@ -338,7 +338,7 @@ def test_a_data_directory_without_a_place_for_a_journal_leaves_all_else_as_it_is
     path.mkdir(parents=True)
     daemon = start_daemon(misbehaving("one"))
     assert daemon.invoke("one", word="hello").result == {"word": "hello"}
-    assert "is no file" in daemon.op("status")["daemon"]["journal"]["problem"]
+    assert "is not a file" in daemon.op("status")["daemon"]["journal"]["problem"]
     answer = daemon.client.op("events")
     assert answer.verdict == "internal/storage"
     path.rmdir()

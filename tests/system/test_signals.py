@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import pty
 import select
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,8 +36,9 @@ class Manager(NamedTuple):
         """Return once these were said, in any order, and forget what was said up to the last."""
 
         def said() -> bool:
-            if not {*lines} <= {*self.lines}:
-                self.lines.extend(self.socket.recv(4096).decode().splitlines())
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    self.lines.extend(self.socket.recv(4096).decode().splitlines())
             return {*lines} <= {*self.lines}
 
         until(said, " and ".join(lines))
@@ -45,7 +49,7 @@ class Manager(NamedTuple):
 def manager(folder: Path) -> Manager:
     path = folder / "notify"
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    listener.settimeout(BOUND_S)
+    listener.setblocking(False)
     listener.bind(str(path))
     # Short, so that a sign of life is soon there; nobody kills the daemon if there is none.
     return Manager(listener, {"NOTIFY_SOCKET": str(path), "WATCHDOG_USEC": "100000"}, [])
@@ -108,6 +112,33 @@ def test_a_second_signal_hurries_a_daemon_that_waits_for_a_module(
     assert not done.ok
     daemon.wait_ended()
     assert '"event": "hurrying"' in daemon.log()
+
+
+FIRST_MOMENT = """
+import os, signal, sys
+from supervisor.runtime.loop_clock import LoopClock
+LoopClock.start_clock = lambda clock: os.kill(os.getpid(), signal.SIGTERM)
+from supervisor.cli.main import main
+main()
+"""
+
+
+@pytest.mark.fault(25)
+def test_a_signal_in_the_first_moment_of_the_event_loop_is_obeyed_in_order(folder: Path) -> None:
+    write(folder / "modules", misbehaving("one"))
+    _, _, _, *words = command(folder / "modules", folder / "socket", folder / "data")
+    ended = subprocess.run(
+        [sys.executable, "-c", FIRST_MOMENT, *words],
+        env={**os.environ, MARKER: folder.name},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=BOUND_S,
+    )
+    events = [json.loads(line)["event"] for line in ended.stderr.splitlines()]
+    assert (ended.returncode, events[-1]) == (0, "stopped")
+    assert not (folder / "socket").exists()
+    assert not marked(folder.name)
 
 
 def test_many_signals_at_the_end_do_not_spoil_its_exit_status(start_daemon: StartDaemon) -> None:

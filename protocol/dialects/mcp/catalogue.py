@@ -171,7 +171,7 @@ class Catalogue:
 
     def _cursor_problem(self, listing: _Listing, cursor: object) -> str | None:
         if not isinstance(cursor, str):
-            return f"has the cursor {described(cursor)}, which is no string"
+            return f"has the cursor {described(cursor)}, which is not a string"
         if cursor in listing.cursors:
             return "has a cursor that was there before"
         if listing.pages >= PAGES:

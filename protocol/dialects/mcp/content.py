@@ -98,7 +98,11 @@ class Unpacking:
             metadata={"uri": uri} if isinstance(uri, str) else UNSET,
         )
         self.events.append(EventReceived(self._request_id, piece))
-        return {**{key: value for key, value in holder.items() if key != field}, "assetId": named}
+        left = {key: value for key, value in holder.items() if key != "assetId"}
+        return {
+            "assetId" if key == field else key: named if key == field else value
+            for key, value in left.items()
+        }
 
 
 def failure_of(error: RpcError) -> Failure:

@@ -72,7 +72,7 @@ def host_call(call_id: str, method: str, params: dict[str, Any]) -> HostCall | F
         case "user.ask":
             message, form = params.get("message"), params.get("requestedSchema")
             if params.get("mode", "form") != "form":
-                return _bad(f"the mode {described(params['mode'])} is none that was offered")
+                return _bad(f"the mode {described(params['mode'])} was not offered")
             if not isinstance(message, str) or not isinstance(form, dict):
                 return _bad('it needs a "message" and a "requestedSchema"')
             return HostCall(call_id, wanted, {"message": message, "form": form})
@@ -186,7 +186,7 @@ def read_round(result: dict[str, Any], number: int) -> Round | Failure:
     calls: dict[str, HostCall] = {}
     for index, (key, request) in enumerate((wanted or {}).items()):
         if not isinstance(request, dict) or not isinstance(request.get("method"), str):
-            return _bad_round(f"asked for the input {quoted(key)}, which is no request")
+            return _bad_round(f"asked for the input {quoted(key)}, which is not a request")
         params = request.get("params")
         call = host_call(
             f"{number}.{index}", request["method"], params if isinstance(params, dict) else {}

@@ -74,7 +74,7 @@ def read_message(line: bytes) -> RpcMessage:
     problem = _problem(document, rpc_id)
     if problem is not None:
         fault = Fault(
-            Reason.INVALID_EVENT, f"the line is no message of MCP: {problem}", excerpt(line)
+            Reason.INVALID_EVENT, f"the line is not an MCP message: {problem}", excerpt(line)
         )
         return RpcMistake(fault, None if "method" in document else rpc_id)
     if "method" not in document:
@@ -100,7 +100,7 @@ def _problem(document: dict[str, Any], rpc_id: RpcId | None) -> str | None:
         try:
             msgspec.convert(error, RpcError)
         except msgspec.ValidationError as found:
-            return f"its error is none: {found}"
+            return f"its error is not valid: {found}"
         return None
     if not isinstance(result, dict):
         return f"its result is {kind(result)}, it must be an object"

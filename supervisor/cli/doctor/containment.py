@@ -13,7 +13,7 @@ _HINT = "see docs/systemd.md: Delegate=yes gives the daemon a control group of i
 
 def in_force(rung: str, why_not_higher: str | None) -> Finding:
     """Examine what a daemon says of itself."""
-    return _finding(f"processes are held together by {rung}", rung, why_not_higher)
+    return _finding(f"processes are contained by {rung}", rung, why_not_higher)
 
 
 def of_a_new_daemon(asked: str | None) -> Finding:
@@ -23,7 +23,7 @@ def of_a_new_daemon(asked: str | None) -> Finding:
     except ContainmentError as error:
         hint = f"{_HINT}; {_AUTO}"
         return bad(AREA, f"a daemon would not start here: {error}", hint)
-    words = f"a daemon started here would hold processes together by {rung}"
+    words = f"a daemon started here would contain processes by {rung}"
     return _finding(words, rung, why_not_higher)
 
 

@@ -68,7 +68,7 @@ def examine(
         *policy.examine(policy_file, status, found.descriptors),
     ]
     if not directories:
-        findings.append(ok("descriptor", "none were looked at; `stdiod doctor DIR` looks at some"))
+        findings.append(ok("descriptor", "none were examined; `stdiod doctor DIR` examines some"))
     if status is None:
         findings += [words, containment.of_a_new_daemon(asked_containment)]
     else:
@@ -95,11 +95,11 @@ def _status(socket: Path) -> tuple[dict[str, Any] | None, Finding]:
         hint = "the daemon's own log says why; `fuser` shows who listens, `--socket` names another"
         return None, bad("daemon", words, hint)
     except NoAnswerError:
-        words = f"the daemon on {socket} did not say how it is in {STATUS_S:g} s"
+        words = f"the daemon on {socket} did not answer `status` in {STATUS_S:g} s"
         hint = "it is stopped or stuck; `ps` shows which, and a service manager may restart it"
         return None, bad("daemon", words, hint)
     if not answer.ok:
-        words = f"the daemon refused to say how it is: {answer.error.get('message')}"
+        words = f"the daemon refused `status`: {answer.error.get('message')}"
         return None, bad("daemon", words, "is it another version? `stdiod down` ends it")
     return answer.result, ok("daemon", "answers")
 

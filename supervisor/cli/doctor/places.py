@@ -37,7 +37,7 @@ def socket_place(path: Path, data_dir: Path, *, answers: bool) -> list[Finding]:
         return [*findings, _unseen("socket", path, error)]
     if not stat.S_ISSOCK(seen.st_mode):
         hint = "move it away, or choose another path with --socket or $STDIOD_SOCKET"
-        return [*findings, bad("socket", f"{path} is there and is no socket", hint)]
+        return [*findings, bad("socket", f"{path} exists and is not a socket", hint)]
     if seen.st_uid != os.getuid():
         words = f"{path} belongs to {_user(seen.st_uid)}, and only that user may connect"
         hint = "run stdiod as that user, or choose another path with --socket"
@@ -65,17 +65,17 @@ def data_place(path: Path) -> list[Finding]:
     if not os.path.lexists(path):
         return [
             *_folder(area, path, f"the data directory {path}"),
-            ok(area, f"{path} is not there; the first daemon makes it"),
+            ok(area, f"{path} does not exist; the first daemon creates it"),
         ]
     if not path.is_dir():
-        return [bad(area, f"{path} is no directory", "choose another one with --data-dir")]
+        return [bad(area, f"{path} is not a directory", "choose another one with --data-dir")]
     findings: list[Finding] = []
     if not os.access(path, os.W_OK | os.X_OK):
         owner = _user(path.stat().st_uid)
         words = f"{path} belongs to {owner} and cannot be written to"
         findings.append(bad(area, words, "run stdiod as that user, or choose with --data-dir"))
     elif path.stat().st_mode & _PRIVATE:
-        words = f"{path} may be read by others, and logs may hold what is not theirs to see"
+        words = f"{path} can be read by other users, and logs may be private"
         findings.append(warn(area, words, f"chmod 700 {path}"))
     findings += _space(area, path)
     return findings or [ok(area, f"{path} can be written to")]
@@ -113,7 +113,7 @@ def _silent(path: Path) -> Finding:
     holder = lock_holder(lock)
     if holder is None:
         words = f"{path} was left behind by a daemon that is gone"
-        return warn("socket", words, "nothing is to be done: the next daemon replaces it")
+        return warn("socket", words, "nothing needs to be done: the next daemon replaces it")
     words = f"{path} is held by pid {holder}, which does not answer"
     hint = f"it is stopped or stuck: look with `ps -p {holder}`; `kill -CONT {holder}` wakes it"
     return bad("socket", words, f"{hint}, `kill {holder}` ends it")
@@ -123,7 +123,7 @@ def _folder(area: str, path: Path, what: str) -> list[Finding]:
     """Return what speaks against making something in a folder, which may be yet to be made."""
     there = next(folder for folder in (path, *path.parents) if os.path.lexists(folder))
     if not there.is_dir():
-        words = f"{what} cannot be made: {there} is no directory"
+        words = f"{what} cannot be made: {there} is not a directory"
         return [bad(area, words, "choose another path")]
     if not os.access(there, os.W_OK | os.X_OK):
         words = f"{what} cannot be made: {there} belongs to {_user(there.stat().st_uid)}"
@@ -138,7 +138,7 @@ def _folder(area: str, path: Path, what: str) -> list[Finding]:
 def _space(area: str, path: Path) -> list[Finding]:
     seen = os.statvfs(path)
     left = seen.f_bavail * seen.f_frsize
-    hint = "make room: logs that do not fit are left out, and the daemon goes on without them"
+    hint = "make room: logs that do not fit are left out, and the daemon continues without them"
     if left < LITTLE_SPACE_BYTES:
         return [warn(area, f"{path} has {size(left)} left on its disk", hint)]
     if seen.f_files and not seen.f_favail:

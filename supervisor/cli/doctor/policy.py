@@ -51,7 +51,7 @@ def examine(
     findings = []
     if is_used and used is not None and used["problem"] is not None:
         words = f"{shown(file)} is valid now; the daemon still has the one before it was bad"
-        findings.append(warn(AREA, words, "`stdiod reload` has it read"))
+        findings.append(warn(AREA, words, "`stdiod reload` reads it"))
     if remarks:
         words = f"{shown(file)} probably does not mean {count(len(remarks), 'thing')} it says"
         hint = f"correct it; {_check(file)} shows it again"

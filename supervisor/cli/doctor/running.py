@@ -90,8 +90,8 @@ def _journal(journal: dict[str, Any] | None) -> list[Finding]:
     if journal is None:
         return []
     if journal["problem"] is not None:
-        words = f"what happens is not written down: {journal['problem']}"
-        hint = "make room, or correct the permissions; the daemon goes on by itself then"
+        words = f"the journal cannot be written: {journal['problem']}"
+        hint = "make room, or correct the permissions; the daemon then continues by itself"
         return [bad(area, words, hint)]
     findings = [
         warn(
@@ -129,7 +129,7 @@ def _module(one: dict[str, Any]) -> Finding:
         return warn(AREA, words, hint, subject=name, evidence=tail)
     if one.get("missing"):
         missing = ", ".join(one["missing"])
-        words += f"; it depends on what does not serve: {missing}"
+        words += f"; it depends on modules that do not serve: {missing}"
         return warn(AREA, words, f"see to {missing}", subject=name, evidence=tail)
     if one["restarts"] and died is not None and died["reason"] != "stopped":
         words += f"; {one['restarts']} restarts"

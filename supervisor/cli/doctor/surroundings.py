@@ -58,7 +58,7 @@ def _examine(entry: str) -> Finding | None:
     except OSError:
         return None  # PATHs are full of folders that are not there, and no program is in them
     if not stat.S_ISDIR(mode):
-        return warn("path", f"PATH holds {entry}, which is no folder", "take it out")
+        return warn("path", f"PATH holds {entry}, which is not a folder", "take it out")
     if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
         words = f"PATH holds {entry}, where everybody may put a program"
         return warn("path", words, f"chmod o-w {entry}, or take it out of PATH")

@@ -89,15 +89,15 @@ def decided(decision: dict[str, Any]) -> str:
 
 @click.command(epilog=example("approvals -f"))
 @click.option(
-    "-f", "--follow", is_flag=True, help="Show those that come, and what becomes of them."
+    "-f", "--follow", is_flag=True, help="Keep showing new ones, and how each is decided."
 )
 @with_json
 @with_socket
 def approvals(*, follow: bool, as_json: bool, socket: Path) -> None:
-    """Show the questions that wait for a person: of hooks, and of a policy that prompts.
+    """Show the questions of hooks and of the policy that wait for a person.
 
-    `stdiod approve ID` answers one. With --follow until Ctrl-C (status 130); with --json each
-    change is a line then.
+    `stdiod approve ID` answers one. --follow continues until Ctrl-C (status 130); with --json,
+    each change is then one line.
     """
 
     def show(event: dict[str, Any], line: bytes) -> None:

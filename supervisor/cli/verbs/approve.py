@@ -36,10 +36,10 @@ def approve(
     as_json: bool,
     socket: Path,
 ) -> None:
-    """Answer the question ID, with yes if nothing else is said.
+    """Answer the question ID: yes, unless an option says otherwise.
 
-    `stdiod approvals` lists the questions. Of a policy's, the answers "allow always" and "deny
-    always" are remembered. The exit status is 1 if it does not wait any more.
+    `stdiod approvals` lists the questions. If the policy asked, the answers "allow always" and
+    "deny always" are remembered. Exits with 1 if the question is no longer open.
     """
     if deny and answer is not None:
         raise click.UsageError("--deny and --answer are two answers; give one")
@@ -47,7 +47,7 @@ def approve(
     for entry in entries:
         field, equals, value = entry.partition("=")
         if not equals or not field:
-            raise click.UsageError(f"--set {entry} is no FIELD=VALUE")
+            raise click.UsageError(f"--set {entry} is not FIELD=VALUE")
         args.setdefault("content", {})[field] = value
     with Client(socket) as client:
         found = client.known("approve", args)

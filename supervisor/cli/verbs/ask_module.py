@@ -24,7 +24,7 @@ from supervisor.cli.terminal import dim, one_line
 def health(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -> None:
     """Ask each MODULE whether it is well; ends with 1 unless all are.
 
-    --all leaves alone those that were stopped, and those that wait for their first request. With
+    --all leaves out modules that were stopped, and modules that wait for their first request. With
     --json the answers of several are a line each.
     """
     _ask("health", modules, socket, _well, every=every, as_json=as_json)
@@ -37,7 +37,7 @@ def health(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -
 def describe(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -> None:
     """Ask each MODULE what it is, and which ops it has and what they take.
 
-    --all leaves alone those that were stopped, and those that wait for their first request. With
+    --all leaves out modules that were stopped, and modules that wait for their first request. With
     --json the answers of several are a line each.
     """
     _ask("describe", modules, socket, _page, every=every, as_json=as_json)

@@ -26,8 +26,8 @@ OPENER = "xdg-open"
 def asset() -> None:
     """Find the files that modules handed over, and open them.
 
-    ASSET is an id as `list` shows it, its beginning, or the module's own name for the file, of
-    which the newest is meant.
+    ASSET is an id as `list` shows it, its beginning, or the module's own name for the file, which
+    means the newest one.
     """
 
 
@@ -54,7 +54,7 @@ def list_assets(*, as_json: bool, socket: Path, **wanted: str | None) -> None:
 @with_json
 @with_socket
 def show(asset: str, *, as_json: bool, socket: Path) -> None:
-    """Show all that is known of ASSET, without a look at its file."""
+    """Show all that is known about ASSET, without looking at its file."""
     answer = _ask(socket, "asset.show", {"asset": asset}, as_json=as_json)
     if as_json:
         print_json(answer.result)
@@ -66,14 +66,14 @@ def show(asset: str, *, as_json: bool, socket: Path) -> None:
 
 @asset.command("open", epilog=example("asset open rain.svg"))
 @click.argument("asset", type=TEXT)
-@click.option("--print", "only_print", is_flag=True, help="Print the path, also on a terminal.")
+@click.option("--print", "only_print", is_flag=True, help="Print the path, even on a terminal.")
 @with_json
 @with_socket
 def open_asset(asset: str, *, only_print: bool, as_json: bool, socket: Path) -> None:
-    """Open ASSET, after a look whether it is still the same file.
+    """Open ASSET, after checking that it is still the same file.
 
-    On a terminal a program opens it: $STDIOD_OPENER, else xdg-open. Elsewhere, and with --print,
-    its path is printed.
+    Opens it with $STDIOD_OPENER, else xdg-open. With --print, or without a terminal, prints its
+    path.
     """
     answer = _ask(socket, "asset.read", {"asset": asset}, as_json=as_json)
     path = str(answer.result["path"])
@@ -98,7 +98,7 @@ def _open(path: str) -> None:
     try:
         command = shlex.split(said) if said else [OPENER]
     except ValueError as error:
-        raise click.UsageError(f"STDIOD_OPENER: {said!r} is no command: {error}") from None
+        raise click.UsageError(f"STDIOD_OPENER: {said!r} is not a command: {error}") from None
     if not command or shutil.which(command[0]) is None:
         missing = command[0] if command else "a command"
         words = f"there is no {missing} here to open it with; set STDIOD_OPENER, or use --print"

@@ -41,7 +41,7 @@ _COLOURS = {
     "ops",
     multiple=True,
     metavar="OP[=JSON]",
-    help="Call OP, with these args or with some that fit its schema; can be repeated.",
+    help="Call OP, with these args or with some that fit its schema; repeat it for more.",
 )
 @click.option("--all-ops", is_flag=True, help="Call every op that the module says it has.")
 @click.option(
@@ -59,11 +59,13 @@ def check(
     junit: Path | None,
     as_json: bool,
 ) -> None:
-    """Run modules, and see whether they keep their protocol: status 0 if nothing failed, 1 if not.
+    """Run modules, and check that they keep to their protocol.
 
-    PATH is a descriptor, or a directory as a daemon would read it. An op is only called if --op,
-    --all-ops, or `examples` in its schema says so, since nobody can know what it does; what was not
-    tried is listed, and the verdict is then "partial" at best.
+    Exits with 0 if nothing failed, else with 1.
+
+    PATH is a descriptor, or a directory as a daemon would read it. An op is called only if --op,
+    --all-ops, or `examples` in its schema says so, because it might do harm. What was not tried is
+    listed, and the verdict is then "partial" at best.
     """
     from supervisor.cli import checked, checking
 

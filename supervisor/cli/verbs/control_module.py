@@ -20,9 +20,9 @@ from supervisor.cli.terminal import one_line, state_word
 @with_json
 @with_socket
 def start(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -> None:
-    """Start each MODULE, at once if it waits for its next try; returns when all are ready.
+    """Start each MODULE, and return when all are ready.
 
-    With --json each answer is a line.
+    A module that waits for its next try is started at once. With --json, each answer is one line.
     """
     _control("start", modules, socket, every=every, as_json=as_json)
 
@@ -32,25 +32,25 @@ def start(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) ->
 @with_json
 @with_socket
 def stop(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -> None:
-    """Stop each MODULE once its requests in flight are answered; it stays down until `start`.
+    """Stop each MODULE once its requests in flight are answered. It stays down until `start`.
 
-    With --json each answer is a line.
+    With --json, each answer is one line.
     """
     _control("stop", modules, socket, every=every, as_json=as_json)
 
 
 @click.command(epilog=example("restart dice", "restart --all"))
 @with_modules
-@click.option("--prepare", is_flag=True, help="Have its program prepared anew before.")
+@click.option("--prepare", is_flag=True, help="Prepare its program anew first.")
 @with_json
 @with_socket
 def restart(
     modules: tuple[str, ...], every: bool, prepare: bool, as_json: bool, socket: Path
 ) -> None:
-    """Replace the process of each MODULE; requests that wait go on waiting.
+    """Replace the process of each MODULE; requests that wait keep waiting.
 
-    --all leaves alone those that were stopped, and those that wait for their first request. With
-    --json each answer is a line.
+    --all leaves out modules that were stopped, and modules that wait for their first request. With
+    --json, each answer is one line.
     """
     more = {"prepare": True} if prepare else {}
     _control("restart", modules, socket, every=every, as_json=as_json, **more)
@@ -63,7 +63,7 @@ def _control(
     with Client(socket) as client:
         names = chosen(client, modules, every=every, wanted=op == "restart")
         asked = [(op, {"module": one, **args}) for one in names]
-        words = f"{one_line(', '.join(names))}: told to {op}, and not waited for any more"
+        words = f"{one_line(', '.join(names))}: told to {op}, and no longer waited for"
         with interruption(words):
             answers = in_turn(names, client.own_together(asked))
             well = [_show(one, name, len(modules), as_json=as_json) for name, one in answers]

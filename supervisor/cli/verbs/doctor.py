@@ -53,10 +53,10 @@ def doctor(
     problems: bool,
     as_json: bool,
 ) -> None:
-    """Look at all that a daemon needs, and say what is wrong and what to do about it.
+    """Examine everything that a daemon needs, and say what is wrong and what to do about it.
 
-    DIRs are those of the daemon that runs, unless they are named. Each finding is ok, warn or bad;
-    the exit status is 1 if one is bad.
+    Without DIR, examines the directories of the running daemon. Each finding is ok, warn or bad.
+    Exits with 1 if one is bad.
     """
     from supervisor.cli.doctor.examination import examine
 

@@ -33,20 +33,20 @@ _GOING = frozenset({"shutdown", "disconnect"})
     "-f",
     "--follow",
     is_flag=True,
-    help="Go on until Ctrl-C (status 130), over restarts of the daemon too.",
+    help="Continue until Ctrl-C (status 130), even when the daemon is restarted.",
 )
 @click.option(
     "-n",
     "--lines",
     type=click.IntRange(0, MAX_LAST),
     metavar="N",
-    help=f"How many of the last entries, without --since.  [default: {LAST}]",
+    help=f"Without --since: how many of the last entries to show.  [default: {LAST}]",
 )
 @click.option(
     "--since",
     type=click.IntRange(0),
     metavar="SEQ",
-    help="All entries after the one with this number; 0 for all there are.",
+    help="Show all entries after the one with this number; 0 shows all there are.",
 )
 @click.option("--event", type=TEXT, metavar="PATTERN", help="Only events such as 'module:*'.")
 @click.option("--module", type=TEXT, metavar="NAME", help="Only what is about this module.")
@@ -66,8 +66,8 @@ def events(
 ) -> None:
     """Show the journal: time, number, event, and what it was about.
 
-    With --json each line is an Amplifier Event v1 with its number as "seq". With -f nothing is
-    lost or repeated when the daemon is restarted: the command waits for it and goes on.
+    With --json each line is an Amplifier Event v1 with its number as "seq". With -f, nothing is
+    lost or repeated when the daemon is restarted: the command waits for it and continues.
     """
     if lines is not None and since is not None:
         raise click.UsageError("--lines counts from the end, and --since from a number: give one")

@@ -30,15 +30,15 @@ PROJECT_FOLDERS = (".vscode", ".cursor")
     show_default=True,
     help="The directory for the descriptors.",
 )
-@click.option("--force", is_flag=True, help="Overwrite descriptors that are there.")
-@click.option("--dry-run", is_flag=True, help="Write nothing, and say what would be.")
+@click.option("--force", is_flag=True, help="Overwrite existing descriptors.")
+@click.option("--dry-run", is_flag=True, help="Write nothing, and say what would be written.")
 @with_json
 def import_servers(*, file: Path, into: Path, force: bool, dry_run: bool, as_json: bool) -> None:
     """Write a descriptor for each MCP server in FILE.
 
-    FILE is one of Claude Desktop, Cursor or VS Code (mcpServers, servers); it may have comments and
-    trailing commas. What looks like a secret is not copied: it has to be a variable of the
-    daemon's. The exit status is 1 if a server was left out.
+    FILE is a file of Claude Desktop, Cursor or VS Code (mcpServers, servers); it may have comments
+    and trailing commas. Anything that looks like a secret is not copied: set it in the daemon's
+    environment. Exits with 1 if a server was left out.
     """
     from protocol.json_document import read_document
     from protocol.jsonc import plain_json
@@ -84,7 +84,7 @@ def _write(one: Imported, into: Path, *, force: bool, dry_run: bool) -> dict[str
     if one.descriptor is None:
         return {"name": one.name, "written": None, "remarks": remarks}
     if path.exists() and not force:
-        words = f"{path} is there already; --force overwrites it"
+        words = f"{path} already exists; --force overwrites it"
         return {"name": one.name, "written": None, "remarks": [*remarks, words]}
     if not dry_run:
         into.mkdir(parents=True, exist_ok=True)

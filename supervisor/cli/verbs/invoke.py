@@ -41,7 +41,10 @@ _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
 @click.argument("op", type=OP)
 @click.argument("words", metavar="[KEY=VALUE|KEY:=JSON]...", nargs=-1)
 @click.option(
-    "--args", "given", metavar="JSON|@FILE|-", help="A JSON object, a file with one, or stdin."
+    "--args",
+    "given",
+    metavar="JSON|@FILE|-",
+    help="The args as a JSON object, a file with one, or stdin.",
 )
 @click.option(
     "--stdin",
@@ -50,10 +53,14 @@ _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
     help="Call OP for each line of stdin, a JSON object that adds to the args.",
 )
 @click.option(
-    "--session", "session_id", type=SESSION, metavar="ID", help="The session it belongs to."
+    "--session",
+    "session_id",
+    type=SESSION,
+    metavar="ID",
+    help="The session that the call belongs to.",
 )
 @click.option(
-    "--timeout", "timeout_s", type=SECONDS, help="In the place of the module's timeouts.invoke_s."
+    "--timeout", "timeout_s", type=SECONDS, help="Instead of the module's timeouts.invoke_s."
 )
 @click.option(
     "--descriptor",
@@ -65,7 +72,7 @@ _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
     "--record",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="With --descriptor: keep all that is said as a transcript, for its owner alone.",
+    help="With --descriptor: record a transcript, which only its owner can read.",
 )
 @with_json
 @with_socket
@@ -85,14 +92,14 @@ def invoke(
 ) -> None:
     """Call OP of MODULE.
 
-    KEY=VALUE is a text, or what else the op takes for KEY: a number, true or false, a list of one
-    (give it again for more). KEY:=JSON is JSON. Both add to --args.
+    VALUE is a string, or whatever the op takes for KEY: a number, true or false, or an element of
+    a list (repeat KEY=VALUE for more). KEY:=JSON is JSON. Both add to --args.
 
-    What the module says while it works goes to stderr, its result to stdout. With --json each event
-    goes to stdout as it comes, one per line, and the response last. Ctrl-C cancels.
+    Events go to stderr, the result goes to stdout. With --json, each event goes to stdout as it
+    comes, one per line, and the response comes last. Ctrl-C cancels the call.
 
-    With --stdin the responses go to stdout, a line for each line of stdin and in their order; the
-    next call begins when the one before has been answered.
+    With --stdin, the responses go to stdout, one line for each line of stdin, in the same order.
+    Each call begins when the one before has been answered.
     """
     if record is not None and descriptor is None:
         hint = "of a module of a daemon: `stdiod record MODULE`"

@@ -30,7 +30,7 @@ _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright
 
 @click.command(epilog=example("logs dice -n 100", "logs -f dice torch"))
 @with_modules
-@click.option("-f", "--follow", is_flag=True, help="Go on until Ctrl-C (status 130).")
+@click.option("-f", "--follow", is_flag=True, help="Continue until Ctrl-C (status 130).")
 @click.option(
     "-n",
     "--lines",
@@ -38,7 +38,7 @@ _COLOURS = ("cyan", "yellow", "green", "magenta", "blue", "bright_cyan", "bright
     default=50,
     show_default=True,
     metavar="N",
-    help="How many of the last lines of each.",
+    help="How many of the last lines to show of each.",
 )
 @with_json
 @with_socket
@@ -51,10 +51,10 @@ def logs(
     as_json: bool,
     socket: Path,
 ) -> None:
-    """Show the log of each MODULE: time, instance, stream, text; those of several in one, by time.
+    """Show the log of each MODULE: time, instance, stream, text. Several logs are merged by time.
 
-    The stream is `stderr`, `event` for what the module logs in the course of a request, `log` for
-    what it logs outside of one, or `host` for what the daemon noted. With --json each line is
+    The stream is `stderr`, `event` for what the module logs during a request, `log` for what it
+    logs outside of one, or `host` for what the daemon noted. With --json each line is
     {"ts","instance","stream","text"}, `ts` in seconds since 1970.
     """
     with Client(socket) as client:

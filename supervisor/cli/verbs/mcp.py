@@ -23,7 +23,7 @@ from supervisor.cli.relay import DAEMON_ENDED, relay
     "--view",
     type=TEXT,
     metavar="NAME",
-    help="What to show of the modules: [mcp.views.NAME] of the daemon's configuration.",
+    help="Which modules to show: [mcp.views.NAME] of the daemon's configuration.",
 )
 @click.option(
     "--config",
@@ -31,7 +31,7 @@ from supervisor.cli.relay import DAEMON_ENDED, relay
     metavar="FILE",
     is_eager=True,
     callback=configured.read,
-    help="The configuration of a daemon that has to be started; see docs/operating.md.",
+    help="The configuration for a daemon that it starts; see docs/operating.md.",
 )
 @with_socket
 @click.pass_context
@@ -43,7 +43,7 @@ def mcp(
     config: Path | None,
     socket: Path,
 ) -> None:
-    """Be one MCP server of all modules: the line for an `mcpServers` file.
+    """Serve all modules as one MCP server: the entry for an `mcpServers` file.
 
     Joins the daemon that runs: in a trusted project its own, else the user's. Without one, it
     starts one for the modules in each DIR (or of --config, or of the project), which stays when

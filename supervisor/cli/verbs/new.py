@@ -32,35 +32,38 @@ LIFECYCLES = ("persistent", "per-invocation")
     "--lang",
     type=click.Choice(LANGUAGES),
     required=True,
-    help="What it is written in; `exec` is a command that exists already.",
+    help="The language; `exec` wraps a command that exists already.",
 )
 @click.option(
-    "--kind", type=click.Choice(KINDS), default="tool", help="What it is.  [default: tool]"
+    "--kind",
+    type=click.Choice(KINDS),
+    default="tool",
+    help="The kind of the module.  [default: tool]",
 )
 @click.option(
     "--protocol",
     type=click.Choice(PROTOCOLS),
-    help="What it speaks.  [default: module]",
+    help="The protocol that it speaks.  [default: module]",
 )
 @click.option(
     "--lifecycle",
     type=click.Choice(LIFECYCLES),
-    help="A process for many requests, or one for each.  [default: the protocol's]",
+    help="One process for many requests, or one for each.  [default: the protocol's]",
 )
 @click.option(
     "--into",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
-    help="The directory for its folder.  [default: the working directory]",
+    help="Where to create the folder.  [default: the working directory]",
 )
 def new(
     name: str, *, lang: str, kind: str, protocol: str | None, lifecycle: str | None, into: Path
 ) -> None:
-    """Begin a module: the folder NAME with a descriptor, a source, a test of it, and a README.
+    """Create a module: the folder NAME with a descriptor, a source, a test of it, and a README.
 
-    The source works as it is, with one op. The test is a transcript, for `stdiod replay`. Nothing
-    is downloaded, and nothing that is there is overwritten. `stdiod check` then says whether what
-    becomes of it keeps its protocol.
+    The source works as it is, with one op. The test is a transcript, for `stdiod replay`.
+    Downloads nothing, and overwrites nothing. As you change the source, `stdiod check` says
+    whether it still keeps to its protocol.
     """
     from supervisor.cli import module_templates
 
@@ -71,7 +74,8 @@ def new(
     when = dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
     _write(folder, module_templates.files_of(choice, document, descriptor, when))
     shown = shell_word(str(folder))
-    click.echo(f"{one_line(str(folder))} is begun; `stdiod check {shown}` says whether it works")
+    hint = f"`stdiod check {shown}` says whether it works"
+    click.echo(f"{one_line(str(folder))} has been created; {hint}")
     if shutil.which(choice.needs) is None:
         words = f"there is no {choice.needs} in your PATH, and it needs that to run"
         click.echo(f"stdiod: {words}", err=True)
@@ -110,7 +114,7 @@ def _parsed(document: dict[str, Any], name: str, folder: Path) -> Descriptor:
         )
     except DescriptorError as error:
         problem = error.problems[0]
-        words = f"{one_line(name)!r} is no name of a module: {problem}"
+        words = f"{one_line(name)!r} is not a valid module name: {problem}"
         raise click.UsageError(words) from None
 
 
@@ -120,7 +124,7 @@ def _write(folder: Path, files: dict[str, bytes]) -> None:
         for name, content in files.items():
             (folder / name).write_bytes(content)
     except FileExistsError:
-        raise NoError(f"{one_line(str(folder))} is there already, and is left as it is") from None
+        raise NoError(f"{one_line(str(folder))} already exists, and is left as it is") from None
     except OSError as error:
         words = f"{one_line(str(folder))} cannot be written: {error.strerror}"
         raise NoError(words) from None

@@ -30,18 +30,23 @@ def plan() -> None:
 @plan.command(epilog=example("plan run plan.json --with planner"))
 @click.argument("file", metavar="PLAN.json", type=click.Path(allow_dash=True, path_type=Path))
 @click.option(
-    "--with", "orchestrator", type=TEXT, required=True, metavar="MODULE", help="Who carries it out."
+    "--with",
+    "orchestrator",
+    type=TEXT,
+    required=True,
+    metavar="MODULE",
+    help="The module that carries it out.",
 )
-@click.option("--op", type=TEXT, default="execute", show_default=True, help="What it is asked.")
+@click.option("--op", type=TEXT, default="execute", show_default=True, help="The op to call.")
 @click.option(
     "--session",
     "session_id",
     type=TEXT,
     metavar="ID",
-    help="A session that goes on afterwards.  [default: one for the plan, which then ends]",
+    help="A session that continues afterwards.  [default: one for the plan, which then ends]",
 )
 @click.option(
-    "--timeout", "timeout_s", type=SECONDS, help="In the place of the module's timeouts.invoke_s."
+    "--timeout", "timeout_s", type=SECONDS, help="Instead of the module's timeouts.invoke_s."
 )
 @with_json
 @with_socket
@@ -57,8 +62,8 @@ def run(
 ) -> None:
     """Have a module carry out the plan in PLAN.json ("-" for stdin).
 
-    It is invoked with {"plan": the plan, "prompt": its goal}. What it says while it works, and its
-    result, are shown as `invoke` shows them. Ctrl-C cancels.
+    Invokes it with {"plan": the plan, "prompt": its goal}. Events and the result are shown as by
+    `invoke`. Ctrl-C cancels the invocation.
     """
     document = _read(file)
     show = Shown(as_json=as_json, with_daemon=True)
@@ -80,7 +85,7 @@ def _read(file: Path) -> dict[str, Any]:
     problems = plan_problems(document)
     if problems:
         lines = [f"{one_line(str(file))}: {problem}" for problem in problems]
-        raise NoError("the plan is none\n" + "\n".join(lines))
+        raise NoError("the plan is not valid\n" + "\n".join(lines))
     return document
 
 

@@ -21,7 +21,7 @@ _DIRECTORIES = click.argument(
     nargs=-1,
     type=click.Path(exists=True, file_okay=False, path_type=Path),
 )
-_VERDICTS = {"allowed": "may", "denied": "may not", "ask": "may if somebody says so:"}
+_VERDICTS = {"allowed": "may", "denied": "may not", "ask": "may if a person allows it:"}
 _COLOURS = {"allowed": "green", "denied": "red", "ask": "yellow"}
 
 
@@ -35,7 +35,11 @@ def policy() -> None:
 @click.argument("capability", type=TEXT)
 @_DIRECTORIES
 @click.option(
-    "--policy", "file", type=_FILE, metavar="FILE", help="By this file; needs DIR..., no daemon."
+    "--policy",
+    "file",
+    type=_FILE,
+    metavar="FILE",
+    help="Decide by this file, for the modules of DIR..., without a daemon.",
 )
 @with_json
 @with_socket
@@ -50,8 +54,8 @@ def explain(
 ) -> None:
     """Say whether MODULE may do what CAPABILITY names, and by which rule.
 
-    CAPABILITY is one such as log, session.write or module.invoke:kv.get. Ends with 1 unless the
-    answer is that it may.
+    CAPABILITY is log, session.write, module.invoke:kv.get or the like. Exits with 1 unless the
+    module may do it.
     """
     if (file is None) is not (not directories):
         raise click.UsageError("--policy and DIR... go together: they stand in for the daemon")
@@ -74,7 +78,7 @@ def explain(
 def check(*, file: Path, directories: tuple[Path, ...], as_json: bool) -> None:
     """Check a policy FILE: what is wrong with it, and which of its entries contradict each other.
 
-    With DIR... also whether there are the modules it names. Ends with 1 if anything was found.
+    With DIR..., checks also that the modules it names exist. Exits with 1 if anything was found.
     """
     from supervisor.kernel.grants.operator_policy import read_policy
     from supervisor.policy.policy_file import PolicyError, unknown_modules
@@ -108,7 +112,7 @@ def check(*, file: Path, directories: tuple[Path, ...], as_json: bool) -> None:
 @with_json
 @with_socket
 def forget(*, module: str, as_json: bool, socket: Path) -> None:
-    """Forget what was answered about MODULE and remembered: it is asked again."""
+    """Forget the remembered answers about MODULE, so that it is asked about again."""
     with Client(socket) as client:
         answer = client.own("policy.forget", {"module": module})
     if not answer.ok:

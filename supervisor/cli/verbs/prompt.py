@@ -29,8 +29,8 @@ _COURSE = frozenset(
 @click.argument("session_id", type=SESSION, metavar="SESSION")
 @click.argument("text", type=TEXT)
 @click.option("--priority", type=click.Choice(PRIORITIES), default="normal", show_default=True)
-@click.option("--reject", is_flag=True, help="Do not wait, if the session has a prompt already.")
-@click.option("--timeout", "timeout_s", type=SECONDS, help="In the place of the module's own.")
+@click.option("--reject", is_flag=True, help="Do not wait if the session already serves a prompt.")
+@click.option("--timeout", "timeout_s", type=SECONDS, help="Instead of the module's own.")
 @with_json
 @with_socket
 def prompt(
@@ -43,11 +43,11 @@ def prompt(
     as_json: bool,
     socket: Path,
 ) -> None:
-    """Give SESSION a prompt: TEXT, or - for stdin.
+    """Give SESSION a prompt: TEXT, or - to read it from stdin.
 
-    The answer goes to stdout as it is said, all else to stderr: thoughts, calls of tools, that it
-    waits for another prompt. With --json each event goes to stdout as it comes, one per line, and
-    the response last. Ctrl-C cancels.
+    The answer goes to stdout as it is said; thoughts, tool calls and the wait for another prompt
+    go to stderr. With --json, each event goes to stdout as it comes, one per line, and the
+    response comes last. Ctrl-C cancels the prompt.
     """
     args: dict[str, Any] = {
         "session_id": session_id,

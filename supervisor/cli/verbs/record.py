@@ -99,11 +99,15 @@ def _uninterrupted() -> Iterator[None]:
     "--output",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Write to FILE, for its owner alone, in the place of stdout.",
+    help="Write to FILE, which only its owner can read, instead of stdout.",
 )
-@click.option("--seconds", type=SECONDS, help="End after so long; else with Ctrl-C (status 130).")
+@click.option(
+    "--seconds", type=SECONDS, help="End after this time; otherwise Ctrl-C ends it (status 130)."
+)
 @click.option("--until-exit", is_flag=True, help="End when a process of MODULE has ended.")
-@click.option("--restart", is_flag=True, help="Replace its process, and record the new one whole.")
+@click.option(
+    "--restart", is_flag=True, help="Replace its process first, so that the recording is complete."
+)
 @with_socket
 def record(
     *,
@@ -116,7 +120,7 @@ def record(
 ) -> None:
     """Record what MODULE and the daemon say to each other, without a restart.
 
-    A transcript holds EVERYTHING that is said, passwords and keys included: look at it before you
+    A transcript holds EVERYTHING that is said, passwords and keys included: read it before you
     pass it on. `stdiod replay` plays it again.
     """
     args: dict[str, Any] = {"module": module, "until_exit": until_exit, "restart": restart}

@@ -19,8 +19,8 @@ from supervisor.cli.results import end_with_failure, print_json
 def reload(*, dry_run: bool, as_json: bool, socket: Path) -> None:
     """Replace the modules whose descriptors changed, and no others; show the plan as a diff.
 
-    The policy file is read again too. Ends with 1 if it or a descriptor cannot
-    be used: what was in use stays in use.
+    Reads the policy file again, too. Exits with 1 if the policy or a descriptor cannot be used;
+    the last good version then stays in use.
     """
     with Client(socket) as client:
         answer = client.own("reload", {"dry_run": dry_run})

@@ -34,14 +34,14 @@ class BadFileError(EndError):
 
 @click.command(epilog=example("replay dice.jsonl", "replay dice.jsonl --module"))
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--dialect", is_flag=True, help="Run nothing, only read (the default).")
+@click.option("--dialect", is_flag=True, help="Only read it, and run nothing (the default).")
 @click.option(
     "--module",
     "descriptor",
     is_flag=False,
     flag_value=OF_TRANSCRIPT,
     metavar="[DESCRIPTOR]",
-    help="Run the module, by DESCRIPTOR or by the one in FILE, and say to it what was said.",
+    help="Run the module, by DESCRIPTOR or by the one in FILE, and send it what was sent.",
 )
 @click.option(
     "--ignore",
@@ -67,18 +67,20 @@ def replay(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Play the transcript FILE again: status 0 if all is as recorded, 1 if not, 2 for a bad file.
+    """Play the transcript FILE again.
 
-    Without --module nothing is run: what the module said is read again as its dialect reads it, and
-    each request's outcome is compared. With --module the module is run, the recorded requests are
-    sent in step, and what it says is compared line by line, as JSON. A transcript names a command:
-    use --module without DESCRIPTOR only for one that you trust.
+    Exits with 0 if all is as recorded, 1 if not, 2 if FILE is bad.
+
+    Without --module nothing is run: the recorded output is read again as its dialect reads it, and
+    the outcome of each request is compared. With --module the module is run, the recorded requests
+    are sent in step, and its output is compared line by line, as JSON. A transcript names a
+    command: use --module without DESCRIPTOR only with a transcript that you trust.
     """
     if dialect and descriptor is not None:
         raise click.UsageError("--dialect runs nothing, --module does; give one of them")
     for pointer in ignored:
         if not pointer.startswith("/"):
-            words = f"--ignore {pointer!r} is no JSON pointer; one begins with /, as /result/pid"
+            words = f"--ignore {pointer!r} is not a JSON pointer such as /result/pid"
             raise click.UsageError(words)
     transcript = _read(file)
     try:

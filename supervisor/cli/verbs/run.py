@@ -22,7 +22,7 @@ from supervisor.cli.project import daemons_project, stand_in
     "--stdio", is_flag=True, help="Serve on stdin and stdout too, as the module of another daemon."
 )
 @click.option(
-    "--no-watch", is_flag=True, help="Reload when told to, not whenever a descriptor changes."
+    "--no-watch", is_flag=True, help="Reload only when told to, not whenever a descriptor changes."
 )
 @click.option("--project", type=UNSEEN_PATH, hidden=True, is_eager=True, callback=stand_in)
 @click.option("--log-file", type=UNSEEN_PATH, hidden=True)
@@ -54,7 +54,7 @@ def run(
 
     Without DIR, those of the project: of the stdiod.toml here or above, once it is trusted.
 
-    Ctrl-C stops all of them and ends the daemon; another Ctrl-C hurries it.
+    Ctrl-C stops them and ends the daemon; a second Ctrl-C kills what is left.
     """
     from supervisor.cli.daemon_options import journal_options
     from supervisor.daemon.config_file import Config

@@ -10,7 +10,7 @@ from supervisor.cli.options import TEXT, example
 @click.command(epilog=example("schema", "schema stdiod-descriptor > descriptor.schema.json"))
 @click.argument("name", required=False, type=TEXT)
 def schema(name: str | None) -> None:
-    """Print the JSON Schema (2020-12) of that NAME, or the names there are.
+    """Print the JSON Schema (2020-12) NAME, or list the names.
 
     A name can be given without its version: `plan` is the newest `plan`. An editor that knows the
     schema of descriptors, `stdiod-descriptor`, completes their fields and says what is wrong.

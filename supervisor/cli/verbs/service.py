@@ -40,7 +40,7 @@ _PLAIN = re.compile(r"[\w./:@%$+=,~-]+")
 
 @click.group(cls=Subverbs, epilog=example("service install modules"))
 def service() -> None:
-    """Have systemd run the daemon."""
+    """Run the daemon under systemd."""
 
 
 @service.command(
@@ -59,14 +59,14 @@ def service() -> None:
     help="The daemon's configuration, which may name the directories.",
 )
 @click.option("--print", "only_print", is_flag=True, help="Print the unit, and write nothing.")
-@click.option("--force", is_flag=True, help="Write over a unit that is another one.")
+@click.option("--force", is_flag=True, help="Overwrite a different unit.")
 def install(
     *, directories: tuple[Path, ...], config: Path | None, only_print: bool, force: bool
 ) -> None:
     """Write a unit for `systemctl --user` that runs the daemon for the modules in each DIR.
 
-    The unit is ~/.config/systemd/user/stdiod.service ($XDG_CONFIG_HOME in the place of ~/.config).
-    Nothing is started: the commands that do so are printed.
+    The unit is ~/.config/systemd/user/stdiod.service ($XDG_CONFIG_HOME instead of ~/.config).
+    Nothing is started; the commands that start it are printed.
     """
     if not directories and config is None:
         raise click.UsageError("name a DIR with modules, or a --config that names it")
@@ -77,7 +77,7 @@ def install(
     path = _config_home() / "systemd" / "user" / "stdiod.service"
     try:
         if path.exists() and path.read_text(encoding="utf-8") != unit and not force:
-            raise NoError(f"{path} is there already, and another one; --force writes over it")
+            raise NoError(f"{path} already exists and differs; --force overwrites it")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(unit, encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -25,18 +25,32 @@ _JSON = "JSON|@FILE|-"
 
 @click.group(cls=Subverbs, epilog=example("session new --id walk --title 'A walk'"))
 def session() -> None:
-    """Begin, look at, change, fork, end and watch sessions: state that modules share and add to."""
+    """Begin, show, change, fork, end and watch sessions, the state that modules share."""
 
 
 def _with_roles(command: Callable[..., None]) -> Callable[..., None]:
     """Let a verb name who serves the session's prompts."""
     options = (
-        click.option("--agent", type=TEXT, metavar="MODULE", help="Who serves its prompts."),
-        click.option("--orchestrator", type=TEXT, metavar="MODULE", help="Or who does so with:"),
-        click.option("--context", type=TEXT, metavar="MODULE", help="what keeps its messages,"),
-        click.option("--provider", type=TEXT, metavar="MODULE", help="what it asks,"),
         click.option(
-            "--tool", "tools", type=TEXT, multiple=True, metavar="MODULE", help="what it may call."
+            "--agent", type=TEXT, metavar="MODULE", help="The agent that serves its prompts."
+        ),
+        click.option(
+            "--orchestrator",
+            type=TEXT,
+            metavar="MODULE",
+            help="Or the orchestrator that does so, with",
+        ),
+        click.option(
+            "--context", type=TEXT, metavar="MODULE", help="the context that keeps its messages,"
+        ),
+        click.option("--provider", type=TEXT, metavar="MODULE", help="the provider that it asks,"),
+        click.option(
+            "--tool",
+            "tools",
+            type=TEXT,
+            multiple=True,
+            metavar="MODULE",
+            help="and a tool that it may call; repeat it for more.",
         ),
     )
     for option in reversed(options):
@@ -51,16 +65,16 @@ def _roles(tools: tuple[str, ...], **named: str | None) -> dict[str, Any]:
 
 
 @session.command(epilog=example("session new --id walk --title 'A walk'"))
-@click.option("--id", "session_id", type=TEXT, metavar="ID", help="An id of your own.")
-@click.option("--title", type=TEXT, help="What people call it.")
+@click.option("--id", "session_id", type=TEXT, metavar="ID", help="Its id; made up if left out.")
+@click.option("--title", type=TEXT, help="Its title.")
 @click.option(
     "--cwd",
     type=click.Path(file_okay=False, resolve_path=True),
     metavar="DIR",
     help="The folder that it is about.",
 )
-@click.option("--plan", metavar=_JSON, help='What it is for: {"goal": TEXT, "inputs": OBJECT}.')
-@click.option("--state", metavar=_JSON, help="The state it begins with, an object.")
+@click.option("--plan", metavar=_JSON, help='Its plan: {"goal": TEXT, "inputs": OBJECT}.')
+@click.option("--state", metavar=_JSON, help="The state that it begins with, an object.")
 @_with_roles
 @with_json
 @with_socket
@@ -86,9 +100,9 @@ def new(
 
 
 @session.command("list", epilog=example("session list --all"))
-@click.option("-a", "--all", "ended", is_flag=True, help="Those too that have ended.")
+@click.option("-a", "--all", "ended", is_flag=True, help="Include those that have ended.")
 @click.option("--limit", type=click.IntRange(1, MAX_PAGE), default=100, show_default=True)
-@click.option("--after", type=TEXT, metavar="ID", help="Go on after this one.")
+@click.option("--after", type=TEXT, metavar="ID", help="Continue after this one.")
 @with_json
 @with_socket
 def list_(*, ended: bool, limit: int, after: str | None, as_json: bool, socket: Path) -> None:
@@ -123,8 +137,14 @@ def show(*, session_id: str, as_json: bool, socket: Path) -> None:
 
 @session.command(epilog=example("session fork walk --id night"))
 @click.argument("session_id", type=SESSION, metavar="ID")
-@click.option("--id", "new_id", type=TEXT, metavar="ID", help="An id of your own for the new one.")
-@click.option("--title", type=TEXT, help="What people call the new one.")
+@click.option(
+    "--id",
+    "new_id",
+    type=TEXT,
+    metavar="ID",
+    help="The id of the new session; made up if left out.",
+)
+@click.option("--title", type=TEXT, help="The title of the new session.")
 @_with_roles
 @with_json
 @with_socket
@@ -159,11 +179,11 @@ def end(*, session_id: str, as_json: bool, socket: Path) -> None:
 
 @session.command(epilog=example("session cancel walk"))
 @click.argument("session_id", type=SESSION, metavar="ID")
-@click.option("--force", is_flag=True, help="Whatever else is in flight for it, too.")
+@click.option("--force", is_flag=True, help="Cancel everything else that is in flight for it, too.")
 @with_json
 @with_socket
 def cancel(*, session_id: str, force: bool, as_json: bool, socket: Path) -> None:
-    """Cancel the prompt that a session is busy with, and those that wait."""
+    """Cancel the prompt that a session serves, and those that wait."""
     args = {"session_id": session_id, **({"force": True} if force else {})}
     answer = _ask(socket, "session.cancel", args, as_json=as_json)
     what = count(answer.result["cancelled"], "request" if force else "prompt")
@@ -177,7 +197,7 @@ def cancel(*, session_id: str, force: bool, as_json: bool, socket: Path) -> None
     "--if-revision",
     type=click.IntRange(min=0),
     metavar="N",
-    help="Only if the state has this revision still.",
+    help="Only if the state still has this revision.",
 )
 @with_json
 @with_socket
@@ -186,7 +206,7 @@ def patch(
 ) -> None:
     """Change the state by PATCH: a JSON Merge Patch, @FILE, or - for stdin.
 
-    A null takes a member away; arrays are replaced whole.
+    A null removes a member; arrays are replaced as a whole.
     """
     args = {
         "session_id": session_id,

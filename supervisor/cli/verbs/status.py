@@ -21,15 +21,15 @@ from supervisor.cli.trouble import in_trouble
 @click.option(
     "--failing",
     is_flag=True,
-    help="Only what is in trouble; ends with 1 if there is any, with 0 if all is well.",
+    help="Show only what is in trouble; exit with 1 if there is any, with 0 if all is well.",
 )
 @with_json
 @with_socket
 def status(module: str | None, failing: bool, as_json: bool, socket: Path) -> None:
     """Show the daemon and its modules, those in trouble first, or all that is known of one MODULE.
 
-    In trouble is a module that is failed, in backoff or degraded, waits for another one, has ended
-    badly, or whose changed descriptor is no good; and a descriptor that is quarantined.
+    A module is in trouble if it is failed, in backoff or degraded, waits for another one, has
+    ended badly, or has a bad changed descriptor. So is a quarantined descriptor.
     """
     with Client(socket) as client:
         answer = client.known("status", {} if module is None else {"module": module})

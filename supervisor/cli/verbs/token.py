@@ -19,7 +19,7 @@ SCOPES = ("read", "invoke", "admin")
 
 @click.group(cls=Subverbs, epilog=example("token new ada --scope read --expires 30"))
 def token() -> None:
-    """Make, list and take back tokens: who is no user of this machine comes in with one."""
+    """Make, list and revoke tokens, with which clients use HTTP."""
 
 
 @token.command(
@@ -31,28 +31,28 @@ def token() -> None:
     "scopes",
     type=click.Choice(SCOPES),
     multiple=True,
-    help="What it is good for; give it once for each.  [default: read and invoke]",
+    help="What it allows; repeat it for more.  [default: read and invoke]",
 )
 @click.option(
     "--modules",
     type=TEXT,
     multiple=True,
     metavar="GLOB",
-    help="The modules (kv) or ops (kv.get*) it may use; give it once for each.  [default: all]",
+    help="The modules (kv) or ops (kv.get*) that it covers; repeat it for more.  [default: all]",
 )
 @click.option(
     "--expires",
     "days",
     type=click.FloatRange(0, 36_500, min_open=True),
     metavar="DAYS",
-    help="For how long it is good.  [default: until it is revoked]",
+    help="For how long it is valid.  [default: until it is revoked]",
 )
 @click.option(
     "--rate",
     "rate_per_s",
     type=click.FloatRange(0.001, 1e6),
     metavar="N",
-    help="How many requests a second it is good for.  [default: any number]",
+    help="How many requests a second it allows.  [default: any number]",
 )
 @with_json
 @with_socket
@@ -66,7 +66,7 @@ def new(
     as_json: bool,
     socket: Path,
 ) -> None:
-    """Make a token for NAME and print it: this once, for the daemon keeps a digest only."""
+    """Make a token for NAME and print it. It is shown only once: the daemon keeps a digest."""
     args: dict[str, Any] = {"name": name}
     if scopes:
         args["scopes"] = list(scopes)
@@ -88,7 +88,7 @@ def new(
 @with_json
 @with_socket
 def list_(*, as_json: bool, socket: Path) -> None:
-    """List the tokens, the oldest first; what they are is not known any more."""
+    """List the tokens, the oldest first. Their secrets are not stored."""
     answer = _ask(socket, "token.list", {}, as_json=as_json)
     if as_json:
         print_json(answer.result)
@@ -104,7 +104,7 @@ def list_(*, as_json: bool, socket: Path) -> None:
 @with_json
 @with_socket
 def revoke(*, name: str, as_json: bool, socket: Path) -> None:
-    """Take back the token of NAME; who is connected with it is parted from."""
+    """Revoke the token of NAME, and close the connections that use it."""
     answer = _ask(socket, "token.revoke", {"name": name}, as_json=as_json)
     if as_json:
         print_json(answer.result)

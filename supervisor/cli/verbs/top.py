@@ -19,7 +19,7 @@ MAX_INTERVAL_S = 3600.0
 
 
 @click.command(epilog=example("top", "top --once --json"))
-@click.option("--once", is_flag=True, help="Watch for one interval, print it as a table, and end.")
+@click.option("--once", is_flag=True, help="Watch for one interval, print a table, and exit.")
 @click.option(
     "--interval",
     "interval_s",
@@ -33,13 +33,13 @@ MAX_INTERVAL_S = 3600.0
 def top(once: bool, interval_s: float, as_json: bool, socket: Path) -> None:
     """Watch what the modules do, on a terminal, those in trouble first.
 
-    CALLS/S are requests that were answered, FAIL/S those of them that were not ok; P50 and P99 are
-    the times from acceptance to answer in the last interval, CPU is of one processor. Keys: arrows
-    choose a module, r restarts it (y confirms), l shows its log, s changes the order, q quits. With
-    --json it prints a line per interval.
+    CALLS/S counts the requests that were answered, FAIL/S those that failed; P50 and P99 are the
+    times from acceptance to answer in the last interval, CPU is of one processor. Keys: arrows
+    choose a module, r restarts it (y confirms), l shows its log, s changes the order, q quits.
+    With --json it prints a line per interval.
     """
     if interval_s > MAX_INTERVAL_S:
-        raise click.UsageError(f"--interval can be {MAX_INTERVAL_S:g} s at the most")
+        raise click.UsageError(f"--interval can be at most {MAX_INTERVAL_S:g} s")
     if once or as_json:
         from supervisor.cli.top.plain import print_lines, print_once
 
@@ -49,7 +49,7 @@ def top(once: bool, interval_s: float, as_json: bool, socket: Path) -> None:
             print_lines(socket, interval_s)
         return
     if not (is_terminal(sys.stdin) and is_terminal(sys.stdout)) or os.environ.get("TERM") == "dumb":
-        words = "this is no terminal to draw on; --once prints a table, --json lines for programs"
+        words = "this is not a terminal; --once prints a table, --json lines for programs"
         raise click.UsageError(words)
     _watch(socket, interval_s)
 

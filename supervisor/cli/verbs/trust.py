@@ -44,15 +44,15 @@ class _Folder(click.Path):
     "folder", metavar="[FOLDER]", required=False, type=_Folder(file_okay=False, path_type=Path)
 )
 @click.option("--list", "only_list", is_flag=True, help="List what is trusted, and change nothing.")
-@click.option("--revoke", is_flag=True, help="Trust it no more; a daemon that runs goes on.")
+@click.option("--revoke", is_flag=True, help="Trust it no longer; a running daemon keeps running.")
 @with_json
 def trust(folder: Path | None, only_list: bool, revoke: bool, as_json: bool) -> None:
-    """Trust the project of FOLDER, else the one here: the nearest stdiod.toml from here upwards.
+    """Trust the project of FOLDER, or of the working directory: the nearest stdiod.toml upwards.
 
-    From then on each verb typed in its folder, or below, is about the project's own daemon, and
-    `stdiod up` starts that by what the file says: its modules are run as you. Read the file before.
-    When it or the policy that it names is changed, no daemon is started by it before this is said
-    again. With --list, one that has changed is told.
+    Read the file first: its modules run as you. From then on, every command in its folder or below
+    uses the project's own daemon, which `stdiod up` starts as the file says. When the file or the
+    policy that it names changes, no daemon is started before you trust it again; --list shows such
+    projects.
     """
     if only_list and (folder is not None or revoke):
         raise click.UsageError("--list goes with neither FOLDER nor --revoke")
@@ -150,7 +150,7 @@ def _revoke(folder: Path | None) -> None:
         raise NoError(
             f"{wanted} is in no project that is trusted; `stdiod trust --list` lists them"
         )
-    click.echo(f"{one_line(str(found))} is not trusted any more")
+    click.echo(f"{one_line(str(found))} is no longer trusted")
     project = Project(found, Standing.UNTRUSTED)
     if _runs(project):
         click.echo(f"its daemon goes on: `stdiod --socket {project.socket} down` ends it", err=True)

@@ -30,10 +30,10 @@ def ui(
     as_json: bool,
     socket: Path,
 ) -> None:
-    """Show each `ui_event` as it comes, with where it comes from, until Ctrl-C (status 130).
+    """Show each `ui_event` as it comes, and where it comes from, until Ctrl-C (status 130).
 
-    While somebody watches for an event, it has no placeholder for the client that invoked. With
-    --json each event is a line.
+    While somebody watches for an event, the client that invoked gets no placeholder for it. With
+    --json, each event is one line.
     """
 
     def show(event: dict[str, Any], line: bytes) -> None:

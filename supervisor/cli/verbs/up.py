@@ -49,8 +49,9 @@ def up(
     """Supervise the modules of each DIR, or of the project, in the background.
 
     Returns 0 when all modules that start with the daemon are ready, and 1 as soon as each is ready
-    or has failed; the daemon stays up either way. A descriptor that cannot be used is named, and is
-    no failure: it is 0 without any module too. Its log is stdiod.log in the data directory.
+    or has failed; the daemon stays up either way. A descriptor that cannot be used is named, and
+    does not count as a failure; neither does a directory without modules. Its log is stdiod.log in
+    the data directory.
     """
     http_exposure(ctx, http, http_cert, http_key, http_insecure=http_insecure)
     _refuse_second(socket)

@@ -30,7 +30,7 @@ def validate(paths: tuple[Path, ...], as_json: bool) -> None:
     """Check descriptor files, and directories as a daemon would read them.
 
     Each problem is a line "FILE: POINTER: what is wrong"; all directories together are one fleet,
-    so names that are taken and dependencies that cannot be met are found too.
+    so duplicate names and missing dependencies are found, too.
     """
     from supervisor.cli.checked import check
 

@@ -40,8 +40,8 @@ def wait(
 ) -> None:
     """Wait until each MODULE is ready, or down.
 
-    Ends with status 1 as soon as one of them cannot get there by itself (it failed too often, or
-    was stopped), or when the time is over.
+    Exits with 1 as soon as one of them cannot get there by itself (it failed too often, or was
+    stopped), or when the time is over.
     """
     with Client(socket) as client, Ticker(silent=as_json) as ticker:
         pending = chosen(client, modules, every=every)

@@ -117,7 +117,7 @@ class Api:
             if name not in route.query:
                 hint = did_you_mean(name, route.query)
                 known = hint or (f"; there are {', '.join(route.query)}" if route.query else "")
-                words = f"{named(name, _SHOWN_CHARS)} is nothing that the query can have{known}"
+                words = f"{named(name, _SHOWN_CHARS)} is not a field of the query{known}"
                 raise Refusal(ErrorCode.VALIDATION_ERROR, words, field=name[:_SHOWN_CHARS])
             args[name] = _typed(name, value, route.schema(name))
         seen = head.headers.get("last-event-id")
@@ -145,7 +145,7 @@ class Api:
                 free = [one for one in known if one not in args]
                 hint = did_you_mean(name, free)
                 said = hint or (f"; there are {', '.join(free)}" if free else "; it takes none")
-                words = f"{named(name, _SHOWN_CHARS)} is nothing that the body can have{said}"
+                words = f"{named(name, _SHOWN_CHARS)} is not a field of the body{said}"
                 raise Refusal(ErrorCode.VALIDATION_ERROR, words, field=name[:_SHOWN_CHARS])
         return members
 

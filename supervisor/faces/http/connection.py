@@ -363,7 +363,7 @@ class HttpConnection:
         login = login or tokens.login(said, FACE, self._token_over)
         self._login = login
         if login is None:
-            raise unauthorized("the token is none, or is no good any more")
+            raise unauthorized("the token is unknown, or no longer valid")
         self.account.by = login.principal.by
         return login.principal
 

@@ -167,7 +167,7 @@ class Answer:
         self._bytes += len(one)
         self._gathered.append(msgspec.Raw(one))
         if not self._connection.account.takes_answer(self._bytes) and self.handle is not None:
-            words = "what was asked for is more than there is room for; ask for less at a time"
+            words = "there is no room for the answer; ask for less at a time"
             self.handle.cancel(Stopped(Reason.QUEUE_FULL, words))
 
     def finished(self, response: Response) -> None:

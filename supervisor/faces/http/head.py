@@ -227,7 +227,7 @@ def _query(text: str) -> dict[str, str]:
             text, keep_blank_values=True, errors="strict", max_num_fields=QUERY_FIELDS
         )
     except ValueError:
-        words = f"the query is no UTF-8, or has more than {QUERY_FIELDS} fields"
+        words = f"the query is not UTF-8, or has more than {QUERY_FIELDS} fields"
         raise Refusal(ErrorCode.BAD_REQUEST, words) from None
     found: dict[str, str] = {}
     for name, value in pairs:
@@ -247,5 +247,5 @@ def _decoded(segment: str) -> str:
             raise ValueError  # noqa: TRY301 - as below
         return unquote(segment, errors="strict")
     except ValueError:
-        words = "a part of the path is no UTF-8 in percent signs"
+        words = "a part of the path is not percent-encoded UTF-8"
         raise Refusal(ErrorCode.BAD_REQUEST, words) from None

@@ -38,9 +38,9 @@ _RPC_ERROR = {
 _OBJECT = {"type": "object"}
 _REFUSALS = {
     "400": "The request is not valid",
-    "401": "It says no token, or none that is good",
-    "403": "Whoever asks may not",
-    "404": "There is nothing of that name",
+    "401": "There is no token, or not a valid one",
+    "403": "The caller may not do that",
+    "404": "Nothing has that name",
 }
 
 
@@ -132,7 +132,7 @@ def _responses(route: Route) -> dict[str, Any]:
         failure = {"anyOf": [failure, {"$ref": "#/components/schemas/RpcError"}]}
     error = {"application/json": {"schema": failure}}
     if route.is_socket:
-        words = {"426": "It is no WebSocket handshake", **_REFUSALS, "default": "It failed"}
+        words = {"426": "It is not a WebSocket handshake", **_REFUSALS, "default": "It failed"}
         failed = {status: {"description": one, "content": error} for status, one in words.items()}
         return {"101": {"description": "It goes on with WebSocket"}, **failed}
     found = {str(route.status): {"description": "It is done", "content": media}}

@@ -41,7 +41,7 @@ def read_handshake(head: Head, vocabulary: str | None) -> Handshake:
     """Read the head of a request to go on with WebSocket (RFC 6455 4.2.1); raises `Refusal`."""
     headers = head.headers
     if "websocket" not in headers.get("upgrade", "").lower():
-        words = "here one speaks WebSocket: Upgrade: websocket"
+        words = "this path speaks WebSocket: send Upgrade: websocket"
         again = [("Upgrade", "websocket"), ("Connection", "Upgrade")]
         raise Refusal(ErrorCode.BAD_REQUEST, words, status=426, headers=again)
     if headers.get("sec-websocket-version") != _VERSION:

@@ -27,6 +27,7 @@ from protocol.mcp_server.results import (
     ASSET_SCHEME,
     contents,
     own_error,
+    servers_own_error,
     tool_result,
 )
 from protocol.problem import described, did_you_mean, quoted
@@ -216,24 +217,31 @@ def _read_resource(request: Request) -> None:
     request.with_table(lambda table: _read_of(request, uri, table.readers_of(uri)))
 
 
-def _read_of(request: Request, uri: str, modules: Sequence[str], why: str = "") -> None:
+def _read_of(request: Request, uri: str, modules: Sequence[str]) -> None:
     """Ask one module after the other, until one knows the resource."""
-    if not modules:
-        words = f"there is no resource {quoted(uri)}{why}"
-        request.finish(RpcError(INVALID_PARAMS, words, {"uri": uri}))
-        return
-    module, *others = modules
 
-    def answered(outcome: Outcome, assets: Mapping[str, RegisteredAsset]) -> None:
-        found = _passed_on(outcome)
-        if isinstance(found, RpcError):
-            _read_of(request, uri, others, f": {found.message}")
-        elif not found.get("contents"):
-            _read_of(request, uri, others, why)
-        else:
-            request.finish_with(_cacheable({**found}, request.asked), assets)
+    def ask(left: Sequence[str], why: str) -> None:
+        if not left:
+            words = f"there is no resource {quoted(uri)}{why}"
+            request.finish(RpcError(INVALID_PARAMS, words, {"uri": uri}))
+            return
+        module, *others = left
 
-    request.invoke(module, "resources/read", {"uri": uri}, answered)
+        def answered(outcome: Outcome, assets: Mapping[str, RegisteredAsset]) -> None:
+            servers_own = servers_own_error(outcome) if isinstance(outcome, Failure) else None
+            found = _passed_on(outcome)
+            if servers_own is not None and len(modules) == 1:
+                request.finish(servers_own)  # nobody else was asked: it is the answer
+            elif isinstance(found, RpcError):
+                ask(others, f": {found.message}")
+            elif not found.get("contents"):
+                ask(others, why)
+            else:
+                request.finish_with(_cacheable({**found}, request.asked), assets)
+
+        request.invoke(module, "resources/read", {"uri": uri}, answered)
+
+    ask(modules, "")
 
 
 def _read_asset(request: Request, uri: str) -> None:
@@ -258,7 +266,8 @@ def _complete(request: Request) -> None:
         module, name = _referred(table, ref)
         if module is None:
             words = f"nothing can be completed for {described(ref.get('name', ref.get('uri')))}"
-            request.finish(RpcError(INVALID_PARAMS, f"{words}: it is no prompt or template here"))
+            words += ": it is not a prompt or template here"
+            request.finish(RpcError(INVALID_PARAMS, words))
         elif module not in table.completing:
             request.finish({"completion": {"values": [], "total": 0, "hasMore": False}})
         else:

@@ -141,7 +141,7 @@ class ParkingPlace:
         parked = self._all.pop(named, None) if good else None
         if parked is None:
             words = (
-                "the requestState is none that was given to this client for this request, was used"
+                "the requestState was not given to this client for this request, was used"
                 f" before, or is older than {PARKED_S:g} s"
             )
             return RpcError(INVALID_PARAMS, words)

@@ -175,7 +175,7 @@ class Session:
         if not isinstance(uri, str):
             return RpcError(INVALID_PARAMS, f'"uri" is {described(uri)}, it must be a string')
         if len(self._resources) >= SUBSCRIPTIONS:
-            words = f"a client may follow {SUBSCRIPTIONS} resources at the most"
+            words = f"a client may follow at most {SUBSCRIPTIONS} resources"
             return RpcError(INVALID_PARAMS, words)
         self._resources.add(uri)
         return {}

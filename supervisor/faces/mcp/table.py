@@ -103,7 +103,9 @@ def make_table(
 
 
 def _named(name: str, definition: Mapping[str, Any]) -> dict[str, Any]:
-    return {"name": name, **definition} | {"name": name}
+    if "name" in definition:
+        return {**definition, "name": name}  # in its place: a definition is as its module wrote it
+    return {"name": name, **definition}
 
 
 def _asked(seen: Iterable[Offer], op: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from protocol.dialects.mcp.rpc import (
@@ -98,11 +98,12 @@ class McpWire:
             return False
         return self._cancel(message.params)
 
-    def cancel_all(self, stopped: Stopped) -> None:
-        """Give up whatever the client still waits for."""
+    def cancelling(self, stopped: Stopped) -> Iterator[None]:
+        """Give up whatever the client still waits for, one with each step."""
         for told in tuple(self._open.values()):
             if told.serving is not None:
                 told.serving.cancel(stopped)
+            yield
 
     def close(self) -> None:
         """Tell nothing any more: the client is gone."""

@@ -151,4 +151,4 @@ def _steps(path: str) -> list[str]:
 
 def _check_regular(found: os.stat_result, path: str) -> None:
     if not stat.S_ISREG(found.st_mode):
-        raise UnreadableError(f"{path!r:.{SHOWN_CHARS}} is no regular file")
+        raise UnreadableError(f"{path!r:.{SHOWN_CHARS}} is not a regular file")

@@ -173,7 +173,7 @@ class HalfFile:
                 for part in [piece] if isinstance(piece, bytes) else _decoded(piece):
                     self._add(part)
         except ValueError as error:
-            raise NotCopiedError(f"what stands for it is no base64: {error}") from None
+            raise NotCopiedError(f"its data is not base64: {error}") from None
         except OSError as error:
             words = f"it could not be written to {self._store.folder}: {error.strerror}"
             raise NotCopiedError(words) from None

@@ -219,7 +219,7 @@ class Approvals:
         options = options_of(one.question.options)
         allowed = allows(answer, options)
         if allowed is None:
-            words = f"{answer!r:.80} is no answer to {id_}; there are {', '.join(options)}"
+            words = f"{answer!r:.80} is not an answer to {id_}; there are {', '.join(options)}"
             failure = Failure.because(Reason.INVALID_ARGS, words, pointer="/answer")
             raise RefusedError(failure)
         if one.question.asked_by == POLICY:
@@ -315,7 +315,9 @@ def _filled(
         return filled(form, content or {})
     if not content:
         return None
-    return "the question has no form to fill in" if form is None else "a no fills in no form"
+    return (
+        "the question has no form to fill in" if form is None else "a denial has no form to fill in"
+    )
 
 
 def _may_see(principal: Principal, question: Question) -> bool:

@@ -97,7 +97,7 @@ class Docket:
             words = f"the open calls of the module would take more than {PARTY_BYTES} bytes"
             return Reason.LIMIT_REACHED, words
         if not account.fits(asked.size_bytes):
-            words = f"{ALL_BYTES} bytes are what the daemon holds for all, and there is no room"
+            words = f"{ALL_BYTES} bytes is all that the daemon may hold, and there is no room"
             return Reason.QUEUE_FULL, words
         return None
 

@@ -110,7 +110,7 @@ class EventEmit:
         origin, params = call.caller.origin, call.params
         data = params.get("data", {})
         if len(msgspec.json.encode(data)) > EMIT_BYTES:
-            words = f'"data" of an event may take {EMIT_BYTES} bytes at the most'
+            words = f'"data" of an event may take at most {EMIT_BYTES} bytes'
             raise RefusedError(Failure.because(Reason.LIMIT_REACHED, words))
         host.effects.recorder.record(
             params["event"],

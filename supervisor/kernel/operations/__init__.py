@@ -64,7 +64,7 @@ _PROMPT = args_schema(
     conflict_strategy={
         "enum": [str(one) for one in Conflict],
         "default": "queue",
-        "description": "what becomes of it if the session is busy",
+        "description": "what to do if the session is busy",
     },
     timeout_s={"type": "number", "exclusiveMinimum": 0, "maximum": MAX_TIMEOUT_S},
 )

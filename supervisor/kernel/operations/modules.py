@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -9,20 +10,19 @@ import trio
 
 from protocol.errors import Failure, Reason
 from protocol.events import Log
+from supervisor.kernel.followed_log import FollowedLogs
 from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import Principal
 from supervisor.runtime.files.module_log import LogLine
+from supervisor.runtime.held_bytes import LOGS
 from supervisor.runtime.process.reaping import tracer_of
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.supervision.refusal import unavailable
 
 LOG_LINES = 50
 MAX_LOG_LINES = 10_000
-FOLLOWED_LINES = 1000
-"""Lines kept for a follower that reads slowly; beyond it, they are counted and left out."""
-
 KILLED_WITHIN_S = 5.0
 """How long a module may take to be gone once its own timeouts are over, before its stop is refused:
 a process that was killed is gone in milliseconds, unless a debugger or the kernel holds it."""
@@ -60,6 +60,9 @@ class ModuleOps:
         self._module = parts.module
         self._status_of = parts.status_of
         self._fleet = parts.fleet
+        self._followed = FollowedLogs(parts.facts.ledger)
+        self._one_tail = trio.Lock()
+        """Held until what was read is in the ledger."""
 
     def ops(self) -> Mapping[str, Op]:
         """Return the ops."""
@@ -94,14 +97,18 @@ class ModuleOps:
         timeouts = module.descriptor.supervision.timeouts
         bound_s = 2 * timeouts.stop_s + timeouts.exit_s + KILLED_WITHIN_S
         with trio.move_on_after(bound_s) as scope:
-            await self._fleet.wait_until(lambda: module.state is not State.STOPPING or None)
+            await self._fleet.wait_until(
+                lambda: module.state is not State.STOPPING or None, of=module
+            )
         if scope.cancelled_caught:
             raise RefusedError(_never_ends(module))
 
     async def _until_down(self, module: Module, principal: Principal) -> Any:
         await self._until_ended(module)
         # Another client may want it up again meanwhile; then it may never be seen down.
-        await self._fleet.wait_until(lambda: module.state is State.DOWN or module.wanted or None)
+        await self._fleet.wait_until(
+            lambda: module.state is State.DOWN or module.wanted or None, of=module
+        )
         return self._status_of(module, principal)
 
     async def _wait(self, args: dict[str, Any], asked: Asked) -> Any:
@@ -113,58 +120,62 @@ class ModuleOps:
         goal = args.get("for", "ready")
         pending = {module.name: module for module in modules}
         verdicts: dict[str, str] = {}
-        with self._fleet.changes() as changes:
-            looked_at = list(pending.values())
-            preparing: set[str] = set()
-            while pending:
-                for module, well in self._settled(looked_at, goal):
-                    del pending[module.name]
-                    verdicts[module.name] = str(module.state)
-                    await asked.emit(_progress(module, len(verdicts), len(modules), well=well))
-                    if not well and goal != "verdict":
-                        raise RefusedError(self._fleet.verdict(module) or unavailable(module))
-                for module in looked_at:
-                    if module.state is State.PREPARING and module.name not in preparing:
-                        preparing.add(module.name)
-                        await asked.emit(_preparing(module))
-                if pending:
-                    names = await changes.take()
-                    looked_at = [pending[name] for name in names if name in pending]
+        changes = self._fleet.changes()
+        looked_at = list(pending.values())
+        preparing: set[str] = set()
+        while pending:
+            for module, well in self._settled(looked_at, goal):
+                del pending[module.name]
+                verdicts[module.name] = str(module.state)
+                await asked.emit(_progress(module, len(verdicts), len(modules), well=well))
+                if not well and goal != "verdict":
+                    raise RefusedError(self._fleet.verdict(module) or unavailable(module))
+            for module in looked_at:
+                if module.state is State.PREPARING and module.name not in preparing:
+                    preparing.add(module.name)
+                    await asked.emit(_preparing(module))
+            if pending:
+                names = await changes.take()
+                looked_at = [pending[name] for name in names or pending if name in pending]
         return {"modules": verdicts}
 
     async def _logs(self, args: dict[str, Any], asked: Asked) -> Any:
         module = self._module(args["module"], asked.principal)
         count = args.get("lines", LOG_LINES)
-        send, receive = trio.open_memory_channel[LogLine](FOLLOWED_LINES)
-        left_out = 0
-
-        def keep(line: LogLine) -> None:
-            nonlocal left_out
-            try:
-                send.send_nowait(line)
-            except trio.WouldBlock:
-                left_out += 1
-
-        # Followed before the tail is asked for, so that nothing is missed between the two; what
-        # was queued for the disk before is in the tail, what comes after is not.
-        unfollow = module.log.follow(keep) if args.get("follow") else None
-        try:
-            for line in await module.log.last_lines(count) if count else []:
-                await asked.emit(_log_event(line))
-            while unfollow is not None:
-                await asked.emit(_log_event(await receive.receive()))
+        with contextlib.ExitStack() as held:
+            # Followed before the tail is asked for, so that nothing is missed between the two; what
+            # was queued for the disk before is in the tail, what comes after is not.
+            follower = None
+            if args.get("follow"):
+                follower = held.enter_context(self._followed.following(module.log))
+            if count:
+                await self._send_tail(module, count, asked)
+            while follower is not None:
+                left_out, line = await follower.next()
                 if left_out:
                     words = f"{left_out} lines were left out: the reader was too slow"
-                    left_out = 0
                     await asked.emit(Log(version="0", level="warn", message=words))
-        finally:
-            if unfollow is not None:
-                unfollow()
+                await asked.emit(_log_event(line))
         return {"module": module.name}
+
+    async def _send_tail(self, module: Module, count: int, asked: Asked) -> None:
+        account = asked.party.account
+        async with self._one_tail:
+            tail = await module.log.last_lines(count)
+            if not account.fits(tail.size_bytes):
+                words = f"{tail.size_bytes} bytes of the log of {module.name} find no room to wait"
+                words += " in; ask for fewer lines, or read what was asked for before"
+                raise RefusedError(Failure.because(Reason.QUEUE_FULL, words))
+            account.add(LOGS, tail.size_bytes)
+        try:
+            for line in tail:
+                await asked.emit(_log_event(line))
+        finally:
+            account.add(LOGS, -tail.size_bytes)
 
     async def _until_ready(self, module: Module, principal: Principal) -> Any:
         await self._until_ended(module)
-        verdict = await self._fleet.wait_until(lambda: self._start_verdict(module))
+        verdict = await self._fleet.wait_until(lambda: self._start_verdict(module), of=module)
         if isinstance(verdict, Failure):
             raise RefusedError(verdict)
         return self._status_of(module, principal)

@@ -19,7 +19,7 @@ class OfferOps:
             follow={
                 "type": "boolean",
                 "default": False,
-                "description": "tell of each change, in the place of the offers themselves",
+                "description": "report each change, instead of the offers themselves",
             },
             wait={
                 "type": "boolean",

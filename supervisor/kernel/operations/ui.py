@@ -55,6 +55,7 @@ class UiOps:
             args.get("events", ["*"]),
             session_id,
             args.get("module"),
+            asked.party.label,
         )
         unsubscribe = self._ui.subscribe(subscription)
         try:

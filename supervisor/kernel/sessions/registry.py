@@ -355,7 +355,7 @@ class Sessions:
         return Failure.because(Reason.UNKNOWN_SESSION, words, session_id=session_id[:NAMED_CHARS])
 
     def _has_ended(self, session: Session) -> Failure:
-        words = f"the session {session.id!r} has ended; fork it to go on from where it was"
+        words = f"the session {session.id!r} has ended; fork it to continue from where it was"
         return Failure.because(Reason.SESSION_ENDED, words, session_id=session.id)
 
     def _save(self, session: Session) -> None:

@@ -178,11 +178,11 @@ def _check_file(path: Path) -> None:
     # Before SQLite looks: a FIFO would be waited for, and the mode is to be ours alone.
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISREG(path.stat().st_mode):
-            raise OSError("it is no file")
+            raise OSError("it is not a file")
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb") as file:
         head = file.read(len(MAGIC) + 4)
     if head and not head.startswith(MAGIC):
-        raise UnusableError("it is no SQLite database")
+        raise UnusableError("it is not an SQLite database")
     if not FORMATS.issuperset(head[18:20]):
         raise UnusableError("its header is damaged")
 

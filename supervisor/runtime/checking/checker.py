@@ -9,6 +9,7 @@ import signal
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 import structlog
@@ -96,20 +97,14 @@ class Checker:
 
 
 @asynccontextmanager
-async def checker(custody: Custody, at_once: int) -> AsyncIterator[Checker]:
-    """Have a process that checks within the block; raises `OSError` if none can be started.
-
-    No more than `at_once` are being started: `exec` may wait for a disk.
-    """
+async def checker(custody: Custody) -> AsyncIterator[Checker]:
+    """Have a process that checks within the block; raises `OSError` if none can be started."""
     theirs, ours = os.pipe2(os.O_CLOEXEC)
     with contextlib.ExitStack() as open_pipes:
         open_pipes.callback(os.close, ours)
         try:
-            popen, process = await custody.blocking.run(
-                "starting a process that checks args",
-                lambda: custody.spawn_own(lambda: _start(theirs)),
-                at_once=at_once,
-                abandon_after_s=None,
+            popen, process = await custody.spawn_own(
+                "starting a process that checks args", partial(_start, theirs)
             )
         finally:
             os.close(theirs)

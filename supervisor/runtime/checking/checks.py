@@ -131,7 +131,7 @@ class Checks:
 
     async def _serve(self) -> None:
         try:
-            async with checker(self._custody, PROCESSES) as one:
+            async with checker(self._custody) as one:
                 await self._serve_with(one)
         except OSError as error:
             log.error("no process that checks args could be started", words=str(error))  # noqa: TRY400

@@ -7,6 +7,7 @@ group and leaves no trace on disk.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -48,7 +50,7 @@ from supervisor.runtime.files.looks import NEEDED_PATIENCE_S, NoAnswerError
 from supervisor.runtime.process.blanks import Blank, Blanks
 from supervisor.runtime.process.file_limit import FileLimit
 from supervisor.runtime.process.reaping import tracer_of
-from supervisor.runtime.process.spawn_threads import SpawnThreads
+from supervisor.runtime.process.spawn_threads import Late, SpawnThreads, SpawnTooSlowError
 
 CLAIMED_WITHIN_S = 2 * KILLED_WITHIN_S + NEEDED_PATIENCE_S
 """How long the data directory may take to be the daemon's: `claim` has to kill, and may read."""
@@ -162,13 +164,35 @@ class Custody:
             raise
         return containment
 
-    def spawn_own(
+    async def spawn_own(
+        self, doing: str, start: Callable[[], subprocess.Popen[bytes]]
+    ) -> tuple[subprocess.Popen[bytes], Stat]:
+        """Start a process of the daemon's own, in a thread: no module's, and no orphan.
+
+        It has to see to it itself that it ends with the daemon. It is not cancelled, and takes no
+        longer than a spawn may. Raises `OSError`.
+        """
+        late = Late()
+
+        def make() -> tuple[subprocess.Popen[bytes], Stat]:
+            popen, process = self._start_own(start)
+            if late.is_set():
+                popen.returncode = 0
+                self.abandon(popen.pid)
+                self._orphans.reaped(process)
+                raise OSError(errno.ETIMEDOUT, str(SpawnTooSlowError(late.held_by)))
+            return popen, process
+
+        try:
+            return await self.spawn_threads.run(
+                doing, make, late=partial(self.end_untold, late=late)
+            )
+        except SpawnTooSlowError as error:
+            raise OSError(errno.ETIMEDOUT, str(error)) from None
+
+    def _start_own(
         self, start: Callable[[], subprocess.Popen[bytes]]
     ) -> tuple[subprocess.Popen[bytes], Stat]:
-        """Start a process of the daemon's own, in whatever thread: no module's, and no orphan.
-
-        It has to see to it itself that it ends with the daemon. Raises `OSError`.
-        """
         with self._orphans.spawning():
             popen = start()
             process = procfs.stat(popen.pid)
@@ -229,12 +253,17 @@ class Custody:
             if blank is not None and not blank.spent:
                 self._blanks.give_back(blank)
 
-    def end_untold(self, thread: int) -> None:
+    def end_untold(self, thread: int, late: Late) -> None:
         """Kill a child that a thread has just forked, and that waits for its program.
 
-        Nobody has been told of it: its thread waits with it.
+        Nobody has been told of it: its thread waits with it. That finds it `late`, and by whom it
+        was held.
         """
-        for one in self._orphans.untold(thread):
+        untold = self._orphans.untold(thread)
+        tracers = filter(None, (tracer_of(one.pid) for one in untold))
+        late.held_by = next((one.words for one in tracers), None)
+        late.set()
+        for one in untold:
             procfs.send(one, signal.SIGKILL)
 
     def leave(self, process: Stat, reaped: Callable[[], None] = lambda: None) -> None:
@@ -410,7 +439,7 @@ async def holding(
         custody = Custody(daemon, chosen, orphans, file_limit, blocking)
         held.callback(custody.spawn_threads.close)
         custody.mark_fd = author.mark_fd
-        guardianship = Guardianship(author, chosen.rung.folder, data.record, orphans, blocking)
+        guardianship = Guardianship(author, chosen.rung.folder, data.record, custody, blocking)
         custody._guardianship = guardianship  # noqa: SLF001 - made here
         held.callback(guardianship.file.let_go)
         keeper = ClaimKeeper(data, guardianship.file.renew, blocking)

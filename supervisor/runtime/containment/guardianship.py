@@ -11,7 +11,10 @@ import contextlib
 import os
 import signal
 import subprocess
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import structlog
 import trio
@@ -21,7 +24,6 @@ from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.guardian import command
 from supervisor.runtime.containment.ledger import Adopted, Author, Leader, Ledger
 from supervisor.runtime.containment.ledger_file import LedgerFile
-from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.process.reaping import reap, tracer_of
 
 RESPAWN_S = 0.1
@@ -37,6 +39,18 @@ BYE_S = 2.0
 log = structlog.get_logger()
 
 
+class Starter(Protocol):
+    """Who starts processes of the daemon's own (`containment.custody`)."""
+
+    async def spawn_own(
+        self, doing: str, start: Callable[[], subprocess.Popen[bytes]]
+    ) -> tuple[subprocess.Popen[bytes], procfs.Stat]:
+        """Start one, in a thread and within a bound; raises `OSError`."""
+
+    def reaped_own(self, process: procfs.Stat) -> None:
+        """Forget one that is gone."""
+
+
 class Guardianship:
     """The ledger, and the two who are told of it."""
 
@@ -45,19 +59,16 @@ class Guardianship:
         author: Author,
         cgroup: str | None,
         record: Path,
-        orphans: Orphans,
+        starter: Starter,
         blocking: BlockingWork,
     ) -> None:
-        """Begin the record of this daemon; on a full disk there is none, and the log says so.
-
-        `orphans` is told of the guardian, which is a child of the daemon and no module's.
-        """
+        """Begin the record of this daemon; on a full disk there is none, and the log says so."""
         self.pid: int | None = None
         self._ledger = Ledger()
         self._ledger.author = author
         self._ledger.cgroups = [] if cgroup is None else [cgroup]
         self.file = LedgerFile(record, self._lines, blocking)
-        self._orphans = orphans
+        self._starter = starter
         self._pipe = -1
         self._behind = trio.Event()
         try:
@@ -111,21 +122,18 @@ class Guardianship:
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
         reading, self._pipe = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self._pipe, False)
-        with self._orphans.spawning():
-            try:
-                popen = _start(reading, str(self.file.path))
-            except OSError as error:
-                log.error("no guardian could be started", error=str(error))  # noqa: TRY400
-                self._drop_pipe()
-                task_status.started()
-                return
-            finally:
-                os.close(reading)
-            popen.returncode = 0  # it is reaped by its pidfd, and not by Popen, too
-            process = procfs.stat(popen.pid)
-            assert process is not None  # noqa: S101 - nobody has reaped it
-            self._orphans.spawned(process, leads=False)
-            self._orphans.brands.remove(popen.pid)
+        try:
+            popen, process = await self._starter.spawn_own(
+                "starting the guardian", partial(_start, reading, str(self.file.path))
+            )
+        except OSError as error:
+            log.error("no guardian could be started", error=str(error))  # noqa: TRY400
+            self._drop_pipe()
+            task_status.started()
+            return
+        finally:
+            os.close(reading)
+        popen.returncode = 0  # it is reaped by its pidfd, and not by Popen, too
         self.pid = popen.pid
         self._behind = trio.Event()
         # At once, and not by the task that catches up: the daemon may be killed before its turn.
@@ -136,7 +144,7 @@ class Guardianship:
             await self._until_it_ends(popen.pid)
         finally:
             self.pid = None
-            self._orphans.reaped(process)
+            self._starter.reaped_own(process)
 
     async def _until_it_ends(self, pid: int) -> None:
         pidfd = os.pidfd_open(pid)

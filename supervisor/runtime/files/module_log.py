@@ -10,7 +10,7 @@ import contextlib
 import datetime as dt
 import re
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 import trio
@@ -100,6 +100,19 @@ class LogLine(msgspec.Struct, frozen=True):
         return cls(stamp.timestamp(), rest[: head.start(2) - 1], head[2], rest[head.end() :])
 
 
+class LogTail:
+    """The last lines of a log, each made when its turn comes: there may be thousands."""
+
+    def __init__(self, module: str, lines: Sequence[bytes]) -> None:
+        self.size_bytes = sum(map(len, lines)) + LEAST_BYTES * len(lines)
+        """What they take in memory."""
+        self._module = module
+        self._lines = lines
+
+    def __iter__(self) -> Iterator[LogLine]:
+        return (LogLine.decode(line, self._module) for line in self._lines)
+
+
 class ModuleLog:
     """The log of one module, over all its instances."""
 
@@ -151,7 +164,7 @@ class ModuleLog:
         self._followers.add(follower)
         return lambda: self._followers.discard(follower)
 
-    async def last_lines(self, count: int) -> list[LogLine]:
+    async def last_lines(self, count: int) -> LogTail:
         """Return the last lines that were written before this call."""
         token = trio.lowlevel.current_trio_token()
         arrived = trio.Event()
@@ -164,7 +177,7 @@ class ModuleLog:
 
         self._files.tail(self.module, count, deliver)
         await arrived.wait()
-        return [LogLine.decode(line, self.module) for line in lines]
+        return LogTail(self.module, lines)
 
     def _write(self, instance: str, stream: str, texts: Sequence[str]) -> None:
         # A chunk of stderr may hold 65,536 lines: what a line costs here delays the neighbours.

@@ -20,12 +20,12 @@ def read_whole(path: Path, limit_bytes: int, what: str) -> bytes:
         # Without O_NONBLOCK a named pipe would wait for a writer, and all modules with it.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:  # noqa: PTH123
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UnreadableError("is no regular file")
+                raise UnreadableError("is not a regular file")
             data: bytes | None = file.read(limit_bytes + 1)
     except OSError as error:
         raise UnreadableError(f"cannot be read: {error.strerror}") from None
     if data is None:  # the kernel has files that are regular and make their readers wait
         raise UnreadableError("cannot be read: it has nothing to read now")
     if len(data) > limit_bytes:
-        raise UnreadableError(f"is larger than {limit_bytes} bytes, so it is no {what}")
+        raise UnreadableError(f"is larger than the {limit_bytes} bytes that a {what} may have")
     return data

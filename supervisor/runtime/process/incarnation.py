@@ -39,7 +39,7 @@ from supervisor.runtime.process.process import Process
 from supervisor.runtime.process.reaping import REAP_AGAIN_S, End
 from supervisor.runtime.stalls import SERVING
 from supervisor.runtime.taps import Taps
-from supervisor.runtime.turns import takes_a_turn, turns
+from supervisor.runtime.turns import LineTurn, pieces
 
 UNKILLABLE_AFTER_S = 5.0
 """A killed process is gone within milliseconds; after this long its name goes into the log."""
@@ -201,17 +201,21 @@ class Incarnation:
     async def _finish(self) -> Exit:
         await self._process.kill()
         SERVING.begin(self.instance, "its end")
+        turn = LineTurn()
+        turn.begin()
         survivors: tuple[int, ...] = ()
         try:
             for piece in self._rest(self._said, self._process.stdout, Source.MODULE):
                 self.dialogue.receive_data(piece)
-                if takes_a_turn(piece):
+                if turn.takes(piece):
                     await trio.lowlevel.cancel_shielded_checkpoint()
+                    turn.begin()
             self.dialogue.receive_eof()
             for piece in self._rest(self._complained, self._process.stderr, Source.STDERR):
                 self.stderr.feed(piece)
-                if takes_a_turn(piece):
+                if turn.takes(piece):
                     await trio.lowlevel.cancel_shielded_checkpoint()
+                    turn.begin()
             self.stderr.finish()
             counted = self.containment.memory_breach()
             if counted is not None:
@@ -289,25 +293,28 @@ class Incarnation:
         yield from untaken
         for chunk in read_rest(pipe):
             self._taps.said(self.instance, source, chunk)
-            yield from turns(chunk)
+            yield from pieces(chunk)
 
     async def _read_stdout(self, asked: trio.Event | None) -> None:
         if asked is not None:
             await asked.wait()
-        dialogue = self.dialogue
+        dialogue, turn = self.dialogue, LineTurn()
         drained = True
         while data := await read(self._process.stdout, drained=drained):
             drained = len(data) < READ_BYTES
             if self._taps.tap is not None:
                 self._taps.said(self.instance, Source.MODULE, data)
-            self._said += turns(data)
+            self._said += pieces(data)
+            turn.begin()
             while self._said:
+                piece = self._said.popleft()
                 SERVING.begin(self.instance, "stdout")
-                if dialogue.receive_data(self._said.popleft()):
+                if dialogue.receive_data(piece):
                     drained = False  # just asked: it may answer during the neighbours' turn
                 SERVING.end()
-                if self._said or not drained:
-                    await trio.lowlevel.checkpoint()  # one piece, then the neighbours' turn
+                if turn.takes(piece) or not (self._said or drained):
+                    await trio.lowlevel.checkpoint()  # the neighbours' turn
+                    turn.begin()
                 while dialogue.receiver.congested():
                     self._room = trio.Event()
                     await self._room.wait()
@@ -318,17 +325,20 @@ class Incarnation:
             dialogue.receiver.stdout_closed()
 
     async def _read_stderr(self) -> None:
-        drained = True
+        drained, turn = True, LineTurn()
         while data := await read(self._process.stderr, drained=drained):
             drained = len(data) < READ_BYTES
             self._taps.said(self.instance, Source.STDERR, data)
-            self._complained += turns(data)
+            self._complained += pieces(data)
+            turn.begin()
             while self._complained:
+                piece = self._complained.popleft()
                 SERVING.begin(self.instance, "stderr")
-                self.stderr.feed(self._complained.popleft())
+                self.stderr.feed(piece)
                 SERVING.end()
-                if self._complained or not drained:
+                if turn.takes(piece) or not (self._complained or drained):
                     await trio.lowlevel.checkpoint()
+                    turn.begin()
         self.stderr.finish()
 
     async def _write_stdin(self) -> None:

@@ -19,7 +19,6 @@ import os
 import select
 import signal
 import subprocess
-import threading
 from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
@@ -45,7 +44,7 @@ from supervisor.runtime.process.program import (
     working_folder,
 )
 from supervisor.runtime.process.reaping import End, end_of_held, reap, reapable, tracer_of
-from supervisor.runtime.process.spawn_threads import SpawnTooSlowError
+from supervisor.runtime.process.spawn_threads import Late, SpawnTooSlowError
 
 BUSY_RETRIES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 """ETXTBSY is over as soon as whoever writes the program closes it; so it is worth a little wait."""
@@ -74,7 +73,7 @@ class Wanted(NamedTuple):
     instance: str
     custody: Custody
     opening: Opening | None
-    late: threading.Event
+    late: Late
     """Set when nobody waits for it any more: what is made from then on is undone."""
     one_output: bool = False
     """Whether what it writes to stdout comes on stderr."""
@@ -235,7 +234,7 @@ async def spawn(
 
     With `one_output` it writes to one place, in the order in which it does: all is stderr.
     """
-    wanted = Wanted(descriptor, host, instance, custody, opening, threading.Event(), one_output)
+    wanted = Wanted(descriptor, host, instance, custody, opening, Late(), one_output)
     if opening is None or one_output:  # nobody waits for its answer
         return await _spawn_in_thread(wanted, None)
     with custody.blank() as blank:
@@ -282,8 +281,7 @@ def _look(wanted: Wanted) -> tuple[dict[str, str], str]:
 
 def _give_up(wanted: Wanted, blank: Blank | None, thread: int) -> None:
     """End what waits for its program, so that the thread goes on."""
-    wanted.late.set()
-    wanted.custody.end_untold(thread)
+    wanted.custody.end_untold(thread, wanted.late)
     if blank is not None and blank.spent:
         with contextlib.suppress(OSError):
             signal.pidfd_send_signal(blank.pidfd, signal.SIGKILL)
@@ -323,7 +321,7 @@ def _spawn(
         popen.returncode = 0
         if late.is_set():
             custody.abandon(popen.pid)
-            raise SpawnError(str(SpawnTooSlowError()), errno.ETIMEDOUT)
+            raise SpawnError(str(SpawnTooSlowError(late.held_by)), errno.ETIMEDOUT)
         limits = descriptor.supervision.limits
         pidfd, containment = _take(popen.pid, program, instance, custody, limits, brand=brand)
         ours = pipes.keep()
@@ -374,7 +372,7 @@ def _fill(
         undone.callback(close_all, ours)
         refusal = blank.refusal(complaint)
         if late.is_set():
-            raise SpawnError(str(SpawnTooSlowError()), errno.ETIMEDOUT)
+            raise SpawnError(str(SpawnTooSlowError(late.held_by)), errno.ETIMEDOUT)
         if refusal is not None:
             refused = OSError(refusal.code, os.strerror(refusal.code))
             raise _refused(descriptor, program, refusal.step, refused)

@@ -111,7 +111,7 @@ def refusal(path: Path) -> str | None:
     except OSError as error:
         return f"{path} cannot be executed: {error.strerror}"
     except ValueError:
-        return f"{str(path)!r} is no path"
+        return f"{str(path)!r} is not a path"
     if stat.S_ISDIR(mode):
         return f"{path} is a folder"
     if not os.access(path, os.X_OK):
@@ -125,7 +125,7 @@ def explain(error: OSError, program: str) -> str:
         case errno.ENOENT | errno.EACCES | errno.ENOTDIR | errno.ELOOP | errno.ENAMETOOLONG:
             return refusal(Path(program)) or explain_interpreter(Path(program)) or _plain(error)
         case errno.ENOEXEC:
-            return f"{program} has no #! line and is no program for this machine"
+            return f"{program} has no #! line and is not a program for this machine"
         case errno.E2BIG:
             return "its command and environment are larger than the system allows"
         case errno.ETXTBSY:

@@ -45,11 +45,20 @@ Work = Callable[[], None]
 class SpawnTooSlowError(Exception):
     """It took longer than `SPAWN_S`."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            f"its program was not there within {SPAWN_S:g} s: a disk or a network file system that"
-            " it is on, or that is searched for it, does not answer"
-        )
+    def __init__(self, held_by: str | None = None) -> None:
+        """`held_by` is who traces the process that was to become it, if somebody does."""
+        why = "a disk or a network file system that it is on, or that is searched for it, does not"
+        why += " answer"
+        if held_by is not None:
+            why = f"{held_by} traces the process that was to become it"
+        super().__init__(f"its program was not there within {SPAWN_S:g} s: {why}")
+
+
+class Late(threading.Event):
+    """Set when nobody waits any more for what a thread makes."""
+
+    held_by: str | None = None
+    """Who traces the child that the thread waits for, if somebody does."""
 
 
 class SpawnThreads:

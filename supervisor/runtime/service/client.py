@@ -188,7 +188,7 @@ class ServiceClient:
             words = f"cannot be connected to: {said or 'the connection broke'}"
             return UnreachableError(Reason.NO_CONNECTION, words)
         if has_begun:
-            words = f"broke off in the midst of its answer: {self._words(str(error))}"
+            words = f"broke off in the middle of its answer: {self._words(str(error))}"
             return UnreachableError(Reason.CUT_STREAM, words)
         return UnreachableError(Reason.RESET, "closed the connection without an answer")
 

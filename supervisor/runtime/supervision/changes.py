@@ -1,70 +1,71 @@
-"""Wait for a change of some module, of one module, or of each of several."""
+"""Wait for a change of some module, of one module, or note the changes of all."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
 
 import trio
 
+KEPT = 10_000
+"""So many changes are kept for those who note them; who has missed some is to look at all."""
+
 
 class Changes:
-    """Who waits for modules to change; each change wakes those it is for, and nobody else."""
+    """Who waits for modules to change; each change wakes those it is for, and nobody else.
+
+    To tell of one costs the same however many note it.
+    """
 
     def __init__(self) -> None:
-        self._any = trio.Event()
-        self._of: dict[str, trio.Event] = {}
-        self._noting: set[Noted] = set()
+        self.count = 0
+        """How many there were."""
+        self._any = trio.lowlevel.ParkingLot()
+        self._of: dict[str, trio.lowlevel.ParkingLot] = {}
+        self._told: deque[str] = deque(maxlen=KEPT)
 
     def tell(self, names: Iterable[str]) -> None:
         """Wake those who wait for one of these, or for whatever comes."""
-        self.tell_all()
         for name in names:
-            event = self._of.pop(name, None)
-            if event is not None:
-                event.set()
-            for noted in self._noting:
-                noted.add(name)
+            self.count += 1
+            self._told.append(name)
+            waiting = self._of.pop(name, None)
+            if waiting is not None:
+                waiting.unpark_all()
+        self.tell_all()
 
     def tell_all(self) -> None:
         """Wake those who wait for whatever comes."""
-        self._any.set()
-        self._any = trio.Event()
+        self._any.unpark_all()
 
     async def wait(self) -> None:
         """Wait for whatever comes next."""
-        await self._any.wait()
+        await self._any.park()
 
     async def wait_of(self, name: str) -> None:
         """Wait for the next change of this one."""
-        await self._of.setdefault(name, trio.Event()).wait()
+        await self._of.setdefault(name, trio.lowlevel.ParkingLot()).park()
 
-    @contextlib.contextmanager
-    def noting(self) -> Iterator[Noted]:
-        """Note within the block who has changed."""
-        noted = Noted()
-        self._noting.add(noted)
-        try:
-            yield noted
-        finally:
-            self._noting.discard(noted)
+    def since(self, count: int) -> list[str] | None:
+        """Return who has changed since there were so many changes; None if that is not known."""
+        number = self.count - count
+        if number > len(self._told):
+            return None
+        return list(dict.fromkeys(islice(reversed(self._told), number)))[::-1]
 
 
 class Noted:
     """Those that have changed since they were last taken."""
 
-    def __init__(self) -> None:
-        self._names: dict[str, None] = {}
-        self._some = trio.Event()
+    def __init__(self, changes: Changes) -> None:
+        self._changes = changes
+        self._at = changes.count
 
-    def add(self, name: str) -> None:
-        """Take note of one."""
-        self._names[name] = None
-        self._some.set()
-
-    async def take(self) -> list[str]:
-        """Wait until there are some, and return them."""
-        await self._some.wait()
-        self._some = trio.Event()
-        names, self._names = self._names, {}
-        return list(names)
+    async def take(self) -> list[str] | None:
+        """Wait until there are some, and return them; None if they were too many."""
+        changes = self._changes
+        while changes.count == self._at:
+            await changes.wait()
+        names, self._at = changes.since(self._at), changes.count
+        return names

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
@@ -15,11 +15,13 @@ from protocol.errors import Failure
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
 from supervisor.policy.reload_plan import Changed, Plan
+from supervisor.runtime.stalls import THE_DAEMON
 from supervisor.runtime.supervision.changes import Changes, Noted
 from supervisor.runtime.supervision.dependence import Dependence, outlook, starts_on_demand
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.supervision.refusal import unavailable
+from supervisor.runtime.turns import in_turns
 
 log = structlog.get_logger()
 
@@ -47,7 +49,7 @@ class Fleet:
 
     def admit(self, found: Found) -> None:
         """Take the modules of a scan in; start those that are eager."""
-        self._quarantine(found.quarantined)
+        deque(self._quarantining(found.quarantined))
         for descriptor in found.descriptors:
             self._add(descriptor)
             self._host.observer.mounted(descriptor)
@@ -57,50 +59,98 @@ class Fleet:
             module.start("the daemon started")
         self._wake_dependants(self.modules)
 
-    def apply(self, plan: Plan) -> None:
-        """Do what a plan says; the processes follow in their own time, each within its bounds."""
-        self._quarantine(plan.quarantined)
-        self._tell_of(plan)
-        for descriptor in plan.removed:
-            self.leaving[descriptor.name] = self.modules.pop(descriptor.name)
-        for descriptor in plan.unchanged:
-            self.modules[descriptor.name].succession.relabel(descriptor)
-        self._dependence = None
-        back = {one.name for one in plan.added if one.name in self.leaving}
-        for descriptor in plan.added:
-            self._add(descriptor)
+    async def apply(self, plan: Plan) -> None:
+        """Do what a plan says; the processes follow in their own time, each within its bounds.
+
+        Of thousands of modules it takes some turns of the loop; not cancelled. What is left when
+        the daemon begins to stop is not done.
+        """
+        await in_turns(THE_DAEMON, "a reload", self._applying(plan))
+
+    def _applying(self, plan: Plan) -> Iterator[None]:
+        """Do it, a little with each step. What others may see in between holds by itself.
+
+        A module is there or not, and goes on by its former descriptor until it is offered the new
+        one. Nobody is started before all are there, nor released before all were offered theirs.
+        """
+        yield from self._quarantining(plan.quarantined)
+        back: set[str] = set()
+        yield from self._exchanging(plan, back)
         for descriptor in plan.removed:
             self._nursery.start_soon(self._see_off, self.leaving[descriptor.name])
-        concerned = {one.descriptor.name for one in plan.changed}
-        concerned |= {one.name for one in plan.added}
-        for one in plan.changed:
-            self._offer(one, concerned)
+            yield
+        yield from self._offering(plan)
         for descriptor in plan.added:
             module = self.modules[descriptor.name]
+            if self._host.shutting_down:
+                return
             if descriptor.name in back:
                 module.come_back(descriptor)
             elif descriptor.supervision.start is Start.EAGER:
                 module.start("its descriptor was added")
+            yield
         # Who was removed, or came back, is waited for too.
         self._changed(*self.modules, *self.leaving)
+
+    def _exchanging(self, plan: Plan, back: set[str]) -> Iterator[None]:
+        """Let go of the modules that were removed, and have those that were added.
+
+        Names those that were still leaving in `back`.
+        """
+        for descriptor in plan.removed:
+            self._host.observer.unmounted(descriptor)
+            self.leaving[descriptor.name] = self.modules.pop(descriptor.name)
+            self._dependence = None
+            yield
+        for descriptor in plan.unchanged:
+            module = self.modules[descriptor.name]
+            if module.descriptor.source != descriptor.source:
+                self._host.observer.mounted(descriptor, again=True)
+            module.succession.relabel(descriptor)
+            yield
+        for descriptor in plan.added:
+            self._host.observer.mounted(descriptor)
+            if descriptor.name in self.leaving:
+                back.add(descriptor.name)
+            self._add(descriptor)
+            yield
+
+    def _offering(self, plan: Plan) -> Iterator[None]:
+        """Offer their new descriptors to those that changed."""
+        concerned = {one.descriptor.name for one in plan.changed}
+        concerned |= {one.name for one in plan.added}
+        held: list[tuple[Changed, list[str]]] = []
+        for one in plan.changed:
+            if self._host.shutting_down:
+                return
+            needed = [name for name in one.descriptor.supervision.depends_on if name in concerned]
+            self._offer(one, held=bool(needed))
+            if needed:
+                held.append((one, needed))
+            yield
+        for one, needed in held:
+            self._nursery.start_soon(self._release_in_turn, one, needed)
 
     def notify(self) -> None:
         """Have those who wait look again."""
         self._changes.tell_all()
 
-    async def wait_until(self, verdict: Callable[[], Verdict | None]) -> Verdict:
-        """Wait until `verdict` returns something, asking after each change of a state."""
+    async def wait_until(
+        self, verdict: Callable[[], Verdict | None], of: Module | None = None
+    ) -> Verdict:
+        """Wait until `verdict` returns something, asking after each change of a state.
+
+        With `of`, it is about that module, and asked after changes that matter to that.
+        """
         while True:
             found = verdict()
             if found is not None:
                 return found
-            await self._changes.wait()
+            await (self._changes.wait() if of is None else self._changes.wait_of(of.name))
 
-    @contextlib.contextmanager
-    def changes(self) -> Iterator[Noted]:
-        """Note within the block who has changed, and those that depend on them."""
-        with self._changes.noting() as noted:
-            yield noted
+    def changes(self) -> Noted:
+        """Note from now on who has changed, and those that depend on them."""
+        return Noted(self._changes)
 
     async def stop(self) -> None:
         """Stop all modules for good, each after those that depend on it."""
@@ -138,9 +188,8 @@ class Fleet:
         """Wake those who wait for it, or depend on it."""
         self._changed(module.name)
 
-    def descriptor_changed(self, module: Module) -> None:
+    def dependence_changed(self) -> None:
         """Look anew who depends on whom."""
-        del module
         self._dependence = None
 
     def dependants(self, name: str) -> list[Module]:
@@ -195,24 +244,16 @@ class Fleet:
             self._dependence = Dependence(self.all())
         return self._dependence
 
-    def _tell_of(self, plan: Plan) -> None:
-        observer = self._host.observer
-        for descriptor in plan.removed:
-            observer.unmounted(descriptor)
-        for descriptor in plan.unchanged:
-            if self.modules[descriptor.name].descriptor.source != descriptor.source:
-                observer.mounted(descriptor, again=True)
-        for descriptor in plan.added:
-            observer.mounted(descriptor)
-
-    def _quarantine(self, quarantined: tuple[Quarantined, ...]) -> None:
+    def _quarantining(self, quarantined: tuple[Quarantined, ...]) -> Iterator[None]:
+        """Take note of what is quarantined, and tell of each that is new, one with each step."""
         known = set(self._quarantined)
+        self._quarantined = quarantined
+        self.quarantine_reasons = {one.descriptor: one.reason for one in quarantined}
         for one in quarantined:
             if one not in known:
                 log.warning("descriptor quarantined", descriptor=one.descriptor, reason=one.reason)
                 self._host.observer.quarantined(one)
-        self._quarantined = quarantined
-        self.quarantine_reasons = {one.descriptor: one.reason for one in quarantined}
+                yield
 
     async def _see_off(self, module: Module) -> None:
         """Stop a removed module after those removed with it that depend on it; then forget it."""
@@ -231,15 +272,12 @@ class Fleet:
     def _leaving_dependants(self, name: str) -> list[Module]:
         return [one for one in self.dependants(name) if self.leaving.get(one.name) is one]
 
-    def _offer(self, changed: Changed, concerned: set[str]) -> None:
+    def _offer(self, changed: Changed, *, held: bool) -> None:
         descriptor = changed.descriptor
         succession = self.modules[descriptor.name].succession
-        needed = [one for one in descriptor.supervision.depends_on if one in concerned]
         words = "its descriptor changed" if changed.changes else "its program changed"
-        first = changed if needed else None
+        first = changed if held else None
         succession.offer(descriptor, words, anew=changed.is_anew, held_for=first)
-        if needed:
-            self._nursery.start_soon(self._release_in_turn, changed, needed)
 
     async def _release_in_turn(self, changed: Changed, needed: list[str]) -> None:
         """Have a module begin once what it depends on, if that is new too, serves or cannot."""
@@ -297,7 +335,7 @@ class Fleet:
         wanted = module.wanted and module.state is State.DOWN
         if wanted and not module.missing:
             got_ready = f"{', '.join(needed)} got ready"
-            module.start(got_ready if needed else "it depends on nothing any more")
+            module.start(got_ready if needed else "it no longer depends on anything")
         elif wanted:
             self._want(module.waits_for, module.name)
         # Only now: what it waits for may have been down because nobody had wanted it yet.

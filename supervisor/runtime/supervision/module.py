@@ -54,7 +54,7 @@ class Peers(Protocol):
     def module_changed(self, module: Module) -> None:
         """Take note that its state has changed, or what is wanted of it."""
 
-    def descriptor_changed(self, module: Module) -> None:
+    def dependence_changed(self) -> None:
         """Take note that another descriptor has taken effect."""
 
     def verdict(self, module: Module) -> Failure | None:
@@ -160,7 +160,7 @@ class Module:
             worker.stop(cause)
 
     def restart(self, cause: str) -> None:
-        """Replace its processes; requests that wait go on waiting. At the end, as `start`."""
+        """Replace its processes; requests that wait keep waiting. At the end, as `start`."""
         if self.host.shutting_down:
             return
         self.stopped_by_command = False
@@ -234,7 +234,7 @@ class Module:
 
         Generations, counters, the log and the requests that wait are the module's, and stay.
         """
-        former, before = self.workers, self.state
+        former, before, needed = self.workers, self.state, self.descriptor.supervision.depends_on
         self._restarts += sum(one.restarts for one in former)
         self._former_exit = self.exit or self._former_exit
         self.workers, self.setting, self.descriptor = group, group[0].setting, descriptor
@@ -246,7 +246,8 @@ class Module:
         if self.state is State.DOWN:
             self.missing = descriptor.supervision.depends_on  # the fleet looks who serves
         self.host.observer.mounted(descriptor, again=True)
-        self.fleet.descriptor_changed(self)
+        if descriptor.supervision.depends_on != needed:
+            self.fleet.dependence_changed()
         if before is self.state:
             self.fleet.module_changed(self)
         else:

@@ -60,7 +60,7 @@ from supervisor.runtime.supervision.probing import Probing
 from supervisor.runtime.supervision.recollection import keep, recall
 from supervisor.runtime.supervision.start_attempt import StartAttempt
 
-LEFT = "; a persistent module has to go on reading after its first answer, until its stdin ends"
+LEFT = "; a persistent module has to keep reading after its first answer, until its stdin ends"
 MUTE = "; it answered nothing"
 A_LOOP = (
     ": a persistent module has to read its stdin line by line until that ends, and to answer each "

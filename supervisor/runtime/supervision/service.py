@@ -45,7 +45,7 @@ from supervisor.runtime.stalls import SERVING
 from supervisor.runtime.supervision.call import NOBODY, Call
 from supervisor.runtime.supervision.health_watch import HealthWatch
 from supervisor.runtime.supervision.life import Ended, Instance, Owner, Setting
-from supervisor.runtime.turns import turns
+from supervisor.runtime.turns import pieces
 
 if TYPE_CHECKING:
     from supervisor.runtime.service.client import Reply, ServiceClient
@@ -360,7 +360,7 @@ class ServiceLife:
         left = LINGER_BYTES
         with trio.CancelScope() as scope:
             async for chunk in reply.chunks:
-                for piece in turns(chunk):
+                for piece in pieces(chunk):
                     SERVING.begin(self.id, "an answer")
                     self._take(answer.receive_data(piece), receive)
                     SERVING.end()
@@ -430,7 +430,7 @@ class ServiceLife:
     def _ended_for(self) -> Failure:
         if self._replaced_for is None or self._setting.host.shutting_down:
             return self._setting.host.stopping(self.id, self.evidence())
-        words = f"{self.id} is being parted from: it {self._replaced_for}"
+        words = f"{self.id} is being given up: it {self._replaced_for}"
         return Failure.because(Reason.STOPPING, words, **self.evidence())
 
     def _fail_all(self, failure: Failure) -> None:

@@ -83,7 +83,7 @@ def test_a_refusal_is_1(run: Run, serve: Serve) -> None:
     [
         ([], "--once prints a table, --json lines for programs"),
         (["--interval", "0"], "is not a number of seconds above 0"),
-        (["--once", "--interval", "3601"], "--interval can be 3600 s at the most"),
+        (["--once", "--interval", "3601"], "--interval can be at most 3600 s"),
     ],
 )
 def test_what_cannot_be_is_a_usage_error(run: Run, arguments: list[str], words: str) -> None:

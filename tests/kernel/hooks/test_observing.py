@@ -60,7 +60,7 @@ def begin(daemon: Daemon, tool: str, op: str, parent: Invocation | None = None) 
 
 async def reload(daemon: Daemon, *descriptors: Descriptor) -> None:
     current = {name: Running(one.descriptor) for name, one in daemon.fleet.modules.items()}
-    daemon.fleet.apply(plan(current, Reading(descriptors)))
+    await daemon.fleet.apply(plan(current, Reading(descriptors)))
     successions = [one.succession for one in daemon.fleet.modules.values()]
     await daemon.fleet.wait_until(lambda: not any(one.undecided for one in successions) or None)
 

@@ -108,8 +108,8 @@ def with_an_unknown_format(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (lambda path: path.write_bytes(b"a shopping list\n" * 100), "it is no SQLite database"),
-        (lambda path: path.write_bytes(b"S"), "it is no SQLite database"),
+        (lambda path: path.write_bytes(b"a shopping list\n" * 100), "it is not an SQLite database"),
+        (lambda path: path.write_bytes(b"S"), "it is not an SQLite database"),
         (foreign, "it is the database of another program"),
         (newer, f"a newer stdiod wrote it: its schema is {len(MIGRATIONS) + 1}"),
         (headless, "malformed"),
@@ -175,7 +175,7 @@ def test_what_is_no_file_is_left_alone_and_is_a_fault_of_the_place(
 ) -> None:
     path = tmp_path / "store.db"
     make(path)
-    with pytest.raises(OSError, match="it is no file"), opened(path):
+    with pytest.raises(OSError, match="it is not a file"), opened(path):
         pass
     assert [one.name for one in tmp_path.iterdir()] == ["store.db"]
 

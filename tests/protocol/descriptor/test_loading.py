@@ -220,7 +220,7 @@ def test_an_address_may_be_of_any_host_port_and_path(url: str) -> None:
 )
 def test_what_nobody_can_keep_of_a_service_is_refused(pointer: str, value: Any) -> None:
     (problem,) = refusal(encoded(changed(pointer, value, FAR))).problems
-    assert (problem.pointer, "a service is no process" in problem.message) == (pointer, True)
+    assert (problem.pointer, "a service is not a process" in problem.message) == (pointer, True)
 
 
 @pytest.mark.parametrize("name", ["Host", "content-length", "X Key", ""])

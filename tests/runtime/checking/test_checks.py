@@ -35,7 +35,7 @@ ANY = OpSchema(b"{}", vouched=True)
 
 @asynccontextmanager
 async def process() -> AsyncIterator[Checker]:
-    async with checker(Custody.bare(), 1) as one:
+    async with checker(Custody.bare()) as one:
         yield one
 
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
 import uuid
 from pathlib import Path
 
@@ -18,10 +19,11 @@ from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import guardianship as guardianship_module
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.brand import Brands
+from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.containment.guardian import command
 from supervisor.runtime.containment.guardianship import Guardianship
 from supervisor.runtime.containment.ledger import Adopted, Author, Leader, Ledger
-from supervisor.runtime.containment.orphans import Orphans
+from supervisor.runtime.process import spawn_threads
 from tests.runtime.containment.lifelines import PATIENCE_S, STUBBORN, Lifelines, gone
 
 NOBODY = Author("nobody", 0, 0, "boot")
@@ -199,7 +201,7 @@ async def test_a_full_pipe_never_blocks_and_nothing_is_lost(
         author("d"),
         None,
         tmp_path / "record",
-        Orphans("d", whole_process=False),
+        Custody.bare(),
         BlockingWork(),
     )
     async with trio.open_nursery() as nursery:
@@ -224,36 +226,26 @@ async def test_a_full_pipe_never_blocks_and_nothing_is_lost(
 
 async def test_a_record_that_could_not_be_begun_is_let_go_of_without_a_word(tmp_path: Path) -> None:
     record = tmp_path / "no folder" / "record"
-    guardianship = Guardianship(
-        author("d"), None, record, Orphans("d", whole_process=False), BlockingWork()
-    )
+    guardianship = Guardianship(author("d"), None, record, Custody.bare(), BlockingWork())
     guardianship.register(Leader(10_000_000, 1, "a#1"))
     guardianship.close()
     await guardianship.file.close()
 
 
 async def test_one_that_dies_is_replaced_and_its_successor_knows_everything(
-    lifelines: Lifelines, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lifelines: Lifelines, tmp_path: Path
 ) -> None:
-    tell, told = trio.open_memory_channel[int](2)
-    start = guardianship_module._start
-
-    def start_and_tell(reading: int, record: str) -> subprocess.Popen[bytes]:
-        popen = start(reading, record)
-        tell.send_nowait(popen.pid)
-        return popen
-
-    monkeypatch.setattr(guardianship_module, "_start", start_and_tell)
     guardianship = Guardianship(
         author("d"),
         None,
         tmp_path / "record",
-        Orphans("d", whole_process=False),
+        Custody.bare(),
         BlockingWork(),
     )
     async with trio.open_nursery() as nursery:
         await nursery.start(guardianship.run)
-        former = await told.receive()
+        former = guardianship.pid
+        assert former is not None
         popen = stubborn(lifelines, "child")
         await lifelines.taken("leader", "child")
         leader = procfs.stat(popen.pid)
@@ -261,12 +253,36 @@ async def test_one_that_dies_is_replaced_and_its_successor_knows_everything(
         guardianship.register(Leader(leader.pid, leader.start, "s#1"))
         os.kill(former, signal.SIGKILL)
         with trio.fail_after(PATIENCE_S):
-            successor = await told.receive()
-        assert guardianship.pid == successor != former
+            while guardianship.pid in (former, None):
+                await trio.lowlevel.checkpoint()
         assert gone(former)
         nursery.cancel_scope.cancel()
     await lifelines.all_dead()
     end(popen)
+
+
+@pytest.mark.fault(26)
+async def test_one_whose_start_is_held_up_holds_up_nobody_and_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go = threading.Event()
+
+    def held(*_: object) -> subprocess.Popen[bytes]:
+        assert let_go.wait(PATIENCE_S)
+        raise OSError("it was killed")
+
+    monkeypatch.setattr(guardianship_module, "_start", held)
+    for bound in ("SLOW_S", "SPAWN_S", "ENDED_S"):
+        monkeypatch.setattr(spawn_threads, bound, 0.01)
+    guardianship = Guardianship(
+        author("d"), None, tmp_path / "record", Custody.bare(), BlockingWork()
+    )
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(PATIENCE_S):
+            await nursery.start(guardianship.run)
+        assert guardianship.pid is None
+        nursery.cancel_scope.cancel()
+    let_go.set()
 
 
 def test_a_ledger_reads_what_it_writes_and_ignores_what_is_cut() -> None:

@@ -98,8 +98,8 @@ def test_bad_files_are_quarantined_with_words_and_are_in_nobodys_way(tmp_path: P
     assert words["dangling"] == "cannot be read: No such file or directory"
     assert "symbolic links" in words["loop"]
     assert "larger than" in words["huge"]
-    assert words["pipe"] == "is no regular file"
-    assert "cannot be read" in words["module"] or words["module"] == "is no regular file"
+    assert words["pipe"] == "is not a regular file"
+    assert "cannot be read" in words["module"] or words["module"] == "is not a regular file"
 
 
 def test_a_folder_named_like_a_descriptor_is_a_folder(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ async def test_each_line_keeps_its_time_its_instance_and_its_stream(log: ModuleL
     log.events("m#1", [SAID, WRONG])
     log.host_line("m#2", "ready -> down")
     log.host_line(None, "down -> starting")
-    assert await log.last_lines(10) == [
+    assert list(await log.last_lines(10)) == [
         LogLine(1_700_000_000.25, "m#1", "stderr", "oops"),
         LogLine(1_700_000_000.25, "m#1", "log", "info: hello"),
         LogLine(1_700_000_000.25, "m#1", "event", 'warn: two lines {"n":1}'),

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +13,12 @@ import pytest
 import trio
 
 from supervisor.runtime.containment import custody as custody_module
+from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.process.pipes import read, read_rest
 from supervisor.runtime.process.process import Process, spawn
 from supervisor.runtime.process.program import SpawnError
+from supervisor.runtime.process.spawn_threads import Late, SpawnTooSlowError
 from tests.factories import PYTHON, children, descriptor, open_files, opened_since
 from tests.runtime.containment.tracer import Tracer
 
@@ -147,6 +150,19 @@ async def test_a_child_that_a_tracer_holds_keeps_no_thread_for_spawns(
     (held,) = children()
     while os.waitid(os.P_PID, held.pid, os.WEXITED | os.WNOHANG) is None:  # noqa: ASYNC222 - WNOHANG
         await trio.lowlevel.checkpoint()
+
+
+@pytest.mark.fault(26)
+def test_who_holds_a_child_before_it_has_its_program_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    custody, late = Custody.bare(), Late()
+    with subprocess.Popen(["sleep", "1000"]) as child, Tracer(child.pid) as tracer:
+        monkeypatch.setattr(custody._orphans, "untold", lambda _: [procfs.stat(child.pid)])
+        custody.end_untold(0, late)
+        assert late.is_set()
+        words = str(SpawnTooSlowError(late.held_by))
+        assert f"(pid {tracer.pid}) traces the process that was to become it" in words
 
 
 @pytest.mark.parametrize("fails_at", [1, 2, 3])

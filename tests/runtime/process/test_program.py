@@ -68,7 +68,7 @@ async def test_a_name_no_file_system_takes_is_no_crash(tmp_path: Path) -> None:
 
 async def test_a_file_that_is_no_program_is_told_what_it_lacks(tmp_path: Path) -> None:
     words = await of_file(tmp_path, "echo hello\n")
-    assert words == f"{tmp_path}/run has no #! line and is no program for this machine"
+    assert words == f"{tmp_path}/run has no #! line and is not a program for this machine"
 
 
 async def test_a_missing_interpreter_is_named(tmp_path: Path) -> None:

@@ -344,6 +344,40 @@ async def test_a_module_that_waits_starts_when_it_depends_on_nothing_any_more(
     admit(fleet, tmp_path, {"kv": {}, "shop": on("kv")})
     assert stage.names == ["kv"]
     free = staged(tmp_path, name="shop", supervision=STEADY)
-    fleet.apply(Plan(changed=(Changed(free),), unchanged=(fleet.modules["kv"].descriptor,)))
+    await fleet.apply(Plan(changed=(Changed(free),), unchanged=(fleet.modules["kv"].descriptor,)))
     await settle()
     assert stage.names == ["kv", "shop"]
+
+
+@pytest.mark.fault(29)
+async def test_a_reload_of_many_leaves_others_their_turns_and_holds_dependants_back(
+    fleet: Fleet, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = [f"m{number}" for number in range(20)]
+    plan = {"shop": on("kv"), "kv": {}, **{name: {} for name in many}}
+    admit(fleet, tmp_path, plan)
+    for name in ("kv", "shop", *many):
+        stage.of(name).get_ready()
+    before, rounds = len(stage.names), 0
+    monkeypatch.setattr("supervisor.runtime.turns.TURN_S", 0)  # each module is a turn of its own
+    changed = [
+        staged(tmp_path, name=name, description="new", supervision={**STEADY, **supervision})
+        for name, supervision in plan.items()
+    ]
+
+    async def neighbour() -> None:
+        nonlocal rounds
+        while True:
+            await trio.lowlevel.checkpoint()
+            rounds += 1
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(neighbour)
+        await fleet.apply(Plan(changed=tuple(map(Changed, changed))))
+        nursery.cancel_scope.cancel()
+    await settle()
+    assert rounds >= len(changed) // 2  # who of the two comes first in a turn is chance
+    assert stage.names[before:] == ["kv", *many]
+    stage.of("kv").get_ready()
+    await settle()
+    assert stage.names[-1] == "shop"
