@@ -239,6 +239,12 @@ class Described(msgspec.Struct, frozen=True):
     description: dict[str, Any]
 
 
+class ResourceUpdated(msgspec.Struct, frozen=True):
+    """A resource is another one than it was, or one below it: who follows it may read it again."""
+
+    uri: str
+
+
 class Alive(msgspec.Struct, frozen=True):
     """The module showed that it is not stuck: with a request of that id, or altogether."""
 
@@ -297,6 +303,7 @@ OfProcess = (
     | StartFailed
     | StartAgain
     | Described
+    | ResourceUpdated
     | Alive
     | OutOfStep
     | Quarantined

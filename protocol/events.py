@@ -79,6 +79,10 @@ class Asset(_Envelope, tag="asset", frozen=True, kw_only=True):
     metadata: Object = UNSET
 
 
+RESOURCE_UPDATED = "resource.updated"
+"""A `ui_event` of no request: the resource that its payload has the `uri` of is another one now."""
+
+
 class UiEvent(_Envelope, tag="ui_event", frozen=True, kw_only=True):
     """4.4: something a user interface may act on."""
 

@@ -44,6 +44,7 @@ from protocol.connection import (
     Quarantined,
     Received,
     Request,
+    ResourceUpdated,
     Stray,
     Unanswered,
     Violated,
@@ -57,6 +58,7 @@ from protocol.dialects.module_start import Handshake, Step
 from protocol.dialects.module_step import SYNC, ModuleStep
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import (
+    RESOURCE_UPDATED,
     Asset,
     Done,
     ErrorEvent,
@@ -500,6 +502,9 @@ class ModuleConnection:
             and self._step.passes(named, read_done(_DESCRIBE, event, None, ""))
         ):
             return
+        if named is None and isinstance(event, UiEvent) and event.event == RESOURCE_UPDATED:
+            self._receive_update(event, line, received)
+            return
         request = self._find(named)
         if request is None:
             if isinstance(event, Log) and named is None:
@@ -509,12 +514,23 @@ class ModuleConnection:
             return
         if named is None and not isinstance(event, Log):
             self._omits_ids = True
+        self._receive_of(request, event, line, told, received)
+
+    def _receive_of(
+        self,
+        request: _Open,
+        event: Event,
+        line: bytes,
+        told: bytes | None,
+        received: list[Received],
+    ) -> None:
         match event:
             case Done():
                 outcome = read_done(request.operation, event, request.last_error, excerpt(line))
                 if isinstance(outcome, Fault):
                     self._reject(outcome, request.request_id, received, owned=True)
                 else:
+                    named = None if event.request_id is UNSET else event.request_id
                     self._answer(request, named, outcome, received)
                 return
             case ErrorEvent():
@@ -528,6 +544,13 @@ class ModuleConnection:
             case _:
                 pass
         received.append(EventReceived(request.request_id, event, told))
+
+    def _receive_update(self, event: UiEvent, line: bytes, received: list[Received]) -> None:
+        match event.payload:
+            case {"uri": str(uri)}:
+                received.append(ResourceUpdated(uri))
+            case _:
+                received.append(self._stray(excerpt(line), None))
 
     def _answer(
         self, request: _Open, named: str | None, outcome: Outcome, received: list[Received]

@@ -85,6 +85,12 @@ def templates_of(said: Mapping[str, Any]) -> list[dict[str, Any]]:
     return _entries(said, TEMPLATES, "uriTemplate")
 
 
+def unlisted_of(said: Mapping[str, Any]) -> dict[str, str]:
+    """Return why lists of a hosted server could not be had, by `tools`, `PROMPTS` and so on."""
+    found = _object(_object(said, "mcp"), "unlisted")
+    return {field: why for field, why in found.items() if isinstance(why, str)}
+
+
 def offers(said: Mapping[str, Any], op: str) -> bool:
     """Tell whether a module can be asked one of MCP's own requests."""
     return op in _object(said, "inputs")

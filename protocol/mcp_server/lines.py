@@ -27,14 +27,18 @@ def message(document: Mapping[str, Any]) -> bytes:
 
 
 def answer(rpc_id: RpcId | None, outcome: Mapping[str, Any] | RpcError) -> bytes:
-    """Encode the answer to a request; what cannot be encoded becomes an error."""
+    """Encode the answer to a request; what cannot be encoded becomes an error.
+
+    An error that is to no request has no id: JSON-RPC has null there, but MCP does not allow that.
+    """
+    to: dict[str, Any] = {} if rpc_id is None else {"id": rpc_id}
     try:
         if isinstance(outcome, RpcError):
-            return message({"id": rpc_id, "error": error_document(outcome)})
-        return message({"id": rpc_id, "result": outcome})
+            return message({**to, "error": error_document(outcome)})
+        return message({**to, "result": outcome})
     except UNENCODABLE as error:
         words = f"the answer cannot be passed on: {type(error).__name__}"
-        return message({"id": rpc_id, "error": {"code": INTERNAL_ERROR, "message": words}})
+        return message({**to, "error": {"code": INTERNAL_ERROR, "message": words}})
 
 
 def error_document(error: RpcError) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 - What a tool reports, and what became of it (a crash, a deadline, args that its schema refuses), is
   a result with `isError`: the model reads it. What the host knows beside that is in `_meta`.
 - That there is no such tool, and the server's own JSON-RPC errors, are errors of the protocol.
-- A result that is a `CallToolResult` already, such as a hosted server's, stays as it is. Any other
+- A hosted server's result stays as it is, and so does one of a module with good content. Any other
   becomes text, and structured content too if it is an object.
 """
 
@@ -30,8 +30,6 @@ ERROR_META = "stdiod/error"
 
 ASSET_SCHEME = "stdiod://assets/"
 """Before the daemon's id of an asset, in its URI."""
-
-_BLOCKS = frozenset({"text", "image", "audio", "resource", "resource_link"})
 
 
 class EmbeddedAsset(msgspec.Struct):
@@ -100,7 +98,21 @@ def _with_content(result: dict[str, Any]) -> dict[str, Any]:
 def _is_tool_result(value: object) -> bool:
     match value:
         case {"content": [*blocks]}:
-            return all(isinstance(one, dict) and one.get("type") in _BLOCKS for one in blocks)
+            return all(map(_is_block, blocks))
+    return False
+
+
+def _is_block(block: object) -> bool:
+    """Tell whether something is content as MCP has it; an asset may stand for the bytes."""
+    match block:
+        case {"type": "text", "text": str()}:
+            return True
+        case {"type": "image" | "audio", "mimeType": str(), **more}:
+            return any(isinstance(more.get(one), str) for one in ("data", "assetId"))
+        case {"type": "resource", "resource": {"uri": str(), **more}}:
+            return any(isinstance(more.get(one), str) for one in ("text", "blob", "assetId"))
+        case {"type": "resource_link", "uri": str(), "name": str()}:
+            return True
     return False
 
 
@@ -134,6 +146,20 @@ def servers_own_error(failure: Failure) -> RpcError | None:
     if not isinstance(code, int):
         return None
     return RpcError(code, failure.message, reported.get("data"))
+
+
+def linked(
+    result: Mapping[str, Any], uri: str, size_bytes: int, *, has_schema: bool
+) -> dict[str, Any]:
+    """Return what stands for a result that can be read at a URI.
+
+    Where an output schema wants structured content, a result without has to be an error.
+    """
+    words = f"The result has {size_bytes} bytes. It is not here but in {uri}, for a while."
+    link = {"type": "resource_link", "uri": uri, "name": "result", "size": size_bytes}
+    found = {key: value for key, value in result.items() if key != "structuredContent"}
+    found["content"] = [_text(words), {**link, "mimeType": "application/json"}]
+    return {**found, "isError": True} if has_schema else found
 
 
 def own_error(failure: Failure, uri: str | None = None) -> RpcError:

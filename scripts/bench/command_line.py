@@ -1,4 +1,4 @@
-"""The scene of the command's own time: alone, and asking a daemon."""
+"""The scene of the command's own time: alone, asking a daemon, and as an MCP client's server."""
 
 from __future__ import annotations
 
@@ -6,13 +6,22 @@ from statistics import median
 
 import trio
 
-from scripts.bench.rows import OURS, STATUS, STATUS_CPU, VERSION, VERSION_CPU, Sample
+from scripts.bench.rows import (
+    MCP_ENTRY,
+    MCP_FIRST,
+    OURS,
+    STATUS,
+    STATUS_CPU,
+    VERSION,
+    VERSION_CPU,
+    Sample,
+)
 from scripts.bench.sizes import Sizes
 from scripts.bench.workshop import Stdiod, Workshop
 
 
 async def command(workshop: Workshop, sizes: Sizes) -> list[Sample]:
-    """Run two verbs, again and again."""
+    """Run verbs, again and again."""
     return await trio.to_thread.run_sync(_command, workshop, sizes)
 
 
@@ -20,7 +29,8 @@ def _command(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     stdiod = Stdiod(workshop, workshop.python_tool("one"), workshop.python_tool("two"))
     samples: list[Sample] = []
     try:
-        stdiod.up()
+        first_s = stdiod.entry_s()
+        stdiod.run("wait", "one", "two")
         for verb, wall, cpu in (
             ("--version", VERSION, VERSION_CPU),
             ("status", STATUS, STATUS_CPU),
@@ -30,6 +40,11 @@ def _command(workshop: Workshop, sizes: Sizes) -> list[Sample]:
                 Sample(wall.title, OURS, median(cost.wall_s for cost in costs) * 1000),
                 Sample(cpu.title, OURS, median(cost.cpu_s for cost in costs) * 1000),
             ]
+        entry_s = median(stdiod.entry_s() for _ in range(sizes.commands))
     finally:
         stdiod.end()
-    return samples
+    return [
+        *samples,
+        Sample(MCP_ENTRY.title, OURS, entry_s * 1000),
+        Sample(MCP_FIRST.title, OURS, first_s * 1000),
+    ]

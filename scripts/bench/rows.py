@@ -264,6 +264,17 @@ VERSION = Row("`stdiod --version`", "ms", (most(40.0),))
 VERSION_CPU = Row("`stdiod --version`: CPU", "ms")
 STATUS = Row("`stdiod status`", "ms", (most(130.0),))
 STATUS_CPU = Row("`stdiod status`: CPU", "ms", note="Of the command, without the daemon's.")
+MCP_ENTRY = Row(
+    "`stdiod mcp`: until `initialize` is answered",
+    "ms",
+    (most(150.0),),
+    note="From the start of the command, as an MCP client starts it, while the daemon runs.",
+)
+MCP_FIRST = Row(
+    "`stdiod mcp` without a daemon: until `initialize` is answered",
+    "ms",
+    note="It starts the daemon first.",
+)
 JOURNAL_WRITE = Row("journal: entries written, durable", "entries/s")
 JOURNAL_READ = Row("journal: the same read back with `events`", "entries/s")
 JOURNAL_SIZE = Row("journal: 1,000 of them on disk", "MB")
@@ -294,6 +305,8 @@ ROWS = (
     VERSION_CPU,
     STATUS,
     STATUS_CPU,
+    MCP_ENTRY,
+    MCP_FIRST,
     PATCHES,
     PATCHES_MEMORY,
     PATCHES_SIZE,

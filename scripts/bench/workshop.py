@@ -162,6 +162,12 @@ class Cost(NamedTuple):
     """Of the command and of what it waited for; a daemon that it left is not in it."""
 
 
+_INITIALIZE = (
+    b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25",'
+    b'"capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}\n'
+)
+
+
 class Stdiod:
     """The `stdiod` command with a daemon of its own."""
 
@@ -196,6 +202,29 @@ class Stdiod:
         """Start the daemon and return how long it took until all was ready (s)."""
         data = str(self.folder / "data")
         return self.cost("up", str(self.folder), "--data-dir", data, *options).wall_s
+
+    def entry_s(self) -> float:
+        """Be an MCP client of it; returns how long its first answer took.
+
+        If there is no daemon yet, this starts one, as `up` does.
+        """
+        begin = time.perf_counter()
+        data = str(self.folder / "data")
+        with subprocess.Popen(
+            [*self._command, "mcp", str(self.folder)],
+            env={**self._environment, "STDIOD_DATA_DIR": data},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as entry:
+            assert entry.stdin is not None
+            assert entry.stdout is not None
+            entry.stdin.write(_INITIALIZE)
+            entry.stdin.flush()
+            answer = entry.stdout.readline()
+            took_s = time.perf_counter() - begin
+            entry.communicate()
+        assert b'"serverInfo"' in answer, answer
+        return took_s
 
     def status(self) -> dict[str, Any]:
         """Return what `status --json` prints."""

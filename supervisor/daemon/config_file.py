@@ -7,7 +7,7 @@ service has no working directory worth the name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import msgspec
 
 from protocol.problem import did_you_mean, printable, quoted
 from supervisor.policy.http_exposure import ExposureError, read_origin
-from supervisor.policy.mcp_views import View, read_views
+from supervisor.policy.mcp_views import McpOptions, read_mcp
 from supervisor.policy.toml_document import NotTomlError, Remark, decoded, read_toml, told
 from supervisor.runtime.files.looks import NO_ANSWER, Looks, NoAnswerError
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
@@ -60,8 +60,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     http_key: Path | None = None
     http_insecure: bool | None = None
     http_origins: tuple[str, ...] | None = None
-    mcp: Mapping[str, View] | None = None
-    """The views, by name."""
+    mcp: McpOptions | None = None
 
 
 class ConfigError(Exception):
@@ -226,12 +225,12 @@ def _flag(value: Any, folder: Path) -> bool:
     return value
 
 
-def _views(value: Any, folder: Path) -> Mapping[str, View]:
+def _mcp(value: Any, folder: Path) -> McpOptions:
     del folder
-    views, faults = read_views(value)
-    if faults:
-        raise _Fault("; ".join(faults))
-    return views
+    found = read_mcp(value)
+    if isinstance(found, list):
+        raise _Fault("; ".join(found))
+    return found
 
 
 def _kind(value: Any) -> str:
@@ -269,5 +268,5 @@ _READERS: dict[str, Callable[[Any, Path], Any]] = {
     "http_key": _path,
     "http_insecure": _flag,
     "http_origins": _origins,
-    "mcp": _views,
+    "mcp": _mcp,
 }

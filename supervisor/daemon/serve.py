@@ -12,7 +12,7 @@ import gc
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
@@ -48,7 +48,7 @@ from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.findings import Found, usable
 from supervisor.policy.http_exposure import Exposure
-from supervisor.policy.mcp_views import View
+from supervisor.policy.mcp_views import McpOptions
 from supervisor.policy.policy_file import PolicyError
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment.ladder import ContainmentError
@@ -102,10 +102,16 @@ class ServeOptions:
     """Where the HTTP face listens; nothing of it is imported without."""
     policy: Path | None = None
     """The file that says what modules may call the daemon for; without one, nothing."""
-    views: Mapping[str, View] | None = None
-    """What MCP clients see of the modules, by name."""
+    mcp: McpOptions = field(default_factory=McpOptions)
+    """What MCP clients see of the modules, and how long what they leave stays."""
+    keep_s: float | None = None
+    """How long it stays once nobody is connected; None for as long as nobody ends it."""
     project: Path | None = None
     """The folder of the project that it is for."""
+
+
+FIRST_CLIENT_S = 60.0
+"""For whoever has started a daemon that stays as long as it has clients."""
 
 
 def serve(options: ServeOptions) -> int:
@@ -231,7 +237,7 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
         operator=begun.operator,
         stalls=begun.stalls,
         blocking=begun.blocking,
-        views=options.views,
+        mcp=options.mcp,
     ) as daemon:
         daemon.facts.own_log = begun.own_log
         daemon.facts.socket = shown(options.socket)
@@ -259,11 +265,30 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
                 begun.stalls.begin()
                 _say_listening(begun, daemon)
                 nursery.start_soon(tell_status, daemon, notifier)
+                if options.keep_s is not None:
+                    nursery.start_soon(end_unused, daemon, admission, options.keep_s)
                 await daemon.wait_ending()
                 notifier.stopping()
                 await daemon.stop_fleet()
                 # The faces part from their clients and end by themselves.
             nursery.cancel_scope.cancel()
+
+
+async def end_unused(daemon: Daemon, admission: Admission, keep_s: float) -> None:
+    """End a daemon to which nobody has been connected for `keep_s`.
+
+    However short that is: the first client has a while to come.
+    """
+    first_at = trio.current_time() + FIRST_CLIENT_S
+    while True:
+        parted = admission.parted
+        due_at = max(first_at, trio.current_time() + keep_s)
+        with trio.move_on_at(due_at):
+            await admission.wait_parted()
+        # One may have parted as the time was over.
+        if admission.parted == parted and not daemon.facts.connections.open:
+            break
+    daemon.shut_down(f"nobody has been connected for {keep_s:g} s")
 
 
 def _http_doors(options: ServeOptions) -> AbstractContextManager[list[Door]]:

@@ -51,6 +51,9 @@ class Admission:
         self._of_user: Counter[int] = Counter()
         self._kept: list[Place] = []
         self._crowded = False
+        self.parted = 0
+        """How many have, so far."""
+        self._parting = trio.lowlevel.ParkingLot()
 
     @classmethod
     def of(cls, facts: DaemonFacts) -> Admission:
@@ -80,12 +83,18 @@ class Admission:
     def leave(self, place: Place) -> None:
         """Take a place back, whose client has parted."""
         self._facts.open -= 1
+        self.parted += 1
+        self._parting.unpark_all()
         if place.displaced:
             return
         if place.kept:
             self._kept.remove(place)
         else:
             self._of_user[place.uid] -= 1
+
+    async def wait_parted(self) -> None:
+        """Return when a client has parted."""
+        await self._parting.park()
 
     def _displace(self) -> bool:
         for place in self._kept:

@@ -85,6 +85,16 @@ class Catalogue:
         """Return what a principal may see, by name; no hooks, which nobody calls."""
         return [self._offer(one) for one in self._seen(principal)]
 
+    def said(self, name: str) -> dict[str, Any]:
+        """Return what is known of a module; nothing if it is not there."""
+        module = self._fleet.modules.get(name)
+        return {} if module is None else self._said(module) or {}
+
+    def serves(self, name: str) -> bool:
+        """Tell whether a module is there and up."""
+        module = self._fleet.modules.get(name)
+        return module is not None and module.state in SERVES
+
     def _seen(self, principal: Principal) -> list[Module]:
         modules = self._fleet.modules
         return [

@@ -7,6 +7,7 @@ from supervisor.kernel.catalogue import Catalogue
 from supervisor.kernel.descriptions import RememberedDescriptions, ops_of
 from supervisor.kernel.hooks.registry import Hooks
 from supervisor.kernel.recorder import Recorder
+from supervisor.kernel.resource_updates import ResourceUpdates
 from supervisor.policy.findings import Quarantined
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.supervision.observer import Described
@@ -24,12 +25,14 @@ class Chronicle:
         hooks: Hooks,
         descriptions: RememberedDescriptions,
         catalogue: Catalogue,
+        updates: ResourceUpdates,
     ) -> None:
         """Record what happens; take in, or let go of, what is a hook; remember who is what."""
         self._recorder = recorder
         self._hooks = hooks
         self._descriptions = descriptions
         self._catalogue = catalogue
+        self._updates = updates
 
     def module_state(
         self, module: str, instance: str | None, before: State, after: State, cause: str
@@ -56,6 +59,14 @@ class Chronicle:
                 "misfits": said.misfits[:MISFITS_TOLD],
             }
             self._recorder.record("module:description", module=descriptor.name, data=data)
+
+    def instance_ready(self, module: str) -> None:
+        """Have it asked for what is followed."""
+        self._updates.began(module)
+
+    def resource_updated(self, module: str, uri: str) -> None:
+        """Tell who follows it."""
+        self._updates.updated(module, uri)
 
     def mounted(self, descriptor: Descriptor, *, again: bool = False) -> None:
         """Record `mount:add`."""

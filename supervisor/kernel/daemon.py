@@ -36,6 +36,7 @@ from supervisor.kernel.parties import Lineage, RefusedError
 from supervisor.kernel.recorder import Forgetful, Recorder, Restored
 from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.requests import Deciding, Requests
+from supervisor.kernel.resource_updates import ResourceUpdates
 from supervisor.kernel.sessions.registry import Sessions
 from supervisor.kernel.status import DaemonFacts
 from supervisor.kernel.store.settings import JournalOptions
@@ -43,7 +44,7 @@ from supervisor.kernel.taking_effect import Effects
 from supervisor.kernel.tokens import Tokens
 from supervisor.kernel.ui_events import UiEvents
 from supervisor.policy.findings import Found
-from supervisor.policy.mcp_views import View
+from supervisor.policy.mcp_views import McpOptions
 from supervisor.policy.reload_plan import Plan
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment.custody import holding
@@ -90,7 +91,7 @@ class Daemon:
         self.sessions = parts.effects.sessions
         self.tokens = parts.effects.tokens
         self.catalogue = parts.catalogue
-        self.views = parts.views
+        self.mcp = parts.mcp
         self._durability = parts.effects.durability
         self.reloads = parts.reloads
         self.requests = requests
@@ -214,7 +215,7 @@ async def running(
     operator: OperatorPolicy | None = None,
     stalls: Stalls | None = None,
     blocking: BlockingWork | None = None,
-    views: Mapping[str, View] | None = None,
+    mcp: McpOptions | None = None,
 ) -> AsyncIterator[Daemon]:
     """Run a daemon around the block; at its end all modules are stopped and nothing is left.
 
@@ -227,7 +228,7 @@ async def running(
     what one before it kept, or nothing outlives the daemon. Without sessions a `session_id` is
     passed on to the module and means nothing here. `operator` says what modules may call the daemon
     for; without it, nothing. `stalls` is told by the clock of the event loop when it does not come
-    round, `blocking` of what threads are at. `views` are those of MCP clients, by name.
+    round, `blocking` of what threads are at. `mcp` is about MCP clients.
     Raises `ContainmentError`, and `DataInUseError` if another daemon has `data_dir`.
     """
     if sources is None:
@@ -296,14 +297,19 @@ async def running(
             host.notes = effects.notes
             catalogue = Catalogue(fleet, effects.descriptions, host.deadlines)
             gates, approvals = Gates(), Approvals(recorder)
-            asker = ApprovalAsker(approvals)
             grants = Grants(
-                operator, recorder, effects.answers, environment, asker, blocking=blocking
+                operator,
+                recorder,
+                effects.answers,
+                environment,
+                ApprovalAsker(approvals),
+                blocking=blocking,
             )
             requests = Requests(host, fleet, effects, Deciding(gates, approvals, grants), nursery)
             observing = Observing(host, fleet, effects, requests.invoke, nursery)
             hooks = Hooks(recorder, observing, gates)
-            host.observer = Chronicle(recorder, hooks, effects.descriptions, catalogue)
+            updates = ResourceUpdates(catalogue, requests.invoke)
+            host.observer = Chronicle(recorder, hooks, effects.descriptions, catalogue, updates)
             daemon = Daemon(
                 requests,
                 lambda shut_down: Parts(
@@ -316,7 +322,8 @@ async def running(
                     approvals=approvals,
                     prompts=requests.prompts,
                     catalogue=catalogue,
-                    views=views or {},
+                    updates=updates,
+                    mcp=mcp or McpOptions(),
                     feed=feed,
                     shut_down=shut_down,
                     next_request_id=host.next_request_id,

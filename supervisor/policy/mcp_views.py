@@ -6,6 +6,11 @@
 
 A view only takes away: whoever uses it asks as himself, narrowed to its modules. The view that
 nobody has to name is called `default`; unless the configuration has one, it shows all.
+
+Beside the views, the table `mcp` says how long things last that nobody uses:
+
+    session_idle_s   a session of the older era over HTTP
+    keep             a daemon that `stdiod mcp` has started: "always", or seconds
 """
 
 from __future__ import annotations
@@ -21,7 +26,15 @@ from supervisor.policy.principals import Principal
 
 DEFAULT = "default"
 
+ALWAYS = "always"
+
+MOST_S = 366 * 86_400.0
+
+SESSION_IDLE_S = 3600.0
+"""A client that has it ended too early is told so, and begins another one."""
+
 _KEYS = ("modules", "prefix", "for")
+_TABLE_KEYS = ("views", "session_idle_s", "keep")
 
 
 class View(msgspec.Struct, frozen=True):
@@ -41,19 +54,51 @@ class View(msgspec.Struct, frozen=True):
         return principal if self.modules is None else principal.narrowed(None, self.modules)
 
 
-def read_views(said: Any) -> tuple[dict[str, View], list[str]]:
-    """Read the table `mcp`; returns the views by name, and what is wrong, as clauses."""
+class McpOptions(msgspec.Struct, frozen=True):
+    """What the operator says about MCP clients."""
+
+    views: Mapping[str, View] = {}
+    """By name."""
+    session_idle_s: float = SESSION_IDLE_S
+    keep_s: float | None = None
+    """How long a daemon stays that was started for its clients, once they are gone; None for as
+    long as nobody ends it."""
+
+
+def read_mcp(said: Any) -> McpOptions | list[str]:
+    """Read the table `mcp`; a list has what is wrong with it, as clauses."""
     if not isinstance(said, dict):
-        return {}, [f"must be a table, not {described(said)}"]
-    faults = [
-        f"{quoted(key)}: there is no such key{did_you_mean(key, ('views',)) or '; there is views'}"
-        for key in said
-        if key != "views"
-    ]
-    tables = said.get("views", {})
+        return [f"must be a table, not {described(said)}"]
+    faults = [_no_such_key(key, _TABLE_KEYS) for key in said if key not in _TABLE_KEYS]
+    idle_s, keep = said.get("session_idle_s", SESSION_IDLE_S), said.get("keep", ALWAYS)
+    if not _is_time(idle_s):
+        words = f"must be a number of seconds above 0, not {described(idle_s)}"
+        faults.append(f"session_idle_s {words}")
+    if keep != ALWAYS and not _is_time(keep):
+        words = f'must be "{ALWAYS}" or a number of seconds above 0, not {described(keep)}'
+        faults.append(f"keep {words}")
+    views, more = _read_views(said.get("views", {}))
+    faults += more
+    if faults:
+        return faults
+    return McpOptions(views, float(idle_s), None if keep == ALWAYS else float(keep))
+
+
+def _is_time(value: Any) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 < value <= MOST_S
+
+
+def _no_such_key(key: str, keys: tuple[str, ...]) -> str:
+    near = did_you_mean(key, keys) or f"; the keys are {', '.join(keys)}"
+    return f"{quoted(key)}: there is no such key{near}"
+
+
+def _read_views(tables: Any) -> tuple[dict[str, View], list[str]]:
     if not isinstance(tables, dict):
-        return {}, [*faults, f"views must be a table of tables, not {described(tables)}"]
+        return {}, [f"views must be a table of tables, not {described(tables)}"]
     views = {}
+    faults: list[str] = []
     for name, table in tables.items():
         found = _read(name, table)
         if isinstance(found, View):
@@ -69,8 +114,7 @@ def _read(name: str, table: Any) -> View | list[str]:
     faults = []
     for key, value in table.items():
         if key not in _KEYS:
-            near = did_you_mean(key, _KEYS) or f"; the keys are {', '.join(_KEYS)}"
-            faults.append(f"{quoted(key)}: there is no such key{near}")
+            faults.append(_no_such_key(key, _KEYS))
         elif key == "prefix":
             if not isinstance(value, bool):
                 faults.append(f"prefix must be true or false, not {described(value)}")

@@ -33,6 +33,7 @@ from protocol.connection import (
     Ready,
     Received,
     Request,
+    ResourceUpdated,
     StartAgain,
     StartFailed,
     Stray,
@@ -245,6 +246,8 @@ class _Process:
                 self._step(f"the process {item.message}")
             case Described():
                 self._step("the module describes itself anew")
+            case ResourceUpdated():
+                self._step(f"a resource has changed: {item.uri}")
             case Alive():
                 pass
             case _:

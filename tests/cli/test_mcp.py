@@ -65,6 +65,7 @@ def test_many_start_one_daemon_that_stays_and_each_ends_with_its_client(
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
         )
         for _ in range(3)
@@ -72,12 +73,16 @@ def test_many_start_one_daemon_that_stays_and_each_ends_with_its_client(
     try:
         call = {"name": "dice__roll", "arguments": {"dice": "d1"}}
         asked = HELLO + message(2, "tools/call", **call)
+        begun = []
         for entry in entries:
-            said, _ = entry.communicate(asked, timeout=WAIT_S)
+            said, words = entry.communicate(asked, timeout=WAIT_S)
+            begun += [words] if words else []
             answers = {one["id"]: one["result"] for one in map(json.loads, said.splitlines())}
             assert answers[1]["serverInfo"]["name"] == "stdiod"
             assert answers[2]["structuredContent"] == {"rolls": [1], "total": 1}
             assert entry.returncode == 0
+        assert len(begun) == 1
+        assert "which stays until `stdiod down`" in begun[0]
     finally:
         for entry in entries:
             entry.kill()

@@ -35,6 +35,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "wait": {"modules": ["m"], "for": "verdict"},
     "logs": {"module": "m"},
     "offers": {"wait": False},
+    "resource.follow": {"module": "m", "uri": "note://1"},
     "record": {"module": "m"},
     "events": {},
     "session.new": {},

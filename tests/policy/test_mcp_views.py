@@ -4,16 +4,20 @@ from typing import Any
 
 import pytest
 
-from supervisor.policy.mcp_views import DEFAULT, View, find_view, read_views
+from supervisor.policy.mcp_views import DEFAULT, McpOptions, View, find_view, read_mcp
 from tests.principals import ADA
 
 
 def test_a_view_is_read() -> None:
-    views, faults = read_views(
-        {"views": {"v": {"modules": ["git", "kv.get*"], "prefix": False, "for": ["token:*"]}}}
-    )
-    assert views == {"v": View("v", ("git", "kv.get*"), False, ("token:*",))}
-    assert faults == []
+    said = {"v": {"modules": ["git", "kv.get*"], "prefix": False, "for": ["token:*"]}}
+    view = View("v", ("git", "kv.get*"), False, ("token:*",))
+    assert read_mcp({"views": said}) == McpOptions({"v": view})
+
+
+def test_how_long_things_stay_is_read() -> None:
+    assert read_mcp({}) == read_mcp({"keep": "always"}) == McpOptions()
+    said = {"keep": 60, "session_idle_s": 0.5}
+    assert read_mcp(said) == McpOptions(keep_s=60.0, session_idle_s=0.5)
 
 
 @pytest.mark.parametrize(
@@ -21,6 +25,10 @@ def test_a_view_is_read() -> None:
     [
         ([], "must be a table"),
         ({"view": {}}, "did you mean 'views'?"),
+        ({"keep": 0}, 'keep must be "always" or a number of seconds above 0, not 0'),
+        ({"keep": "forever"}, 'keep must be "always" or a number of seconds above 0, not'),
+        ({"session_idle_s": True}, "session_idle_s must be a number of seconds above 0"),
+        ({"session_idle_s": float("nan")}, "session_idle_s must be a number of seconds above 0"),
         ({"views": []}, "must be a table of tables"),
         ({"views": {"v": 5}}, "views.v: must be a table, not 5"),
         ({"views": {"v": {"module": []}}}, "did you mean 'modules'?"),
@@ -30,7 +38,8 @@ def test_a_view_is_read() -> None:
     ],
 )
 def test_what_is_wrong_is_said_and_what_would_be_right(said: Any, words: str) -> None:
-    _, faults = read_views(said)
+    faults = read_mcp(said)
+    assert isinstance(faults, list)
     assert len(faults) == 1
     assert words in faults[0]
 

@@ -20,6 +20,7 @@ from protocol.weight import is_deeper
 
 TOOLS = "tools/list"
 CALL = "tools/call"
+SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 
 PAGES = 100
 """A server that pages by ones may have so many; one whose cursors never end has too."""
@@ -85,6 +86,8 @@ OPS = {
     "resources/list": OpOfServer("resources", _CURSOR, "resources/list"),
     "resources/templates": OpOfServer("resources", _CURSOR, "resources/templates/list"),
     "resources/read": OpOfServer("resources", _taking(("uri",), uri=_TEXT), "resources/read"),
+    SUBSCRIBE: OpOfServer("resources", _taking(("uri",), uri=_TEXT), SUBSCRIBE),
+    UNSUBSCRIBE: OpOfServer("resources", _taking(("uri",), uri=_TEXT), UNSUBSCRIBE),
     "prompts/list": OpOfServer("prompts", _CURSOR, "prompts/list"),
     "prompts/get": OpOfServer(
         "prompts", _taking(("name",), name=_TEXT, arguments=_TEXTS), "prompts/get"
@@ -128,6 +131,8 @@ class Catalogue:
         self.complaints: list[str] = []
         """What was left out and why, as clauses; whoever has told them clears it."""
         self._lists: dict[str, dict[str, dict[str, Any]]] = {}
+        self._unlisted: dict[str, str] = {}
+        """Why there is no list, of those that could not be had."""
         self._coming: dict[str, _Listing] = {}
 
     @property
@@ -147,6 +152,8 @@ class Catalogue:
         """Leave a list as it was."""
         del self._coming[name]
         self.complaints.append(f"{name}: {why}")
+        if name not in self._lists:
+            self._unlisted[name] = why
 
     def add_page(self, name: str, result: dict[str, Any]) -> str | None:
         """Take a page; returns the cursor of the next one if there is one to ask for."""
@@ -167,6 +174,7 @@ class Catalogue:
             self.complaints.append(f"{name}: page {listing.pages} {problem}; the list ends there")
         self._lists[name] = listing.entries
         del self._coming[name]
+        self._unlisted.pop(name, None)
         return None
 
     def _cursor_problem(self, listing: _Listing, cursor: object) -> str | None:
@@ -218,9 +226,13 @@ class Catalogue:
 
     def op_of_server(self, op: str) -> OpOfServer | None:
         """Return what an op asks for, unless it is a tool."""
-        found = OPS.get(op)
-        if found is None or found.capability not in self.agreed.capabilities:
+        found, capabilities = OPS.get(op), self.agreed.capabilities
+        if found is None or found.capability not in capabilities:
             return None
+        if op in (SUBSCRIBE, UNSUBSCRIBE):
+            offered = capabilities["resources"]
+            if not isinstance(offered, dict) or offered.get("subscribe") is not True:
+                return None
         return None if op in self._lists.get(TOOLS, ()) else found
 
     def description(self, descriptor: Descriptor) -> dict[str, Any]:
@@ -247,6 +259,9 @@ class Catalogue:
                 "capabilities": agreed.capabilities,
             },
         }
+        if self._unlisted:
+            unlisted = {LISTS[name].told_as: why for name, why in self._unlisted.items()}
+            described_as["mcp"]["unlisted"] = unlisted
         if agreed.instructions is not None:
             described_as["instructions"] = agreed.instructions
         for name in self.offered:

@@ -35,6 +35,7 @@ from protocol.connection import (
     Quarantined,
     Received,
     Request,
+    ResourceUpdated,
     Stray,
     Unanswered,
     Violated,
@@ -43,10 +44,11 @@ from protocol.connection import (
 )
 from protocol.descriptor.model import Descriptor, StdoutPolicy
 from protocol.dialects.mcp.calls import Calls
-from protocol.dialects.mcp.catalogue import ACCEPTED, CALL, CHANGED, OPS
+from protocol.dialects.mcp.catalogue import ACCEPTED, CALL, CHANGED, OPS, SUBSCRIBE, UNSUBSCRIBE
 from protocol.dialects.mcp.greeting import DISCOVER
 from protocol.dialects.mcp.inquiries import client_capabilities, client_result, host_call
 from protocol.dialects.mcp.introduction import Introduction
+from protocol.dialects.mcp.listening import LISTEN, Listening
 from protocol.dialects.mcp.rpc import (
     RpcAnswer,
     RpcCall,
@@ -85,7 +87,10 @@ class McpConnection:
         self.outgoing = self._speaker.outgoing
         self._descriptor = descriptor
         self._splitter = LineSplitter(descriptor.supervision.limits.line_bytes)
-        self._introduction = Introduction(descriptor, self._speaker, memory, client)
+        self._listening = Listening(self._speaker)
+        self._introduction = Introduction(
+            descriptor, self._speaker, memory, client, self._listening
+        )
         self._calls = Calls(self._speaker)
         self._inquiries: set[RpcId] = set()
         """The ids of the server's requests that wait for an answer."""
@@ -110,7 +115,7 @@ class McpConnection:
 
     def ask(self, request: Request) -> Events:
         """Queue a request; a `describe`, and what MCP does not allow, is answered at once."""
-        if request.request_id in self._calls:
+        if request.request_id in self._calls or request.request_id in self._listening:
             raise LocalError(f"request {request.request_id} is open already")
         catalogue = self._introduction.catalogue
         method, params = CALL, {"name": request.op, "arguments": request.args}
@@ -126,11 +131,16 @@ class McpConnection:
                 words = f"the args of {request.op} are not what MCP has it take"
                 return _answer_at_once(request, Failure.because(Reason.INVALID_ARGS, words))
             method, params = op.method, request.args
+            if request.op in (SUBSCRIBE, UNSUBSCRIBE) and self._speaker.is_modern:
+                received: list[Received] = []
+                self._listening.ask(request, received)
+                return received
         self._calls.ask(request, method, params)
         return NOTHING
 
     def cancel(self, request_id: str, written: Written) -> Events:
         """Forget a request, and tell the server."""
+        self._listening.forget(request_id)
         self._calls.cancel(request_id, written)
         return NOTHING
 
@@ -191,6 +201,7 @@ class McpConnection:
         del code
         self._inquiries.clear()
         left: list[Received] = [Unanswered(one) for one in self._calls.take_all()]
+        left += self._listening.exited()
         again = self._introduction.exited()
         return left if again is None else [*left, again]
 
@@ -216,7 +227,9 @@ class McpConnection:
             return NOTHING
         meta = params.get("_meta")
         token = meta.get("progressToken") if isinstance(meta, dict) else None
-        if not isinstance(token, str):
+        if method == LISTEN:
+            self._listening.sent(rpc_id)
+        elif not isinstance(token, str):
             self._introduction.sent(rpc_id, method)
         elif token in self._calls:
             self._calls.sent_again(token, rpc_id)
@@ -233,13 +246,8 @@ class McpConnection:
         match read_message(line):
             case RpcAnswer() as answer:
                 self._receive_answer(answer, line, received)
-            case RpcNotification(method="notifications/message", params=params):
-                self._receive_log(params, received)
-            case RpcNotification(method="notifications/progress", params=params):
-                if not self._calls.receive_progress(params, received):
-                    received.append(Stray(excerpt(line)))
-            case RpcNotification(method=method, params=params):
-                if method in CHANGED and not self._introduction.changed(method, params):
+            case RpcNotification() as notification:
+                if not self._receive_notification(notification, received):
                     received.append(Stray(excerpt(line)))
             case RpcCall() as called:
                 self._receive_call(called, line, received)
@@ -250,10 +258,35 @@ class McpConnection:
         rpc_id = self._only_id() if answer.rpc_id is None else answer.rpc_id
         if isinstance(rpc_id, str) and self._introduction.takes(rpc_id):
             self._introduction.answered(rpc_id, answer.outcome, received)
+        elif isinstance(rpc_id, str) and self._listening.takes(rpc_id):
+            self._listening.answered(rpc_id, answer.outcome, received)
         elif (call := self._calls.of(rpc_id)) is not None:
             self._calls.answered(call, answer.outcome, len(line), received)
         else:
             received.append(Stray(excerpt(line)))
+
+    def _receive_notification(
+        self, notification: RpcNotification, received: list[Received]
+    ) -> bool:
+        """Take what the server tells; False if it is of nothing that is open."""
+        method, params = notification.method, notification.params
+        match method:
+            case "notifications/message":
+                self._receive_log(params, received)
+            case "notifications/progress":
+                return self._calls.receive_progress(params, received)
+            case "notifications/resources/updated":
+                uri = params.get("uri")
+                if not isinstance(uri, str):
+                    return False
+                if self._speaker.is_modern and not self._listening.is_of(params):
+                    return False
+                received.append(ResourceUpdated(uri))
+            case "notifications/subscriptions/acknowledged":
+                return self._listening.acknowledged(params, received)
+            case _:
+                return method not in CHANGED or self._introduction.changed(method, params)
+        return True
 
     def _only_id(self) -> str | None:
         waiting = [*self._introduction.waiting, *self._calls.waiting]

@@ -61,7 +61,7 @@ class Unpacking:
             )
         if "structuredContent" in result:
             return Success(result["structuredContent"], whole=result)
-        return Success(result)
+        return Success(result, whole=result)
 
     def _message(self, message: Any) -> Any:
         if not isinstance(message, dict):

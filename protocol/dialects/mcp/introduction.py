@@ -27,17 +27,15 @@ from protocol.dialects.mcp.catalogue import CHANGED, LISTS, TOOLS, Catalogue
 from protocol.dialects.mcp.greeting import (
     DISCOVER,
     INITIALIZE,
-    META,
     Agreed,
     Greeting,
     GreetingStep,
 )
+from protocol.dialects.mcp.listening import Listening
 from protocol.dialects.mcp.rpc import RpcError
 from protocol.dialects.mcp.speaker import Speaker
 from protocol.events import Log
 from protocol.problem import quoted
-
-LISTEN = "subscriptions/listen"
 
 COMPLAINTS = 20
 """What is said of the lists at a time."""
@@ -47,7 +45,12 @@ class Introduction:
     """What is known of one server."""
 
     def __init__(
-        self, descriptor: Descriptor, speaker: Speaker, memory: Memory, client: dict[str, Any]
+        self,
+        descriptor: Descriptor,
+        speaker: Speaker,
+        memory: Memory,
+        client: dict[str, Any],
+        listening: Listening,
     ) -> None:
         self.waits: tuple[Wait, ...] = ()
         self.catalogue: Catalogue | None = None
@@ -58,8 +61,7 @@ class Introduction:
         self._greeting: Greeting | None = Greeting(descriptor, memory, client)
         self._asked: dict[str, str] = {}
         """The methods of what was asked and not answered, by id."""
-        self._listening = ""
-        """The id of the question whose notifications tell of changes."""
+        self._listening = listening
         self._outdated: set[str] = set()
         """Lists that changed while they were on their way."""
 
@@ -89,7 +91,7 @@ class Introduction:
     @property
     def waiting(self) -> list[str]:
         """The ids of what was asked and will be answered."""
-        return [one for one in self._asked if one != self._listening]
+        return list(self._asked)
 
     def takes(self, rpc_id: object) -> bool:
         """Tell whether an answer of that id is to a question asked here."""
@@ -103,9 +105,6 @@ class Introduction:
         if method in (DISCOVER, INITIALIZE):
             if self._greeting is not None:
                 self._follow(self._greeting.answered(method, outcome), received)
-        elif method == LISTEN:
-            if isinstance(outcome, RpcError):
-                received.append(_warning(f"{LISTEN} was refused: {quoted(outcome.message)}"))
         elif self.catalogue is not None and self.catalogue.is_coming(method):
             self._answered_list(self.catalogue, method, outcome, received)
 
@@ -113,11 +112,8 @@ class Introduction:
         """Ask anew for what a notification says has changed; False if it is none that counts."""
         if self.catalogue is None:
             return False
-        if self._speaker.is_modern:
-            meta = params.get("_meta")
-            named = meta.get(f"{META}subscriptionId") if isinstance(meta, dict) else None
-            if not self._listening or named != self._listening:
-                return False
+        if self._speaker.is_modern and not self._listening.is_of(params):
+            return False
         names = {one for one in CHANGED[method] if one in self.catalogue.offered}
         if self.is_ready:
             self._list(self.catalogue, sorted(names))
@@ -129,8 +125,6 @@ class Introduction:
         """Take note that something was asked under that id."""
         self._asked = {known: one for known, one in self._asked.items() if one != method}
         self._asked[rpc_id] = method
-        if method == LISTEN:
-            self._listening = rpc_id
 
     def _ask(self, method: str, params: dict[str, Any]) -> None:
         self.sent(self._speaker.ask_own(method, params), method)
@@ -207,24 +201,14 @@ class Introduction:
         self.waits = ()
         how = DISCOVER if self._speaker.is_modern else INITIALIZE
         received.append(Ready(description, f"answered {how} ({catalogue.agreed.revision})"))
-        self._listen(catalogue)
+        if self._speaker.is_modern:
+            self._listening.begin(catalogue.agreed.capabilities)
         self._list_anew(catalogue)
 
     def _list_anew(self, catalogue: Catalogue) -> None:
         """Ask again for the lists that changed while they were on their way."""
         outdated, self._outdated = self._outdated, set()
         self._list(catalogue, sorted(outdated))
-
-    def _listen(self, catalogue: Catalogue) -> None:
-        """Have a server of the newer era tell what changes; one of the older does so unasked."""
-        capabilities = catalogue.agreed.capabilities
-        wanted = {
-            f"{one}ListChanged": True
-            for one in ("tools", "prompts", "resources")
-            if isinstance(capabilities.get(one), dict) and capabilities[one].get("listChanged")
-        }
-        if wanted and self._speaker.is_modern:
-            self._ask(LISTEN, {"notifications": wanted})
 
     def _fail(self, words: str, received: list[Received]) -> None:
         self.catalogue, self.waits, self._asked = None, (), {}

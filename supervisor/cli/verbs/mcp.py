@@ -46,8 +46,8 @@ def mcp(
     """Serve all modules as one MCP server: the entry for an `mcpServers` file.
 
     Joins the daemon that runs: in a trusted project its own, else the user's. Without one, it
-    starts one for the modules in each DIR (or of --config, or of the project), which stays when
-    this ends: `stdiod down` ends it.
+    starts one for the modules in each DIR (or of --config, or of the project), and says on stderr
+    when that ends: at `stdiod down`, unless the configuration says otherwise ([mcp] keep).
     """
     client = _joined(ctx, socket, config, directories)
     with client:
@@ -78,13 +78,16 @@ def _joined(
     from supervisor.cli.locations import default_data_dir
 
     data_dir = (file.data_dir if file and file.data_dir else default_data_dir()).absolute()
-    arguments = background.place(socket, data_dir, config)
+    arguments = [*background.place(socket, data_dir, config), "--for-clients"]
     arguments += ["--", *(str(one.absolute()) for one in directories)]
     with _alone(socket):
         try:
             return Client(socket)
         except NoDaemonError:
-            background.start(arguments, data_dir)
+            pid = background.start(arguments, data_dir)
+    keep_s = file.mcp.keep_s if file and file.mcp else None
+    ends = "`stdiod down`" if keep_s is None else f"{keep_s:g} s without a client"
+    click.echo(f"stdiod: started a daemon (pid {pid}), which stays until {ends}", err=True)
     return Client(socket)
 
 

@@ -27,6 +27,7 @@ from supervisor.cli.project import daemons_project, stand_in
 @click.option("--project", type=UNSEEN_PATH, hidden=True, is_eager=True, callback=stand_in)
 @click.option("--log-file", type=UNSEEN_PATH, hidden=True)
 @click.option("--ready-fd", type=click.IntRange(3), hidden=True)
+@click.option("--for-clients", is_flag=True, hidden=True)
 @with_daemon_options
 @with_socket
 @click.pass_context
@@ -49,6 +50,7 @@ def run(
     project: Path | None,
     log_file: Path | None,
     ready_fd: int | None,
+    for_clients: bool,
 ) -> None:
     """Supervise the modules that each DIR describes: DIR/*.json and DIR/*/module.json.
 
@@ -59,9 +61,11 @@ def run(
     from supervisor.cli.daemon_options import journal_options
     from supervisor.daemon.config_file import Config
     from supervisor.daemon.serve import ServeOptions, serve
+    from supervisor.policy.mcp_views import McpOptions
 
     del config, project  # `configured` and `project` have read them
     file = configured.said(ctx) or Config()
+    mcp = file.mcp or McpOptions()
     for_project = daemons_project()
     options = ServeOptions(
         directories=absolute(directories),
@@ -80,7 +84,8 @@ def run(
         asset_store_bytes=file.asset_store_bytes,
         policy=policy,
         http=http_exposure(ctx, http, http_cert, http_key, http_insecure=http_insecure),
-        views=file.mcp,
+        mcp=mcp,
+        keep_s=mcp.keep_s if for_clients else None,
         project=None if for_project is None else for_project.folder,
     )
     raise click.exceptions.Exit(serve(options))

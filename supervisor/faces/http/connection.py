@@ -64,6 +64,8 @@ BODY_S = 60.0
 
 FACE = "http"
 
+HUNG_UP = Stopped(Reason.DISCONNECT, "the client hung up")
+
 _SAFE: Headers = [("X-Content-Type-Options", "nosniff"), ("Cache-Control", "no-store")]
 
 log = structlog.get_logger()

@@ -26,7 +26,7 @@ from supervisor.faces.admission import Admission
 from supervisor.faces.byte_stream import read_some, write_out
 from supervisor.faces.control_socket import BACKLOG, SocketPathError
 from supervisor.faces.http.api import Api
-from supervisor.faces.http.connection import FACE, HEAD_S, HttpConnection, Peer, error_body
+from supervisor.faces.http.connection import FACE, HEAD_S, HUNG_UP, HttpConnection, Peer, error_body
 from supervisor.faces.http.streams import Streams
 from supervisor.faces.local_user import named_user, peer_uid
 from supervisor.faces.mcp.endpoint import McpEndpoint
@@ -125,7 +125,7 @@ async def _serve_client(
                     try:
                         await _carry(daemon, connection, client, door.tls)
                     finally:
-                        connection.close(Stopped(Reason.DISCONNECT, "the client hung up"))
+                        connection.close(HUNG_UP)
             finally:
                 admission.leave(place)
             if place.displaced:
@@ -153,7 +153,7 @@ async def _carry(
         if patience.cancelled_caught:
             connection.current.too_slow()
         if connection.current.is_serving and not connection.closing:  # it has hung up
-            connection.current.cancel(Stopped(Reason.DISCONNECT, "the client hung up"))
+            connection.current.cancel(HUNG_UP)
         else:
             with trio.move_on_after(FLUSH_S):
                 await connection.current.wait_answered()

@@ -64,6 +64,10 @@ class Audience(Protocol):
 class Channel(Audience, Protocol):
     """The way to a client, which can be asked something back."""
 
+    @property
+    def most_bytes(self) -> int | None:
+        """How long the answer may be; None for any length."""
+
     def ask(
         self,
         method: str,

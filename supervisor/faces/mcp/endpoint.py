@@ -1,11 +1,12 @@
 """MCP over HTTP: `POST|GET|DELETE /mcp`, and `/mcp/VIEW`.
 
-    newer era   each POST stands alone; its headers have to fit its body
-    older era   `initialize` makes a session, whose id comes with all that follows; GET is the
-                stream of what it is told of, DELETE its end
+    newer era   each POST stands alone; its headers have to fit its body; who hangs up, cancels
+    older era   `initialize` makes a session, whose id comes with all that follows (`http_session`);
+                GET is the stream of what it is told of, DELETE its end
 
 An answer is one JSON document, unless something is told before it: then it is the last event of a
-stream. So what is long and comes alone is never an event.
+stream. What is long is never an event: what came of a call is set aside then, and linked to
+(`faces.mcp.request`); of all else, nothing is told before the answer but questions to the client.
 """
 
 from __future__ import annotations
@@ -23,33 +24,41 @@ from protocol.dialects.mcp.rpc import (
     RpcAnswer,
     RpcCall,
     RpcError,
-    RpcId,
     RpcMistake,
     RpcNotification,
     read_message,
 )
+from protocol.errors import Reason
 from protocol.frames import DEPTH
 from protocol.mcp_server import lines
 from protocol.mcp_server.client import (
     HEADER_MISMATCH,
+    LISTEN,
     MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
     says_modern,
     unsupported,
 )
 from protocol.mcp_server.headers import SESSION, VERSION, header_problem
-from protocol.problem import quoted
+from protocol.problem import described, quoted
 from protocol.weight import LONG_BYTES, collector_paused, is_deeper
-from supervisor.faces.http.connection import JSON, HttpConnection
+from supervisor.faces.http.connection import HUNG_UP, JSON, HttpConnection
 from supervisor.faces.http.head import SSE, Head, Headers, Refusal
 from supervisor.faces.http.streams import Streams
-from supervisor.faces.mcp.http_session import HttpSession, HttpSessions
+from supervisor.faces.mcp.http_session import (
+    SESSIONS,
+    STREAM,
+    HttpSession,
+    HttpSessions,
+    event,
+)
 from supervisor.faces.mcp.questions import ask_client
 from supervisor.faces.mcp.server import McpServer
-from supervisor.faces.mcp.session import Serving, Whose, serve_modern
+from supervisor.faces.mcp.session import CANCELLED, Serving, Whose, serve_modern
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
 from supervisor.policy.mcp_views import find_view
+from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import FREE_BYTES
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 
@@ -64,6 +73,10 @@ STATUS = {
 }
 """Of errors, in the newer era; in the older one an error is an answer like any other."""
 
+TOLD = frozenset({"tools/call", LISTEN})
+"""Requests whose progress and logs are told. What comes of the others may be long, and they can do
+without: it is a document."""
+
 
 class McpEndpoint:
     """The path `/mcp` of one daemon."""
@@ -72,7 +85,8 @@ class McpEndpoint:
         self._daemon = daemon
         self._server = McpServer.of(daemon)
         self._streams = streams
-        self._sessions = HttpSessions(streams)
+        ledger, idle_s = daemon.facts.ledger, daemon.mcp.session_idle_s
+        self._sessions = HttpSessions(streams, self._server.deadlines, ledger, idle_s)
 
     def serve(self, connection: HttpConnection, head: Head, view: str | None, body: bytes) -> None:
         """Answer a request, now or later; raises `Refusal`."""
@@ -92,7 +106,7 @@ class McpEndpoint:
 
     def _whose(self, connection: HttpConnection, named: str | None) -> Whose:
         principal = connection.party.principal
-        view = find_view(self._daemon.views, named, principal)
+        view = find_view(self._daemon.mcp.views, named, principal)
         if isinstance(view, str):
             raise Refusal(ErrorCode.NOT_FOUND, view)
         party = Party(view.narrowed(principal))
@@ -109,9 +123,7 @@ class McpEndpoint:
             case RpcCall():
                 self._call(connection, head, whose, message, body)
             case RpcNotification():
-                if head.headers.get(VERSION) != MODERN:
-                    self._session(head, whose).session.notified(message.method)
-                connection.respond(202, [], b"")
+                self._notified(connection, head, whose, message)
             case RpcAnswer():
                 self._session(head, whose).answered(message)
                 connection.respond(202, [], b"")
@@ -119,10 +131,30 @@ class McpEndpoint:
                 answer = lines.answer(message.rpc_id, lines.mistake(message))
                 connection.respond(400, [JSON], answer)
 
+    def _notified(
+        self,
+        connection: HttpConnection,
+        head: Head,
+        whose: Whose,
+        notification: RpcNotification,
+    ) -> None:
+        method, params = notification.method, notification.params
+        problem = None
+        if head.headers.get(VERSION) == MODERN:
+            problem = header_problem(head.headers, method, params, MODERN)
+        elif method == CANCELLED:
+            self._session(head, whose).cancel(params)
+        else:
+            self._session(head, whose).session.notified(method)
+        if problem is None:
+            connection.respond(202, [], b"")
+        else:
+            connection.respond(400, [JSON], lines.answer(None, problem))
+
     def _call(
         self, connection: HttpConnection, head: Head, whose: Whose, call: RpcCall, body: bytes
     ) -> None:
-        exchange = McpExchange(connection, head, self._streams, call.rpc_id)
+        exchange = McpExchange(connection, head, self._streams, call)
         connection.serving(exchange)
         said = head.headers.get(VERSION)
         if body.count(b"{") + body.count(b"[") > DEPTH and is_deeper(call.params, DEPTH):
@@ -144,8 +176,7 @@ class McpEndpoint:
                 exchange.finish(problem)
                 return
         asked = (call.rpc_id, call.method, call.params, exchange)
-        exchange.begin()
-        exchange.handle = serve_modern(whose, *asked, headers=head.headers)
+        exchange.begin(serve_modern(whose, *asked, headers=head.headers))
 
     def _legacy(self, exchange: McpExchange, head: Head, whose: Whose, call: RpcCall) -> None:
         exchange.statuses = {}
@@ -154,10 +185,14 @@ class McpEndpoint:
             exchange.headers = [(SESSION, session.id)]
         else:
             session = self._session(head, whose)
+        if call.rpc_id in session.requests:
+            words = f"a request {described(call.rpc_id)} is open already; wait for its answer"
+            exchange.finish(RpcError(INVALID_REQUEST, words))
+            return
         exchange.session = session
         asked = (call.rpc_id, call.method, call.params, exchange)
-        exchange.begin()
-        exchange.handle = session.session.serve(*asked)
+        session.requests[call.rpc_id] = exchange
+        exchange.begin(session.session.serve(*asked))
 
     def _session(self, head: Head, whose: Whose) -> HttpSession:
         named = head.headers.get(SESSION)
@@ -166,61 +201,92 @@ class McpEndpoint:
             raise Refusal(ErrorCode.BAD_REQUEST, f"{words} the newer era has {VERSION}: {MODERN}")
         session = self._sessions.find(named, whose)
         if session is None:
-            words = f"there is no such session (any more): begin anew with {INITIALIZE}"
-            raise Refusal(ErrorCode.NOT_FOUND, words)
+            words = "there is no such session (any more): one ends when its client says so, when it"
+            words += (
+                f" is not used for {self._sessions.idle_s:g} s, or for one more than {SESSIONS}"
+            )
+            raise Refusal(ErrorCode.NOT_FOUND, f"{words}; begin anew with {INITIALIZE}")
         return session
 
 
 class McpExchange:
-    """A request over HTTP, and who is told of it (faces.mcp.call.Audience)."""
+    """A request over HTTP, and who is told of it (faces.mcp.call.Audience).
+
+        begun? -> a stream, whose last event is the answer; else the answer is a document
+
+    In the older era a client that hangs up may come back for the rest of a stream
+    (http_session.OpenRequest). It is its own handle for that.
+    """
 
     def __init__(
-        self, connection: HttpConnection, head: Head, streams: Streams, rpc_id: RpcId
+        self, connection: HttpConnection, head: Head, streams: Streams, call: RpcCall
     ) -> None:
-        self.handle: Serving | None = None
         self.headers: Headers = []
         self.statuses: Mapping[int, int] = STATUS
         self.session: HttpSession | None = None
         """Of the older era, whose client can be asked something."""
-        self._connection = connection
+        self._connection: HttpConnection | None = connection
+        """None while the client of a session is away."""
+        self._account = connection.account
         self._streams = streams
-        self._rpc_id = rpc_id
+        self._rpc_id = call.rpc_id
         self._may_stream = head.accepts(SSE)
+        self._is_told = self._may_stream and call.method in TOLD
+        self._serving: Serving | None = None
+        self._is_over = False
+        self._cancelled = False
         self._begun = False
         self._unread_bytes = 0
 
-    def begin(self) -> None:
-        """Have the client shown that it is not forgotten, however long it takes."""
-        if self._may_stream:
+    def begin(self, serving: Serving | None) -> None:
+        """Take what serves it; None if it has ended."""
+        if self._is_over:
+            return
+        self._serving = serving
+        if self._is_told:  # it is shown not to be forgotten, however long it takes
             self._streams.add(self)
+
+    @property
+    def most_bytes(self) -> int | None:
+        """How long the answer may be; None for any length."""
+        return FREE_BYTES if self._begun else None
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
         """Write an event, unless the client takes none."""
-        if self._may_stream:
-            self._write(lines.message({"method": method, "params": params}))
+        if not self._is_told:
+            return
+        data = lines.message({"method": method, "params": params})
+        if len(data) <= FREE_BYTES:
+            self._write(data)
 
     def finish(self, outcome: Mapping[str, Any] | RpcError) -> None:
         """Write the answer: as the last event, or alone."""
-        self.handle = None
+        self._serving = None
+        self._is_over = True
         self._streams.discard(self)
+        if self.session is not None:
+            self.session.requests.pop(self._rpc_id, None)
+        if self._cancelled:
+            self._end_without_answer()
+            return
         body = lines.answer(self._rpc_id, outcome)
-        outbox = self._connection.outbox
-        if len(body) > FREE_BYTES and not outbox.account.takes_answer(len(body)):
+        if len(body) > FREE_BYTES and not self._account.takes_answer(len(body)):
             words = f"an answer of {len(body)} bytes found no room to wait in"
             outcome = RpcError(INTERNAL_ERROR, words)
             body = lines.answer(self._rpc_id, outcome)
         if self._begun:
             self._write(body)
-            self._connection.end_body()
-        else:
+            if self._connection is not None:
+                self._connection.end_body()
+        elif self._connection is not None:
             code = outcome.code if isinstance(outcome, RpcError) else 0
             status = self.statuses.get(code, 200)
             self._connection.respond(status, [*self.headers, JSON], body)
 
     def congested(self) -> Congestion:
         """Whether the client does not keep up."""
-        outbox = self._connection.outbox
-        if not outbox.congested:
+        outbox = None if self._connection is None else self._connection.outbox
+        if outbox is None or not outbox.congested:
             self._unread_bytes = 0
             return Congestion.NONE
         unread = min(self._unread_bytes, outbox.waiting_bytes)
@@ -240,22 +306,78 @@ class McpExchange:
         return ask_client(self.session.asked, method, params, answered, self._write_question)
 
     def _write_question(self, line: bytes) -> None:
-        if self.handle is not None:  # else it is over, and its stream with it
+        if not self._is_over:  # else its stream is over, too
             self._write(line.rstrip())
 
     def beat(self) -> None:
         """Show that the stream lives."""
         self._put(b": \n\n")
 
+    # What becomes of its client (faces.http.connection.Open, http_session.OpenRequest).
+
+    @property
+    def handle(self) -> McpExchange | None:
+        """What is cancelled when the client hangs up."""
+        return None if self._is_over else self
+
+    def cancel(self, stopped: Stopped) -> None:
+        """Give it up, or let its client come back; idempotent."""
+        if stopped is HUNG_UP and self.session is not None:
+            self._connection = None
+            self._streams.discard(self)
+            self.resume()
+        else:
+            self.end(stopped)
+
+    def end(self, stopped: Stopped) -> None:
+        """Give it up: nobody is left to be told."""
+        if self._serving is not None:
+            self._serving.cancel(stopped)
+
+    def cancel_for_client(self) -> None:
+        """Give it up: its client does not want the answer."""
+        self._cancelled = True
+        self.end(Stopped(Reason.CLIENT, "the client cancelled the request"))
+
+    def resume(self) -> None:
+        """Have it go on: the client may have room again."""
+        if self._serving is not None:
+            self._serving.resume()
+
+    def go_on(self, connection: HttpConnection, missed: bytes) -> None:
+        """Have its stream go on there, and no longer where it was."""
+        if self._connection is not None and not self._is_over:
+            self._connection.end_body()  # it has hung up there, and that is not known yet
+        connection.serving(self)
+        connection.begin_body(200, STREAM, b": \n\n" + missed)
+        if self._is_over:
+            connection.end_body()
+        else:
+            self._connection = connection
+            self._streams.add(self)
+
+    # How it is written.
+
+    def _end_without_answer(self) -> None:
+        if self._connection is not None:
+            self._begin_stream(self._connection)
+            self._connection.end_body()
+
     def _write(self, data: bytes) -> None:
-        self._put(b"event: message\ndata: %s\n\n" % data)
+        number = None if self.session is None else self.session.number(self, data)
+        self._put(event(data, number))
 
     def _put(self, data: bytes) -> None:
         connection = self._connection
-        if not self._begun:
+        if connection is None:
             self._begun = True
-            stream = [("Content-Type", SSE), ("X-Accel-Buffering", "no")]
-            connection.begin_body(200, [*self.headers, *stream])
+            return
+        self._begin_stream(connection)
         connection.put_body(data)
         if connection.outbox.congested:
             self._unread_bytes += len(data)
+
+    def _begin_stream(self, connection: HttpConnection) -> None:
+        if not self._begun:
+            self._begun = True
+            connection.begin_body(200, [*self.headers, *STREAM])

@@ -1,47 +1,94 @@
-"""The sessions of the older era over HTTP: told by a stream of their own, which may be resumed.
+"""The sessions of the older era over HTTP, and their streams, which can be taken up again.
 
-An id is known to nobody else, and is good for the principal and the view that began it. A principal
-may have so many; one more ends the one that was used longest ago: many clients never end theirs.
+    GET                     the stream of what is of no request
+    POST                    that of its request, as soon as something is told before the answer
+    GET, Last-Event-ID: N   what came on the stream of event N after it, and what is still to come
+
+A client that hangs up has not cancelled what it asked (2025-11-25, Streamable HTTP), so that goes
+on, and its stream can be taken up. What cancels is `notifications/cancelled`.
+
+An id is known to nobody else, and is good for the principal and the view that began it. A session
+ends when its client says so, or has not used it for a while. Many never say so: of one principal's
+there are so many, and of all; one more ends the one that was used longest ago.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections import Counter, deque
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import trio
 
 from protocol.amcp_errors import ErrorCode
-from protocol.dialects.mcp.rpc import RpcAnswer, RpcError
+from protocol.dialects.mcp.rpc import RpcAnswer, RpcError, RpcId
+from protocol.errors import Reason
 from protocol.mcp_server import lines
 from supervisor.faces.http.connection import HttpConnection
-from supervisor.faces.http.head import SSE, Refusal
+from supervisor.faces.http.head import SSE, Headers, Refusal
 from supervisor.faces.http.streams import Streams
 from supervisor.faces.mcp.session import Session, Whose
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.held_bytes import ANSWERS, Account, HeldBytes
+from supervisor.runtime.supervision.deadlines import Deadlines
 
 SESSIONS = 256
-"""Of one principal; clients that come and go without a DELETE leave one each time."""
+"""Of one principal."""
 
 ALL_SESSIONS = 4096
 
 EVENTS = 256
-"""Kept for a client that comes back with Last-Event-ID."""
+EVENT_BYTES = 256 << 10
+"""So much is kept for a client that comes back with Last-Event-ID; of the newest event all."""
+
+STREAM: Headers = [("Content-Type", SSE), ("X-Accel-Buffering", "no")]
+
+GIVEN_UP = Stopped(Reason.DISCONNECT, "the session that it was asked in has ended")
+
+
+def event(data: bytes, number: int | None = None) -> bytes:
+    """Encode a message as an event of a stream; with a number it can be asked for again."""
+    named = b"" if number is None else b"id: %d\n" % number
+    return b"%sevent: message\ndata: %s\n\n" % (named, data)
+
+
+class OpenRequest(Protocol):
+    """A request of a session, and its stream."""
+
+    def cancel_for_client(self) -> None:
+        """Give it up: its client does not want the answer."""
+
+    def end(self, stopped: Stopped) -> None:
+        """Give it up: nobody is left to be told."""
+
+    def go_on(self, connection: HttpConnection, missed: bytes) -> None:
+        """Have its stream go on there, and no longer where it was."""
 
 
 class HttpSession:
     """One session."""
 
-    def __init__(self, whose: Whose, streams: Streams) -> None:
+    def __init__(self, whose: Whose, streams: Streams, account: Account) -> None:
         self.id = secrets.token_urlsafe(24)
         self.whose = whose
         self.session = Session(whose, self._tell)
         self.asked: dict[str, Callable[[dict[str, Any] | RpcError], None]] = {}
         """What was asked of the client, by the id of the question."""
+        self.requests: dict[RpcId, OpenRequest] = {}
+        """What the client has asked and not been answered."""
+        self.used_at = trio.current_time()
         self._streams = streams
+        self._account = account
         self._stream: SessionStream | None = None
-        self._events: deque[tuple[int, bytes]] = deque(maxlen=EVENTS)
+        self._sent: deque[tuple[int, OpenRequest | None, bytes]] = deque(maxlen=EVENTS)
+        self._sent_bytes = 0
         self._number = 0
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether its client waits for something, or is told."""
+        return bool(self.requests) or self._stream is not None
 
     def answered(self, answer: RpcAnswer) -> None:
         """Take an answer of the client's."""
@@ -49,34 +96,63 @@ class HttpSession:
         if answered is not None:
             answered(answer.outcome)
 
+    def cancel(self, params: Mapping[str, Any]) -> None:
+        """Give up the request that the client has cancelled, if it is open."""
+        rpc_id = params.get("requestId")
+        found = self.requests.get(rpc_id) if isinstance(rpc_id, str | int) else None
+        if found is not None:
+            found.cancel_for_client()
+
     def stream(self, connection: HttpConnection, seen: str | None) -> None:
         """Have a connection be told from now on, and of what came after the event last `seen`."""
-        if self._stream is not None:
-            self._stream.end()
+        after = int(seen) if seen is not None and seen.isdecimal() and len(seen) < 19 else None  # noqa: PLR2004 - 64 bit
+        request = next((one for number, one, _ in self._sent if number == after), None)
         if self._streams.is_full:
             words = "as many streams are open as there may be"
             raise Refusal(ErrorCode.RATE_LIMITED, words, status=503)
-        stream = self._stream = SessionStream(connection, self._streams, self._left)
-        connection.serving(stream)
-        stream.begin()
-        if seen is not None:
-            after = int(seen) if seen.isdecimal() and len(seen) < 19 else 0  # noqa: PLR2004 - 64 bit
-            for number, data in self._events:
-                if number > after:
-                    stream.write(number, data)
+        missed = b"" if after is None else self._sent_after(after, request)
+        if request is None:
+            if self._stream is not None:
+                self._stream.end()
+            self._stream = SessionStream(connection, self._streams, self._left)
+            self._stream.begin(missed)
+        else:
+            request.go_on(connection, missed)
+
+    def number(self, request: OpenRequest | None, data: bytes) -> int:
+        """Keep what is told on a stream, for a client that comes back; returns its number."""
+        self._number += 1
+        if len(self._sent) == EVENTS:
+            self._sent_bytes -= len(self._sent[0][2])
+        self._sent.append((self._number, request, data))
+        self._sent_bytes += len(data)
+        while len(self._sent) > 1 and self._sent_bytes > EVENT_BYTES:
+            self._sent_bytes -= len(self._sent.popleft()[2])
+        self._account.hold(ANSWERS, self._sent_bytes)
+        return self._number
 
     def close(self) -> None:
         """End it; idempotent."""
         self.session.close()
+        for request in tuple(self.requests.values()):
+            request.end(GIVEN_UP)
         if self._stream is not None:
             self._stream.end()
+        self._sent.clear()
+        self._account.close()
+
+    def _sent_after(self, after: int, request: OpenRequest | None) -> bytes:
+        return b"".join(
+            event(data, number)
+            for number, of, data in self._sent
+            if number > after and of is request
+        )
 
     def _tell(self, method: str, params: dict[str, Any]) -> None:
-        self._number += 1
         data = lines.message({"method": method, "params": params})
-        self._events.append((self._number, data))
+        number = self.number(None, data)
         if self._stream is not None:
-            self._stream.write(self._number, data)
+            self._stream.write(event(data, number))
 
     def _left(self, stream: SessionStream) -> None:
         if self._stream is stream:
@@ -103,16 +179,16 @@ class SessionStream:
         """What is cancelled when the client hangs up."""
         return self
 
-    def begin(self) -> None:
-        """Write the head."""
+    def begin(self, missed: bytes) -> None:
+        """Write the head, and what its client has missed."""
+        self._connection.serving(self)
         self._streams.add(self)
-        headers = [("Content-Type", SSE), ("X-Accel-Buffering", "no")]
-        self._connection.begin_body(200, headers, b": \n\n")
+        self._connection.begin_body(200, STREAM, b": \n\n" + missed)
 
-    def write(self, number: int, data: bytes) -> None:
+    def write(self, data: bytes) -> None:
         """Write an event."""
         if not self._connection.outbox.congested:  # it can ask for the rest by its number
-            self._connection.put_body(b"id: %d\nevent: message\ndata: %s\n\n" % (number, data))
+            self._connection.put_body(data)
 
     def beat(self) -> None:
         """Show that it lives."""
@@ -138,22 +214,34 @@ class SessionStream:
 class HttpSessions:
     """The sessions of one daemon, the one used longest ago first."""
 
-    def __init__(self, streams: Streams) -> None:
+    def __init__(
+        self, streams: Streams, deadlines: Deadlines, ledger: HeldBytes, idle_s: float
+    ) -> None:
+        """End a session that was not used for `idle_s`."""
+        self.idle_s = idle_s
         self._streams = streams
+        self._deadlines = deadlines
+        self._ledger = ledger
         self._all: dict[str, HttpSession] = {}
         self._count: Counter[str] = Counter()
 
+    def __len__(self) -> int:
+        return len(self._all)
+
     def begin(self, whose: Whose) -> HttpSession:
         """Begin one."""
-        name = whose.party.principal.name
+        principal = whose.party.principal
+        name = principal.name
         if self._count[name] >= SESSIONS:
-            mine = (one for one in self._all.values() if one.whose.party.principal.name == name)
-            self.end(next(mine))
+            self._end_oldest_of(name)
         elif len(self._all) >= ALL_SESSIONS:
-            self.end(next(iter(self._all.values())))
-        session = HttpSession(whose, self._streams)
+            # Not the oldest of all: who has few is not to lose them to one who begins many.
+            self._end_oldest_of(self._count.most_common(1)[0][0])
+        account = Account(self._ledger, f"session of {name}", principal.by)
+        session = HttpSession(whose, self._streams, account)
         self._all[session.id] = session
         self._count[name] += 1
+        self._deadlines.after(self.idle_s, lambda: self._look(session))
         return session
 
     def find(self, named: str, whose: Whose) -> HttpSession | None:
@@ -164,11 +252,32 @@ class HttpSessions:
         same = session.whose.party.principal == whose.party.principal
         if not same or session.whose.view != whose.view:
             return None
+        session.used_at = trio.current_time()
         self._all[named] = self._all.pop(named)
         return session
 
     def end(self, session: HttpSession) -> None:
         """End one; idempotent."""
         if self._all.pop(session.id, None) is not None:
-            self._count[session.whose.party.principal.name] -= 1
+            name = session.whose.party.principal.name
+            self._count[name] -= 1
+            if not self._count[name]:
+                del self._count[name]
             session.close()
+
+    def _end_oldest_of(self, name: str) -> None:
+        theirs = (one for one in self._all.values() if one.whose.party.principal.name == name)
+        self.end(next(theirs))
+
+    def _look(self, session: HttpSession) -> None:
+        """End a session that is idle, or look again when it may be."""
+        if session.id not in self._all:
+            return
+        now = trio.current_time()
+        if session.is_in_use:
+            session.used_at = now
+        left = session.used_at + self.idle_s - now
+        if left <= 0:
+            self.end(session)
+        else:
+            self._deadlines.after(left, lambda: self._look(session))

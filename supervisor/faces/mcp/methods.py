@@ -17,12 +17,14 @@ from protocol.dialects.mcp.greeting import DISCOVER, INITIALIZE, Era
 from protocol.dialects.mcp.rpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
+    METHOD_NOT_FOUND,
     RpcError,
 )
 from protocol.errors import Failure, Outcome
 from protocol.host_events import RegisteredAsset
 from protocol.mcp_server.client import REVISIONS
 from protocol.mcp_server.headers import param_problem
+from protocol.mcp_server.older import definition_for
 from protocol.mcp_server.results import (
     ASSET_SCHEME,
     contents,
@@ -33,6 +35,7 @@ from protocol.mcp_server.results import (
 from protocol.problem import described, did_you_mean, quoted
 from supervisor.faces.mcp.call import File
 from supervisor.faces.mcp.request import SERVER, ClientRequest, Request
+from supervisor.faces.mcp.set_aside import SCHEME as SET_ASIDE
 from supervisor.faces.mcp.table import Table
 
 CAPABILITIES: dict[str, Any] = {
@@ -109,10 +112,11 @@ def _page(
             words = f"the cursor {described(cursor)} is of a list that has changed; begin anew"
             return RpcError(INVALID_PARAMS, words)
         at = names.index(cursor) + 1
-    if not names and table.problem is not None:
-        return RpcError(INTERNAL_ERROR, f"there is nothing to list: {table.problem}")
-    page = names[at : at + PAGE]
-    found: dict[str, Any] = {field: [entries[name] for name in page]}
+    problem = table.problem or table.unlisted.get(field)
+    if not names and problem is not None:
+        return RpcError(INTERNAL_ERROR, f"there is nothing to list: {problem}")
+    page, revision = names[at : at + PAGE], asked.client.revision
+    found: dict[str, Any] = {field: [definition_for(revision, entries[name]) for name in page]}
     if at + PAGE < len(names):
         found["nextCursor"] = page[-1]
     return _cacheable(found, asked)
@@ -149,7 +153,7 @@ def _call_tool(request: Request) -> None:
         if problem is not None:
             request.finish(problem)
             return
-        structured = "outputSchema" in tool
+        structured = request.has_output_schema = "outputSchema" in tool
 
         def answered(outcome: Outcome, assets: Mapping[str, RegisteredAsset]) -> None:
             found = tool_result(outcome, list(assets.values()), structured=structured)
@@ -214,6 +218,9 @@ def _read_resource(request: Request) -> None:
     if uri.startswith(ASSET_SCHEME):
         _read_asset(request, uri)
         return
+    if uri.startswith(SET_ASIDE):
+        _read_set_aside(request, uri)
+        return
     request.with_table(lambda table: _read_of(request, uri, table.readers_of(uri)))
 
 
@@ -255,6 +262,16 @@ def _read_asset(request: Request, uri: str) -> None:
     request.read(uri.removeprefix(ASSET_SCHEME), read)
 
 
+def _read_set_aside(request: Request, uri: str) -> None:
+    data = request.server.set_aside.find(uri, request.asked.party.principal)
+    if data is None:
+        words = f"there is no result {quoted(uri)} (any more)"
+        request.finish(RpcError(INVALID_PARAMS, words, {"uri": uri}))
+    else:
+        told = {"contents": [contents(uri, "application/json", data)]}
+        request.finish(_cacheable(told, request.asked))
+
+
 def _complete(request: Request) -> None:
     ref = request.asked.params.get("ref")
     if not isinstance(ref, dict):
@@ -269,7 +286,7 @@ def _complete(request: Request) -> None:
             words += ": it is not a prompt or template here"
             request.finish(RpcError(INVALID_PARAMS, words))
         elif module not in table.completing:
-            request.finish({"completion": {"values": [], "total": 0, "hasMore": False}})
+            request.finish(RpcError(METHOD_NOT_FOUND, f"{module} completes nothing"))
         else:
             named = {**ref, "name": name} if name is not None else ref
             args = {"ref": named, **request.given("argument", "context")}

@@ -11,16 +11,22 @@ import msgspec
 from protocol.dialects.mcp.greeting import META
 from protocol.dialects.mcp.inquiries import ASK
 from protocol.dialects.mcp.rpc import (
+    INTERNAL_ERROR,
     INVALID_PARAMS,
     RpcError,
     RpcId,
 )
 from protocol.errors import Failure, Outcome
+from protocol.frames import encode
+from protocol.host_call import UNENCODABLE
 from protocol.host_events import RegisteredAsset
 from protocol.mcp_server.client import MISSING_CAPABILITY, McpClient
+from protocol.mcp_server.lines import error_document
+from protocol.mcp_server.older import result_for
 from protocol.mcp_server.results import (
     EmbeddedAsset,
     embedded,
+    linked,
     own_error,
 )
 from protocol.problem import described
@@ -44,6 +50,9 @@ from supervisor.runtime.supervision.deadlines import Timer
 
 if TYPE_CHECKING:
     from supervisor.faces.mcp.server import McpServer
+
+FRAME_BYTES = 1024
+"""What an answer has beside its result; its id may be longer, and is the client's own."""
 
 SERVER = {"name": "stdiod", "title": "stdiod", "version": VERSION}
 """What a client is told of who serves it."""
@@ -88,6 +97,8 @@ class Request:
         self.asked = asked
         self.told = told
         self.ended = False
+        self.has_output_schema = False
+        """Whether its result has to have structured content."""
         self._call: Call | FileRead | _Awaiting | None = None
         self._inquiries: dict[str, Inquiry] = {}
         """What the client is to be asked, in the newer era."""
@@ -110,7 +121,30 @@ class Request:
         if not isinstance(outcome, RpcError) and self.asked.client.is_modern:
             meta = {f"{META}serverInfo": SERVER, **outcome.get("_meta", {})}
             outcome = {"resultType": "complete", **outcome, "_meta": meta}
+        if not isinstance(outcome, RpcError):
+            outcome = result_for(self.asked.client.revision, outcome)
+        most_bytes = self.told.most_bytes
+        if most_bytes is not None:
+            outcome = self._bounded(outcome, most_bytes)
         self.told.finish(outcome)
+
+    def _bounded(
+        self, outcome: Mapping[str, Any] | RpcError, most_bytes: int
+    ) -> Mapping[str, Any] | RpcError:
+        """Return an answer that is not too long: in the place of a result, perhaps a link to it."""
+        try:
+            data = encode(error_document(outcome) if isinstance(outcome, RpcError) else outcome)
+        except UNENCODABLE:
+            return outcome  # nor can it be written
+        if len(data) + FRAME_BYTES <= most_bytes:
+            return outcome
+        if isinstance(outcome, RpcError) or "content" not in outcome:
+            words = f"the answer has {len(data)} bytes, and what was told before it has made it"
+            return RpcError(
+                INTERNAL_ERROR, f"{words} an event of a stream: that takes {most_bytes}"
+            )
+        uri = self.server.set_aside.keep(data, self.asked.party.principal)
+        return linked(outcome, uri, len(data), has_schema=self.has_output_schema)
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
         """Tell something in its course."""
@@ -345,6 +379,8 @@ class Request:
 
 class Absent:
     """In the place of a client that is to come back, or of one that nothing is told."""
+
+    most_bytes = None
 
     def __init__(self) -> None:
         self.outcome: Mapping[str, Any] | RpcError | None = None

@@ -16,6 +16,7 @@ from supervisor.faces.mcp.questions import (
     ParkingPlace,
 )
 from supervisor.faces.mcp.request import ClientRequest, Request
+from supervisor.faces.mcp.set_aside import SetAside
 from supervisor.faces.mcp.table import Table
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.mcp_views import View
@@ -43,6 +44,7 @@ class McpServer:
         self._catalogue = daemon.catalogue
         self.deadlines = daemon.requests.deadlines
         self.parked = ParkingPlace(self.deadlines)
+        self.set_aside = SetAside(self.deadlines, daemon.facts.ledger)
         self._tables: dict[tuple[View, Principal], Table] = {}
         self._names: dict[tuple[View, Principal], Names] = {}
 

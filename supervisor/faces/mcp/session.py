@@ -1,6 +1,7 @@
 """A client that is told of changes: of the older era from `initialize` on, of the newer by asking.
 
-older   initialize -> initialized -> the lists that change are told of, unasked
+older   initialize -> initialized -> the lists that change are told of, unasked; and resources that
+        were subscribed to
 newer   subscriptions/listen -> acknowledged -> those that it wants, until it is cancelled
 
 A list has changed when it is another one than the client was given: not when modules come that it
@@ -27,10 +28,14 @@ from supervisor.faces.mcp.methods import LISTS
 from supervisor.faces.mcp.request import Absent, ClientRequest, Given, Request
 from supervisor.faces.mcp.server import McpServer
 from supervisor.faces.mcp.table import Table
+from supervisor.faces.mcp.updates import RESOURCE_UPDATED, FollowedResource
 from supervisor.kernel.parties import DAEMON, Handle, Party
+from supervisor.kernel.resource_updates import URI_CHARS
 from supervisor.policy.mcp_views import View
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.call import Congestion
+
+CANCELLED = "notifications/cancelled"
 
 SUBSCRIPTIONS = 1024
 """Resources that one client may follow."""
@@ -38,8 +43,8 @@ SUBSCRIPTIONS = 1024
 Tell = Callable[[str, dict[str, Any]], None]
 """Takes a notification: its method and params."""
 
-OwnMethod = Callable[[Mapping[str, Any]], Mapping[str, Any] | RpcError]
-"""Takes the params of a request that is of the session alone."""
+OwnMethod = Callable[[Mapping[str, Any], Channel], None]
+"""Takes the params of a request that is of the session alone, and who is told what it comes to."""
 
 GONE = Stopped(Reason.DISCONNECT, "the client is gone")
 
@@ -77,6 +82,13 @@ class Whose(msgspec.Struct, frozen=True):
         party, view, given = self.party, self.view, self.given
         return ClientRequest(rpc_id, method, params, client, party, view, given, headers)
 
+    def followed(
+        self, uri: str, client: McpClient, updated: Callable[[str], None]
+    ) -> FollowedResource:
+        """Return a resource that is to be followed."""
+        asked = self.asked(0, LISTEN, {}, client)
+        return FollowedResource(self.server, asked, uri, updated)
+
 
 def serve_modern(
     whose: Whose,
@@ -110,7 +122,7 @@ class Session:
         self._whose = whose
         self._tell = tell
         self._follows: Follow | None = None
-        self._resources: set[str] = set()
+        self._resources: dict[str, FollowedResource] = {}
         self._own: Mapping[str, OwnMethod] = {
             "logging/setLevel": self._set_level,
             "resources/subscribe": self._subscribe,
@@ -133,7 +145,7 @@ class Session:
             return None
         own = self._own.get(method)
         if own is not None:
-            told.finish(own(params))
+            own(params, told)
             return None
         serving = self._whose.server.serve(self._whose.asked(rpc_id, method, params, client), told)
         return None if serving.ended else serving
@@ -148,6 +160,8 @@ class Session:
         """Tell nothing any more: the client is gone; idempotent."""
         if self._follows is not None:
             self._follows.cancel(GONE)
+        while self._resources:
+            self._resources.popitem()[1].cancel(GONE)
 
     def _initialize(self, params: dict[str, Any], told: Channel) -> McpClient | None:
         found = legacy_client(params)
@@ -162,62 +176,129 @@ class Session:
     def _changed(self, what: str) -> None:
         self._tell(_notification(what), {})
 
-    def _set_level(self, params: Mapping[str, Any]) -> Mapping[str, Any] | RpcError:
+    def _set_level(self, params: Mapping[str, Any], told: Channel) -> None:
         level = params.get("level")
         if level not in LEVELS or self.client is None:
             words = f'"level" is {described(level)}, it must be one of {", ".join(LEVELS)}'
-            return RpcError(INVALID_PARAMS, words)
+            told.finish(RpcError(INVALID_PARAMS, words))
+            return
         self.client = msgspec.structs.replace(self.client, log_level=level)
-        return {}
+        told.finish({})
 
-    def _subscribe(self, params: Mapping[str, Any]) -> Mapping[str, Any] | RpcError:
+    def _subscribe(self, params: Mapping[str, Any], told: Channel) -> None:
         uri = params.get("uri")
-        if not isinstance(uri, str):
-            return RpcError(INVALID_PARAMS, f'"uri" is {described(uri)}, it must be a string')
-        if len(self._resources) >= SUBSCRIPTIONS:
-            words = f"a client may follow at most {SUBSCRIPTIONS} resources"
-            return RpcError(INVALID_PARAMS, words)
-        self._resources.add(uri)
-        return {}
+        problem = _problem_of_resources([uri], len(self._resources))
+        if problem is not None or not isinstance(uri, str) or self.client is None:
+            told.finish(RpcError(INVALID_PARAMS, f'"uri": {problem}'))
+            return
 
-    def _unsubscribe(self, params: Mapping[str, Any]) -> Mapping[str, Any] | RpcError:
-        self._resources.discard(str(params.get("uri")))
-        return {}
+        def settled(problem: RpcError | None) -> None:
+            if problem is not None:
+                self._resources.pop(uri, None)
+            told.finish({} if problem is None else problem)
+
+        known = self._resources.get(uri)
+        if known is not None:
+            known.when_settled(settled)
+            return
+        followed = self._resources[uri] = self._whose.followed(uri, self.client, self._updated)
+        followed.when_settled(settled)
+        followed.begin()
+
+    def _unsubscribe(self, params: Mapping[str, Any], told: Channel) -> None:
+        followed = self._resources.pop(str(params.get("uri")), None)
+        if followed is not None:
+            followed.cancel(GONE)
+        told.finish({})
+
+    def _updated(self, uri: str) -> None:
+        self._tell(RESOURCE_UPDATED, {"uri": uri})
+
+
+def _problem_of_resources(uris: Any, known: int = 0) -> str | None:
+    """Return what is wrong with the URIs of resources that a client wants to follow."""
+    if not isinstance(uris, list):
+        return f"{described(uris)} is no list of strings"
+    for uri in uris:
+        if not isinstance(uri, str) or not 0 < len(uri) <= URI_CHARS:
+            return f"{described(uri)} is no string of 1 to {URI_CHARS} characters"
+    if known + len(uris) > SUBSCRIPTIONS:
+        return f"a client may follow at most {SUBSCRIPTIONS} resources"
+    return None
 
 
 class Listening:
-    """A request of the newer era to be told of changes, for as long as it is open."""
+    """A request of the newer era to be told of changes, for as long as it is open.
+
+    It is acknowledged when it is known which of the resources can be followed; nothing is told
+    before that.
+    """
 
     def __init__(self, whose: Whose, asked: ClientRequest, told: Channel) -> None:
         self.ended = False
         self._told = told
         self._meta = {f"{META}subscriptionId": asked.rpc_id}
         self._wanted: list[str] = []
+        self._resources: list[FollowedResource] = []
+        self._unsettled: set[str] = set()
         self._follow = Follow(whose, asked.client, self._changed)
         filter_ = asked.params.get("notifications")
         if not isinstance(filter_, dict):
             words = f'"notifications" is {described(filter_)}, it must be an object'
             self._finish(RpcError(INVALID_PARAMS, words))
             return
+        uris = filter_.get("resourceSubscriptions", [])
+        problem = _problem_of_resources(uris)
+        if problem is not None:
+            words = f'"resourceSubscriptions" in "notifications": {problem}'
+            self._finish(RpcError(INVALID_PARAMS, words))
+            return
         self._wanted = [what for what in CHANGING if filter_.get(f"{what}ListChanged") is True]
-        wanted = {f"{what}ListChanged": True for what in self._wanted}
-        acknowledged = {"notifications": wanted, "_meta": self._meta}
-        told.notify("notifications/subscriptions/acknowledged", acknowledged)
-        self._follow.begin(baseline=True)
+        followed = [whose.followed(one, asked.client, self._updated) for one in dict.fromkeys(uris)]
+        self._unsettled = {one.uri for one in followed}
+        for one in followed:
+            one.when_settled(partial(self._settled, one))
+            one.begin()
+        if not followed:
+            self._acknowledge()
 
     def cancel(self, stopped: Stopped) -> None:
         """End it; idempotent."""
         if not self.ended:
             self._follow.cancel(stopped)
+            for one in self._resources:
+                one.cancel(stopped)
             self._finish({"resultType": "complete", "_meta": self._meta})
 
     def resume(self) -> None:
         """Have it go on: the client may have room again."""
         self._follow.resume()
 
+    def _settled(self, resource: FollowedResource, problem: RpcError | None) -> None:
+        if self.ended:
+            resource.cancel(GONE)
+            return
+        if problem is None:
+            self._resources.append(resource)
+        self._unsettled.discard(resource.uri)
+        if not self._unsettled:
+            self._acknowledge()
+
+    def _acknowledge(self) -> None:
+        wanted: dict[str, Any] = {f"{what}ListChanged": True for what in self._wanted}
+        if self._resources:
+            wanted["resourceSubscriptions"] = [one.uri for one in self._resources]
+        acknowledged = {"notifications": wanted, "_meta": self._meta}
+        self._told.notify("notifications/subscriptions/acknowledged", acknowledged)
+        self._follow.begin(baseline=True)
+
     def _changed(self, what: str) -> None:
         if what in self._wanted:
             self._told.notify(_notification(what), {"_meta": self._meta})
+
+    def _updated(self, uri: str) -> None:
+        if not self.ended and not self._unsettled:
+            self._told.notify(RESOURCE_UPDATED, {"uri": uri, "_meta": self._meta})
 
     def _finish(self, outcome: Mapping[str, Any] | RpcError) -> None:
         self.ended = True

@@ -8,12 +8,14 @@ from typing import Any
 import msgspec
 
 from protocol.mcp_server.definitions import (
+    TEMPLATES,
     matches,
     offers,
     prompts_of,
     resources_of,
     templates_of,
     tools_of,
+    unlisted_of,
 )
 from protocol.mcp_server.names import Op, named_ops
 from supervisor.kernel.catalogue import Offer
@@ -21,6 +23,9 @@ from supervisor.policy.mcp_views import View
 from supervisor.policy.principals import Principal
 
 TOOL = "tool"
+
+_FIELDS = {TEMPLATES: "resourceTemplates"}
+"""Of answers, where they are not those of `describe`."""
 
 Definitions = dict[str, dict[str, Any]]
 """By what a client asks for them by: a name or a URI."""
@@ -47,6 +52,8 @@ class Table(msgspec.Struct, frozen=True):
     """Whether modules that were starting have been waited for."""
     problem: str | None = None
     """Why there is nothing, where that is not because nothing is there."""
+    unlisted: Mapping[str, str] = {}
+    """The same of one list, by the field that an answer has it in."""
 
     def readers_of(self, uri: str) -> list[str]:
         """Return the modules that may know a URI, the likeliest first."""
@@ -59,8 +66,7 @@ def make_table(
     version: int, view: View, principal: Principal, offered: Iterable[Offer], *, has_waited: bool
 ) -> Table:
     """Lay out what `principal`, who has been narrowed to the view, may see."""
-    all_seen = list(offered)
-    seen = [one for one in all_seen if view.modules is not None or one.kind == TOOL]
+    seen = [one for one in offered if view.modules is not None or one.kind == TOOL]
     definitions: dict[Op, Mapping[str, Any]] = {}
     prompts: dict[Op, Mapping[str, Any]] = {}
     resources: Definitions = {}
@@ -98,7 +104,8 @@ def make_table(
         frozenset(_asked(seen, "completion/complete")),
         _instructions(seen),
         has_waited,
-        _problem(view, all_seen, seen) if not (names or prompts or owners or templates) else None,
+        _problem(view, seen) if not (names or prompts or owners or templates) else None,
+        _unlisted(seen),
     )
 
 
@@ -123,12 +130,21 @@ def _instructions(seen: list[Offer]) -> str | None:
     return "\n\n".join(f"{name}: {text}" for name, text in found.items()) or None
 
 
-def _problem(view: View, all_seen: list[Offer], seen: list[Offer]) -> str | None:
+def _unlisted(seen: Iterable[Offer]) -> dict[str, str]:
+    found: dict[str, list[str]] = {}
+    for one in seen:
+        for field, why in unlisted_of(one.said or {}).items():
+            found.setdefault(_FIELDS.get(field, field), []).append(f"{one.module}: {why}")
+    return {field: "; ".join(reasons[:8]) for field, reasons in found.items()}
+
+
+def _problem(view: View, seen: list[Offer]) -> str | None:
     """Say why a view shows nothing; None if there is nothing that it could show."""
     broken = [one for one in seen if one.problem is not None]
     if broken:
         return "; ".join(one.problem or "" for one in broken[:8])
-    if view.modules is not None and not all_seen:
+    if view.modules is not None:
         named = ", ".join(view.modules)
-        return f"the view {view.name} is of {named}, and no module is that may be seen"
+        what = "op of a module" if seen else "module"
+        return f"the view {view.name} is of {named}, and no {what} is that may be seen"
     return None

@@ -26,7 +26,7 @@ from protocol.problem import described
 from protocol.weight import LONG_BYTES, collector_paused, is_deeper
 from supervisor.faces.mcp.questions import Questions, ask_client
 from supervisor.faces.mcp.server import McpServer
-from supervisor.faces.mcp.session import Serving, Session, Whose, serve_modern
+from supervisor.faces.mcp.session import CANCELLED, Serving, Session, Whose, serve_modern
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
@@ -40,8 +40,6 @@ OPEN_REQUESTS = 8192
 
 LITTLE_BYTES = 4096
 """The args of shorter requests are not counted, as in `faces.module_wire`."""
-
-CANCELLED = "notifications/cancelled"
 
 
 class McpWire:
@@ -202,6 +200,10 @@ class _Told:
         self._asked = asked
         self._cancelled = False
         self._unread_bytes = 0
+
+    @property
+    def most_bytes(self) -> None:
+        """Return none: a line has any length."""
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
         """Write it, unless nothing can be written of it."""

@@ -44,7 +44,7 @@ class ConnectionOps:
 
     def __init__(self, parts: Parts) -> None:
         """Prepare to serve."""
-        self._views = parts.views
+        self._views = parts.mcp.views
 
     def ops(self) -> Mapping[str, Op]:
         """Return the ops."""

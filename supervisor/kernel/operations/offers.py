@@ -1,4 +1,4 @@
-"""The op about what modules offer: `offers`."""
+"""Ops about what modules offer: `offers`, and `resource.follow`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from typing import Any, ClassVar
 import trio
 
 from protocol.events import Log
-from supervisor.kernel.operations.op import Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
+from supervisor.kernel.resource_updates import URI_CHARS, ResourceFollower
+
+BELOW = 256
+"""Resources below one that is followed which may wait to be told of; of more, some are left out."""
+
+FOLLOWING = "following a resource"
 
 
 class OfferOps:
@@ -27,15 +33,22 @@ class OfferOps:
                 "description": "wait for modules that are starting, and of which nothing is known",
             },
         ),
+        "resource.follow": args_schema(
+            ("module", "uri"),
+            module=MODULE,
+            uri={"type": "string", "minLength": 1, "maxLength": URI_CHARS},
+        ),
     }
 
     def __init__(self, parts: Parts) -> None:
         """Prepare to serve."""
         self._catalogue = parts.catalogue
+        self._updates = parts.updates
+        self._module = parts.module
 
     def ops(self) -> Mapping[str, Op]:
-        """Return the op."""
-        return {"offers": self._offers}
+        """Return the ops."""
+        return {"offers": self._offers, "resource.follow": self._follow_resource}
 
     async def _offers(self, args: dict[str, Any], asked: Asked) -> Any:
         catalogue, principal = self._catalogue, asked.principal
@@ -61,3 +74,29 @@ class OfferOps:
                 await asked.emit(Log(version="0", level="info", message=words, fields=fields))
         finally:
             unfollow()
+
+    async def _follow_resource(self, args: dict[str, Any], asked: Asked) -> Any:
+        module = self._module(args["module"], asked.principal)
+        changed: dict[str, None] = {}
+        some = trio.Event()
+
+        def tell(uri: str) -> None:
+            if len(changed) < BELOW:
+                changed[uri] = None
+            some.set()
+
+        follower = ResourceFollower(module.name, args["uri"], asked.principal, tell)
+        await self._updates.follow(follower)
+        try:
+            await asked.emit(Log(version="0", level="info", message=FOLLOWING))
+            while True:  # until it is cancelled
+                await some.wait()
+                some = trio.Event()
+                told = list(changed)
+                changed.clear()
+                for uri in told:
+                    fields = {"uri": uri}
+                    words = "a resource has changed"
+                    await asked.emit(Log(version="0", level="info", message=words, fields=fields))
+        finally:
+            self._updates.leave(follower)

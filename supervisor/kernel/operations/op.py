@@ -17,11 +17,12 @@ from supervisor.kernel.parties import Party, RefusedError
 from supervisor.kernel.prompts import Prompts
 from supervisor.kernel.reloads import Reloads
 from supervisor.kernel.request_checks import unknown_module
+from supervisor.kernel.resource_updates import ResourceUpdates
 from supervisor.kernel.seen_entries import Sees
 from supervisor.kernel.status import DaemonFacts, module_status
 from supervisor.kernel.taking_effect import Effects
 from supervisor.policy.hook_findings import hook_findings
-from supervisor.policy.mcp_views import View
+from supervisor.policy.mcp_views import McpOptions
 from supervisor.policy.principals import Principal
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.module import Module
@@ -83,7 +84,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     approvals: Approvals
     prompts: Prompts
     catalogue: Catalogue
-    views: Mapping[str, View]
+    updates: ResourceUpdates
+    mcp: McpOptions
     feed: Feed | None = None
     shut_down: ShutDown
     next_request_id: Callable[[], str]

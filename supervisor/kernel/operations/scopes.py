@@ -24,6 +24,7 @@ SCOPES: Mapping[str, Scope | None] = {
     "restart": Scope.ADMIN,
     "wait": Scope.READ,
     "offers": Scope.READ,
+    "resource.follow": Scope.READ,
     "logs": Scope.READ,
     "record": Scope.ADMIN,
     "events": Scope.READ,

@@ -33,6 +33,12 @@ class Observer(Protocol):
     def described(self, descriptor: Descriptor, said: Described) -> None:
         """Take note of what a module says that it is: the first time, and when that has changed."""
 
+    def instance_ready(self, module: str) -> None:
+        """Take note that a process of a module serves from now on."""
+
+    def resource_updated(self, module: str, uri: str) -> None:
+        """Take note that a module says that a resource of its has changed."""
+
     def mounted(self, descriptor: Descriptor, *, again: bool = False) -> None:
         """Take note of a module that is there now; `again` if its descriptor was replaced."""
 
@@ -52,6 +58,12 @@ class Unobserved:
         """Tell nobody."""
 
     def described(self, descriptor: Descriptor, said: Described) -> None:
+        """Tell nobody."""
+
+    def instance_ready(self, module: str) -> None:
+        """Tell nobody."""
+
+    def resource_updated(self, module: str, uri: str) -> None:
         """Tell nobody."""
 
     def mounted(self, descriptor: Descriptor, *, again: bool = False) -> None:

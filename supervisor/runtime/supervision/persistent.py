@@ -36,6 +36,7 @@ from protocol.connection import (
     Ready,
     Received,
     Request,
+    ResourceUpdated,
     StartAgain,
     StartFailed,
     Stray,
@@ -281,6 +282,8 @@ class PersistentLife:
                 self._ready(item)
             case Described():
                 self._setting.descriptions.change(self.id, item.description)
+            case ResourceUpdated(uri=uri):
+                self._setting.host.observer.resource_updated(self._setting.descriptor.name, uri)
             case StartFailed():
                 self._start.fail(Ended(item.reason, item.message))
             case StartAgain():
@@ -446,6 +449,7 @@ class PersistentLife:
         self._probing.begin()
         keep(self._setting)
         self._start.succeed(ready.why)
+        self._setting.host.observer.instance_ready(self._setting.descriptor.name)
 
     def _start_again(self, why: str) -> None:
         if self._start.ask_again(why) and self._incarnation is not None:

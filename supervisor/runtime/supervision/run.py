@@ -26,6 +26,7 @@ from protocol.connection import (
     Quarantined,
     Ready,
     Received,
+    ResourceUpdated,
     StartAgain,
     StartFailed,
     Stray,
@@ -205,7 +206,7 @@ class Run:
                 self._violated(Fault(Reason.NOT_READY, f"the process {item.message}", ""))
             case StartAgain() | OutOfStep():
                 self._violated(Fault(Reason.NOT_READY, f"the process {item.why}", ""))
-            case Alive() | Described() | Ready():
+            case Alive() | Described() | Ready() | ResourceUpdated():
                 pass
             case _:
                 assert_never(item)

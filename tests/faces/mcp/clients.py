@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,11 +12,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from protocol.descriptor.model import Descriptor
+from protocol.dialects.mcp.greeting import LEGACY, MODERN
+from protocol.mcp_server.client import says_modern
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.principals import Principal
 from tests.faces.conftest import Client, connected, request
 from tests.factories import PYTHON, descriptor
 from tests.principals import ADA
+from tests.protocol.mcp_revisions import check_of_server
 
 META = "io.modelcontextprotocol/"
 VERSION, CAPABILITIES = f"{META}protocolVersion", f"{META}clientCapabilities"
@@ -36,26 +40,65 @@ def fixtures(folder: Path) -> Descriptor:
     return replace(made, description="what a client is shown")
 
 
+def in_flight(daemon: Daemon, module: str) -> int:
+    """Return how many calls the only worker of a module serves."""
+    life = daemon.fleet.modules[module].workers[0].life
+    return 0 if life is None else life.load
+
+
 def modern(**capabilities: Any) -> dict[str, Any]:
     return {VERSION: "2026-07-28", CAPABILITIES: capabilities}
 
 
+class Frames:
+    """Holds all that one client is told to the schema of the revision that it is of."""
+
+    def __init__(self) -> None:
+        self.agreed = LEGACY[0]
+        """Of the session, once there is one."""
+        self._asked: dict[str, tuple[str, str]] = {}
+        """The methods of requests, and their revisions, by id."""
+
+    def asked(self, rpc_id: Any, method: str, params: Any) -> None:
+        """Take note of a request; what comes next with its id is the answer."""
+        is_modern = says_modern(method, params if isinstance(params, dict) else {})
+        self._asked[json.dumps(rpc_id)] = (method, MODERN if is_modern else self.agreed)
+
+    def check(self, line: dict[str, Any]) -> None:
+        """Hold a message to its schema."""
+        method, revision = self._asked.get(json.dumps(line.get("id")), (None, self.agreed))
+        if "method" in line and _is_of_newer_era(line):
+            revision = MODERN
+        elif "method" in line:
+            revision = self.agreed
+        elif method == "initialize" and "result" in line:
+            revision = self.agreed = line["result"]["protocolVersion"]
+        check_of_server(line, revision, method)
+
+
+def _is_of_newer_era(line: dict[str, Any]) -> bool:
+    return f"{META}subscriptionId" in line.get("params", {}).get("_meta", {})
+
+
 class McpClient:
-    """Asks, and keeps what comes before the answer."""
+    """Asks, and keeps what comes before the answer; each line has to be a valid one."""
 
     def __init__(self, client: Client) -> None:
         self.client = client
         self.told: list[dict[str, Any]] = []
         self._numbers = itertools.count(1)
+        self._frames = Frames()
 
     async def say(self, method: str, params: dict[str, Any] | None = None, **more: Any) -> None:
         content = {} if params is None else {"params": params}
+        if "id" in more:
+            self._frames.asked(more["id"], method, params)
         await self.client.send({"jsonrpc": "2.0", "method": method, **content, **more})
 
     async def next(self) -> dict[str, Any]:
         line = await self.client.line()
         assert line is not None
-        assert line["jsonrpc"] == "2.0"
+        self._frames.check(line)
         return line
 
     async def answer(self, named: Any) -> dict[str, Any]:

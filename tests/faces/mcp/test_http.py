@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from supervisor.faces.mcp import http_session
-from supervisor.policy.mcp_views import View
+from supervisor.policy.mcp_views import McpOptions, View
 from tests.faces.http.client import Client, Reply, served
-from tests.faces.mcp.clients import META, fixtures, modern
+from tests.faces.mcp.clients import META, Frames, fixtures, modern
 from tests.kernel.conftest import daemon_with
 
 VIEWS = {"own": View("own", ("fixtures",), prefix=False), "bobs": View("bobs", users=("bob",))}
@@ -22,7 +22,7 @@ VIEWS = {"own": View("own", ("fixtures",), prefix=False), "bobs": View("bobs", u
 @asynccontextmanager
 async def asking(folder: Path) -> AsyncIterator[Client]:
     async with (
-        daemon_with(folder, fixtures(folder), views=VIEWS) as daemon,
+        daemon_with(folder, fixtures(folder), mcp=McpOptions(VIEWS)) as daemon,
         served(daemon, folder) as face,
         face.unix() as client,
     ):
@@ -44,7 +44,19 @@ async def ask(
     client: Client, asked: dict[str, Any], path: str = "/mcp/own", **headers: str
 ) -> Reply:
     said = [(name.replace("_", "-"), value) for name, value in headers.items()]
-    return await client.ask("POST", path, asked, headers=said)
+    reply = await client.ask("POST", path, asked, headers=said)
+    frames = Frames()
+    if "id" in asked:
+        frames.asked(asked["id"], asked["method"], asked["params"])
+    for line in frames_of(reply):
+        frames.check(line)
+    return reply
+
+
+def frames_of(reply: Reply) -> list[dict[str, Any]]:
+    if reply.headers.get("content-type") == "text/event-stream":
+        return events(reply)
+    return [reply.json] if b'"jsonrpc"' in reply.body else []
 
 
 async def ask_modern(

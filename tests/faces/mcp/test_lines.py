@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio.testing
 from msgspec.structs import replace
 
-from supervisor.policy.mcp_views import View
+from supervisor.policy.mcp_views import McpOptions, View
 from supervisor.policy.principals import Principal, Scope
 from tests.faces.conftest import connected, request
-from tests.faces.mcp.clients import META, McpClient, fixtures, mcp_client, modern
+from tests.faces.mcp.clients import META, McpClient, fixtures, in_flight, mcp_client, modern
 from tests.factories import actor
 from tests.kernel.conftest import daemon_with
 from tests.kernel.test_mcp_servers import served
@@ -27,7 +28,7 @@ OWN = View("own", ("fixtures",), prefix=False)
 async def client_of(folder: Path, **options: Any) -> AsyncIterator[McpClient]:
     views = {"own": OWN}
     async with (
-        daemon_with(folder, fixtures(folder), views=views, **options) as daemon,
+        daemon_with(folder, fixtures(folder), mcp=McpOptions(views), **options) as daemon,
         mcp_client(daemon, "own") as client,
     ):
         yield client
@@ -160,7 +161,7 @@ async def test_a_call_is_cancelled_and_not_answered(tmp_path: Path) -> None:
         again = {"jsonrpc": "2.0", "id": "h", "method": "ping"}
         await client.client.send(again)
         twice = await client.next()
-        assert (twice["id"], twice["error"]["code"]) == (None, -32600)
+        assert ("id" in twice, twice["error"]["code"]) == (False, -32600)
         await client.say("notifications/cancelled", {"requestId": "h"})
         await client.say("notifications/cancelled", {"requestId": "x"})
         await client.call("m__echo")
@@ -185,6 +186,35 @@ async def test_what_is_no_message_is_answered_and_the_next_one_served(
         await client.client.send(line)
         assert (await client.next())["error"]["code"] == code
         assert await client.result("ping") == {}
+
+
+async def test_lines_mean_the_same_wherever_they_are_cut(tmp_path: Path) -> None:
+    hello = {"protocolVersion": "2025-11-25", "capabilities": {}}
+    lines = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello},
+        {"jsonrpc": "2.0", "id": 2, "method": "ping"},
+    ]
+    data = b"".join(json.dumps(one).encode() + b"\n" for one in lines)
+    async with daemon_with(tmp_path) as daemon:
+        for at in range(1, len(data)):
+            async with mcp_client(daemon) as client:
+                await client.client.send(data[:at])
+                await trio.testing.wait_all_tasks_blocked()
+                await client.client.send(data[at:])
+                assert {(await client.client.line() or {})["id"] for _ in lines} == {1, 2}
+            async with mcp_client(daemon) as client:  # it is gone in the middle
+                await client.client.send(data[:at])
+
+
+async def test_a_client_that_is_gone_has_cancelled(tmp_path: Path) -> None:
+    module = replace(actor(tmp_path, name="m"), inputs={"hang": {}})
+    async with daemon_with(tmp_path, module) as daemon:
+        async with mcp_client(daemon) as client:
+            await client.say("tools/call", {"name": "m__hang", "_meta": modern()}, id="h")
+            while not in_flight(daemon, "m"):
+                await trio.testing.wait_all_tasks_blocked(0.001)
+        while in_flight(daemon, "m"):
+            await trio.testing.wait_all_tasks_blocked(0.001)
 
 
 async def test_files_come_with_the_answer_or_as_links_that_can_be_read(tmp_path: Path) -> None:
@@ -215,7 +245,7 @@ async def test_a_hosted_server_is_given_back_as_it_is(tmp_path: Path) -> None:
     views = {"own": View("own", ("server",), prefix=False)}
     server = served(tmp_path, "legacy")
     async with (
-        daemon_with(tmp_path, server, views=views) as daemon,
+        daemon_with(tmp_path, server, mcp=McpOptions(views)) as daemon,
         mcp_client(daemon, "own") as client,
     ):
         await client.initialize()
@@ -272,9 +302,10 @@ async def test_a_view_is_kept_when_called_and_not_only_when_listed(tmp_path: Pat
     views = {
         "little": View("little", ("one.echo",)),
         "none": View("none", ("three",)),
+        "typo": View("typo", ("one.ecko",)),
         "others": View("others", users=("bob",)),
     }
-    async with daemon_with(tmp_path, one, two, views=views) as daemon:
+    async with daemon_with(tmp_path, one, two, mcp=McpOptions(views)) as daemon:
         async with mcp_client(daemon) as client:
             await client.initialize()
             listed = (await client.result("tools/list"))["tools"]
@@ -288,6 +319,10 @@ async def test_a_view_is_kept_when_called_and_not_only_when_listed(tmp_path: Pat
             await client.initialize()
             words = (await client.error("tools/list"))["message"]
             assert "the view none is of three, and no module is that" in words
+        async with mcp_client(daemon, "typo") as client:
+            await client.initialize()
+            words = (await client.error("tools/list"))["message"]
+            assert "the view typo is of one.ecko, and no op of a module is that" in words
         async with connected(daemon) as client:
             await client.send(request("a", "supervisor", op="mcp", args={"view": "others"}))
             refused = await client.done()

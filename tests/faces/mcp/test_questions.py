@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio.testing
 
 from supervisor.faces.mcp import questions
-from supervisor.policy.mcp_views import View
-from tests.faces.mcp.clients import McpClient, fixtures, mcp_client, modern
+from supervisor.faces.mcp.server import McpServer
+from supervisor.policy.mcp_views import McpOptions, View
+from supervisor.policy.principals import Principal
+from tests.faces.mcp.clients import McpClient, fixtures, in_flight, mcp_client, modern
 from tests.kernel.conftest import daemon_with
 from tests.kernel.test_host_calls import allowing
 
@@ -27,7 +30,7 @@ async def client_of(folder: Path) -> AsyncIterator[McpClient]:
     operator = allowing(folder)
     views = {"own": OWN}
     async with (
-        daemon_with(folder, fixtures(folder), views=views, operator=operator) as daemon,
+        daemon_with(folder, fixtures(folder), mcp=McpOptions(views), operator=operator) as daemon,
         mcp_client(daemon, "own") as client,
     ):
         yield client
@@ -129,6 +132,37 @@ async def test_a_request_whose_client_does_not_come_back_is_given_up(
         assert "error" in await call(client, GREETED, requestState=first)
         more = {"requestState": second, "inputResponses": {"user_name": ACCEPTED}}
         assert "result" in await call(client, GREETED, **more)
+
+
+async def test_a_state_is_no_good_to_somebody_else(tmp_path: Path) -> None:
+    options = McpOptions({"own": OWN})
+    module = fixtures(tmp_path)
+    async with (
+        daemon_with(tmp_path, module, mcp=options, operator=allowing(tmp_path)) as daemon,
+        mcp_client(daemon, "own") as ada,
+        mcp_client(daemon, "own", Principal("bob", "test")) as bob,
+    ):
+        state = (await call(ada, GREETED))["result"]["requestState"]
+        more = {"requestState": state, "inputResponses": {"user_name": ACCEPTED}}
+        assert (await call(bob, GREETED, **more))["error"]["code"] == -32602
+        assert (await call(ada, GREETED, **more))["result"]["resultType"] == "complete"
+
+
+async def test_a_state_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(questions, "PARKED_S", 0.0)
+    options = McpOptions({"own": OWN})
+    module = fixtures(tmp_path)
+    async with (
+        daemon_with(tmp_path, module, mcp=options, operator=allowing(tmp_path)) as daemon,
+        mcp_client(daemon, "own") as client,
+    ):
+        state = (await call(client, GREETED))["result"]["requestState"]
+        while McpServer.of(daemon).parked._all:
+            await trio.testing.wait_all_tasks_blocked()
+        more = {"requestState": state, "inputResponses": {"user_name": ACCEPTED}}
+        assert (await call(client, GREETED, **more))["error"]["code"] == -32602
+        while in_flight(daemon, "fixtures"):
+            await trio.testing.wait_all_tasks_blocked()
 
 
 async def test_a_client_is_asked_for_what_it_can_and_told_what_it_would_have_to(

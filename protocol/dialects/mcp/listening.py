@@ -1,0 +1,149 @@
+r"""What a server of the newer era is to tell unasked: one `subscriptions/listen` for all of it.
+
+    wanted otherwise --> listen again --acknowledged--> the one before is cancelled
+                                \--refused--> the one before goes on
+
+So nothing is missed between the two, and there are two at the most: what else is wanted meanwhile
+is asked for once the newer one is acknowledged. Resources are followed by requests of the host's
+(`resources/subscribe`), which are answered when the server has said that it will tell of them.
+
+A server of the older era tells of its lists unasked, and has a request for each resource.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protocol.connection import Answered, ModuleLog, Received, Request, Unanswered
+from protocol.dialects.mcp.catalogue import SUBSCRIBE
+from protocol.dialects.mcp.greeting import META
+from protocol.dialects.mcp.rpc import RpcError
+from protocol.dialects.mcp.speaker import Speaker
+from protocol.errors import Failure, Outcome, Reason, Success
+from protocol.events import Log
+from protocol.problem import quoted
+
+LISTEN = "subscriptions/listen"
+
+
+class Listening:
+    """What one server is to tell."""
+
+    def __init__(self, speaker: Speaker) -> None:
+        self._speaker = speaker
+        self._lists: dict[str, bool] = {}
+        self._resources: dict[str, None] = {}
+        self._waiting: dict[str, str] = {}
+        """The resources that requests of the host's wait for, by their ids."""
+        self._open: list[str] = []
+        """The ids of those that have no answer, the newest last."""
+        self._acknowledged = True
+        """Whether the newest one is."""
+        self._outdated = False
+
+    def __contains__(self, request_id: str) -> bool:
+        return request_id in self._waiting
+
+    def begin(self, capabilities: dict[str, Any]) -> None:
+        """Have the lists told that may change."""
+        self._lists = {
+            f"{one}ListChanged": True
+            for one in ("tools", "prompts", "resources")
+            if isinstance(capabilities.get(one), dict) and capabilities[one].get("listChanged")
+        }
+        if self._lists:
+            self._listen()
+
+    def ask(self, request: Request, received: list[Received]) -> None:
+        """Have a resource followed from now on, or no longer."""
+        uri = request.args["uri"]
+        if request.op == SUBSCRIBE:
+            self._resources[uri] = None
+            self._waiting[request.request_id] = uri
+        else:
+            self._resources.pop(uri, None)
+            received.append(Answered(request.request_id, Success({})))
+        if self._acknowledged:
+            self._listen()
+        else:
+            self._outdated = True
+
+    def forget(self, request_id: str) -> None:
+        """Let go of a request that the host has given up."""
+        uri = self._waiting.pop(request_id, None)
+        if uri is not None and uri not in self._waiting.values():
+            self._resources.pop(uri, None)
+
+    def exited(self) -> list[Received]:
+        """Take note that the process has ended."""
+        left: list[Received] = [Unanswered(one) for one in self._waiting]
+        self._waiting.clear()
+        self._open.clear()
+        return left
+
+    # What the server says.
+
+    def takes(self, rpc_id: object) -> bool:
+        """Tell whether an answer of that id is to a question asked here."""
+        return rpc_id in self._open
+
+    def is_of(self, params: dict[str, Any]) -> bool:
+        """Tell whether a notification is one that was asked for here."""
+        meta = params.get("_meta")
+        named = meta.get(f"{META}subscriptionId") if isinstance(meta, dict) else None
+        return named in self._open
+
+    def acknowledged(self, params: dict[str, Any], received: list[Received]) -> bool:
+        """Take what the server says that it will tell; False if nobody waits for that."""
+        named = params.get("_meta", {}).get(f"{META}subscriptionId") if self.is_of(params) else None
+        if named is None or named != self._open[-1] or self._acknowledged:
+            return False
+        for former in self._open[:-1]:
+            self._speaker.notify("notifications/cancelled", {"requestId": former})
+        del self._open[:-1]
+        told = params.get("notifications")
+        resources = told.get("resourceSubscriptions") if isinstance(told, dict) else None
+        known = resources if isinstance(resources, list) else []
+        words = "the server will not tell when that resource changes"
+        self._settle(known, Failure.because(Reason.INVALID_ARGS, words), received)
+        return True
+
+    def answered(
+        self, rpc_id: str, outcome: dict[str, Any] | RpcError, received: list[Received]
+    ) -> None:
+        """Take the end of a question: the server tells no more because of it."""
+        newest = self._open[-1] == rpc_id
+        self._open.remove(rpc_id)
+        if isinstance(outcome, RpcError):
+            words = f"{LISTEN} was refused: {quoted(outcome.message)}"
+            received.append(ModuleLog(Log(version="0", level="warn", message=words)))
+        else:
+            words = f"the server has ended {LISTEN}"
+        if newest:
+            self._settle([], Failure.because(Reason.INVALID_ARGS, words), received)
+
+    def sent(self, rpc_id: str) -> None:
+        """Take note that such a question was asked under that id."""
+        self._open = [*self._open[-1:], rpc_id]
+        self._acknowledged = False
+
+    def _listen(self) -> None:
+        wanted: dict[str, Any] = dict(self._lists)
+        if self._resources:
+            wanted["resourceSubscriptions"] = list(self._resources)
+        self.sent(self._speaker.ask_own(LISTEN, {"notifications": wanted}))
+
+    def _settle(self, known: list[Any], refusal: Failure, received: list[Received]) -> None:
+        """Answer whoever waits for a resource, and ask for what else is wanted by now."""
+        self._acknowledged = True
+        for request_id, uri in tuple(self._waiting.items()):
+            if self._outdated and uri not in known:
+                continue  # it was perhaps not asked for yet
+            del self._waiting[request_id]
+            outcome: Outcome = Success({}) if uri in known else refusal
+            if isinstance(outcome, Failure):
+                self._resources.pop(uri, None)
+            received.append(Answered(request_id, outcome))
+        if self._outdated:
+            self._outdated = False
+            self._listen()

@@ -1,0 +1,174 @@
+"""Who follows which resource of which module, and is told when that says that it has changed.
+
+    somebody follows one   the module is asked `resources/subscribe`, in his name
+    another process of it  is asked the same; who follows is told: it may have changed meanwhile
+    nobody is left         `resources/unsubscribe`
+
+A module without these ops says unasked what has changed. An MCP server without them says nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import msgspec
+import trio
+
+from protocol.errors import Failure, Outcome, Reason
+from supervisor.kernel.catalogue import Catalogue
+from supervisor.kernel.parties import Handle, Invoke, OutcomeOnly, RefusedError
+from supervisor.policy.principals import Principal
+from supervisor.policy.verdict import Stopped
+
+SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
+
+FOLLOWED = 4096
+"""By one principal; each is a request that is open."""
+
+ALL_FOLLOWED = 16_384
+
+URI_CHARS = 2048
+"""Of what is followed. A longer one that a module tells of is looked at so far."""
+
+GONE = Stopped(Reason.DISCONNECT, "whoever wanted to follow a resource does not any more")
+
+Told = Callable[[str], None]
+"""Takes the URI of what has changed: what is followed, or something below it."""
+
+
+class ResourceFollower(msgspec.Struct, eq=False):
+    """Somebody who follows a resource."""
+
+    module: str
+    uri: str
+    principal: Principal
+    told: Told
+
+
+class ResourceUpdates:
+    """Who follows what, in one daemon."""
+
+    def __init__(self, catalogue: Catalogue, invoke: Invoke) -> None:
+        self._catalogue = catalogue
+        self._invoke = invoke
+        self._followers: dict[str, dict[str, list[ResourceFollower]]] = {}
+        """By module and URI; only those that the module knows of."""
+        self._count: Counter[str] = Counter()
+        """By the name of the principal."""
+
+    async def follow(self, follower: ResourceFollower) -> None:
+        """Begin; `leave` ends it. Raises `RefusedError`, as where the module cannot tell."""
+        name = follower.principal.name
+        if self._count[name] >= FOLLOWED or self._count.total() >= ALL_FOLLOWED:
+            words = f"{FOLLOWED} resources are what one may follow, and {ALL_FOLLOWED} all together"
+            raise RefusedError(Failure.because(Reason.LIMIT_REACHED, words))
+        self._count[name] += 1
+        try:
+            if self._is_to_be_asked(follower):
+                await self._ask(follower)
+            else:
+                self._add(follower)
+        except BaseException:
+            self._discount(follower)
+            raise
+
+    def leave(self, follower: ResourceFollower) -> None:
+        """End it."""
+        self._discount(follower)
+        of_module = self._followers.get(follower.module, {})
+        followers = of_module.get(follower.uri, [])
+        followers.remove(follower)
+        if followers:
+            return
+        del of_module[follower.uri]
+        if not of_module:
+            self._followers.pop(follower.module, None)
+        # One that is down, or on its way there, has forgotten it, and is not to be started for it.
+        if self._has_op(follower.module) and self._catalogue.serves(follower.module):
+            self._begin(follower, UNSUBSCRIBE, _ignore)
+
+    # What becomes of the modules.
+
+    def updated(self, module: str, uri: str) -> None:
+        """Tell who follows a resource, or one above it."""
+        of_module = self._followers.get(module)
+        if of_module:
+            for one in _with_those_above(uri):
+                for follower in of_module.get(one, ()):
+                    follower.told(uri)
+
+    def began(self, module: str) -> None:
+        """Ask a process that begins to serve for what its module is followed for."""
+        for uri, followers in self._followers.get(module, {}).items():
+            if self._has_op(module):
+                self._begin(followers[0], SUBSCRIBE, _ignore)
+            for follower in followers:
+                follower.told(uri)
+
+    def _is_to_be_asked(self, follower: ResourceFollower) -> bool:
+        module, principal = follower.module, follower.principal
+        if self._has_op(module):
+            return True
+        if "mcp" in self._catalogue.said(module):
+            words = f"{module} does not tell when a resource changes: it has no {SUBSCRIBE}"
+            raise RefusedError(Failure.because(Reason.UNKNOWN_OP, words))
+        if not principal.covers(module, "resources/read"):
+            words = f"{principal.name} may not read the resources of {module}"
+            raise RefusedError(Failure.because(Reason.SCOPE, words))
+        return False
+
+    def _has_op(self, module: str) -> bool:
+        return SUBSCRIBE in self._catalogue.said(module).get("inputs", ())
+
+    def _add(self, follower: ResourceFollower) -> None:
+        of_module = self._followers.setdefault(follower.module, {})
+        of_module.setdefault(follower.uri, []).append(follower)
+
+    def _discount(self, follower: ResourceFollower) -> None:
+        name = follower.principal.name
+        self._count[name] -= 1
+        if not self._count[name]:
+            del self._count[name]
+
+    async def _ask(self, follower: ResourceFollower) -> None:
+        found: Outcome | None = None
+        answered = trio.Event()
+
+        def take(outcome: Outcome) -> None:
+            nonlocal found
+            found = outcome
+            if not isinstance(outcome, Failure):
+                self._add(follower)  # at once: the next line may be an update
+            answered.set()
+
+        asked = self._begin(follower, SUBSCRIBE, take)
+        try:
+            await answered.wait()
+        finally:
+            if asked is not None and found is None:
+                asked.cancel(GONE)
+        if isinstance(found, Failure):
+            raise RefusedError(found)
+
+    def _begin(
+        self, follower: ResourceFollower, op: str, take: Callable[[Outcome], None]
+    ) -> Handle | None:
+        client = OutcomeOnly(lambda response: take(response.outcome))
+        content = {"op": op, "args": {"uri": follower.uri}}
+        return self._invoke(follower.principal, follower.module, content, client)
+
+
+def _ignore(outcome: Outcome) -> None:
+    """Take what nobody waits for."""
+    del outcome
+
+
+def _with_those_above(uri: str) -> Iterator[str]:
+    """Give a URI, and those of which it may be a part: each up to a slash, with it and without."""
+    yield uri
+    end = min(len(uri), URI_CHARS)
+    while (end := uri.rfind("/", 0, end)) > 0:
+        if end + 1 < len(uri):
+            yield uri[: end + 1]
+        yield uri[:end]
