@@ -4,10 +4,14 @@ By path is how `up` starts a daemon: unlike `-m`, it needs no working directory 
 a stray `json.py` would be imported in the place of the standard library's.
 """
 
-import signal
+try:
+    import signal
 
-if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # a Ctrl-C while Python imports is no traceback
+    # A Ctrl-C while Python imports is no traceback.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+except KeyboardInterrupt:
+    raise SystemExit(130) from None
 
 import sys
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -30,48 +30,57 @@ class Verb(NamedTuple):
     summary: str
 
 
+_COMMON = "Common commands"
+_MODULES = "Modules"
+_SESSIONS = "Sessions"
+_WRITING = "Writing modules"
+_ADMIN = "Administration"
+_SHELL = "Shell"
+
 VERBS = {
-    "run": Verb("Daemon", "run", "Supervise directories of modules, in the foreground."),
-    "up": Verb("Daemon", "up", "Run it in the background; returns when the modules are ready."),
-    "down": Verb("Daemon", "down", "End the daemon and all its modules."),
-    "status": Verb("Daemon", "status", "Show what runs, what does not, and why."),
-    "top": Verb("Daemon", "top", "Watch what the modules do: rates, latencies, memory."),
-    "wait": Verb("Daemon", "wait", "Wait until modules are ready, or down."),
-    "mcp": Verb("Modules", "mcp", "Serve all modules as one MCP server on stdin and stdout."),
-    "invoke": Verb("Modules", "invoke", "Call an op of a module and show its output."),
-    "health": Verb("Modules", "ask_module", "Ask a module whether it is well."),
-    "describe": Verb("Modules", "ask_module", "Ask a module what it is and which ops it has."),
-    "start": Verb("Modules", "control_module", "Start a module; returns when it is ready."),
-    "stop": Verb("Modules", "control_module", "Stop a module; it stays down."),
-    "restart": Verb("Modules", "control_module", "Replace the process of a module."),
-    "reload": Verb("Modules", "reload", "Apply what changed in the descriptors."),
-    "logs": Verb("Modules", "logs", "Show what a module wrote to stderr, and what happened to it."),
-    "session": Verb("Modules", "session", "Begin, show, change, fork, end and watch sessions."),
-    "prompt": Verb("Modules", "prompt", "Ask a session something, and show the answer."),
-    "plan": Verb("Modules", "plan", "Have an orchestrator carry out a plan, in a session."),
-    "policy": Verb("Modules", "policy", "Explain and check what modules are allowed."),
-    "record": Verb("Transcripts", "record", "Record what a module and the daemon say."),
-    "replay": Verb("Transcripts", "replay", "Play a transcript again, and show what differs."),
-    "events": Verb("Daemon", "events", "Show what happened, from the journal."),
-    "asset": Verb("Modules", "asset", "Find the files that modules handed over, and open them."),
-    "approvals": Verb("Modules", "approvals", "Show the questions that wait for a person."),
-    "approve": Verb("Modules", "approve", "Answer such a question."),
-    "token": Verb("Daemon", "token", "Make, list and revoke tokens for HTTP."),
-    "ui": Verb("Modules", "ui", "Watch the ui_events of all invocations."),
-    "validate": Verb("Descriptors", "validate", "Check descriptor files, and say what is wrong."),
-    "new": Verb("Descriptors", "new", "Create a working module in one of several languages."),
-    "check": Verb("Descriptors", "check", "Check that modules keep to their protocol."),
-    "import": Verb("Descriptors", "import_servers", "Make descriptors of an mcpServers file."),
-    "trust": Verb("Daemon", "trust", "Let a project's stdiod.toml say what runs in its folder."),
-    "doctor": Verb("Daemon", "doctor", "Say what is wrong with the setup, and what to do."),
-    "service": Verb("Daemon", "service", "Write a systemd unit that runs the daemon for you."),
-    "schema": Verb("Descriptors", "schema", "Print the JSON Schema of a descriptor and others."),
-    "completion": Verb("Shell", "completion", "Print completion for bash, zsh or fish."),
-    "help": Verb("Shell", "show_help", "Show the help of a verb."),
+    "up": Verb(_COMMON, "up", "Run the daemon in the background, for directories or a project."),
+    "status": Verb(_COMMON, "status", "Show what runs, what does not, and why."),
+    "invoke": Verb(_COMMON, "invoke", "Call an op of a module and show its output."),
+    "logs": Verb(_COMMON, "logs", "Show what modules wrote to stderr, and what happened to them."),
+    "restart": Verb(_COMMON, "control_module", "Replace the processes of modules."),
+    "top": Verb(_COMMON, "top", "Watch what the modules do: rates, latencies, CPU, memory."),
+    "mcp": Verb(_COMMON, "mcp", "Serve all modules as one MCP server on stdin and stdout."),
+    "down": Verb(_COMMON, "down", "End the daemon and all its modules."),
+    "start": Verb(_MODULES, "control_module", "Start modules; returns when they are ready."),
+    "stop": Verb(_MODULES, "control_module", "Stop modules; they stay down."),
+    "wait": Verb(_MODULES, "wait", "Wait until modules are ready, or down."),
+    "reload": Verb(_MODULES, "reload", "Apply what changed in the descriptors."),
+    "health": Verb(_MODULES, "ask_module", "Ask modules whether they are well."),
+    "describe": Verb(_MODULES, "ask_module", "Ask modules what they are and which ops they have."),
+    "events": Verb(_MODULES, "events", "Show what happened, from the journal."),
+    "ui": Verb(_MODULES, "ui", "Watch the ui_events of all invocations."),
+    "session": Verb(_SESSIONS, "session", "Begin, show, change, fork, end and watch sessions."),
+    "prompt": Verb(_SESSIONS, "prompt", "Ask a session something, and show the answer."),
+    "plan": Verb(_SESSIONS, "plan", "Have an orchestrator carry out a plan, in a session."),
+    "asset": Verb(_SESSIONS, "asset", "Find the files that modules handed over, and open them."),
+    "approvals": Verb(_SESSIONS, "approvals", "Show the questions that wait for a person."),
+    "approve": Verb(_SESSIONS, "approve", "Answer such a question."),
+    "new": Verb(_WRITING, "new", "Create a working module in one of several languages."),
+    "check": Verb(_WRITING, "check", "Check that modules keep to their protocol."),
+    "validate": Verb(_WRITING, "validate", "Check descriptor files, and say what is wrong."),
+    "import": Verb(_WRITING, "import_servers", "Make descriptors of an mcpServers file."),
+    "schema": Verb(_WRITING, "schema", "Print the JSON Schema of a descriptor and others."),
+    "record": Verb(_WRITING, "record", "Record what a module and the daemon say."),
+    "replay": Verb(_WRITING, "replay", "Play a transcript again, and show what differs."),
+    "doctor": Verb(_ADMIN, "doctor", "Say what is wrong with the setup, and what to do."),
+    "trust": Verb(_ADMIN, "trust", "Let a project's stdiod.toml say what runs in its folder."),
+    "policy": Verb(_ADMIN, "policy", "Explain and check what modules are allowed."),
+    "token": Verb(_ADMIN, "token", "Make, list and revoke tokens for HTTP."),
+    "service": Verb(_ADMIN, "service", "Write a systemd unit that runs the daemon for you."),
+    "run": Verb(_ADMIN, "run", "Run the daemon in the foreground."),
+    "completion": Verb(_SHELL, "completion", "Print completion for bash, zsh or fish."),
+    "help": Verb(_SHELL, "show_help", "Show the help of a verb."),
 }
+"""In the order of the help: what is typed every day comes first."""
 
 EXIT_STATUS = """\
-Exit status: 0 ok; 1 the answer is no; 2 usage; 3 no daemon there; 130 Ctrl-C."""
+Exit status: 0 ok; 1 the answer is no: not ok, not well, not ready in time; 2 usage; 3 no daemon
+there; 130 Ctrl-C. `stdiod help VERB` says more of a verb."""
 
 
 _OPTIONS = ("version",)
@@ -188,6 +197,32 @@ def _leaf(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+class _Formatter(click.HelpFormatter):
+    """Click's own takes any terminal for 50 columns wide at least."""
+
+    def __init__(
+        self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None
+    ) -> None:
+        import shutil
+
+        columns = shutil.get_terminal_size().columns
+        self._is_narrow = columns < _USUAL_COLUMNS
+        if width is None and self._is_narrow:
+            width = max(columns, _FEWEST_COLUMNS)
+        super().__init__(indent_increment, width, max_width)
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        """Write a list of terms; of long ones the explanation begins in the next line."""
+        super().write_dl(rows, self.width // 3 if self._is_narrow else col_max, col_spacing)
+
+
+_USUAL_COLUMNS = 60
+_FEWEST_COLUMNS = 20
+click.Context.formatter_class = _Formatter
 
 
 @click.group(

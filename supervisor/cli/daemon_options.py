@@ -62,7 +62,8 @@ def _directories(
     configured.refuse_untrusted(ctx, directories_named=bool(value))
     found = value or configured.directories(ctx)
     if not found:
-        raise click.MissingParameter(ctx=ctx, param=param)
+        words = "name a DIR with modules, or a --config that names one, or stand in a project"
+        raise click.UsageError(words, ctx)
     for directory in configured.no_directories(found):
         raise click.BadParameter(f"{directory} is not a directory", ctx, param)
     return found
@@ -81,7 +82,7 @@ with_config = click.option(
 _OPTIONS = (
     click.argument(
         "directories",
-        metavar="DIR...",
+        metavar="[DIR...]",
         nargs=-1,
         required=False,  # a configuration file may name them
         callback=_directories,

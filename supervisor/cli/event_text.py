@@ -171,4 +171,4 @@ def _value(value: Any) -> str:
 
 def _compact(value: Any) -> str:
     text = safe(msgspec.json.encode(value).decode())
-    return text if len(text) <= _PATCH_CHARS else text[: _PATCH_CHARS - 1] + "…"
+    return cut(text, _PATCH_CHARS)

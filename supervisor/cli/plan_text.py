@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from supervisor.cli.quantities import count
-from supervisor.cli.terminal import dim, one_line
+from supervisor.cli.terminal import cut, dim, one_line
 
 VALUE_CHARS = 200
 """A longer value is cut; --json has all of it."""
@@ -59,7 +59,7 @@ def _head(mark: str, colour: str, one: dict[str, Any]) -> str:
 
 def _value(value: Any) -> str:
     text = one_line(msgspec.json.encode(value).decode())
-    return text if len(text) <= VALUE_CHARS else text[: VALUE_CHARS - 1] + "…"
+    return cut(text, VALUE_CHARS)
 
 
 def _summary(plan: dict[str, Any]) -> str:

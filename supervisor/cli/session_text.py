@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from supervisor.cli.quantities import count, duration, time_of_day
-from supervisor.cli.terminal import dim, one_line, pad, safe
+from supervisor.cli.terminal import cells, cut, dim, one_line, pad, safe
 
 STATUS_COLOURS = {
     "idle": "green",
@@ -22,6 +22,10 @@ STATUS_COLOURS = {
 
 _COLUMNS = ("ID", "STATUS", "REVISION", "INVOCATIONS", "CHANGED", "TITLE")
 _RIGHT = frozenset({"REVISION", "INVOCATIONS", "CHANGED"})
+_LEAVE_OUT = ("INVOCATIONS", "REVISION", "CHANGED")
+_SHORT_TITLE = 12
+"""A title is cut to this before a column is left out."""
+_GAP = "  "
 _LABEL_WIDTH = 12
 _HISTORY_SHOWN = 10
 _PATCH_CHARS = 200
@@ -32,19 +36,31 @@ def status_word(status: str, width: int = 0) -> str:
     return click.style(status.ljust(width), fg=STATUS_COLOURS.get(status))
 
 
-def table(sessions: list[dict[str, Any]]) -> str:
-    """Return a line for each session, under a heading."""
+def table(sessions: list[dict[str, Any]], width: int | None) -> str:
+    """Return a line for each session, under a heading; `width` is the terminal's, if there is one.
+
+    On a narrow one columns are left out in the order of `_LEAVE_OUT`, and titles are cut.
+    """
     rows = [_row(session) for session in sessions]
-    widths = {name: max(len(name), *(len(row[name]) for row in rows)) for name in _COLUMNS}
-    lines = [dim("  ".join(pad(n, widths[n], right=n in _RIGHT) for n in _COLUMNS).rstrip())]
+    widths = {name: max(len(name), *(cells(row[name]) for row in rows)) for name in _COLUMNS}
+    columns = list(_COLUMNS)
+    if width is not None:
+        least = {**widths, "TITLE": min(widths["TITLE"], _SHORT_TITLE)}
+        for name in _LEAVE_OUT:
+            if sum(least[one] + len(_GAP) for one in columns) - len(_GAP) > width:
+                columns.remove(name)
+        left = width - sum(widths[one] + len(_GAP) for one in columns[:-1])
+        widths["TITLE"] = max(0, min(widths["TITLE"], left))
+    titles = [pad(cut(n, widths[n]), widths[n], right=n in _RIGHT) for n in columns]
+    lines = [dim(_GAP.join(titles).rstrip())]
     for row in rows:
-        cells = [
+        shown = [
             status_word(row[name], widths[name])
             if name == "STATUS"
-            else pad(row[name], widths[name], right=name in _RIGHT)
-            for name in _COLUMNS
+            else pad(cut(row[name], widths[name]), widths[name], right=name in _RIGHT)
+            for name in columns
         ]
-        lines.append("  ".join(cells).rstrip())
+        lines.append(_GAP.join(shown).rstrip())
     return "\n".join(lines)
 
 
@@ -66,7 +82,7 @@ def change_line(event: dict[str, Any], *, live: bool) -> str:
 def compact(value: Any) -> str:
     """Return a value as JSON on one line, cut if it is long."""
     text = safe(msgspec.json.encode(value).decode())
-    return text if len(text) <= _PATCH_CHARS else text[: _PATCH_CHARS - 1] + "…"
+    return cut(text, _PATCH_CHARS)
 
 
 def _row(session: dict[str, Any]) -> dict[str, str]:

@@ -23,6 +23,9 @@ _UNSAFE = re.compile(f"[\x00-\x08\x0b-\x1f{STEERING}\ud800-\udfff]")
 
 _CLEAR_LINE = "\r\x1b[K"
 
+CUT = ".."
+"""Every encoding has it."""
+
 STATE_COLOURS = {
     "ready": "green",
     "preparing": "cyan",
@@ -81,12 +84,13 @@ def cells(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """Shorten a text to a number of columns; the last one is then an ellipsis."""
+    """Return as much of a text as fits into columns; what is cut off ends in two dots."""
     if cells(text) <= width:
         return text
-    while text and cells(text) > width - 1:
+    mark = CUT if width > len(CUT) else ""
+    while text and cells(text) > width - len(mark):
         text = text[:-1]
-    return text + "…"
+    return text + mark
 
 
 def pad(text: str, width: int, *, right: bool = False) -> str:
@@ -101,6 +105,15 @@ def is_terminal(stream: Any) -> bool:
         return bool(stream.isatty())
     except ValueError:
         return False  # it is closed
+
+
+def columns_of_stdout() -> int | None:
+    """Return how wide the terminal is that reads stdout; None if none does."""
+    if not is_terminal(sys.stdout):
+        return None
+    import shutil
+
+    return shutil.get_terminal_size().columns
 
 
 class Ticker:
@@ -129,9 +142,12 @@ class Ticker:
     def show(self, text: str) -> None:
         """Put a text in the place of the one before; nothing unless a terminal reads."""
         if self.live and not self._silent:
+            import shutil
+
             self.clear()
-            self._shown = text
-            click.echo(text, err=True, nl=False)
+            # Of a text that has two rows, only the second could be rewritten.
+            self._shown = cut(text, shutil.get_terminal_size().columns - 1)
+            click.echo(self._shown, err=True, nl=False)
 
     def step(self, text: str, count: str) -> None:
         """Tell of a step: as the new count on a terminal, as a line elsewhere."""
@@ -153,4 +169,6 @@ class Ticker:
         """Take away what is shown."""
         if self._shown:
             self._shown = ""
-            click.echo(_CLEAR_LINE, err=True, nl=False)
+            # Not by `click.echo`: for who wants no colours, it takes all escapes away.
+            sys.stderr.write(_CLEAR_LINE)
+            sys.stderr.flush()

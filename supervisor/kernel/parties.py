@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
+import trio
 
 from protocol.connection import HostCalled
 from protocol.errors import Failure, Outcome
@@ -93,6 +94,7 @@ class Party:
         "names",
         "order",
         "principal",
+        "telling",
         "turn",
         "view",
     )
@@ -108,6 +110,8 @@ class Party:
         """In which its requests begin; made by who begins them."""
         self.turn = SharedTurn(self.label)
         """What becomes of its requests in tasks, has that together."""
+        self.telling = trio.Semaphore(1)
+        """Held by the one of its requests that a long answer is made for."""
         self.may_speak_mcp = False
         """Whether its face can carry MCP, and it has asked nothing else yet."""
         self.view: View | None = None

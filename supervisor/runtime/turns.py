@@ -140,6 +140,7 @@ class SharedTurn:
                     self._is_to_begin = False
                     self._begin()
                     self._waiting.unpark(count=WOKEN)
+                    break  # however short it is
         self._waiting.unpark()
 
     def _begin(self) -> None:

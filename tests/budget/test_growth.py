@@ -16,6 +16,8 @@ import trio
 
 import supervisor
 from protocol.events import Progress
+from supervisor.kernel.operations import daemon as daemon_operations
+from supervisor.kernel.parties import Party
 from supervisor.policy.lifecycle import SERVES, State
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.brand import Brands
@@ -23,7 +25,8 @@ from supervisor.runtime.containment.orphans import KNOWN, Orphans
 from tests import factories
 from tests.budget.fake_process import without_processes
 from tests.budget.turns import Turns, taking_turns
-from tests.kernel.conftest import daemon_with, run_op
+from tests.kernel.conftest import Asker, daemon_with, run_op
+from tests.principals import ADA
 
 FEW, MANY = 20, 100
 GROWTH = 1.2
@@ -120,6 +123,37 @@ async def test_a_long_status_leaves_the_neighbours_their_turns(
         nursery.cancel_scope.cancel()
     assert [one["name"] for one in told["modules"]] == sorted(f"m{one}" for one in range(FEW))
     assert rounds >= FEW // 2  # who of the two comes first in a turn is chance
+
+
+@pytest.mark.fault(30)
+async def test_of_many_long_statuses_of_one_client_one_is_made_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("supervisor.runtime.turns.TURN_S", 0)  # each module is a turn of its own
+    made = [
+        factories.descriptor(tmp_path, ["true"], name=f"m{one}", supervision=LAZY)
+        for one in range(FEW)
+    ]
+    begun: dict[int, list[Any]] = {}
+    most = 0
+    tell = daemon_operations._tell_a_turn
+
+    def counted(told: Iterator[Any], into: list[Any]) -> bool:
+        nonlocal most
+        begun[id(into)] = into
+        most = max(most, len(begun))
+        if done := tell(told, into):
+            del begun[id(into)]
+        return done
+
+    monkeypatch.setattr(daemon_operations, "_tell_a_turn", counted)
+    async with daemon_with(tmp_path, *made) as daemon:
+        party, askers = Party(ADA), [Asker() for _ in range(20)]
+        for asker in askers:
+            daemon.requests.begin(party, "supervisor", "invoke", {"op": "status"}, asker)
+        answers = [await asker.document() for asker in askers]
+    assert [len(one["result"]["modules"]) for one in answers] == [FEW] * len(askers)
+    assert most == 1
 
 
 async def test_starting_and_stopping_a_module_costs_the_same_among_many(

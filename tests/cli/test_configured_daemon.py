@@ -90,7 +90,7 @@ def test_the_command_line_wins_over_the_file(
 def test_without_a_file_directories_have_to_be_named(run: Run) -> None:
     result = run("run")
     assert result.exit_code == click.UsageError.exit_code
-    assert "Missing argument 'DIR...'" in result.stderr
+    assert "name a DIR with modules, or a --config that names one" in result.stderr
 
 
 @pytest.mark.parametrize("verb", ["run", "up"])

@@ -59,3 +59,23 @@ def test_help_of_what_is_no_verb_says_so(run: Run, words: tuple[str, ...], said:
     ended = run("help", *words)
     assert ended.exit_code == 2
     assert said in ended.stderr
+
+
+@pytest.mark.parametrize("name", names())
+def test_no_line_of_a_help_is_wider_than_a_terminal_of_40_columns(run: Run, name: str) -> None:
+    said = run(*name.split(), "--help", env={"COLUMNS": "40"}).stdout
+    # What can be typed is not broken: examples, and the choices of an option.
+    explained, _, _ = said.partition("Example")
+    wide = [line for line in explained.splitlines() if len(line) > 40]
+    assert all(line.startswith("  --") for line in wide)
+
+
+def test_the_list_of_verbs_has_a_line_for_each_and_what_is_typed_every_day_first(run: Run) -> None:
+    lines = run("--help", env={"COLUMNS": "80"}).stdout.splitlines()
+    sections = [line for line in lines if line.endswith(":") and line[0] != " "]
+    assert sections[:3] == ["Options:", "Common commands:", "Modules:"]
+    for name, verb in VERBS.items():
+        (line,) = [one for one in lines if one.split()[:1] == [name] and one.startswith("  ")]
+        assert line.endswith(verb.summary)
+    narrow = run("--help", env={"COLUMNS": "40"}).stdout
+    assert max(map(len, narrow.splitlines())) <= 40

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Serve
-from tests.cli.fake_daemon import Frame
+from tests.cli.fake_daemon import Frame, module, ok, status
 
 ENTRIES = {
     "module": "import runpy; runpy.run_module('supervisor.cli', run_name='__main__')",
@@ -25,10 +25,11 @@ class Finder:
         if name == {moment!r}:
             os.kill(os.getpid(), signal.SIGINT)
 sys.meta_path.insert(0, Finder())
+sys.modules.pop({moment!r}, None)
 sys.argv = ["stdiod", "status"]
 {entry}
 """
-MOMENTS = ["click", "supervisor.cli.options", "supervisor.cli.verbs.status", "msgspec"]
+MOMENTS = ["signal", "click", "supervisor.cli.options", "supervisor.cli.verbs.status", "msgspec"]
 
 
 @pytest.mark.parametrize("entry", ENTRIES)
@@ -73,23 +74,34 @@ def test_an_interrupt_while_a_verb_waits_is_130_and_cancels_and_says_what(
     assert daemon.cancelled.wait(10)
 
 
+@pytest.mark.parametrize(
+    ("verb", "words"),
+    [
+        ("stop dice kv", "dice, kv: told to stop, and no longer waited for"),
+        ("reload", "the reload goes on, and is no longer waited for"),
+        ("down", "the daemon was told to end, and is no longer waited for"),
+    ],
+)
 def test_an_interrupt_of_what_cannot_be_cancelled_says_that_it_goes_on(
-    serve: Serve, socket_path: Path
+    serve: Serve, socket_path: Path, verb: str, words: str
 ) -> None:
     asked = threading.Event()
 
     def script(frame: Frame) -> list[Frame | bytes]:
-        if frame["input"]["args"]["module"] == "kv":
+        if frame["input"]["op"] == "status":
+            return [ok(status(module()))]
+        if frame["input"]["args"].get("module") != "dice":
             asked.set()
         return []
 
     serve(script)
     with subprocess.Popen(
-        [sys.executable, "-m", "supervisor.cli", "stop", "dice", "kv", "--socket", socket_path],
+        [sys.executable, "-m", "supervisor.cli", *verb.split(), "--socket", socket_path],
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
         assert asked.wait(60)
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
-    assert said == "\nstdiod: dice, kv: told to stop, and no longer waited for\n"
+    assert said.endswith(f"\nstdiod: {words}\n")
+    assert process.returncode == 130

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from supervisor.cli.event_text import EventPrinter, progress_text
-from supervisor.cli.terminal import cells
+from supervisor.cli.terminal import Ticker, cells
 
 
 def progress(**payload: Any) -> dict[str, Any]:
@@ -68,3 +68,15 @@ def test_one_of_another_form_is_told_by_its_placeholder(
 ) -> None:
     printer.show({**progress(done="x"), "placeholder": "progress: done must be a number"})
     assert "progress: done must be a number" in capsys.readouterr().err
+
+
+def test_a_line_is_rewritten_as_a_whole_for_who_wants_no_colours_and_is_never_two(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("supervisor.cli.terminal.is_terminal", lambda _: True)
+    monkeypatch.setenv("COLUMNS", "10")
+    context = click.Context(click.Command("x"), color=False)
+    with context.scope(), Ticker() as ticker:
+        ticker.show("waiting for dice")
+        ticker.show("is ready")
+    assert capsys.readouterr().err == "waiting..\r\x1b[Kis ready\r\x1b[K"

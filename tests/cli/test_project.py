@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from supervisor.cli import background
 from supervisor.cli import project as project_file
 from supervisor.cli.command_line import stdiod
+from supervisor.cli.doctor.places import project_place
 from supervisor.cli.project import FILE, Project, Standing
 from supervisor.daemon import project_trust
 from supervisor.daemon import serve as serving_file
@@ -489,6 +490,22 @@ def test_each_verb_says_whose_daemon_it_is(shop: Path, typed: Type) -> None:
     ended = typed("status")
     assert ended.exit_code == 3
     assert ended.stderr.endswith("; `stdiod up` starts one\n")
+
+
+@pytest.mark.parametrize(
+    ("standing", "level", "words"),
+    [
+        (Standing.TRUSTED, "ok", "is trusted"),
+        (Standing.UNTRUSTED, "warn", UNTRUSTED),
+        (Standing.CHANGED, "warn", "has changed since it was trusted"),
+    ],
+)
+def test_doctor_says_whether_the_project_counts(
+    shop: Path, standing: Standing, level: str, words: str
+) -> None:
+    finding = project_place(Project(shop, standing, str(shop / FILE)))
+    assert finding.level == level
+    assert words in finding.message
 
 
 def test_trusted_folders_are_completed(shop: Path, typed: Type) -> None:

@@ -7,8 +7,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from supervisor.cli.session_text import table
 from tests.cli.conftest import Run, Serve
 from tests.cli.fake_daemon import Frame, Reply, log, not_ok, ok, status
 
@@ -118,6 +120,23 @@ def test_the_list_is_a_table(run: Run, serve: Serve) -> None:
     assert lines[1].split() == ["evening", "busy", "12", "2", "30s", "ago", "Walk", "home"]
     assert lines[2].split() == ["s-1", "idle", "3", "100", "30s", "ago"]
     assert ended.stderr == "there are more: --after s-1\n"
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (60, "ID STATUS REVISION INVOCATIONS CHANGED TITLE"),
+        (40, "ID STATUS CHANGED TITLE"),
+        (20, "ID STATUS TITLE"),
+    ],
+)
+def test_a_narrow_terminal_has_fewer_columns_and_shorter_titles(width: int, columns: str) -> None:
+    found = [summary("walk", title="A walk around the house at night"), summary("s-1")]
+    lines = table(found, width).splitlines()
+    plain = [click.unstyle(line) for line in lines]
+    assert max(map(len, plain)) <= width
+    assert plain[0].split() == columns.split()
+    assert plain[1].split()[:2] == ["walk", "idle"]
 
 
 @pytest.mark.parametrize(

@@ -42,14 +42,14 @@ def test_a_link_is_followed_and_where_it_leads_is_remembered(tmp_path: Path) -> 
     ("path", "words"),
     [
         ("gone.png", "No such file"),
-        (".", "no regular file"),
+        (".", "not a regular file"),
         ("a\0b", "null"),
         ("x" * 5000, "too long"),
         ("loop", "symbolic links"),
         ("dangling", "No such file"),
-        ("", "no regular file"),
+        ("", "not a regular file"),
         ("file/below", "Not a directory"),
-        ("fifo", "no regular file"),
+        ("fifo", "not a regular file"),
         ("/dev/zero", "leads into /dev, where the daemon would find its own"),
         ("/proc/self/environ", "leads into /proc"),
         ("/tmp/../proc/self/environ", "leads into /proc"),
@@ -107,7 +107,7 @@ def test_a_fifo_in_the_place_of_a_file_does_not_hold_up_who_opens_it(
         next(checks)(*given)
 
     monkeypatch.setattr(asset_files, "_check_regular", check)
-    with pytest.raises(UnreadableError, match="no regular file"), opened("fifo", str(tmp_path)):
+    with pytest.raises(UnreadableError, match="not a regular file"), opened("fifo", str(tmp_path)):
         pass
 
 

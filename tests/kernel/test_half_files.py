@@ -39,7 +39,7 @@ def test_what_is_no_base64_is_no_file(
     monkeypatch.setattr(spool, "DECODED_CHARS", chars)
     store = store_in(tmp_path)
     half = HalfFile(store)
-    with pytest.raises(NotCopiedError, match="no base64"):
+    with pytest.raises(NotCopiedError, match="not base64"):
         half.write([text])
     half.drop()
     assert store.total_bytes == 0

@@ -384,7 +384,7 @@ def test_an_ended_session_can_be_shown_and_forked_and_nothing_else() -> None:
     for failure in failures:
         assert isinstance(failure, Failure)
         assert reason(failure) == "session_ended"
-        assert "fork it to go on" in failure.message
+        assert "fork it to continue" in failure.message
     assert known.fork(ADA, "s", "t").kept.state == {"a": 1}
     assert [entry["session_id"] for entry in recorder.of("session:end")] == ["s"]
 

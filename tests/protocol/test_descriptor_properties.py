@@ -58,8 +58,8 @@ _LOADER_ALONE = (
     "nothing is fetched",
     "leads to n",
     "does not lead to a schema",
-    "no regular expression",
-    "no URI",
+    "not a regular expression",
+    "not a URI",
     "must be left out inside of a schema",
 )
 

@@ -191,7 +191,7 @@ WORDS = {
     "not_executable": "not executable",
     "no_interpreter": "/nowhere/python",
     "carriage_return": "carriage return",
-    "no_program": "no program for this machine",
+    "no_program": "not a program for this machine",
     "missing": "PATH",
     "missing_path": "is not there",
     "folder": "is a folder",

@@ -14,7 +14,7 @@ import click
 import msgspec
 
 from supervisor.cli.quantities import count, duration, held_words, latency, size, stall_words
-from supervisor.cli.terminal import cells, dim, one_line, pad, state_word
+from supervisor.cli.terminal import cells, cut, dim, one_line, pad, state_word
 from supervisor.cli.top.figures import Figures, ModuleFigures, Order, Trend, in_order
 
 BLOCKS = "▁▂▃▄▅▆▇█"
@@ -263,16 +263,6 @@ def _cell(column: str, one: ModuleFigures, width: int) -> str:
     if column == "FAIL/S" and one.failures_per_s:
         return click.style(padded, fg="red")
     return padded
-
-
-def cut(text: str, width: int) -> str:
-    """Return as much of a text as fits; what is cut off ends in two dots."""
-    if cells(text) <= width:
-        return text
-    mark = ".." if width > len("..") else ""
-    while text and cells(text) > width - len(mark):
-        text = text[:-1]
-    return text + mark
 
 
 def rate(per_s: float | None) -> str:

@@ -20,7 +20,7 @@ VARIABLE = "_STDIOD_COMPLETE"
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the shell code that completes verbs, options, modules, ops and sessions.
+    """Print the shell code that completes verbs, options, modules, ops, sessions and projects.
 
     The examples write it where bash (with bash-completion) and fish look for it, and to a folder
     that zsh looks into if it is in `fpath`. Modules, ops and sessions are those of the daemon that

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from supervisor.cli.client import SUPERVISOR, Answer, Client, NoAnswerError, own_op
-from supervisor.cli.exit_status import NoError
+from supervisor.cli.exit_status import NoError, interruption
 from supervisor.cli.options import example, with_socket
 from supervisor.cli.quantities import duration
 from supervisor.cli.results import end_with_failure
@@ -35,7 +35,8 @@ def down(socket: Path) -> None:
         whose = of_project(status.result["daemon"]) if status.ok else ""
         running = [one["name"] for one in modules if one["instances"]]
         ticker.show("stopping")
-        pid = _shut_down(client, ticker, running)
+        with interruption("the daemon was told to end, and is no longer waited for"):
+            pid = _shut_down(client, ticker, running)
         if not _is_gone(process, began_s + GONE_S - time.monotonic()):
             raise NoError(f"the daemon (pid {pid}) still runs after {GONE_S:g} s")
     took = duration(time.monotonic() - began_s)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import click
 
 from supervisor.cli.client import Client
-from supervisor.cli.exit_status import NO
+from supervisor.cli.exit_status import NO, interruption
 from supervisor.cli.options import example, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_json
 
@@ -22,7 +23,8 @@ def reload(*, dry_run: bool, as_json: bool, socket: Path) -> None:
     Reads the policy file again, too. Exits with 1 if the policy or a descriptor cannot be used;
     the last good version then stays in use.
     """
-    with Client(socket) as client:
+    goes_on = "the reload goes on, and is no longer waited for"
+    with Client(socket) as client, contextlib.nullcontext() if dry_run else interruption(goes_on):
         answer = client.own("reload", {"dry_run": dry_run})
     if not answer.ok:
         end_with_failure(answer, as_json=as_json, module="reload")

@@ -15,7 +15,7 @@ from supervisor.cli.options import SESSION, TEXT, Subverbs, example, with_json, 
 from supervisor.cli.quantities import count
 from supervisor.cli.results import end_with_failure, print_json, print_laid_out
 from supervisor.cli.session_text import page, table
-from supervisor.cli.terminal import one_line
+from supervisor.cli.terminal import columns_of_stdout, one_line
 
 MAX_PAGE = 1000
 """As the daemon's own op has it."""
@@ -114,7 +114,7 @@ def list_(*, ended: bool, limit: int, after: str | None, as_json: bool, socket: 
         print_json(found)
         return
     if found["sessions"]:
-        click.echo(table(found["sessions"]))
+        click.echo(table(found["sessions"], columns_of_stdout()))
     else:
         click.echo("no sessions" if ended or not found["ended"] else "no sessions but ended ones")
     if found["next"] is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from supervisor.cli.client import Client
 from supervisor.cli.exit_status import NO
 from supervisor.cli.options import MODULE, example, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_document
-from supervisor.cli.terminal import is_terminal
+from supervisor.cli.terminal import columns_of_stdout
 from supervisor.cli.trouble import in_trouble
 
 
@@ -43,18 +42,10 @@ def status(module: str | None, failing: bool, as_json: bool, socket: Path) -> No
     elif module is None:
         from supervisor.cli.status_table import status_text
 
-        click.echo(status_text(found, _width(), failing=failing))
+        click.echo(status_text(found, columns_of_stdout(), failing=failing))
     else:
         from supervisor.cli.module_page import module_text
 
         click.echo(module_text(found))
     if failing and (bad or found.get("quarantined")):
         raise click.exceptions.Exit(NO)
-
-
-def _width() -> int | None:
-    if not is_terminal(sys.stdout):
-        return None
-    import shutil
-
-    return shutil.get_terminal_size().columns

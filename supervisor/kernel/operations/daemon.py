@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import contextlib
+from collections.abc import Awaitable, Iterator, Mapping
 from operator import itemgetter
 from typing import Any, ClassVar
 
@@ -12,6 +13,9 @@ import trio
 from supervisor.kernel.operations.op import MODULE, Asked, Begun, Op, Parts, args_schema
 from supervisor.kernel.status import daemon_status
 from supervisor.runtime.turns import Turn
+
+LONG_ANSWERS = 2
+"""So many statuses that take more than a turn are made at a time."""
 
 
 class DaemonOps:
@@ -57,6 +61,7 @@ class DaemonOps:
         """Prepare to serve."""
         self._parts = parts
         self._reloads = parts.reloads
+        self._telling = trio.Semaphore(LONG_ANSWERS)
 
     def ops(self) -> Mapping[str, Op]:
         """Return the ops."""
@@ -106,7 +111,44 @@ class DaemonOps:
             for _, module in by_name
             if principal.sees(module.name)
         )
-        return shown if _tell_a_turn(told, shown["modules"]) else _tell_the_rest(told, shown)
+        return self._tell(told, shown, asked.party.telling)
+
+    def _tell(
+        self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
+    ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+        """Take in what is told of modules: at once if there is a turn's time for all of it."""
+        try:
+            telling.acquire_nowait()
+        except trio.WouldBlock:
+            return self._tell_behind_others(told, shown, telling)
+        with contextlib.ExitStack() as held:
+            held.callback(telling.release)
+            if _tell_a_turn(told, shown["modules"]):
+                return shown
+            held.pop_all()
+        return self._tell_the_rest(told, shown, telling)
+
+    async def _tell_behind_others(
+        self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
+    ) -> dict[str, Any]:
+        await telling.acquire()
+        return await self._tell_the_rest(told, shown, telling)
+
+    async def _tell_the_rest(
+        self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
+    ) -> dict[str, Any]:
+        """Take it in a turn at a time: of thousands it takes longer than neighbours should wait.
+
+        It takes tens of megabytes, too: so a party has one at a time, and all have a few.
+        """
+        try:
+            async with self._telling:
+                while True:
+                    await trio.lowlevel.checkpoint()
+                    if _tell_a_turn(told, shown["modules"]):
+                        return shown
+        finally:
+            telling.release()
 
     async def _reload(self, args: dict[str, Any], asked: Asked) -> Any:
         del asked
@@ -146,11 +188,3 @@ def _tell_a_turn(told: Iterator[Any], into: list[Any]) -> bool:
         if turn.over:
             return False
     return True
-
-
-async def _tell_the_rest(told: Iterator[Any], shown: dict[str, Any]) -> dict[str, Any]:
-    """Of thousands of modules the status takes longer than the neighbours should wait."""
-    while True:
-        await trio.lowlevel.checkpoint()
-        if _tell_a_turn(told, shown["modules"]):
-            return shown

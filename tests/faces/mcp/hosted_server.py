@@ -1,4 +1,4 @@
-"""A server of MCP with all that there is: `python hosted_server.py modern|legacy`."""
+"""A server of MCP with all that there is: `python hosted_server.py modern|legacy [no-prompts]`."""
 
 from __future__ import annotations
 
@@ -24,15 +24,28 @@ TOOLS: dict[str, dict[str, Any]] = {
     "many": {"outputSchema": {"type": "array"}},
     **{
         one: {}
-        for one in ("fail", "refuse", "progress", "log", "hang", "given_up", "touch", "link")
+        for one in (
+            "fail",
+            "refuse",
+            "progress",
+            "log",
+            "vanish",
+            "hang",
+            "given_up",
+            "touch",
+            "link",
+        )
     },
     **{f"ask_{one}": {} for one in QUESTIONS},
 }
 
 
 class Server:
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, *flags: str) -> None:
         self.modern = kind == "modern"
+        self.lists_prompts = "no-prompts" not in flags
+        self.tools = dict(TOOLS)
+        self.listening = ""
         self.level = "info"
         self.given_up: list[str] = []
         self.followed: dict[str, str] = {}
@@ -53,7 +66,7 @@ class Server:
         self, named: str, method: str, params: dict[str, Any]
     ) -> None:
         offers = {
-            "tools": {},
+            "tools": {"listChanged": True},
             "prompts": {},
             "resources": {"subscribe": True},
             "completions": {},
@@ -68,9 +81,11 @@ class Server:
             case "tools/list":
                 schema = {"type": "object"}
                 tools = [
-                    {"name": one, "inputSchema": schema, **more} for one, more in TOOLS.items()
+                    {"name": one, "inputSchema": schema, **more} for one, more in self.tools.items()
                 ]
                 self.end(named, tools=tools)
+            case "prompts/list" if not self.lists_prompts:
+                say(id=named, error={"code": -32603, "message": "no prompts today"})
             case "prompts/list":
                 argument = {"name": "who", "required": True}
                 self.end(named, prompts=[{"name": "greet", "arguments": [argument]}])
@@ -98,6 +113,7 @@ class Server:
                 wanted = params["notifications"]
                 uris = [one for one in wanted.get("resourceSubscriptions", ()) if one == NOTE]
                 self.followed = dict.fromkeys(uris, named)
+                self.listening = named
                 meta = {f"{META}subscriptionId": named}
                 told = {"notifications": {"resourceSubscriptions": uris}, "_meta": meta}
                 say(method="notifications/subscriptions/acknowledged", params=told)
@@ -139,6 +155,11 @@ class Server:
                 token = params["_meta"]["progressToken"]
                 told = {"progressToken": token, "progress": 1}
                 say(method="notifications/progress", params=told)
+            case "vanish":
+                del self.tools["vanish"]
+                meta = {f"{META}subscriptionId": self.listening} if self.modern else {}
+                say(method="notifications/tools/list_changed", params={"_meta": meta})
+                self.tell(named, "gone")
             case "given_up":
                 self.tell(named, len(self.given_up))
             case "touch":
@@ -147,6 +168,8 @@ class Server:
                     told = {"uri": f"{uri}/page" if args.get("below") else uri, "_meta": meta}
                     say(method="notifications/resources/updated", params=told)
                 self.tell(named, list(self.followed))
+            case name if name not in self.tools:
+                say(id=named, error={"code": -32602, "message": f"there is no {name}"})
             case name:
                 self.ask(named, name.removeprefix("ask_"), params)
 
@@ -178,4 +201,4 @@ def say(**message: Any) -> None:
 
 
 if __name__ == "__main__":
-    Server(sys.argv[1]).run()
+    Server(*sys.argv[1:]).run()

@@ -32,11 +32,11 @@ ANSWERS = {
 }
 
 
-def hosted(folder: Path, kind: str) -> Descriptor:
+def hosted(folder: Path, kind: str, *flags: str) -> Descriptor:
     capabilities = ["roots.list", "user.ask", "model.sample"]
     made = descriptor(
         folder,
-        [*PYTHON, SERVER, kind],
+        [*PYTHON, SERVER, kind, *flags],
         name="hosted",
         capabilities=capabilities,
         supervision={"concurrency": 4},
@@ -320,3 +320,28 @@ async def test_a_module_that_is_no_server_says_what_has_changed(tmp_path: Path) 
         while len(updates) < 2:
             updates.append((await client.next())["params"]["uri"])
         assert updates == [f"{NOTE}/page", NOTE]
+
+
+@pytest.mark.parametrize("kind", ["modern", "legacy"])
+async def test_a_tool_may_vanish_while_it_is_called_and_what_cannot_be_listed_is_said(
+    kind: str, tmp_path: Path
+) -> None:
+    options = McpOptions({"own": View("own", ("hosted",), prefix=False)})
+    async with (
+        daemon_with(tmp_path, hosted(tmp_path, kind, "no-prompts"), mcp=options) as daemon,
+        mcp_client(daemon, "own") as client,
+    ):
+        await client.initialize()
+        unlisted = await client.error("prompts/list")
+        assert (unlisted["code"], "no prompts today" in unlisted["message"]) == (-32603, True)
+        listed = (await client.result("tools/list"))["tools"]
+        assert "vanish" in [one["name"] for one in listed]
+        last = await client.call("vanish")
+        assert last["content"][0]["text"] == '"gone"'
+        changes = [one["method"] for one in client.told] or [(await client.next())["method"]]
+        assert changes == ["notifications/tools/list_changed"]
+        listed = (await client.result("tools/list"))["tools"]
+        assert "vanish" not in [one["name"] for one in listed]
+        again = await client.ask("tools/call", {"name": "vanish", "arguments": {}})
+        assert again["result"]["isError"] is True
+        assert "hosted has no op 'vanish'" in again["result"]["content"][0]["text"]
