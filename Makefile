@@ -68,7 +68,7 @@ test-mcp: $(READY) ## MCP servers and clients of others on both sides; installs 
 .PHONY: test-languages
 test-languages: $(READY) ## try what `stdiod new` begins in all ten languages, of which none may be missing
 	$(call heading,languages)
-	STDIOD_TEST_LANGUAGES=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) tests/cli/test_new.py $(PYTEST_ARGS)
+	STDIOD_TEST_LANGUAGES=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) tests/cli/test_new.py tests/mistakes/test_checked.py $(PYTEST_ARGS)
 
 REQUIREMENTS ?= 2026-07-28
 
