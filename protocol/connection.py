@@ -74,7 +74,7 @@ class Flow(StrEnum):
     RESUME = "resume"
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True, gc=False):
     """One thing asked of a process; `request_id` is unique among the host's requests."""
 
     request_id: str

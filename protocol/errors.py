@@ -188,7 +188,7 @@ CODE_OF: dict[Reason, Code] = {
 }
 
 
-class Success(msgspec.Struct, frozen=True, eq=False):
+class Success(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A request that ended well: any JSON value, and the summary the module gave, if any.
 
     A value that nobody looks at is never built: `said` may be the module's own bytes

@@ -48,6 +48,7 @@ _LEFT_BYTES: Final = {
 """The field of each that may be passed on without being built."""
 
 _EMPTY = msgspec.Raw(b"{}")
+_BRACE = 0x7B
 
 
 def decode_extended(line: bytes) -> tuple[Event, bytes]:
@@ -68,8 +69,12 @@ def decode_extended(line: bytes) -> tuple[Event, bytes]:
             del fields[name]
     ours = {name: value for name, value in fields.items() if name in names or name == "type"}
     left = _LEFT_BYTES.get(type_, "")
-    value = bytes(ours.get(left, b""))
-    stays = is_dense(value) and (value.startswith(b"{") or type_ == "done") and is_readable(value)
+    stays = (
+        left in ours
+        and is_dense(line)
+        and (type_ == "done" or memoryview(ours[left])[0] == _BRACE)
+        and is_readable(line)
+    )
     if stays:
         ours[left] = _EMPTY
     event: Event = decode_event(msgspec.json.encode(ours))

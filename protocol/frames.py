@@ -15,7 +15,7 @@ encode = msgspec.json.encode
 """Encode any value a line was decoded to: exact for integers of any size."""
 
 
-class RequestFrame(msgspec.Struct, frozen=True):
+class RequestFrame(msgspec.Struct, frozen=True, gc=False):
     """`{"requestId","tool","operation","input"}`; a cancel names only the id and the operation."""
 
     request_id: str | None = msgspec.field(default=None, name="requestId")

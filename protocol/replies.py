@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Code, Failure, Outcome, Reason, Success
 from protocol.events import Done, ErrorEvent
-from protocol.json_line import Fault, is_readable
+from protocol.json_line import SMALL_BYTES, Fault, is_readable
 from protocol.problem import Problem, kind, nearest, quoted
 from protocol.shape import Array, Fields, Rule, Scalar, text
 
@@ -109,7 +109,7 @@ class _ErrorBody(msgspec.Struct, frozen=True):
     details: dict[str, Any] | None = None
 
 
-class InvokeReply(msgspec.Struct, frozen=True):
+class InvokeReply(msgspec.Struct, frozen=True, gc=False):
     """What a module answers an invoke with."""
 
     ok: bool
@@ -130,7 +130,7 @@ class InvokeReply(msgspec.Struct, frozen=True):
         )
 
 
-class _UnbuiltReply(InvokeReply, frozen=True):
+class _UnbuiltReply(InvokeReply, frozen=True, gc=False):
     result: msgspec.Raw | UnsetType = UNSET
 
 
@@ -150,7 +150,8 @@ def plain_outcome(reply: InvokeReply, line: bytes) -> Outcome | None:
     if not reply.ok or reply.error is not None:
         return None if reply.ok or reply.result is not UNSET else reply.outcome
     if reply.result is not UNSET:
-        passes = line.find(b"\r") < 0 and is_readable(bytes(reply.result))
+        looked_at = reply.result if len(line) <= SMALL_BYTES else line
+        passes = line.find(b"\r") < 0 and is_readable(looked_at)
         return Success(reply.result, reply.summary) if passes else None
     fields = 1 + (reply.request_id is not None) + (reply.summary is not None)
     return reply.outcome if line.count(b":") <= fields else None

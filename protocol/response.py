@@ -10,7 +10,7 @@ from protocol.connection import Notice
 from protocol.errors import Outcome, Success
 
 
-class Response(msgspec.Struct, frozen=True):
+class Response(msgspec.Struct, frozen=True, gc=False):
     """One terminal answer; of an op of the daemon itself, no more than the outcome.
 
     `duration_ms` counts from acceptance.

@@ -22,7 +22,9 @@ NAMES: tuple[str, ...] = (
     "narratoria-input.v0",
     "plan.v1",
     "response.v1",
+    "stdiod-config.v1",
     "stdiod-descriptor.v1",
+    "stdiod-policy.v1",
     "transcript.v1",
 )
 

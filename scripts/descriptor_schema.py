@@ -40,6 +40,20 @@ def _lifecycles() -> Iterator[dict[str, Any]]:
         yield {"if": _when("protocol", name), "then": {"properties": only}}
 
 
+OBJECTS = {
+    "transport": "How it is run, or reached",
+    "transport.exec": "For the protocol exec: what each op runs",
+    "transport.mcp": "For the protocol mcp: how it is spoken with",
+    "hook": "For the kind hook: what it sees, and which invocations it gates",
+    "supervision": "How it is watched, bounded and restarted",
+    "supervision.backoff": "How long it waits before it is restarted",
+    "supervision.timeouts": "How long each thing may take, in seconds",
+    "supervision.health": "How an idle process is probed",
+    "supervision.limits": "What it may use; null is no limit",
+    "supervision.instances": "How many processes there are, and when they are replaced",
+}
+"""The objects, which have no row on the page: their members have."""
+
 BETWEEN_FIELDS: dict[str, Any] = {
     "properties": {
         "transport": {
@@ -108,6 +122,8 @@ def schema() -> dict[str, Any]:
             at(whole, path)["default"] = msgspec.to_builtins(default)
     for path, meaning in _ROW.findall(PAGE.read_text(encoding="utf-8")):
         at(whole, path)["description"] = _LINK.sub(r"\1", meaning).replace("`", "")
+    for path, meaning in OBJECTS.items():
+        at(whole, path)["description"] = meaning
     _merge(whole, BETWEEN_FIELDS)
     return whole
 

@@ -66,11 +66,16 @@ def _word(text: str) -> Word:
 
 def args_of(words: Sequence[Word], schema: Any) -> dict[str, Any]:
     """Return the args; `schema` is the op's, if it is known. Raises `click.UsageError`."""
-    schemas = _properties(schema, schema, 0)
+    schemas = properties_of(schema)
     given: dict[str, list[Word]] = {}
     for word in words:
         given.setdefault(word.key, []).append(word)
     return {key: _value(key, said, schemas.get(key), schema) for key, said in given.items()}
+
+
+def properties_of(schema: Any) -> dict[str, Any]:
+    """Return the schema of each arg that an op may have, as far as its own names them."""
+    return _properties(schema, schema, 0)
 
 
 def _value(key: str, said: list[Word], schema: Any, root: Any) -> Any:

@@ -64,10 +64,10 @@ async def examined(descriptor: Descriptor, place: Place, permission: Permission)
             from supervisor.conformance import service
 
             await service.examine(exam, place.environment)
-        elif not await exam.prepare():
+        elif not (await exam.prepare() and await exam.can_start()):
             pass  # there is nothing that could be run
         elif descriptor.transport.lifecycle is Lifecycle.PERSISTENT:
             await persistent.examine(exam)
         else:
-            await single_use.examine(exam, dict(place.environment))
+            await single_use.examine(exam)
     return exam.conclude()

@@ -61,6 +61,7 @@ VERBS = {
     "approvals": Verb(_SESSIONS, "approvals", "Show the questions that wait for a person."),
     "approve": Verb(_SESSIONS, "approve", "Answer such a question."),
     "new": Verb(_WRITING, "new", "Create a working module in one of several languages."),
+    "dev": Verb(_WRITING, "dev", "Run a module while you write it, and call its ops."),
     "check": Verb(_WRITING, "check", "Check that modules keep to their protocol."),
     "validate": Verb(_WRITING, "validate", "Check descriptor files, and say what is wrong."),
     "import": Verb(_WRITING, "import_servers", "Make descriptors of an mcpServers file."),

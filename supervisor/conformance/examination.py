@@ -19,6 +19,7 @@ from supervisor.conformance.report import Finding, Report, Status
 from supervisor.conformance.sample_args import sample_args, sample_event
 from supervisor.conformance.trial import Place, Reply, Timing, Trial, Watched
 from supervisor.runtime.process.incarnation import StopStep
+from supervisor.runtime.process.preflight import obstacle
 from supervisor.runtime.process.prepare_once import prepare_once
 from supervisor.runtime.process.program import SpawnError
 
@@ -93,6 +94,14 @@ class Examination:
             return False
         self.find("prepare", Status.HOLDS)
         return True
+
+    async def can_start(self) -> bool:
+        """Tell whether its command can be run; False, and a finding, if something is in the way."""
+        found = await trio.to_thread.run_sync(obstacle, self.descriptor, self._place.environment)
+        if found is None:
+            return True
+        self.find("starts", Status.FAILS, f"{found.words}; {found.hint}")
+        return False
 
     async def end(self, trial: Trial) -> None:
         """Have nothing left of a process."""

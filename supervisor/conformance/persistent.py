@@ -315,8 +315,8 @@ async def _memory(exam: Examination, trial: Trial) -> None:
             done = True
     what = f"calls of {good[0]}" if good else "questions for its health"
     if trial.exit is not None:
-        words = f"in the midst of {ALL_CALLS} {what} the process {trial.exit.words}"
-        exam.find("memory", Status.FAILS, words, trial)
+        words = f"in the midst of {ALL_CALLS} {what} it {trial.exit.words}"
+        exam.find("stays", Status.FAILS, words, trial)
     elif not done:
         trial.is_out_of_step = True
         words = f"{ALL_CALLS} {what} took longer than {MEMORY_S:g} s"

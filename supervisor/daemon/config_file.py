@@ -16,7 +16,7 @@ import msgspec
 
 from protocol.problem import did_you_mean, printable, quoted
 from supervisor.policy.http_exposure import ExposureError, read_origin
-from supervisor.policy.mcp_views import McpOptions, read_mcp
+from supervisor.policy.mcp_views import ALWAYS, MOST_S, McpOptions, read_mcp
 from supervisor.policy.toml_document import NotTomlError, Remark, decoded, read_toml, told
 from supervisor.runtime.files.looks import NO_ANSWER, Looks, NoAnswerError
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
@@ -34,6 +34,9 @@ MIN_JOURNAL_BYTES = 1 << 20
 """Less is no journal; and what a session needs to be restored is not removed anyway."""
 
 MAX_DAYS = 36_500
+
+SCHEMA_KEY = "$schema"
+"""Says to an editor which schema a file has; it means nothing here."""
 
 OWN_OF_PROJECTS = ("socket", "data_dir")
 """What its path decides of a project, so that each command finds its daemon without reading it."""
@@ -61,6 +64,13 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     http_insecure: bool | None = None
     http_origins: tuple[str, ...] | None = None
     mcp: McpOptions | None = None
+
+
+class Key(msgspec.Struct, frozen=True):
+    """A key of the file: how its value is read, and the JSON Schema that says as much of that."""
+
+    read: Callable[[Any, Path], Any]
+    schema: dict[str, Any]
 
 
 class ConfigError(Exception):
@@ -114,17 +124,17 @@ def parse_config(data: bytes, path: Path, *, of_project: bool = False) -> Config
     values: dict[str, Any] = {}
     faults: list[Remark] = []
     for key, value in document.items():
-        read = _READERS.get(key)
+        known = KEYS.get(key)
         line = where[(key,)]
-        if read is None:
-            near = did_you_mean(key, _READERS) or f"; the keys are {', '.join(_READERS)}"
+        if known is None:
+            near = did_you_mean(key, KEYS) or f"; the keys are {', '.join(KEYS)}"
             faults.append(Remark(line, f"{printable(key)}: there is no such key{near}"))
         elif of_project and key in OWN_OF_PROJECTS:
             words = f"{key}: a project has its own, which its path decides; leave it out"
             faults.append(Remark(line, words))
         else:
             try:
-                values[key] = read(value, folder)
+                values[key] = known.read(value, folder)
             except _Fault as fault:
                 faults.append(Remark(line, f"{key}: {fault}"))
     if of_project and "directories" not in document:
@@ -132,6 +142,7 @@ def parse_config(data: bytes, path: Path, *, of_project: bool = False) -> Config
         faults.append(Remark(1, words))
     if faults:
         raise ConfigError(path, faults)
+    values.pop(SCHEMA_KEY, None)
     return Config(**values)
 
 
@@ -154,7 +165,14 @@ def _path(value: Any, folder: Path) -> Path:
         raise _Fault(f"{quoted(value)} names the home folder of a user there is not") from None
 
 
-def _word(words: tuple[str, ...]) -> Callable[[Any, Path], str]:
+def _text(value: Any, folder: Path) -> str:
+    del folder
+    if not isinstance(value, str):
+        raise _Fault(f"must be a string, not {_kind(value)}")
+    return value
+
+
+def _word(words: tuple[str, ...]) -> Key:
     def read(value: Any, folder: Path) -> str:
         del folder
         allowed = ", ".join(f'"{word}"' for word in words)
@@ -165,10 +183,10 @@ def _word(words: tuple[str, ...]) -> Callable[[Any, Path], str]:
             raise _Fault(f"must be one of {allowed}, not {quoted(value)}{near}")
         return value
 
-    return read
+    return Key(read, {"enum": list(words)})
 
 
-def _bytes(otherwise: str) -> Callable[[Any, Path], int]:
+def _bytes(otherwise: str) -> Key:
     def read(value: Any, folder: Path) -> int:
         del folder
         if not isinstance(value, int) or isinstance(value, bool):
@@ -177,7 +195,7 @@ def _bytes(otherwise: str) -> Callable[[Any, Path], int]:
             raise _Fault(f"must be above 0, not {value}; leave it out for {otherwise}")
         return value
 
-    return read
+    return Key(read, {"type": "integer", "exclusiveMinimum": 0})
 
 
 def _journal_bytes(value: Any, folder: Path) -> int:
@@ -249,24 +267,54 @@ def _kind(value: Any) -> str:
             return "a date or time"
 
 
-_READERS: dict[str, Callable[[Any, Path], Any]] = {
-    "directories": _paths,
-    "socket": _path,
-    "data_dir": _path,
+_PATH = {"type": "string", "minLength": 1}
+_FLAG = Key(_flag, {"type": "boolean"})
+_TEXTS = {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1}
+
+_SECONDS = {"type": "number", "exclusiveMinimum": 0, "maximum": MOST_S}
+
+KEYS = {
+    "directories": Key(_paths, {"type": "array", "items": _PATH, "minItems": 1}),
+    "socket": Key(_path, _PATH),
+    "data_dir": Key(_path, _PATH),
     "log_format": _word(LOG_FORMATS),
     "containment": _word(CONTAINMENTS),
     "memory_ceiling_bytes": _bytes("no ceiling"),
-    "watch": _flag,
-    "journal_days": _days,
-    "journal_bytes": _journal_bytes,
+    "watch": _FLAG,
+    "journal_days": Key(_days, {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_DAYS}),
+    "journal_bytes": Key(_journal_bytes, {"type": "integer", "minimum": MIN_JOURNAL_BYTES}),
     "durability": _word(DURABILITIES),
     "assets": _word(ASSETS),
     "asset_store_bytes": _bytes("1 GiB"),
-    "policy": _path,
-    "http": _http,
-    "http_cert": _path,
-    "http_key": _path,
-    "http_insecure": _flag,
-    "http_origins": _origins,
-    "mcp": _mcp,
+    "policy": Key(_path, _PATH),
+    "http": Key(_http, {"type": "string"}),
+    "http_cert": Key(_path, _PATH),
+    "http_key": Key(_path, _PATH),
+    "http_insecure": _FLAG,
+    "http_origins": Key(_origins, {"type": "array", "items": {"type": "string"}}),
+    "mcp": Key(
+        _mcp,
+        {
+            "type": "object",
+            "properties": {
+                "views": {
+                    "type": "object",
+                    "additionalProperties": {
+                        "type": "object",
+                        "properties": {
+                            "modules": _TEXTS,
+                            "prefix": {"type": "boolean"},
+                            "for": _TEXTS,
+                        },
+                        "additionalProperties": False,
+                    },
+                },
+                "session_idle_s": _SECONDS,
+                "keep": {"anyOf": [{"const": ALWAYS}, _SECONDS]},
+            },
+            "additionalProperties": False,
+        },
+    ),
+    SCHEMA_KEY: Key(_text, {"type": "string"}),
 }
+"""All that a file may say. What each means stands in docs/operating.md; both make the schema."""

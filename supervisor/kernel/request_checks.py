@@ -196,7 +196,7 @@ def obstacle(module: Module, content: Mapping[str, Any]) -> Failure | Doubt | No
     if caller is not None and not is_traceparent(caller):
         words = f'"traceparent" is {described(caller)}, it must be one of W3C such as {EXAMPLE}'
         return Failure.because(Reason.MALFORMED_REQUEST, words)
-    descriptions = module.setting.descriptions
+    descriptions = module.descriptions
     validator = descriptions.renewed() if descriptions.is_outdated else descriptions.validator
     if validator is None or validator.accepts(op, args):
         return None

@@ -35,7 +35,7 @@ MAX_TOLD = 100
 """Problems and findings that are told; nobody reads the second hundred."""
 
 _SCOPE_KEYS = ("mode", "allow", "deny")
-_KEYS = (*_SCOPE_KEYS, "modules")
+_KEYS = (*_SCOPE_KEYS, "modules", "$schema")
 _MODES = ", ".join(quoted(mode) for mode in Mode)
 _LIST = 'an array of capabilities such as ["log", "session.*"]'
 _CUTOFF = 0.8  # other capabilities than the host's own are no mistake: "login" is no "log"

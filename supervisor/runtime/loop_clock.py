@@ -63,8 +63,8 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
         if at - self._looked_at > LATE_S:
             self._lose(self._looked_at, at)
         self._looked_at = at
-        now = at - self._lost_s
-        return max(self._floor, now)
+        now, floor = at - self._lost_s, self._floor
+        return now if now > floor else floor  # noqa: FURB136 - each request asks twice
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """Return for how long to sleep until a time of this clock."""

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 import trio
 
-from protocol.descriptor.model import Descriptor
-from supervisor.cli.checking import examined
 from supervisor.conformance import clauses, persistent
 from supervisor.conformance.examination import Permission
-from supervisor.conformance.report import Report, Status, Verdict
-from supervisor.conformance.trial import Place
-from supervisor.runtime.containment.custody import Custody
+from supervisor.conformance.report import Status, Verdict
 from supervisor.runtime.files.directory import read_descriptor
-from supervisor.runtime.files.log_files import LogFiles
-from supervisor.runtime.supervision.deadlines import Deadlines
+from tests.conformance.examining import BAD, by_status, report_of
 from tests.conformance.zoo import SPECIES, ZOO, Broken, animal
 from tests.docs.markdown import rows
 from tests.kernel.service_peer import LOG, Asked, Script, peer, says, streamed, whole
 from tests.modules.samples import DESCRIPTORS, MODULES
-
-ALL = Permission({}, all_ops=True)
-BAD = (Status.FAILS, Status.WARNING)
 
 
 @pytest.fixture(autouse=True)
@@ -32,21 +23,6 @@ def _few_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let ten calls show what a thousand do; a test's module grows by 4 MiB with each."""
     monkeypatch.setattr(persistent, "SETTLING_CALLS", 5)
     monkeypatch.setattr(persistent, "ALL_CALLS", 10)
-
-
-async def report_of(folder: Path, descriptor: Descriptor, permission: Permission = ALL) -> Report:
-    log_files, deadlines = LogFiles(folder / "logs"), Deadlines()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(deadlines.run)
-        place = Place(os.environ, Custody.bare(), log_files, deadlines)
-        report = await examined(descriptor, place, permission)
-        nursery.cancel_scope.cancel()
-    log_files.close()
-    return report
-
-
-def by_status(report: Report, *statuses: Status) -> dict[str, str]:
-    return {one.clause: one.words for one in report.findings if one.status in statuses}
 
 
 @pytest.mark.parametrize("species", SPECIES)

@@ -133,6 +133,7 @@ def test_every_command_that_speaks_with_a_daemon_takes_the_socket() -> None:
         "validate",
         "new",
         "check",
+        "dev",
         "import",
         "replay",
         "policy check",

@@ -73,7 +73,7 @@ def test_an_empty_file_grants_nothing() -> None:
     ("text", "problem"),
     [
         ("mod = 'strict'", "1: mod: unknown key; did you mean 'mode'?"),
-        ("\nzzzz = 1", "2: zzzz: unknown key; known are mode, allow, deny, modules"),
+        ("\nzzzz = 1", "2: zzzz: unknown key; known are mode, allow, deny, modules, $schema"),
         ("[module.x]", "1: module: unknown key; did you mean 'modules'?"),
         ("[modules.x]\nalow = []", "2: modules.x.alow: unknown key; did you mean 'allow'?"),
         ("[modules.x]\nmodules = 1",

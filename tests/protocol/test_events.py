@@ -217,7 +217,7 @@ def test_what_is_just_not_too_deep_where_it_is_read_can_be_built_by_who_looks() 
             break
         deepest = depth
         assert isinstance(event, UiEvent)
-        assert built_further_down(50, event.payload)["n"][:1] == [0]
+        assert built_further_down(40, event.payload)["n"][:1] == [0]
     assert deepest
 
 

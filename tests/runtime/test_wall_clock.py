@@ -26,6 +26,7 @@ STAMPS = {
     "supervisor/cli/top/plain.py",  # the stamp of a line of figures
     "supervisor/cli/direct.py",  # when a transcript was recorded
     "supervisor/cli/verbs/new.py",  # the same, of a new module's test
+    "supervisor/cli/dev_screen.py",  # the stamp of a line that passed
     "supervisor/kernel/operations/record.py",  # the same
     "supervisor/daemon/project_trust.py",  # when a project was trusted
     "supervisor/kernel/journal.py",  # the stamps of entries

@@ -1,0 +1,369 @@
+"""Run a module while it is being written: start it anew when its source changes, call its ops.
+
+One round is the time between two changes: a daemon in this process, without a socket, and with the
+module alone; its `prepare` is done in each. What passes between the two is shown line by line.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import signal
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import click
+import msgspec
+import structlog
+import trio
+
+from protocol.args_schema import op_schemas
+from protocol.descriptor.loading import DescriptorError
+from protocol.descriptor.model import Descriptor, HealthChecks, Instances, Start
+from protocol.errors import Outcome, Reason
+from protocol.events import Progress
+from protocol.json_document import read_document
+from protocol.replies import Operation
+from protocol.response import Response
+from protocol.transcript import Happened, Source
+from supervisor.cli.args_words import args_of, read_words
+from supervisor.cli.failure_text import failure_text
+from supervisor.cli.quantities import duration
+from supervisor.cli.results import compact
+from supervisor.daemon.inherited import mend_signals
+from supervisor.faces.local_user import this_user
+from supervisor.kernel.daemon import Daemon, running
+from supervisor.kernel.parties import Handle, Party
+from supervisor.policy.findings import Found
+from supervisor.policy.verdict import Stopped
+from supervisor.runtime.files.directory import read_descriptor
+from supervisor.runtime.files.module_log import LogLine
+from supervisor.runtime.loop_clock import LoopClock
+from supervisor.runtime.process.program import module_folder, of_prepare, program_files
+from supervisor.runtime.supervision.call import Call, Congestion
+
+LOOK_S = 0.25
+"""How often it is looked for changes; what has changed has to look the same twice."""
+
+MOST_FILES = 2000
+"""Sources beyond that are not watched."""
+
+SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "target"})
+
+IDLE_S = 1e9
+"""Between two probes of the health: they would be all that is seen."""
+
+Look = dict[str, tuple[int, int]]
+"""Of each file its last change and its size."""
+
+
+class Display(Protocol):
+    """Where all is shown."""
+
+    def said(self, sign: str, text: str) -> None:
+        """Show a line that passed: `>` to the module, `<` from it, `!` its stderr."""
+
+    def tell(self, text: str) -> None:
+        """Show words of our own, of one line or more."""
+
+
+class Typed(Protocol):
+    """What is typed."""
+
+    waits: bool
+    """Whether the next line is to be read only when the call of this one has been answered."""
+
+    async def line(self) -> str | None:
+        """Return a line; None for Ctrl-C. Raises `EOFError` at the end."""
+
+    def end(self) -> None:
+        """Have whoever waits for a line go on."""
+
+
+def develop(path: Path, screen: Display, typed: Callable[[Development], Typed]) -> None:
+    """Run the module of a descriptor file until what is typed ends, or a signal comes."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    clock = LoopClock()
+    one = Development(path, screen)
+    trio.run(one.run, typed(one), clock=clock, instruments=[clock])
+
+
+class Development:
+    """One module while it is being written."""
+
+    def __init__(self, path: Path, screen: Display) -> None:
+        self.name = path.absolute().parent.name
+        self._path = path
+        self._screen = screen
+        self._daemon: Daemon | None = None
+        self._calls: dict[_Asker, Handle] = {}
+        self._ending = trio.Event()
+        self._changed = trio.Event()
+        self._begun = trio.Event()
+
+    @property
+    def inputs(self) -> dict[str, Any]:
+        """The schema of each op, as far as they are known now."""
+        if self._daemon is None:
+            return {}
+        module = self._daemon.fleet.modules[self.name]
+        said = module.descriptions.current or {}
+        return op_schemas(module.descriptor.inputs or said.get("inputs")) or {}
+
+    async def run(self, typed: Typed) -> None:
+        """Go on until the end."""
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as received:
+            mend_signals()  # the module is to begin as under a daemon
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._end_on_signals, received, typed)
+                nursery.start_soon(self._read, typed)
+                while not self._ending.is_set():
+                    await self._round()
+                typed.end()
+                nursery.cancel_scope.cancel()
+
+    async def _end_on_signals(self, received: Any, typed: Typed) -> None:
+        async for _ in received:
+            self._ending.set()
+            self._changed.set()
+            typed.end()
+
+    # What is typed.
+
+    async def _read(self, typed: Typed) -> None:
+        while not self._ending.is_set():
+            try:
+                line = await typed.line()
+            except EOFError:
+                break
+            if line is None:
+                if not self._cancel():
+                    break
+            elif line.strip():
+                await self._begun.wait()
+                await self._obey(line.strip(), wait=typed.waits)
+        self._ending.set()
+        self._changed.set()
+
+    def _cancel(self) -> bool:
+        """Cancel the calls that are open; False if there are none."""
+        handles = list(self._calls.values())
+        for handle in handles:
+            handle.cancel(Stopped(Reason.CLIENT, "Ctrl-C cancelled it"))
+        return bool(handles)
+
+    async def _obey(self, line: str, *, wait: bool) -> None:
+        match line:
+            case "/restart":
+                self._changed.set()
+            case "/ops":
+                for op, schema in self.inputs.items():
+                    self._screen.tell(f"{op} {compact(schema)}")
+            case _:
+                asker = self._call(line)
+                if asker is not None and wait:
+                    await asker.answered.wait()
+
+    def _call(self, line: str) -> _Asker | None:
+        """Call an op; None, and words, if it is not clear which, or with what."""
+        if self._daemon is None:
+            self._screen.tell("it does not run; correct the descriptor first")
+            return None
+        try:
+            op, args = self._read_call(line)
+        except ValueError as error:
+            self._screen.tell(f"{line!r} cannot be read: {error}")
+            return None
+        except click.UsageError as error:
+            self._screen.tell(error.message)
+            return None
+        asker = _Asker(self._answered)
+        content = {"op": op, "args": args}
+        party = Party(this_user("cli"))
+        handle = self._daemon.requests.begin(party, self.name, Operation.INVOKE, content, asker)
+        if handle is not None and not asker.answered.is_set():
+            self._calls[asker] = handle
+        return asker
+
+    def _read_call(self, line: str) -> tuple[str, dict[str, Any]]:
+        op, _, rest = line.partition(" ")
+        if rest.lstrip().startswith("{"):
+            document = read_document(rest.encode(errors="surrogateescape"))
+            if isinstance(document, list):
+                raise ValueError(str(document[0]).partition(";")[0])
+            return op, document
+        op, *words = shlex.split(line)
+        return op, args_of(read_words(tuple(words)), self.inputs.get(op))
+
+    def _answered(self, asker: _Asker, response: dict[str, Any]) -> None:
+        self._calls.pop(asker, None)
+        if response["ok"]:
+            took = duration(response["duration_ms"] / 1000)
+            ok = click.style("ok", fg="green")
+            self._screen.tell(f"{ok} ({took}) {compact(response.get('result'))}")
+        else:
+            op = str(response.get("op"))
+            words = failure_text(response["error"], module=self.name, op=op, with_daemon=False)
+            self._screen.tell(words)
+
+    # One round.
+
+    async def _round(self) -> None:
+        self._changed = trio.Event()
+        async with trio.open_nursery() as nursery:
+            try:
+                descriptor = await trio.to_thread.run_sync(read_descriptor, self._path)
+            except DescriptorError as error:
+                self._screen.tell("\n".join(f"{self._path}: {one}" for one in error.problems))
+                self._begun.set()
+                nursery.start_soon(self._watch, None)
+                await self._changed.wait()
+            else:
+                nursery.start_soon(self._watch, descriptor)
+                await self._serve(descriptor)
+            nursery.cancel_scope.cancel()
+
+    async def _serve(self, descriptor: Descriptor) -> None:
+        supervision = msgspec.structs.replace(
+            descriptor.supervision,
+            depends_on=(),
+            start=Start.EAGER,
+            instances=Instances(),
+            warm=0,
+            health=HealthChecks(interval_s=IDLE_S),
+        )
+        alone = msgspec.structs.replace(descriptor, supervision=supervision)
+        self.name = descriptor.name
+        with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
+            found = Found((alone,))
+            async with running(found, data_dir=Path(folder), with_sessions=False) as daemon:
+                module = daemon.fleet.modules[self.name]
+                module.taps.attach(_Tap(self._screen))
+                unfollow = module.log.follow(self._logged)
+                self._daemon = daemon
+                self._begun.set()
+                await self._changed.wait()
+                self._begun = trio.Event()
+                self._daemon = None
+                daemon.shut_down("its source has changed")
+                await daemon.stop_fleet()
+                unfollow()
+
+    def _logged(self, line: LogLine) -> None:
+        """Show stderr, and what the host says of the process."""
+        if line.stream == "host":
+            self._screen.tell(line.text)
+        elif line.stream != "event":  # that was seen as it came
+            self._screen.said("!", line.text)
+
+    # What is watched.
+
+    async def _watch(self, descriptor: Descriptor | None) -> None:
+        """Wait for a change that has come to rest."""
+        first = before = await trio.to_thread.run_sync(look, self._path, descriptor)
+        while True:
+            await trio.sleep(LOOK_S)
+            now = await trio.to_thread.run_sync(look, self._path, descriptor)
+            if now == before != first:
+                changed = sorted({*now.items()} ^ {*first.items()})
+                self._screen.tell(f"{Path(changed[0][0]).name} has changed; it is started anew")
+                self._changed.set()
+                return
+            before = now
+
+
+def look(path: Path, descriptor: Descriptor | None) -> Look:
+    """Look at the descriptor and the sources: the files of its commands, and those of their kind.
+
+    What a `prepare` makes is none of them.
+    """
+    files = {str(path.absolute())}
+    if descriptor is not None:
+        named = set(program_files(descriptor))
+        if descriptor.transport.prepare:
+            named = set(program_files(of_prepare(descriptor))) - named
+        suffixes = {Path(one).suffix for one in named if Path(one).is_file()} - {""}
+        files |= {one for one in named if Path(one).is_file()}
+        files |= set(_of_kind(Path(module_folder(descriptor)), suffixes))
+    seen: Look = {}
+    for one in files:
+        try:
+            found = Path(one).stat()
+        except OSError:
+            continue  # it is being replaced, or gone
+        seen[one] = (found.st_mtime_ns, found.st_size)
+    return seen
+
+
+def _of_kind(folder: Path, suffixes: set[str]) -> list[str]:
+    found: list[str] = []
+    for home, folders, names in os.walk(folder):
+        folders[:] = [one for one in folders if not one.startswith(".") and one not in SKIPPED]
+        found += [str(Path(home, one)) for one in names if Path(one).suffix in suffixes]
+        if len(found) > MOST_FILES:
+            break
+    return found[:MOST_FILES]
+
+
+class _Tap:
+    """Shows each line that passes (taps.Tap)."""
+
+    def __init__(self, screen: Display) -> None:
+        self._screen = screen
+        self._rest = {Source.HOST: b"", Source.MODULE: b""}
+
+    def said(self, instance: str, source: Source, data: bytes) -> None:
+        """Show the lines that are complete."""
+        del instance
+        if source not in self._rest:
+            return
+        *lines, self._rest[source] = (self._rest[source] + data).split(b"\n")
+        for line in lines:
+            self._show(source, line)
+
+    def _show(self, source: Source, line: bytes) -> None:
+        sign = ">" if source is Source.HOST else "<"
+        self._screen.said(sign, line.decode(errors="backslashreplace"))
+
+    def happened(self, instance: str, event: Happened, **facts: Any) -> None:
+        """Tell of its beginning, and of a line that it did not end."""
+        if event is Happened.SPAWNED:
+            self._screen.tell(f"{instance} runs, pid {facts['pid']}")
+        elif event is Happened.EXITED:
+            for source, rest in self._rest.items():
+                if rest:
+                    self._show(source, rest)
+            self._rest = dict.fromkeys(self._rest, b"")
+
+    def asked(self, instance: str) -> None:
+        """Do nothing: the line is shown."""
+
+    def answered(self, instance: str, call: Call, outcome: Outcome) -> None:
+        """Do nothing: who asked is told."""
+
+
+class _Asker:
+    """Who called an op (kernel.parties.Client)."""
+
+    def __init__(self, tell: Callable[[_Asker, dict[str, Any]], None]) -> None:
+        self.answered = trio.Event()
+        self._tell = tell
+
+    def event(self, event: Progress, line: bytes | None) -> None:
+        """Do nothing: the module's own line is shown."""
+
+    def finished(self, response: Response) -> None:
+        """Tell of the response."""
+        self.answered.set()
+        self._tell(self, response.document())
+
+    def congested(self) -> Congestion:
+        """Return none."""
+        return Congestion.NONE
