@@ -21,6 +21,7 @@ from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 from supervisor.runtime.supervision.dependence import starts_on_demand
 from supervisor.runtime.supervision.fleet import Fleet
 from supervisor.runtime.supervision.module import Module
+from supervisor.runtime.turns import each_in_turns
 
 KNOWN_WITHIN_S = 10.0
 """How long modules that are starting are waited for; whoever is later is told of as a change."""
@@ -68,8 +69,11 @@ class Catalogue:
 
     async def wait_known(self, principal: Principal) -> None:
         """Return when something is known of each module, or it has failed, or after a while."""
-        unknown = [one for one in self._seen(principal) if not self._is_known(one)]
-        for module in unknown:
+        unknown: list[Module] = []
+        async for module in each_in_turns(self._seen(principal)):
+            if self._is_known(module):
+                continue
+            unknown.append(module)
             if not module.wanted and starts_on_demand(module):
                 module.start("what it offers was asked for")
 
@@ -81,9 +85,9 @@ class Catalogue:
         with trio.move_on_after(KNOWN_WITHIN_S):
             await self._fleet.wait_until(settled)
 
-    def offers(self, principal: Principal) -> list[Offer]:
+    async def offers(self, principal: Principal) -> list[Offer]:
         """Return what a principal may see, by name; no hooks, which nobody calls."""
-        return [self._offer(one) for one in self._seen(principal)]
+        return [self._offer(one) async for one in each_in_turns(self._seen(principal))]
 
     def said(self, name: str) -> dict[str, Any]:
         """Return what is known of a module; nothing if it is not there."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import time
 import types
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
 from typing import Any, TypeVar
 
 import trio
@@ -164,6 +164,17 @@ async def in_turns(who: str, doing: str, steps: Iterable[object]) -> None:
                 SERVING.begin(who, doing)
     finally:
         SERVING.end()
+
+
+async def each_in_turns(items: Iterable[T]) -> AsyncIterator[T]:
+    """Give one after the other; whoever takes them has a turn at a time for what that leads to."""
+    turn = Turn()
+    turn.begin()
+    for one in items:
+        yield one
+        if turn.over:
+            await trio.lowlevel.checkpoint()
+            turn.begin()
 
 
 def pieces(data: bytes) -> list[bytes]:

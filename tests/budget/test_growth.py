@@ -101,12 +101,17 @@ async def test_telling_the_status_of_a_module_costs_the_same_among_many(tmp_path
     assert many / few < GROWTH, f"lines of one: {few}, among more {many}"
 
 
-async def test_a_long_status_leaves_the_neighbours_their_turns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("op", "args"), [("status", {}), ("offers", {"wait": False}), ("offers", {"wait": True})]
+)
+async def test_a_long_answer_leaves_the_neighbours_their_turns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str, args: dict[str, Any]
 ) -> None:
     monkeypatch.setattr("supervisor.runtime.turns.TURN_S", 0)  # each module is a turn of its own
     made = [
-        factories.descriptor(tmp_path, ["true"], name=f"m{one}", supervision=LAZY)
+        factories.descriptor(
+            tmp_path, ["true"], name=f"m{one}", supervision=LAZY, inputs={"go": {}}
+        )
         for one in range(FEW)
     ]
     rounds = 0
@@ -119,9 +124,10 @@ async def test_a_long_status_leaves_the_neighbours_their_turns(
 
     async with daemon_with(tmp_path, *made) as daemon, trio.open_nursery() as nursery:
         nursery.start_soon(neighbour)
-        told = await run_op(daemon, "status", {}, ignore)
+        told = await run_op(daemon, op, args, ignore)
         nursery.cancel_scope.cancel()
-    assert [one["name"] for one in told["modules"]] == sorted(f"m{one}" for one in range(FEW))
+    named = [one["name"] if op == "status" else one.module for one in told["modules"]]
+    assert named == sorted(f"m{one}" for one in range(FEW))
     assert rounds >= FEW // 2  # who of the two comes first in a turn is chance
 
 

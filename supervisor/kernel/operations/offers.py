@@ -56,7 +56,8 @@ class OfferOps:
             await self._follow(asked)
         if args.get("wait", True):
             await catalogue.wait_known(principal)
-        return {"version": catalogue.version, "modules": catalogue.offers(principal)}
+        version = catalogue.version  # what changes while it is told is told of as a change
+        return {"version": version, "modules": await catalogue.offers(principal)}
 
     async def _follow(self, asked: Asked) -> None:
         changed = trio.Event()

@@ -105,6 +105,7 @@ class Incarnation:
         # Read from stdout and stderr and not taken yet: an exit may come between two turns.
         self._said: deque[bytes] = deque()
         self._complained: deque[bytes] = deque()
+        self._turn = LineTurn()
         self._taps = taps or Taps()
 
     @property
@@ -298,23 +299,18 @@ class Incarnation:
     async def _read_stdout(self, asked: trio.Event | None) -> None:
         if asked is not None:
             await asked.wait()
-        dialogue, turn = self.dialogue, LineTurn()
+        dialogue = self.dialogue
         drained = True
         while data := await read(self._process.stdout, drained=drained):
             drained = len(data) < READ_BYTES
             if self._taps.tap is not None:
                 self._taps.said(self.instance, Source.MODULE, data)
             self._said += pieces(data)
-            turn.begin()
             while self._said:
-                piece = self._said.popleft()
-                SERVING.begin(self.instance, "stdout")
-                if dialogue.receive_data(piece):
+                if self._take_turn("stdout", self._said, dialogue.receive_data):
                     drained = False  # just asked: it may answer during the neighbours' turn
-                SERVING.end()
-                if turn.takes(piece) or not (self._said or drained):
-                    await trio.lowlevel.checkpoint()  # the neighbours' turn
-                    turn.begin()
+                if self._said or not drained:
+                    await trio.lowlevel.checkpoint()  # then the neighbours' turn
                 while dialogue.receiver.congested():
                     self._room = trio.Event()
                     await self._room.wait()
@@ -325,21 +321,31 @@ class Incarnation:
             dialogue.receiver.stdout_closed()
 
     async def _read_stderr(self) -> None:
-        drained, turn = True, LineTurn()
+        drained = True
         while data := await read(self._process.stderr, drained=drained):
             drained = len(data) < READ_BYTES
             self._taps.said(self.instance, Source.STDERR, data)
             self._complained += pieces(data)
-            turn.begin()
             while self._complained:
-                piece = self._complained.popleft()
-                SERVING.begin(self.instance, "stderr")
-                self.stderr.feed(piece)
-                SERVING.end()
-                if turn.takes(piece) or not (self._complained or drained):
+                self._take_turn("stderr", self._complained, self.stderr.feed)
+                if self._complained or not drained:
                     await trio.lowlevel.checkpoint()
-                    turn.begin()
         self.stderr.finish()
+
+    def _take_turn(
+        self, doing: str, untaken: deque[bytes], take: Callable[[bytes], bool | None]
+    ) -> bool:
+        """Take of what was read as much as a turn has time for; return whether it led to asking."""
+        turn, asked = self._turn, False
+        turn.begin()
+        SERVING.begin(self.instance, doing)
+        while untaken:
+            piece = untaken.popleft()
+            asked |= bool(take(piece))
+            if turn.takes(piece):
+                break
+        SERVING.end()
+        return asked
 
     async def _write_stdin(self) -> None:
         if not await self.dialogue.write_rest():
