@@ -131,6 +131,9 @@ class Guardianship:
             self._drop_pipe()
             task_status.started()
             return
+        except trio.Cancelled:
+            self._drop_pipe()
+            raise
         finally:
             os.close(reading)
         popen.returncode = 0  # it is reaped by its pidfd, and not by Popen, too
