@@ -40,6 +40,16 @@ def test_without_a_daemon_and_a_directory_it_says_what_to_do(run: Run) -> None:
     assert "mcp DIR` starts one for the modules in DIR" in ended.stderr
 
 
+@pytest.mark.parametrize("place", ["in a file", "where a folder is"])
+def test_a_place_where_no_socket_can_be_is_said(place: str, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "socket.starting").mkdir()
+    socket = tmp_path / ("socket" if place == "where a folder is" else "file/socket")
+    ended = run("mcp", str(tmp_path), "--socket", str(socket))
+    assert ended.exit_code == 3
+    assert f"no daemon can be started for {socket}: " in ended.stderr
+
+
 def test_what_the_daemon_refuses_is_said(run: Run, serve: Serve) -> None:
     serve(lambda frame: [not_ok("bad_request", 'there is no view "x"')])
     ended = run("mcp", "--view", "x")

@@ -95,8 +95,12 @@ def _joined(
 def _alone(socket: Path) -> Iterator[None]:
     """Have one of us start a daemon at a time: a client's configuration is read all at once."""
     path = socket.with_name(f"{socket.name}.starting")
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        words = f"no daemon can be started for {socket}: {path} cannot be made: {error.strerror}"
+        raise NoDaemonError(words) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -191,10 +191,14 @@ class McpEndpoint:
             return
         exchange.session = session
         asked = (call.rpc_id, call.method, call.params, exchange)
-        session.requests[call.rpc_id] = exchange
+        session.open(call.rpc_id, exchange)
         exchange.begin(session.session.serve(*asked))
 
     def _session(self, head: Head, whose: Whose) -> HttpSession:
+        said = head.headers.get(VERSION)
+        if said is not None and said not in LEGACY:
+            words = f"{VERSION}: the revision {quoted(said)} has no sessions here; those that have:"
+            raise Refusal(ErrorCode.BAD_REQUEST, f"{words} {', '.join(LEGACY)}")
         named = head.headers.get(SESSION)
         if named is None:
             words = f"the header {SESSION} is missing: {INITIALIZE} answers with it; a request of"
@@ -225,6 +229,7 @@ class McpExchange:
         self.statuses: Mapping[int, int] = STATUS
         self.session: HttpSession | None = None
         """Of the older era, whose client can be asked something."""
+        self.stream = 0
         self._connection: HttpConnection | None = connection
         """None while the client of a session is away."""
         self._account = connection.account
@@ -364,8 +369,8 @@ class McpExchange:
             self._connection.end_body()
 
     def _write(self, data: bytes) -> None:
-        number = None if self.session is None else self.session.number(self, data)
-        self._put(event(data, number))
+        named = None if self.session is None else self.session.keep(self, data)
+        self._put(event(data, named))
 
     def _put(self, data: bytes) -> None:
         connection = self._connection

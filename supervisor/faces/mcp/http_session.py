@@ -2,7 +2,10 @@
 
     GET                     the stream of what is of no request
     POST                    that of its request, as soon as something is told before the answer
-    GET, Last-Event-ID: N   what came on the stream of event N after it, and what is still to come
+    GET, Last-Event-ID: S-N  what came on stream S after event N, and what is still to come
+
+Stream 0 is that of what is of no request. Of a stream that has lost events, since only so many are
+kept, the rest is told; of one that is over and of which nothing is kept, that is said.
 
 A client that hangs up has not cancelled what it asked (2025-11-25, Streamable HTTP), so that goes
 on, and its stream can be taken up. What cancels is `notifications/cancelled`.
@@ -14,6 +17,7 @@ there are so many, and of all; one more ends the one that was used longest ago.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
@@ -31,7 +35,7 @@ from supervisor.faces.http.streams import Streams
 from supervisor.faces.mcp.session import Session, Whose
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ANSWERS, Account, HeldBytes
-from supervisor.runtime.supervision.deadlines import Deadlines
+from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 SESSIONS = 256
 """Of one principal."""
@@ -47,14 +51,21 @@ STREAM: Headers = [("Content-Type", SSE), ("X-Accel-Buffering", "no")]
 GIVEN_UP = Stopped(Reason.DISCONNECT, "the session that it was asked in has ended")
 
 
-def event(data: bytes, number: int | None = None) -> bytes:
-    """Encode a message as an event of a stream; with a number it can be asked for again."""
-    named = b"" if number is None else b"id: %d\n" % number
-    return b"%sevent: message\ndata: %s\n\n" % (named, data)
+EVENT_ID = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
+"""The number of a stream, and of an event."""
+
+
+def event(data: bytes, named: str | None = None) -> bytes:
+    """Encode a message as an event of a stream; with an id it can be asked for again."""
+    head = b"" if named is None else b"id: %s\n" % named.encode()
+    return b"%sevent: message\ndata: %s\n\n" % (head, data)
 
 
 class OpenRequest(Protocol):
     """A request of a session, and its stream."""
+
+    stream: int
+    """The number of its stream in its session."""
 
     def cancel_for_client(self) -> None:
         """Give it up: its client does not want the answer."""
@@ -78,12 +89,15 @@ class HttpSession:
         self.requests: dict[RpcId, OpenRequest] = {}
         """What the client has asked and not been answered."""
         self.used_at = trio.current_time()
+        self.timer: Timer | None = None
+        """Looks whether it is idle."""
         self._streams = streams
         self._account = account
         self._stream: SessionStream | None = None
         self._sent: deque[tuple[int, OpenRequest | None, bytes]] = deque(maxlen=EVENTS)
         self._sent_bytes = 0
         self._number = 0
+        self._last_stream = 0
 
     @property
     def is_in_use(self) -> bool:
@@ -105,12 +119,13 @@ class HttpSession:
 
     def stream(self, connection: HttpConnection, seen: str | None) -> None:
         """Have a connection be told from now on, and of what came after the event last `seen`."""
-        after = int(seen) if seen is not None and seen.isdecimal() and len(seen) < 19 else None  # noqa: PLR2004 - 64 bit
-        request = next((one for number, one, _ in self._sent if number == after), None)
+        known = None if seen is None else EVENT_ID.fullmatch(seen)
+        number, after = (0, None) if known is None else map(int, known.groups())
+        request = self._request_of(number)
         if self._streams.is_full:
             words = "as many streams are open as there may be"
             raise Refusal(ErrorCode.RATE_LIMITED, words, status=503)
-        missed = b"" if after is None else self._sent_after(after, request)
+        missed = b"" if after is None else self._sent_after(after, number)
         if request is None:
             if self._stream is not None:
                 self._stream.end()
@@ -119,8 +134,14 @@ class HttpSession:
         else:
             request.go_on(connection, missed)
 
-    def number(self, request: OpenRequest | None, data: bytes) -> int:
-        """Keep what is told on a stream, for a client that comes back; returns its number."""
+    def open(self, rpc_id: RpcId, request: OpenRequest) -> None:
+        """Take a request in; its stream has a number of its own."""
+        self._last_stream += 1
+        request.stream = self._last_stream
+        self.requests[rpc_id] = request
+
+    def keep(self, request: OpenRequest | None, data: bytes) -> str:
+        """Keep what is told on a stream, for a client that comes back; returns the event's id."""
         self._number += 1
         if len(self._sent) == EVENTS:
             self._sent_bytes -= len(self._sent[0][2])
@@ -129,10 +150,12 @@ class HttpSession:
         while len(self._sent) > 1 and self._sent_bytes > EVENT_BYTES:
             self._sent_bytes -= len(self._sent.popleft()[2])
         self._account.hold(ANSWERS, self._sent_bytes)
-        return self._number
+        return f"{0 if request is None else request.stream}-{self._number}"
 
     def close(self) -> None:
         """End it; idempotent."""
+        if self.timer is not None:
+            self.timer.cancel()
         self.session.close()
         for request in tuple(self.requests.values()):
             request.end(GIVEN_UP)
@@ -141,18 +164,29 @@ class HttpSession:
         self._sent.clear()
         self._account.close()
 
-    def _sent_after(self, after: int, request: OpenRequest | None) -> bytes:
+    def _request_of(self, stream: int) -> OpenRequest | None:
+        """Return the request of a stream, None for that of no request; raises `Refusal`."""
+        if stream == 0:
+            return None
+        kept = (one for _, one, _ in self._sent if one is not None)
+        for one in (*self.requests.values(), *kept):
+            if one.stream == stream:
+                return one
+        words = "that stream is over, and what came on it is not kept any more; ask again"
+        raise Refusal(ErrorCode.BAD_REQUEST, words)
+
+    def _sent_after(self, after: int, stream: int) -> bytes:
         return b"".join(
-            event(data, number)
+            event(data, f"{stream}-{number}")
             for number, of, data in self._sent
-            if number > after and of is request
+            if number > after and (0 if of is None else of.stream) == stream
         )
 
     def _tell(self, method: str, params: dict[str, Any]) -> None:
         data = lines.message({"method": method, "params": params})
-        number = self.number(None, data)
+        named = self.keep(None, data)
         if self._stream is not None:
-            self._stream.write(event(data, number))
+            self._stream.write(event(data, named))
 
     def _left(self, stream: SessionStream) -> None:
         if self._stream is stream:
@@ -241,7 +275,7 @@ class HttpSessions:
         session = HttpSession(whose, self._streams, account)
         self._all[session.id] = session
         self._count[name] += 1
-        self._deadlines.after(self.idle_s, lambda: self._look(session))
+        session.timer = self._deadlines.after(self.idle_s, lambda: self._look(session))
         return session
 
     def find(self, named: str, whose: Whose) -> HttpSession | None:
@@ -271,8 +305,6 @@ class HttpSessions:
 
     def _look(self, session: HttpSession) -> None:
         """End a session that is idle, or look again when it may be."""
-        if session.id not in self._all:
-            return
         now = trio.current_time()
         if session.is_in_use:
             session.used_at = now
@@ -280,4 +312,4 @@ class HttpSessions:
         if left <= 0:
             self.end(session)
         else:
-            self._deadlines.after(left, lambda: self._look(session))
+            session.timer = self._deadlines.after(left, lambda: self._look(session))

@@ -203,8 +203,11 @@ class Request:
             told.finish(left.outcome)
             return
         for key in tuple(self._inquiries):
-            if isinstance(answers.get(key), dict):
-                self._inquiries.pop(key).answered(answers[key])
+            answer = answers.get(key)
+            if (
+                isinstance(answer, dict) and answer
+            ):  # `{}` answers nothing: every result has members
+                self._inquiries.pop(key).answered(answer)
         self._begin_round()
 
     def may_be_asked(self, method: str) -> bool:
@@ -227,7 +230,7 @@ class Request:
         if not self.asked.client.is_modern:
             return self.told.ask(method, params, answered)
         given = self._given.get(key)
-        if isinstance(given, dict):
+        if isinstance(given, dict) and given:
             self._given = {one: value for one, value in self._given.items() if one != key}
             answered(given)
             return lambda: None

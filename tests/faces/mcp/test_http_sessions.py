@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -45,9 +47,12 @@ async def test_a_hundred_thousand_sessions_are_as_many_as_there_may_be() -> None
         his = found.begin(quiet)
         mine = whose()
         last = found.begin(mine)
+        first = weakref.ref(last)
         for _ in range(100_000):
             last = found.begin(mine)
         assert len(found) == SESSIONS + 1
+        gc.collect()
+        assert first() is None  # not even until it would have been idle for too long
         assert found.find(last.id, mine) is last
         assert found.find(his.id, quiet) is his
 
@@ -86,9 +91,9 @@ async def test_what_is_kept_of_a_session_has_a_bound_in_bytes() -> None:
     async with sessions(1e6) as found:
         session = found.begin(whose())
         for _ in range(1000):
-            session.number(None, b"x" * 100_000)
+            session.keep(None, b"x" * 100_000)
         assert session._sent_bytes <= 256 << 10
-        assert session.number(None, b"x" * 1_000_000) == 1001
+        assert session.keep(None, b"x" * 1_000_000) == "0-1001"
         assert [number for number, _, _ in session._sent] == [1001]
 
 
@@ -118,6 +123,16 @@ async def test_a_session_is_nobody_elses_and_no_page_reaches_it(tmp_path: Path) 
             reply = await ask("POST", path, message("ping"), token=token, headers=[named, *more])
             assert reply.status == status, (path, more)
         assert (await ask("DELETE", "/mcp", None, token=his, headers=[named])).status == 404
+        older = [named, ("MCP-Protocol-Version", "1999-01-01")]
+        note = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        for method, body in (
+            ("POST", message("ping")),
+            ("POST", note),
+            ("GET", None),
+            ("DELETE", None),
+        ):
+            reply = await ask(method, "/mcp", body, token=hers, headers=older)
+            assert (reply.status, "1999-01-01" in reply.body.decode()) == (400, True), method
         missing = await ask("POST", "/mcp", message("ping"), token=his, headers=[named])
         assert "begin anew with initialize" in missing.json["error"]
         async with face.tcp() as client:  # as a page does whose name leads here

@@ -13,6 +13,7 @@ import trio.testing
 from msgspec.structs import replace
 
 from supervisor.faces.mcp import set_aside
+from supervisor.faces.mcp.http_session import EVENTS
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.mcp_views import McpOptions, View
 from supervisor.runtime.held_bytes import FREE_BYTES
@@ -45,8 +46,8 @@ async def has_in_flight(daemon: Daemon, wanted: int, module: str = "m") -> None:
         await trio.testing.wait_all_tasks_blocked(0.001)
 
 
-async def event(client: Client) -> tuple[int, dict[str, Any]]:
-    """Read the next event of a stream; returns its id, too, or 0."""
+async def event(client: Client) -> tuple[str, dict[str, Any]]:
+    """Read the next event of a stream; returns its id, too, or ""."""
     data = b""
     while not data.endswith(b"\n\n") or not data.strip(b": \n"):
         data = b"" if not data.strip(b": \n") else data
@@ -54,7 +55,7 @@ async def event(client: Client) -> tuple[int, dict[str, Any]]:
         assert more is not None
         data += more
     fields = dict(one.split(": ", 1) for one in data.decode().splitlines() if ": " in one[1:])
-    return int(fields.get("id", 0)), json.loads(fields["data"])
+    return fields.get("id", ""), json.loads(fields["data"])
 
 
 def said(*lines: dict[str, Any]) -> dict[str, Any]:
@@ -102,7 +103,7 @@ async def test_in_the_older_era_a_client_comes_back_for_the_rest_of_a_stream(
             number, told = await event(client)
             assert told["params"] == {"progressToken": "t", "progress": 1}
         await has_in_flight(daemon, 1, "hosted")
-        again = [*named, ("Last-Event-ID", str(number))]
+        again = [*named, ("Last-Event-ID", number)]
         note: dict[str, Any] = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
         note["params"] = {"requestId": 7}
         async with face.unix() as client, face.unix() as newest, face.unix() as other:
@@ -133,6 +134,25 @@ async def test_an_answer_that_came_meanwhile_is_told_to_who_comes_back(tmp_path:
         assert events(missed) == events(reply)[1:]
 
 
+async def test_an_answer_is_told_however_much_was_missed_as_long_as_it_is_kept(
+    tmp_path: Path,
+) -> None:
+    async with serving(tmp_path) as (_, face), face.unix() as client:
+        named = await hello(client)
+        call = said(*map(progress, range(1, 2 * EVENTS)), DONE)
+        call["_meta"] = {"progressToken": "t"}
+        reply = await ask(client, message("tools/call", call), Mcp_Session_Id=named)
+        first = reply.body.decode().split("id: ")[1].split("\n")[0]
+        again = [("Mcp-Session-Id", named), ("Last-Event-ID", first)]
+        missed = await client.ask("GET", OWN, headers=again)
+        assert events(missed) == events(reply)[-EVENTS:]
+        call = said(*map(progress, range(1, 2 * EVENTS)), DONE)
+        call["_meta"] = {"progressToken": "t"}
+        await ask(client, message("tools/call", call), Mcp_Session_Id=named)
+        gone = await client.ask("GET", OWN, headers=again)
+        assert (gone.status, "not kept any more" in gone.body.decode()) == (400, True)
+
+
 async def test_the_stream_of_a_session_tells_what_was_missed(tmp_path: Path) -> None:
     async with serving(tmp_path, hosted(tmp_path, "legacy")) as (_, face), face.unix() as client:
         session = await hello(client, HOSTED)
@@ -153,11 +173,12 @@ async def test_the_stream_of_a_session_tells_what_was_missed(tmp_path: Path) -> 
         touch["params"]["arguments"]["below"] = True
         await ask(client, touch, path=HOSTED, Mcp_Session_Id=session)
         async with face.unix() as listening:
-            again = [*named, ("Last-Event-ID", str(number))]
+            again = [*named, ("Last-Event-ID", number)]
             await listening.send("GET", HOSTED, headers=again)
             await listening.head()
             later, told = await event(listening)
-            assert (later, told["params"]) == (number + 1, {"uri": f"{NOTE}/page"})
+            assert told["params"] == {"uri": f"{NOTE}/page"}
+            assert (number, later) == ("0-1", "0-2")
 
 
 @pytest.mark.parametrize("is_modern", [True, False])
