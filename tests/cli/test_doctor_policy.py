@@ -32,7 +32,8 @@ def test_a_bad_file_is_named_with_its_line_and_what_would_be_right(tmp_path: Pat
     assert one.level == "bad"
     assert f"{path}:2: alow: unknown key; did you mean 'allow'?" in one.message
     assert "no daemon would start with it" in one.message
-    assert one.evidence == (f"{path}:3: zzz: unknown key; known are mode, allow, deny, modules",)
+    known = "mode, allow, deny, modules, $schema"
+    assert one.evidence == (f"{path}:3: zzz: unknown key; known are {known}",)
     assert one.hint is not None
     assert f"stdiod policy check {path}" in one.hint
 

@@ -104,7 +104,7 @@ PYTHON = {
         SAY,
         f"{SAY}        if {ASKED}:\n            break\n",
         "stays",
-        "calls of greet it exited with",
+        "it exited with code 0",  # a slow machine asks for its health instead of calling it
     ),
     "answers `health` with an id of its own": Made(
         'request["requestId"], **',
