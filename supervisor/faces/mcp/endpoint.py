@@ -36,6 +36,7 @@ from protocol.mcp_server.client import (
     LISTEN,
     MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
+    legacy_client,
     says_modern,
     unsupported,
 )
@@ -181,6 +182,10 @@ class McpEndpoint:
     def _legacy(self, exchange: McpExchange, head: Head, whose: Whose, call: RpcCall) -> None:
         exchange.statuses = {}
         if call.method == INITIALIZE and SESSION not in head.headers:
+            client = legacy_client(call.params)
+            if isinstance(client, RpcError):  # no session is begun for that
+                exchange.finish(client)
+                return
             session = self._sessions.begin(whose)
             exchange.headers = [(SESSION, session.id)]
         else:

@@ -134,17 +134,20 @@ class ParkingPlace:
         self._all[named] = Parked(request, request.whose, timer)
         return f"{named}.{self._sign(named, request.whose)}"
 
-    def take(self, state: object, whose: tuple[Principal, str, str]) -> Request | RpcError:
-        """Return the request that waits for this state of this client's."""
+    def take(
+        self, state: object, whose: tuple[Principal, str, str], arguments: object
+    ) -> Request | RpcError:
+        """Return the request that waits for this state of this client's, with these arguments."""
         named, _, signature = state.partition(".") if isinstance(state, str) else ("", "", "")
         good = hmac.compare_digest(signature.encode(), self._sign(named, whose).encode())
-        parked = self._all.pop(named, None) if good else None
-        if parked is None:
+        parked = self._all.get(named) if good else None
+        if parked is None or parked.request.asked.params.get("arguments") != arguments:
             words = (
                 "the requestState was not given to this client for this request, was used"
                 f" before, or is older than {PARKED_S:g} s"
             )
             return RpcError(INVALID_PARAMS, words)
+        del self._all[named]
         parked.timer.cancel()
         return parked.request
 

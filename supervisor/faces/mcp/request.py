@@ -189,7 +189,8 @@ class Request:
             self._given = answers
             self.server.start(self)
         else:
-            waited = self.server.parked.take(params["requestState"], self.whose)
+            state, arguments = params["requestState"], params.get("arguments")
+            waited = self.server.parked.take(state, self.whose, arguments)
             if isinstance(waited, Request):
                 waited.go_on(self.asked, self.told, answers)
                 return waited

@@ -34,7 +34,7 @@ class FollowedResource:
         self._server = server
         self._asked = asked
         self._updated = updated
-        self._is_followed = False
+        self._is_followed = self._is_over = False
         self._settled: list[Settled] = []
         self._modules: list[str] = []
         self._why = ""
@@ -53,7 +53,7 @@ class FollowedResource:
 
     def cancel(self, stopped: Stopped) -> None:
         """Follow it no longer; idempotent."""
-        self._modules.clear()
+        self._is_over = True
         if self._handle is not None:
             self._handle.cancel(stopped)
 
@@ -83,9 +83,11 @@ class FollowedResource:
         self._try_next()
 
     def _try_next(self) -> None:
-        if not self._modules:
+        if self._is_over or not self._modules:
             words = f"the resource {quoted(self.uri)} cannot be followed"
             why = self._why or ": no module here has it"
+            if self._is_over:
+                why = ": its client has unsubscribed meanwhile"
             self._settle(RpcError(INVALID_PARAMS, words + why, {"uri": self.uri}))
             return
         args = {"module": self._modules.pop(0), "uri": self.uri}

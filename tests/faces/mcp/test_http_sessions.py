@@ -112,6 +112,9 @@ async def test_a_session_is_nobody_elses_and_no_page_reaches_it(tmp_path: Path) 
         his = await face.token(name="bob", scopes=["read", "invoke"])
         greeting = message("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}})
         assert (await ask("POST", "/mcp", greeting)).status == 401
+        failed = await ask("POST", "/mcp", message("initialize", {}), token=hers)
+        assert "error" in failed.json
+        assert "mcp-session-id" not in failed.headers
         begun = await ask("POST", "/mcp", greeting, token=hers)
         named = ("Mcp-Session-Id", begun.headers["mcp-session-id"])
         for token, path, more, status in (

@@ -117,6 +117,9 @@ async def test_a_state_is_good_once_for_one_request_of_one_client(tmp_path: Path
             assert refused["error"]["code"] == -32602
         other = "test_input_required_result_sampling"
         assert "error" in await call(client, other, requestState=state)
+        assert "error" in await call(client, GREETED, requestState=state, arguments={"z": 1})
+        empty = {"requestState": state, "inputResponses": {"user_name": {}}}
+        state = (await call(client, GREETED, **empty))["result"]["requestState"]
         more = {"requestState": state, "inputResponses": {"user_name": ACCEPTED}}
         assert "result" in await call(client, GREETED, **more)
         assert "error" in await call(client, GREETED, **more)
