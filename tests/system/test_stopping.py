@@ -31,8 +31,10 @@ def test_a_stop_ends_the_input_first(start_daemon: StartDaemon, liveness: Livene
 def test_what_does_not_end_with_its_input_is_terminated_then_killed(
     start_daemon: StartDaemon, liveness: Liveness
 ) -> None:
+    env = {"LIVENESS": str(liveness.path)}
     daemon = start_daemon(
-        misbehaving("one", env={"LIVENESS": str(liveness.path)}, timeouts=BRIEF),
+        misbehaving("one", env=env, timeouts=timeouts(exit_s=0.2)),
+        misbehaving("stubborn", env=env, timeouts=BRIEF),
         misbehaving("witness"),
     )
     ends = {
@@ -42,15 +44,17 @@ def test_what_does_not_end_with_its_input_is_terminated_then_killed(
         "ignore_sigterm+hang": signal.SIGKILL,
         "ignore_sigterm+stop_self+hang": signal.SIGKILL,
     }
-    for times, (how, number) in enumerate(ends.items(), 1):
-        process = liveness.wait_for("module", times)[-1]
-        assert daemon.invoke("one", fault=f"done+{how}").ok
-        status = daemon.op("stop", module="one")
+    for begun, (how, number) in enumerate(ends.items(), 2):
+        name = "stubborn" if number is signal.SIGKILL else "one"
+        pid = daemon.pid(name)
+        (process,) = (one for one in liveness.wait_for("module", begun) if one.pid == pid)
+        assert daemon.invoke(name, fault=f"done+{how}").ok
+        status = daemon.op("stop", module=name)
         process.wait_gone()
         assert status["last_exit"]["signal"] == number, how
         assert daemon.invoke("witness").ok
-        daemon.op("start", module="one")
-        assert daemon.invoke("one").ok
+        daemon.op("start", module=name)
+        assert daemon.invoke(name).ok
 
 
 @pytest.mark.fault(1)
