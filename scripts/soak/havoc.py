@@ -265,8 +265,9 @@ class Havoc:
     async def _fifo_log(self) -> None:
         """Have a pipe that nobody reads in the place of a module's log."""
         log = self._daemon.data_dir / "logs" / "many.log"
-        log.unlink(missing_ok=True)
-        os.mkfifo(log)
+        pipe = log.with_name("pipe")
+        os.mkfifo(pipe)
+        pipe.replace(log)  # in one step: the daemon may be making its log anew
         await self._any().send("many", "go", {"fault": "stderr", "bytes": 1000})
         await trio.sleep(HELD_S)
         log.rename(log.with_name("fifo"))
