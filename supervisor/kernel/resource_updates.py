@@ -69,6 +69,7 @@ class ResourceUpdates:
                 await self._ask(follower)
             else:
                 self._add(follower)
+        # A cancelled one too: what does not follow is not counted, and the error goes on.
         except BaseException:
             self._discount(follower)
             raise

@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from supervisor.cli.command_line import stdiod
+from supervisor.daemon import serve as serve_module
+from supervisor.daemon.serve import ServeOptions
 from tests.cli.fake_daemon import FakeDaemon, Script, serving
 
 Run = Callable[..., Result]
@@ -39,3 +41,16 @@ def serve(socket_path: Path) -> Iterator[Serve]:
     """Have a fake daemon listen on the socket of the test."""
     with ExitStack() as stack:
         yield lambda script: stack.enter_context(serving(socket_path, script))
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[ServeOptions]:
+    """Take the options of a daemon instead of being one."""
+    taken: list[ServeOptions] = []
+
+    def serve(options: ServeOptions) -> int:
+        taken.append(options)
+        return 0
+
+    monkeypatch.setattr(serve_module, "serve", serve)
+    return taken

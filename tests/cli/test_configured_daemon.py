@@ -7,23 +7,9 @@ from pathlib import Path
 import click
 import pytest
 
-from supervisor.daemon import serve as serving
 from supervisor.daemon.serve import ServeOptions
 from supervisor.policy.http_exposure import Exposure
 from tests.cli.conftest import Run
-
-
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> list[ServeOptions]:
-    """Take the options of a daemon instead of being one."""
-    taken: list[ServeOptions] = []
-
-    def serve(options: ServeOptions) -> int:
-        taken.append(options)
-        return 0
-
-    monkeypatch.setattr(serving, "serve", serve)
-    return taken
 
 
 @pytest.fixture

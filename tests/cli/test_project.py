@@ -21,7 +21,6 @@ from supervisor.cli.command_line import stdiod
 from supervisor.cli.doctor.places import project_place
 from supervisor.cli.project import FILE, Project, Standing
 from supervisor.daemon import project_trust
-from supervisor.daemon import serve as serving_file
 from supervisor.daemon.project_trust import STORE, objection, trusted_projects
 from supervisor.daemon.serve import ServeOptions
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
@@ -368,19 +367,6 @@ def test_a_folder_that_is_gone_is_in_no_project(
     (shop / "away").rmdir()
     ended = typed("status")
     assert (ended.exit_code, ended.stderr) == (0, "")
-
-
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> list[ServeOptions]:
-    """Take the options of a daemon instead of being one."""
-    taken: list[ServeOptions] = []
-
-    def serve(options: ServeOptions) -> int:
-        taken.append(options)
-        return 0
-
-    monkeypatch.setattr(serving_file, "serve", serve)
-    return taken
 
 
 def test_a_daemon_of_a_trusted_project_is_what_its_file_says(

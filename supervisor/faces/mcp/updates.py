@@ -85,9 +85,8 @@ class FollowedResource:
     def _try_next(self) -> None:
         if self._is_over or not self._modules:
             words = f"the resource {quoted(self.uri)} cannot be followed"
-            why = self._why or ": no module here has it"
-            if self._is_over:
-                why = ": its client has unsubscribed meanwhile"
+            absent = self._why or ": no module here has it"
+            why = ": its client has unsubscribed meanwhile" if self._is_over else absent
             self._settle(RpcError(INVALID_PARAMS, words + why, {"uri": self.uri}))
             return
         args = {"module": self._modules.pop(0), "uri": self.uri}
