@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import structlog
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from protocol.dialects import DIALECTS
 from tests import journals
@@ -28,13 +28,16 @@ IGNORED_BY_LAUNCHERS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 
 # A machine that is busy is no fault of a test. Each run draws other examples, and most properties
 # are told of each dialect and lifecycle: a few of each, many times a day, find more than many of
-# each now and then. `--hypothesis-profile thorough` is for who has changed what is told.
+# each now and then. `--hypothesis-profile thorough` is for who has changed what is told. An
+# explanation would have each line traced while a failing example is made smaller: a test passed its
+# bound so, and the example was never shown.
 for profile, examples in ("on_any_machine", 40), ("thorough", 1000):
     settings.register_profile(
         profile,
         deadline=None,
         max_examples=examples,
         suppress_health_check=[HealthCheck.too_slow],
+        phases=[phase for phase in Phase if phase is not Phase.explain],
     )
 settings.load_profile("on_any_machine")
 

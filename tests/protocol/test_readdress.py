@@ -3,11 +3,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.events import Asset, Log, StatePatch, UiEvent, decode_event
+from protocol.events import Asset, Event, Log, StatePatch, UiEvent, decode_event
 from protocol.extended_event import decode_either, decode_extended
 from protocol.host_events import HOST_FIELDS
 from protocol.readdress import Readdresser, readdress
@@ -90,12 +91,21 @@ def passed_on(line: bytes, told: bytes, request_id: str | None) -> dict[str, Any
     return document
 
 
+def built(event: Event) -> dict[str, Any]:
+    """Return the fields of an event; what was left as bytes is decoded."""
+    fields = msgspec.structs.asdict(event)
+    return {
+        name: msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+        for name, value in fields.items()
+    }
+
+
 @given(lines(plain()), st.none() | ids)
 def test_however_an_event_is_spelled_only_its_id_changes(
     line: bytes, request_id: str | None
 ) -> None:
     event, told = decode_either(line)
-    assert told == line or decode_event(told) == event
+    assert told == line or built(decode_event(told)) == built(event)
     assert passed_on(line, told, request_id) == with_id(json.loads(line), request_id)
 
 
