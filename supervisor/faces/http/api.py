@@ -17,6 +17,7 @@ from supervisor.faces.http.event_stream import Stream, Wanted
 from supervisor.faces.http.exchange import Answer
 from supervisor.faces.http.head import NDJSON, SSE, Head, Refusal
 from supervisor.faces.http.openapi import body_of, document
+from supervisor.faces.http.page_files import PageFiles
 from supervisor.faces.http.routes import ROUTES, Route
 from supervisor.faces.http.streams import Streams
 from supervisor.faces.http.websocket_upgrade import Upgrade, read_handshake
@@ -39,12 +40,19 @@ class Api:
         self._streams = streams
         self._mcp = mcp
         self._document = encode(document(ROUTES))
+        self._page = PageFiles()
         self._root: _Place = _Place()
         self._members_of: dict[str, Mapping[str, Any]] = {}
         """What the body of a route may have, by method and path."""
         for route in ROUTES:
             self._root.add(route)
             self._members_of[route.method + route.path] = body_of(route).get("properties", {})
+
+    def is_open(self, head: Head) -> bool:
+        """Whether nobody needs a token for it: a file of the page, which is no secret."""
+        place = self._root.find(head.segments)
+        route = None if place is None else place.routes.get("GET")
+        return route is not None and route.is_page and head.method in ("GET", "HEAD")
 
     def check(self, head: Head) -> None:
         """Refuse what can be refused by its head: no such path, method, or type of body."""
@@ -65,6 +73,8 @@ class Api:
         elif route.is_mcp:
             view = head.segments[1] if route.parameters else None
             self._mcp.serve(connection, head, view, body)
+        elif route.is_page:
+            connection.respond(*self._page.answer(head))
         elif not route.op:
             connection.respond(200, [JSON], self._document)
         else:

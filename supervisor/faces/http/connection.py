@@ -66,7 +66,8 @@ FACE = "http"
 
 HUNG_UP = Stopped(Reason.DISCONNECT, "the client hung up")
 
-_SAFE: Headers = [("X-Content-Type-Options", "nosniff"), ("Cache-Control", "no-store")]
+_NO_SNIFFING = ("X-Content-Type-Options", "nosniff")
+_NO_STORE = ("Cache-Control", "no-store")
 
 log = structlog.get_logger()
 
@@ -259,7 +260,9 @@ class HttpConnection:
 
     def begin_body(self, status: int, headers: Headers, body: bytes = b"") -> None:
         """Write the head of a response, and what of its body there is by now."""
-        said = [*headers, *_SAFE, ("Date", _date(int(time.time())))]
+        said = [*headers, _NO_SNIFFING, ("Date", _date(int(time.time())))]
+        if not any(name == _NO_STORE[0] for name, _ in headers):
+            said.append(_NO_STORE)
         if self.head is not None and self._peer.origins:
             said += cors(self.head, self._peer.origins)
         if self.closing or self._daemon.ending:
@@ -338,9 +341,10 @@ class HttpConnection:
         self.head = head
         check_host(head, self._peer.served)
         check_origin(head, self._peer.scheme, self._peer.origins)
-        # What a browser asks for a page that may is no secret.
+        # What a browser asks for a page that may is no secret, nor is our own page.
         asks = bool(cors(head, self._peer.origins)) and is_preflight(head)
-        self.party.principal = _NOBODY if asks else self._principal(head)
+        is_open = asks or self._api.is_open(head)
+        self.party.principal = _NOBODY if is_open else self._principal(head)
         self.count_request()
         self._api.check(head)
         length = head.headers.get("content-length", "0")

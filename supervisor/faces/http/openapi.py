@@ -75,6 +75,8 @@ def _operation(route: Route) -> dict[str, Any]:
         "parameters": [*_parameters(route)],
         "responses": _responses(route),
     }
+    if route.is_page:
+        operation["security"] = []
     if route.method in ("POST", "PATCH"):
         operation["requestBody"] = {
             "required": True,  # its type is, at least: pages of others cannot say that
@@ -125,7 +127,7 @@ def _responses(route: Route) -> dict[str, Any]:
     media = {"application/json": {"schema": _OBJECT}}
     if route.streamed is not None or route.is_mcp:
         media |= {name: {"schema": {"type": "string"}} for name in (SSE, NDJSON)}
-    if route.is_content:
+    if route.is_content or route.is_page:
         media = {"*/*": {"schema": {}}}
     failure: dict[str, Any] = {"$ref": "#/components/schemas/Error"}
     if route.is_mcp:

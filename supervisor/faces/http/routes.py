@@ -86,6 +86,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the body is the bytes of an asset."""
     is_socket: bool = False
     """Whether it goes on with WebSocket."""
+    is_page: bool = False
+    """Whether it is a file of the page, for which nobody needs a token (`page_files`)."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -189,7 +191,14 @@ _PROMPT: dict[str, Any] = {
     "form": Unified,
 }
 
+_PAGE = {
+    "/": "The page to look at in a browser",
+    "/page/{file}": "A file of the page",
+    "/page/views/{file}": "A script of one of its views",
+}
+
 ROUTES: tuple[Route, ...] = (
+    *(Route(method="GET", path=path, summary=_PAGE[path], is_page=True) for path in _PAGE),
     Route(
         method="GET",
         path=f"{API}/openapi.json",

@@ -1,0 +1,193 @@
+/* The page: which view is shown, by the hash of the location, and what all views share.
+
+   A view is a file in views/ with one function, and a line in `VIEWS` below:
+
+       export function render(into, page) { ...; return undo; }
+
+   `into` is an empty <section>; `undo` (if any) takes back what the view has begun: timers,
+   listeners, streams. The hash `#/modules/dice?op=roll` is the view with the path `modules/:name`.
+   `page` has
+
+       parameters   {name: "dice"}, the segments of the hash that vary, decoded
+       query        URLSearchParams of what stands behind the `?` of the hash
+       signal       an AbortSignal for requests, aborted when another view is shown
+       live         the journal as it is written (live.js): listen(entries => ...), watch(state => ...)
+       figures      `status`, asked for again and again while somebody listens (figures.js)
+       may(scope)   whether who has logged in has "read", "invoke" or "admin"; page.may("admin", module)
+                    also looks at its modules. `why(scope)` has the words for a disabled button
+       announce(t)  say something to a screen reader, politely; what happens often is not announced
+       title(t)     the title of the document
+       fail(error)  show an error that ends the view; one of a 401 shows how to log in
+
+   Make elements by dom.js only (`el`, `said` for whatever a module said), ask by api.js. */
+
+import { ask } from "./api.js";
+import { el, fill, notice, printable, set, write } from "./dom.js";
+import { Figures } from "./figures.js";
+import { Live } from "./live.js";
+import { shortcuts } from "./shortcuts.js";
+import { theme } from "./theme.js";
+import { render as modules } from "./views/modules.js";
+
+const VIEWS = [
+  { path: "modules", label: "Modules", render: modules },
+];
+
+const main = document.getElementById("main");
+const announcer = document.getElementById("announcer");
+const live = new Live();
+const figures = new Figures(live);
+let principal = null;
+let leave = () => {};
+
+function hrefOf(view) {
+  return `#/${view.path}`;
+}
+
+/** Find the view of a hash, and what of it varies. */
+function find(hash) {
+  const [where, query = ""] = hash.replace(/^#\/?/, "").split("?", 2);
+  const segments = (where || VIEWS[0].path).split("/");
+  for (const view of VIEWS) {
+    const parts = view.path.split("/");
+    if (parts.length !== segments.length) continue;
+    if (!parts.every((part, at) => part.startsWith(":") || part === segments[at])) continue;
+    const varying = parts.map((part, at) => [part, segments[at]]).filter(([part]) => part[0] === ":");
+    const parameters = Object.fromEntries(varying.map(([part, value]) => [part.slice(1), decoded(value)]));
+    return { view, parameters, query: new URLSearchParams(query) };
+  }
+  return null;
+}
+
+function decoded(segment) {
+  try {
+    return decodeURIComponent(segment);
+  } catch {
+    return segment;
+  }
+}
+
+function show() {
+  if (location.hash && !location.hash.startsWith("#/")) return; // a place in the document
+  leave();
+  const found = find(location.hash);
+  const into = el("section", { class: "view" });
+  fill(main, into);
+  title(found?.view.label ?? "Not found");
+  markViews(found?.view);
+  if (found === null) {
+    into.append(notice("There is no such view.", "calm"));
+    return;
+  }
+  const gone = new AbortController();
+  const undo = found.view.render(into, pageFor(found, gone.signal, into));
+  leave = () => {
+    gone.abort();
+    undo?.();
+    leave = () => {};
+  };
+}
+
+function pageFor({ parameters, query }, signal, into) {
+  const fail = (error) => {
+    if (signal.aborted) return;
+    if (error.isLogin) loggedOut();
+    else into.append(notice(error.message));
+  };
+  return { parameters, query, signal, live, figures, may, why, announce, title, fail, principal };
+}
+
+function may(scope, module = null) {
+  if (!principal.scopes.includes(scope)) return false;
+  return module === null || principal.modules.some((glob) => covers(glob, module));
+}
+
+function covers(glob, module) {
+  const subject = module.replace(/[%.:]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
+  const literal = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  return new RegExp(`^${glob.split("*").map(literal).join(".*")}$`, "s").test(subject);
+}
+
+function why(scope) {
+  return `You are ${printable(principal.name)}, who may not ${scope}: this needs a token with the scope ${scope}.`;
+}
+
+function announce(text) {
+  write(announcer, text);
+}
+
+function title(text) {
+  document.title = text ? `${printable(text).slice(0, 100)} · stdiod` : "stdiod";
+}
+
+function markViews(current) {
+  const family = current?.path.split("/")[0];
+  for (const link of document.querySelectorAll("#views a")) {
+    set(link, "aria-current", link.dataset.family === family ? "page" : null);
+  }
+}
+
+function loggedOut() {
+  leave();
+  title("Log in");
+  figures.stop();
+  fill(main, el("section", { class: "view login" },
+    el("h1", {}, "You are not logged in"),
+    el("p", {}, "Type this in a terminal of the machine that the daemon runs on:"),
+    el("pre", {}, "stdiod page"),
+    el("p", {}, "It opens this page, logged in."),
+    el("button", { type: "button", on: { click: () => location.reload() } }, "Try again"),
+  ));
+}
+
+const LINK_WORDS = {
+  connecting: "connecting",
+  live: "live",
+  away: "the daemon is away",
+  paused: "paused",
+  refused: "no events",
+};
+
+function showLink() {
+  const link = document.getElementById("link");
+  live.watch((state, words) => {
+    set(link, "data-state", state);
+    set(link, "title", words || null);
+    write(link, LINK_WORDS[state]);
+    set(document.body, "data-link", state);
+  });
+}
+
+async function begin() {
+  theme(document.getElementById("theme"));
+  const named = VIEWS.filter((view) => view.label && !view.path.includes("/"));
+  fill(document.getElementById("views"), named.map((view) =>
+    el("li", {}, el("a", { href: hrefOf(view), "data-family": view.path }, view.label)),
+  ));
+  shortcuts(document.getElementById("help"), named.map((view) => [view.label, hrefOf(view)]));
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault();
+    main.focus();
+  });
+  fill(main);
+  for (let waitMs = 500; principal === null; waitMs = Math.min(5000, waitMs * 2)) {
+    try {
+      principal = await ask("narrow");
+    } catch (error) {
+      if (error.isLogin) return loggedOut();
+      fill(main, notice(error.message));
+      await new Promise((resolve) => setTimeout(resolve, waitMs));
+    }
+  }
+  showLink();
+  addEventListener("hashchange", () => {
+    show();
+    main.focus({ preventScroll: true });
+    scrollTo(0, 0);
+  });
+  show();
+  await live.run();
+  loggedOut();
+}
+
+begin();
