@@ -91,7 +91,8 @@ class LineSplitter:
                 else:
                     self._deliver(line, lines)
         else:
-            lines += [line for line in whole if line and not line.isspace()]
+            # White space is below `!`, what begins a JSON text is not: most need no closer look.
+            lines += [line for line in whole if line > b"!" or (line and not line.isspace())]
         if tail:
             self._extend(tail, lines)
         return lines

@@ -33,12 +33,15 @@ ALL_S = 0.02
 LEAST_S = 0.0005
 """But no less than that, or nobody would get on."""
 
-LINES_A_TURN = 512
-"""As many lines of a module are handled before it is the neighbours' turn, unless `TURN_S` is over
-before that."""
-
 LINES_AT_ONCE = 64
 """Between two looks at the clock, and two writes to the module: as many answers are common."""
+
+AIMED_LINES = 48
+"""What a piece of a chunk would have if all lines were of one length."""
+
+PIECES_A_TURN = 16
+"""As many pieces of a module's output are handled before it is the neighbours' turn, unless
+`TURN_S` is over before that: what can be read at once, where its lines have a hundred bytes."""
 
 WOKEN = 32
 """So many of the tasks that wait for a turn are woken at a time: few enough that it costs little to
@@ -70,17 +73,17 @@ class Turn:
 class LineTurn(Turn):
     """How much of a module's turn is left."""
 
-    _lines = 0
+    _pieces = 0
 
     def begin(self) -> None:
         """Begin a turn."""
         super().begin()
-        self._lines = LINES_A_TURN
+        self._pieces = PIECES_A_TURN
 
-    def takes(self, piece: bytes) -> bool:
+    def took_piece(self) -> bool:
         """Take note of a piece that was handled; return whether it is the neighbours' turn."""
-        self._lines -= piece.count(b"\n")
-        return self._lines <= 0 or self.over
+        self._pieces -= 1
+        return self._pieces <= 0 or self.over
 
 
 class SharedTurn:
@@ -178,8 +181,16 @@ async def each_in_turns(items: Iterable[T]) -> AsyncIterator[T]:
 
 
 def pieces(data: bytes) -> list[bytes]:
-    """Return the pieces of a chunk, in order, each with `LINES_AT_ONCE` newlines at the most."""
-    if data.count(b"\n") <= LINES_AT_ONCE:
+    """Return the pieces of a chunk, in order, each with `LINES_AT_ONCE` newlines at the most.
+
+    To count costs a stream more than it looks: each byte is counted twice where the lines are of
+    one length, and where they are not, in the pieces that have too many.
+    """
+    newlines = data.count(b"\n")
+    if newlines <= LINES_AT_ONCE:
         return [data]
-    half = len(data) // 2
-    return [*pieces(data[:half]), *pieces(data[half:])]
+    size = len(data) * AIMED_LINES // newlines
+    cut: list[bytes] = []
+    for begin in range(0, len(data), size):
+        cut += pieces(data[begin : begin + size])
+    return cut

@@ -12,8 +12,8 @@ from supervisor.runtime.stalls import Serving
 from supervisor.runtime.turns import (
     ALL_S,
     LEAST_S,
-    LINES_A_TURN,
     LINES_AT_ONCE,
+    PIECES_A_TURN,
     TURN_S,
     LineTurn,
     SharedTurn,
@@ -62,17 +62,15 @@ def test_where_many_are_served_each_has_less(monkeypatch: pytest.MonkeyPatch) ->
         assert length_s() == expected
 
 
-def test_the_turn_of_a_module_is_over_when_its_lines_or_its_time_are() -> None:
+def test_the_turn_of_a_module_is_over_when_its_pieces_or_its_time_are() -> None:
     now = 0.0
     turn = LineTurn(lambda: now)
     turn.begin()
-    assert not turn.takes(b"x" * 65_536)
-    assert not turn.takes(b"{}\n" * (LINES_A_TURN - 1))
-    assert turn.takes(b"{}\n")
+    assert [turn.took_piece() for _ in range(PIECES_A_TURN)].index(True) == PIECES_A_TURN - 1
     turn.begin()
-    assert not turn.takes(b"{}\n")
+    assert not turn.took_piece()
     now = TURN_S
-    assert turn.takes(b"")
+    assert turn.took_piece()
 
 
 @pytest.mark.fault(29)

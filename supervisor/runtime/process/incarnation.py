@@ -208,13 +208,13 @@ class Incarnation:
         try:
             for piece in self._rest(self._said, self._process.stdout, Source.MODULE):
                 self.dialogue.receive_data(piece)
-                if turn.takes(piece):
+                if turn.took_piece():
                     await trio.lowlevel.cancel_shielded_checkpoint()
                     turn.begin()
             self.dialogue.receive_eof()
             for piece in self._rest(self._complained, self._process.stderr, Source.STDERR):
                 self.stderr.feed(piece)
-                if turn.takes(piece):
+                if turn.took_piece():
                     await trio.lowlevel.cancel_shielded_checkpoint()
                     turn.begin()
             self.stderr.finish()
@@ -342,7 +342,7 @@ class Incarnation:
         while untaken:
             piece = untaken.popleft()
             asked |= bool(take(piece))
-            if turn.takes(piece):
+            if turn.took_piece():
                 break
         SERVING.end()
         return asked

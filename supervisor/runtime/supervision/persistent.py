@@ -45,7 +45,7 @@ from protocol.connection import (
     Warned,
 )
 from protocol.errors import Failure, Outcome, Reason
-from protocol.events import CallEvent
+from protocol.events import CallEvent, UiEvent
 from protocol.outgoing import Written
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input
@@ -238,9 +238,10 @@ class PersistentLife:
                         last = call
                         talked.append(call)
                         call.heard_at = heard_at
-                    call.listener.event(item.event, call, item.line)
-                    if type(item.event) in NOTED:
-                        noted.append(item.event)
+                    event = item.event
+                    call.listener.event(event, call, item.line)
+                    if type(event) is not UiEvent and type(event) in NOTED:
+                        noted.append(event)
             elif type(item) is Answered:  # `isinstance` of a msgspec type is slow to say no
                 freed = self._answered(item) or freed
             else:

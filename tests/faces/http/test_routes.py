@@ -195,6 +195,8 @@ async def test_the_prompts_of_a_session_are_cancelled(tmp_path: Path) -> None:
 
 async def test_entries_of_the_journal_are_listed(tmp_path: Path) -> None:
     async with asking(tmp_path, memory=JournalOptions()) as client:
+        # Acknowledged when it is written down, and so is what was before it.
+        await client.ask("POST", "/api/v1/sessions", {"session_id": "s"})
         found = (await client.ask("GET", "/api/v1/events?since=0&limit=2")).json
         assert [one["event"] for one in found["events"]] == ["daemon:start", "mount:add"]
         assert [one["seq"] for one in found["events"]] == [1, 2]

@@ -22,7 +22,7 @@ from supervisor.runtime.process.incarnation import Incarnation, StopStep
 from supervisor.runtime.process.process import Process, spawn
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.taps import Taps
-from supervisor.runtime.turns import LINES_A_TURN
+from supervisor.runtime.turns import LINES_AT_ONCE, PIECES_A_TURN
 from tests.factories import PYTHON, call, children, descriptor, open_files, opened_since
 
 NEVER_S = 1000.0
@@ -140,7 +140,7 @@ async def test_a_chunk_of_many_lines_is_taken_in_turns(
         one.incarnation.stop()
         await one.ended.wait()
     assert len(one.ear.received) == lines + 1
-    assert one.ear.most_at_once <= LINES_A_TURN + 1
+    assert one.ear.most_at_once <= PIECES_A_TURN * LINES_AT_ONCE + 1
 
 
 async def test_one_that_ignores_the_end_of_its_input_is_terminated(
