@@ -44,6 +44,7 @@ VERBS = {
     "logs": Verb(_COMMON, "logs", "Show what modules wrote to stderr, and what happened to them."),
     "restart": Verb(_COMMON, "control_module", "Replace the processes of modules."),
     "top": Verb(_COMMON, "top", "Watch what the modules do: rates, latencies, CPU, memory."),
+    "page": Verb(_COMMON, "page", "Log a browser in to the page, and open it."),
     "mcp": Verb(_COMMON, "mcp", "Serve all modules as one MCP server on stdin and stdout."),
     "down": Verb(_COMMON, "down", "End the daemon and all its modules."),
     "start": Verb(_MODULES, "control_module", "Start modules; returns when they are ready."),

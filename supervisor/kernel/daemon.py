@@ -32,6 +32,7 @@ from supervisor.kernel.hooks.registry import Hooks
 from supervisor.kernel.notes import KeptNotes
 from supervisor.kernel.operations import Operations
 from supervisor.kernel.operations.op import Parts, ShutDown
+from supervisor.kernel.page_codes import PageCodes
 from supervisor.kernel.parties import Lineage, RefusedError
 from supervisor.kernel.recorder import Forgetful, Recorder, Restored
 from supervisor.kernel.reloads import Reloads
@@ -90,6 +91,7 @@ class Daemon:
         self.fleet = parts.fleet
         self.sessions = parts.effects.sessions
         self.tokens = parts.effects.tokens
+        self.page_codes = parts.page_codes
         self.catalogue = parts.catalogue
         self.mcp = parts.mcp
         self._durability = parts.effects.durability
@@ -323,6 +325,7 @@ async def running(
                     prompts=requests.prompts,
                     catalogue=catalogue,
                     updates=updates,
+                    page_codes=PageCodes(),
                     mcp=mcp or McpOptions(),
                     feed=feed,
                     shut_down=shut_down,

@@ -6,6 +6,9 @@ The secret is 256 random bits, so one round of SHA-256 keeps it as well as a slo
 Whoever has the token asks as `token:NAME`, with the scopes and the globs that it was made with. The
 name is who it is: a token that takes the place of one of the same name sees what that one began.
 When a token is revoked, or expires, those who came in with it are told, and have to go.
+
+A browser has one, too, as a cookie: it is made for a code (`kernel.page_codes`), has a name of its
+own, and whoever has it asks as the user of this machine whose page it is.
 """
 
 from __future__ import annotations
@@ -34,6 +37,12 @@ KIND = "token"
 TOKENS = 1000
 """How many there may be; expired ones make room."""
 
+PAGES = 32
+"""How many of them may be of browsers; one more takes the place of the oldest."""
+
+PAGE_S = 12 * 3600.0
+"""How long a browser stays logged in: a day's work."""
+
 NAME_CHARS = 64
 
 _MARK = "stdiod"
@@ -56,10 +65,12 @@ class Token(msgspec.Struct, frozen=True, kw_only=True):
     expires: float | None = None
     rate_per_s: float | None = None
     """How many requests a second it is good for, whoever says it; None for any number."""
+    page_of: str | None = None
+    """The user whose browser has it; None if it is no browser's."""
 
     def document(self) -> dict[str, Any]:
         """Return what may be shown of it: not the digest, which nobody needs."""
-        named = ("id", "name", "created", "expires", "rate_per_s")
+        named = ("id", "name", "created", "expires", "rate_per_s", "page_of")
         shown = {name: getattr(self, name) for name in named}
         return {**shown, "scopes": list(map(str, self.scopes)), "modules": list(self.modules)}
 
@@ -69,9 +80,8 @@ class Login:
 
     def __init__(self, token: Token, face: str, over: Callable[[], None]) -> None:
         self.token = token
-        self.principal = Principal(
-            token_name(token.name), face, frozenset(token.scopes), token.modules
-        )
+        name = token_name(token.name) if token.page_of is None else token.page_of
+        self.principal = Principal(name, face, frozenset(token.scopes), token.modules)
         self.over = over
         """Called once, when the token is revoked or expires; must neither block nor raise."""
         self.timer: Timer | None = None
@@ -161,6 +171,28 @@ class Tokens:
             raise _refused(Reason.LIMIT_REACHED, f"there are {TOKENS} tokens; revoke one")
         if unavailable := self._recorder.unavailable():
             raise RefusedError(unavailable)
+        return self._made(name, scopes, modules=modules, expires_s=expires_s, rate_per_s=rate_per_s)
+
+    def new_page(self, user: Principal) -> str:
+        """Log a browser of a user in; returns what it is to say.
+
+        It does so when nothing can be kept, too: then it has to log in again after a restart.
+        """
+        self._drop_expired()
+        pages = [one for one in self._all.values() if one.page_of is not None]
+        if len(pages) >= PAGES:
+            self._drop(pages[0])
+        names = {one.name for one in self._all.values()}
+        while (name := f"page-{secrets.token_hex(3)}") in names:
+            pass
+        _, said = self._made(
+            name, user.scopes, modules=user.modules, expires_s=PAGE_S, page_of=user.name
+        )
+        return said
+
+    def _made(
+        self, name: str, scopes: frozenset[Scope], *, expires_s: float | None, **known: Any
+    ) -> tuple[Token, str]:
         token_id, secret = secrets.token_hex(8), secrets.token_urlsafe(32)
         now = self._wall_clock()
         token = Token(
@@ -168,10 +200,9 @@ class Tokens:
             name=name,
             sha256=_digest(secret),
             scopes=tuple(one for one in Scope if one in scopes),
-            modules=modules,
             created=now,
             expires=None if expires_s is None else now + expires_s,
-            rate_per_s=rate_per_s,
+            **known,
         )
         self._all[token_id] = token
         self._keep(token)

@@ -48,6 +48,11 @@ def module_name(name: str) -> str:
     return f"module:{name}"
 
 
+def is_user(name: str) -> bool:
+    """Tell whether who has that name is a user of this machine."""
+    return ":" not in name
+
+
 class Principal(msgspec.Struct, frozen=True):
     """Somebody who asks through a face; equal ones are the same."""
 

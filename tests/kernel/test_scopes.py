@@ -58,6 +58,7 @@ ARGS: dict[str, dict[str, Any]] = {
     "token.new": {"name": "t", "scopes": []},
     "token.list": {},
     "token.revoke": {"name": "t"},
+    "page.login": {},
     "invoke": {"module": "m", "op": "hang"},
 }
 """What each op can be asked with; those that would not end are cancelled."""

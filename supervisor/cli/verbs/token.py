@@ -119,7 +119,8 @@ def _words(one: dict[str, Any]) -> str:
         until = f"until {dt.datetime.fromtimestamp(expires, dt.UTC):%Y-%m-%d %H:%M:%S} UTC"
     scopes, modules = ", ".join(one["scopes"]) or "nothing", ", ".join(one["modules"]) or "none"
     rate = f", {one['rate_per_s']:g} requests a second" if one["rate_per_s"] else ""
-    return one_line(f"{one['name']}: may {scopes}, modules {modules}{rate}, {until}")
+    whose = f"the page of {one['page_of']}, " if one.get("page_of") else ""
+    return one_line(f"{one['name']}: {whose}may {scopes}, modules {modules}{rate}, {until}")
 
 
 def _ask(socket: Path, op: str, args: dict[str, Any], *, as_json: bool) -> Answer:

@@ -18,6 +18,7 @@ from supervisor.faces.http.exchange import Answer
 from supervisor.faces.http.head import NDJSON, SSE, Head, Refusal
 from supervisor.faces.http.openapi import body_of, document
 from supervisor.faces.http.page_files import PageFiles
+from supervisor.faces.http.page_login import PageLogin
 from supervisor.faces.http.routes import ROUTES, Route
 from supervisor.faces.http.streams import Streams
 from supervisor.faces.http.websocket_upgrade import Upgrade, read_handshake
@@ -36,11 +37,14 @@ _SHOWN_CHARS = 80
 class Api:
     """All routes, and the streams that are open."""
 
-    def __init__(self, streams: Streams, mcp: McpEndpoint) -> None:
+    def __init__(
+        self, streams: Streams, mcp: McpEndpoint, page: PageFiles, login: PageLogin
+    ) -> None:
         self._streams = streams
         self._mcp = mcp
         self._document = encode(document(ROUTES))
-        self._page = PageFiles()
+        self._page = page
+        self._login = login
         self._root: _Place = _Place()
         self._members_of: dict[str, Mapping[str, Any]] = {}
         """What the body of a route may have, by method and path."""
@@ -49,10 +53,11 @@ class Api:
             self._members_of[route.method + route.path] = body_of(route).get("properties", {})
 
     def is_open(self, head: Head) -> bool:
-        """Whether nobody needs a token for it: a file of the page, which is no secret."""
+        """Whether nobody needs a token for it: the page's files are no secret, a code is one."""
         place = self._root.find(head.segments)
         route = None if place is None else place.routes.get("GET")
-        return route is not None and route.is_page and head.method in ("GET", "HEAD")
+        is_open = route is not None and (route.is_page or route.is_login)
+        return is_open and head.method in ("GET", "HEAD")
 
     def check(self, head: Head) -> None:
         """Refuse what can be refused by its head: no such path, method, or type of body."""
@@ -75,6 +80,12 @@ class Api:
             self._mcp.serve(connection, head, view, body)
         elif route.is_page:
             connection.respond(*self._page.answer(head))
+        elif route.is_login:
+            args = self._args(route, head, body)
+            if route.method == "GET":
+                self._login.log_in(connection, head, args.get("code", ""))
+            else:
+                self._login.log_out(connection)
         elif not route.op:
             connection.respond(200, [JSON], self._document)
         else:
@@ -241,7 +252,9 @@ def _is_enough(value: int, schema: Mapping[str, Any]) -> bool:
 def _check(name: str, value: Any, schema: Mapping[str, Any]) -> None:
     """Refuse what the face itself takes, and is not as it should be."""
     words = "true or false"
-    if "enum" in schema:
+    if schema.get("type") == "string":
+        words, good = "a text", isinstance(value, str)
+    elif "enum" in schema:
         words = f"one of {', '.join(schema['enum'])}"
         good = value in schema["enum"]
     else:

@@ -34,8 +34,11 @@ from supervisor.faces.http.head import (
     Refusal,
     check_host,
     check_origin,
+    cookie_of,
     cors,
+    is_of_own_origin,
     is_preflight,
+    is_visit,
     read_head,
     token_of,
     unauthorized,
@@ -94,6 +97,8 @@ class Peer(msgspec.Struct, frozen=True):
     scheme: str = "http"
     origins: frozenset[str] = frozenset()
     """Whose pages may use it, too."""
+    cookie: str | None = None
+    """The name of the cookie that a browser logs in with; None where nobody needs one."""
 
 
 class Serves(Protocol):
@@ -167,8 +172,9 @@ class HttpConnection:
         """Cancelled when the client is waited for too long."""
         self._daemon = daemon
         self._api = api
-        self._peer = peer
-        self._login: Login | None = None
+        self.peer = peer
+        self.login: Login | None = None
+        """What the open request was let in with."""
         self._wire = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
         self._turn = Turn()
         self._phase = Phase.SERVED
@@ -247,8 +253,8 @@ class HttpConnection:
         self.closing = True
         self.outbox.close()
         self.current.cancel(stopped)
-        if self._login is not None:
-            self._daemon.tokens.leave(self._login)
+        if self.login is not None:
+            self._daemon.tokens.leave(self.login)
         self.account.close()
 
     # What goes to the client: a whole response, or its parts.
@@ -263,8 +269,8 @@ class HttpConnection:
         said = [*headers, _NO_SNIFFING, ("Date", _date(int(time.time())))]
         if not any(name == _NO_STORE[0] for name, _ in headers):
             said.append(_NO_STORE)
-        if self.head is not None and self._peer.origins:
-            said += cors(self.head, self._peer.origins)
+        if self.head is not None and self.peer.origins:
+            said += cors(self.head, self.peer.origins)
         if self.closing or self._daemon.ending:
             said.append(("Connection", "close"))
         response = h11.Response(status_code=status, headers=said)
@@ -339,11 +345,13 @@ class HttpConnection:
         self._wait_for(Phase.BODY)
         head = read_head(event.method, event.target, event.headers)
         self.head = head
-        check_host(head, self._peer.served)
-        check_origin(head, self._peer.scheme, self._peer.origins)
+        check_host(head, self.peer.served)
         # What a browser asks for a page that may is no secret, nor is our own page.
-        asks = bool(cors(head, self._peer.origins)) and is_preflight(head)
-        is_open = asks or self._api.is_open(head)
+        asks = bool(cors(head, self.peer.origins)) and is_preflight(head)
+        is_open = self._api.is_open(head)
+        if not (is_open and is_visit(head)):
+            check_origin(head, self.peer.scheme, self.peer.origins)
+        is_open = is_open or asks
         self.party.principal = _NOBODY if is_open else self._principal(head)
         self.count_request()
         self._api.check(head)
@@ -357,25 +365,34 @@ class HttpConnection:
 
     def _principal(self, head: Head) -> Principal:
         said = token_of(head)
-        login = self._login
         if said is None:
-            if self._peer.user is None:
+            said = self._cookie(head)
+        login = self.login
+        if said is None:
+            if self.peer.user is None:
                 raise unauthorized("this needs a token (`stdiod token new`): Authorization: Bearer")
-            return self._peer.user
+            return self.peer.user
         tokens = self._daemon.tokens
         if login is not None and not tokens.is_of(login, said):
             tokens.leave(login)
             login = None
         login = login or tokens.login(said, FACE, self._token_over)
-        self._login = login
+        self.login = login
         if login is None:
             raise unauthorized("the token is unknown, or no longer valid")
         self.account.by = login.principal.by
         return login.principal
 
+    def _cookie(self, head: Head) -> str | None:
+        """Return what a browser is logged in with, if its request is none of another page's."""
+        name = self.peer.cookie
+        if name is None or not is_of_own_origin(head, self.peer.scheme):
+            return None
+        return cookie_of(head, name)
+
     def count_request(self) -> None:
         """Count a request for the token that it came with; raises `Refusal`."""
-        login = self._login
+        login = self.login
         wait_s = 0.0
         if login is not None:
             wait_s = self._daemon.tokens.wait_s(login, trio.current_time())
@@ -385,7 +402,7 @@ class HttpConnection:
             raise Refusal(ErrorCode.RATE_LIMITED, words, headers=again, retry_in_s=wait_s)
 
     def _token_over(self) -> None:
-        self._login = None
+        self.login = None
         self.closing = True
         self.current.cancel(Stopped(Reason.DISCONNECT, "the token that it was asked with is over"))
         self.patience.cancel()

@@ -36,7 +36,7 @@ SECRET_FIELDS = frozenset(
 
 _ONCE = frozenset(
     {
-        *("accept", "authorization", "content-type", "expect", "host", "if-match"),
+        *("accept", "authorization", "content-type", "cookie", "expect", "host", "if-match"),
         *("if-none-match", "last-event-id", "origin", "range", "sec-fetch-site"),
     }
 )
@@ -135,14 +135,28 @@ def check_host(head: Head, served: str | None) -> None:
 
 def check_origin(head: Head, scheme: str, origins: Container[str]) -> None:
     """Refuse what a page of another origin has a browser send, but for those that may."""
-    origin = head.headers.get("origin")
-    if origin in origins:
-        return
-    same = f"{scheme}://{head.headers.get('host', '')}".lower()
-    if (origin is not None and origin.lower() != same) or (
-        head.headers.get("sec-fetch-site") in ("cross-site", "same-site")
-    ):
+    if head.headers.get("origin") not in origins and not is_of_own_origin(head, scheme):
         raise Refusal(ErrorCode.FORBIDDEN, "pages of other origins may not use this daemon")
+
+
+def is_of_own_origin(head: Head, scheme: str) -> bool:
+    """Whether no page of another origin has a browser send it, whatever that page may."""
+    site = head.headers.get("sec-fetch-site")
+    if site is not None:  # no page can write that, and it holds behind a proxy with TLS, too
+        return site in ("same-origin", "none")
+    same = f"{scheme}://{head.headers.get('host', '')}".lower()
+    return head.headers.get("origin", same).lower() == same
+
+
+def is_visit(head: Head) -> bool:
+    """Whether a browser goes to an address, from wherever: no other page sees what it finds."""
+    headers = head.headers
+    return (
+        head.method == "GET"
+        and "origin" not in headers
+        and (headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest"))
+        == ("navigate", "document")
+    )
 
 
 def is_preflight(head: Head) -> bool:
@@ -187,6 +201,19 @@ def token_of(head: Head) -> str | None:
                 whole = ""
             return whole.partition(":")[2]
     raise unauthorized("Authorization takes Bearer, or Basic with the token as the password")
+
+
+def cookie_of(head: Head, name: str) -> str | None:
+    """Return the cookie of that name, None if there is none.
+
+    Of several it is the last one: those come first that were set for a part of the paths, and ours
+    is for all (RFC 6265 5.4).
+    """
+    found = None
+    for one in head.headers.get("cookie", "").split(";"):
+        key, _, value = one.strip().partition("=")
+        found = value if key == name else found
+    return found
 
 
 def unauthorized(words: str) -> Refusal:

@@ -75,7 +75,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "parameters": [*_parameters(route)],
         "responses": _responses(route),
     }
-    if route.is_page:
+    if route.is_page or (route.is_login and route.method == "GET"):
         operation["security"] = []
     if route.method in ("POST", "PATCH"):
         operation["requestBody"] = {
@@ -127,12 +127,14 @@ def _responses(route: Route) -> dict[str, Any]:
     media = {"application/json": {"schema": _OBJECT}}
     if route.streamed is not None or route.is_mcp:
         media |= {name: {"schema": {"type": "string"}} for name in (SSE, NDJSON)}
-    if route.is_content or route.is_page:
+    if route.is_content or route.is_page or route.is_login:
         media = {"*/*": {"schema": {}}}
     failure: dict[str, Any] = {"$ref": "#/components/schemas/Error"}
     if route.is_mcp:
         failure = {"anyOf": [failure, {"$ref": "#/components/schemas/RpcError"}]}
     error = {"application/json": {"schema": failure}}
+    if route.is_login:
+        error["text/html"] = {"schema": {"type": "string"}}
     if route.is_socket:
         words = {"426": "It is not a WebSocket handshake", **_REFUSALS, "default": "It failed"}
         failed = {status: {"description": one, "content": error} for status, one in words.items()}

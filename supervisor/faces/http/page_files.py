@@ -66,15 +66,19 @@ class PageFiles:
 
     def answer(self, head: Head) -> tuple[int, Headers, bytes]:
         """Return status, headers and body for a request; raises `Refusal`."""
-        # A name is looked up among those that there are, and never joined to a path.
-        name = "/".join(head.segments[1:])
-        found = self._files.get(name)
-        if found is None:
-            raise Refusal(ErrorCode.NOT_FOUND, f"the page has no file {named(name, 80)}")
+        found = self.file("/".join(head.segments[1:]))
         seen = head.headers.get("if-none-match", "")
         if found.tag in (one.strip().removeprefix("W/") for one in seen.split(",")):
             return 304, found.headers[1:], b""
         return 200, found.headers, found.body
+
+    def file(self, name: str) -> PageFile:
+        """Return a file; raises `Refusal`."""
+        # A name is looked up among those that there are, and never joined to a path.
+        found = self._files.get(name)
+        if found is None:
+            raise Refusal(ErrorCode.NOT_FOUND, f"the page has no file {named(name, 80)}")
+        return found
 
 
 def _read(path: Path) -> PageFile:

@@ -88,6 +88,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it goes on with WebSocket."""
     is_page: bool = False
     """Whether it is a file of the page, for which nobody needs a token (`page_files`)."""
+    is_login: bool = False
+    """Whether a browser logs in or out by it (`page_login`)."""
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -199,6 +201,16 @@ _PAGE = {
 
 ROUTES: tuple[Route, ...] = (
     *(Route(method="GET", path=path, summary=_PAGE[path], is_page=True) for path in _PAGE),
+    Route(
+        method="GET",
+        path="/login",
+        summary="Log a browser in, with a code of `stdiod page`",
+        query=("code",),
+        own={"code": {"type": "string", "description": "it works once"}},
+        status=303,
+        is_login=True,
+    ),
+    Route(method="POST", path="/logout", summary="Log a browser out", is_login=True),
     Route(
         method="GET",
         path=f"{API}/openapi.json",

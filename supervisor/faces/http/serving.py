@@ -27,6 +27,8 @@ from supervisor.faces.byte_stream import read_some, write_out
 from supervisor.faces.control_socket import BACKLOG, SocketPathError
 from supervisor.faces.http.api import Api
 from supervisor.faces.http.connection import FACE, HEAD_S, HUNG_UP, HttpConnection, Peer, error_body
+from supervisor.faces.http.page_files import PageFiles
+from supervisor.faces.http.page_login import PageLogin
 from supervisor.faces.http.streams import Streams
 from supervisor.faces.local_user import named_user, peer_uid
 from supervisor.faces.mcp.endpoint import McpEndpoint
@@ -83,14 +85,16 @@ def listening(exposure: Exposure, control: Path) -> Iterator[list[Door]]:
             scheme = "http" if tls is None else "https"
             address = msgspec.structs.replace(exposure, port=port).address
             served = exposure.host if exposure.is_loopback else None
-            peer = Peer(None, served, scheme, exposure.origins)
+            cookie = f"stdiod-{port}" if tls is None else f"__Host-stdiod-{port}"
+            peer = Peer(None, served, scheme, exposure.origins, cookie)
             yield [*doors, Door(listener, peer, f"{scheme}://{address}", tls)]
 
 
 async def serve(daemon: Daemon, doors: list[Door], admission: Admission) -> None:
     """Accept clients until the daemon has stopped its modules; returns when all have parted."""
     streams = Streams()
-    api = Api(streams, McpEndpoint(daemon, streams))
+    files = PageFiles()
+    api = Api(streams, McpEndpoint(daemon, streams), files, PageLogin(daemon, files))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(streams.run)
         async with trio.open_nursery() as open_doors:

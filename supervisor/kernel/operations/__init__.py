@@ -21,6 +21,7 @@ from supervisor.kernel.operations.events import EventOps
 from supervisor.kernel.operations.modules import ModuleOps
 from supervisor.kernel.operations.offers import OfferOps
 from supervisor.kernel.operations.op import MODULE, Asked, Begun, Op, OpGroup, Parts, args_schema
+from supervisor.kernel.operations.page import PageOps
 from supervisor.kernel.operations.policy import PolicyOps
 from supervisor.kernel.operations.record import RecordOps
 from supervisor.kernel.operations.sessions import SessionOps
@@ -42,6 +43,7 @@ GROUPS: tuple[type[OpGroup], ...] = (
     PolicyOps,
     ApprovalOps,
     TokenOps,
+    PageOps,
 )
 
 # Served straight from the pipeline (kernel.requests): it streams and is cancelled like any other

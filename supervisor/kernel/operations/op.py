@@ -13,6 +13,7 @@ from supervisor.kernel.catalogue import Catalogue
 from supervisor.kernel.grants.grants import Grants
 from supervisor.kernel.hooks.approvals import Approvals
 from supervisor.kernel.hooks.registry import Hooks
+from supervisor.kernel.page_codes import PageCodes
 from supervisor.kernel.parties import Party, RefusedError
 from supervisor.kernel.prompts import Prompts
 from supervisor.kernel.reloads import Reloads
@@ -85,6 +86,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     prompts: Prompts
     catalogue: Catalogue
     updates: ResourceUpdates
+    page_codes: PageCodes
     mcp: McpOptions
     feed: Feed | None = None
     shut_down: ShutDown

@@ -48,6 +48,7 @@ SCOPES: Mapping[str, Scope | None] = {
     "token.new": Scope.ADMIN,
     "token.list": Scope.ADMIN,
     "token.revoke": Scope.ADMIN,
+    "page.login": Scope.ADMIN,
 }
 """None: whoever asks may have it. `health`, `describe` and `invoke` are also those of modules."""
 

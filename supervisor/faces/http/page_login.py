@@ -1,0 +1,75 @@
+"""How a browser logs in and out: a code becomes a cookie, which is then as good as a token.
+
+    GET /login?code=...    303 to the page with a cookie; or a 403 that says what to type
+    POST /logout           the login is over, and so is whatever was open with it
+
+The cookie is for this daemon by its name, as browsers give cookies to every port of a host. It is
+`HttpOnly`, so no script reads it, and `SameSite=Strict`, so no page of another site has it sent;
+`connection` takes it from our own page alone.
+"""
+
+from __future__ import annotations
+
+import trio
+
+from protocol.amcp_errors import ErrorCode
+from protocol.frames import encode
+from supervisor.faces.http.connection import JSON, HttpConnection, Peer
+from supervisor.faces.http.head import Head, Headers, Refusal
+from supervisor.faces.http.page_files import PageFiles
+from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.tokens import PAGE_S
+from supervisor.policy.rate import Bucket
+
+REFUSED = "refused.html"
+
+WRONG_PER_S = 5.0
+"""How many codes that are none are answered with a page; nobody guesses one of 256 random bits. A
+good one is taken however many others there are."""
+
+
+class PageLogin:
+    """Logins of one daemon's page."""
+
+    def __init__(self, daemon: Daemon, files: PageFiles) -> None:
+        self._daemon = daemon
+        self._files = files
+        self._wrong = Bucket(WRONG_PER_S, trio.current_time())
+
+    def log_in(self, connection: HttpConnection, head: Head, code: str) -> None:
+        """Answer who comes with a code; raises `Refusal`."""
+        peer, now_s = connection.peer, trio.current_time()
+        leads_on: Headers = [("Location", "./"), ("Referrer-Policy", "no-referrer")]
+        if head.method == "HEAD" or peer.cookie is None:  # nothing to use a code up for
+            connection.respond(303, leads_on, b"")
+            return
+        user = self._daemon.page_codes.take(code, now_s)
+        if user is not None:
+            said = self._daemon.tokens.new_page(user)
+            connection.respond(303, [*leads_on, _cookie(peer, said, int(PAGE_S))], b"")
+            return
+        wait_s = self._wrong.take(now_s)
+        if wait_s:
+            words = "too many codes were wrong; run `stdiod page` again"
+            raise Refusal(ErrorCode.RATE_LIMITED, words, headers=[("Retry-After", "1")])
+        page = self._files.file(REFUSED)
+        connection.respond(403, page.headers, page.body)
+
+    def log_out(self, connection: HttpConnection) -> None:
+        """End the login that the request came with, if it is a browser's."""
+        login, peer = connection.login, connection.peer
+        headers = [JSON]
+        if peer.cookie is not None:
+            headers.append(_cookie(peer, "", 0))
+        if login is None or login.token.page_of is None:
+            connection.respond(200, headers, encode({"logged_out": False}))
+            return
+        connection.closing = True  # as all connections of that login are
+        connection.respond(200, headers, encode({"logged_out": True}))
+        self._daemon.tokens.revoke(login.token.name)
+
+
+def _cookie(peer: Peer, value: str, age_s: int) -> tuple[str, str]:
+    secure = "; Secure" if peer.scheme == "https" else ""
+    kept = f"Max-Age={age_s}; Path=/; HttpOnly; SameSite=Strict{secure}"
+    return "Set-Cookie", f"{peer.cookie}={value}; {kept}"

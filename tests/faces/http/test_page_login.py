@@ -1,0 +1,223 @@
+"""How a browser logs in and out, and from whose pages its cookie is taken."""
+
+from __future__ import annotations
+
+from http.cookies import SimpleCookie
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from msgspec.structs import replace
+
+from supervisor.kernel.daemon import Daemon
+from supervisor.kernel.store.settings import JournalOptions
+from supervisor.kernel.tokens import PAGE_S
+from supervisor.policy.http_exposure import Exposure
+from tests.faces.http.client import LOOPBACK, Client, Reply, Served, served
+from tests.faces.http.test_routes import CALM
+from tests.faces.http.test_security import certificate
+from tests.factories import actor
+from tests.kernel.conftest import daemon_with
+from tests.kernel.test_owners import own
+from tests.principals import ADA
+
+VISIT = [("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", "document")]
+
+
+async def code_of(daemon: Daemon, **args: Any) -> str:
+    code: str = (await own(daemon, ADA, "page.login", **args))["code"]
+    return code
+
+
+async def logged_in(face: Served, client: Client, **args: Any) -> list[tuple[str, str]]:
+    """Return the header with which a browser is logged in."""
+    reply = await client.ask("GET", f"/login?code={await code_of(face.daemon, **args)}")
+    return [("Cookie", f"theme=dark; {reply.headers['set-cookie'].partition(';')[0]}")]
+
+
+async def test_a_code_becomes_a_cookie_that_is_as_good_as_a_token(tmp_path: Path) -> None:
+    async with (
+        daemon_with(tmp_path, actor(tmp_path, supervision=CALM)) as daemon,
+        served(daemon, tmp_path, LOOPBACK) as face,
+        face.tcp() as client,
+    ):
+        code = await code_of(daemon)
+        came: Reply = await client.ask("GET", f"/login?code={code}", headers=VISIT)
+        assert (came.status, came.headers["location"]) == (303, "./")
+        assert came.headers["referrer-policy"] == "no-referrer"
+        port = face.doors[-1].listener.getsockname()[1]
+        ((name, cookie),) = SimpleCookie(came.headers["set-cookie"]).items()
+        assert name == f"stdiod-{port}"
+        said = {key: cookie[key] for key in ("httponly", "samesite", "path", "max-age", "domain")}
+        assert said == {
+            "httponly": True,
+            "samesite": "Strict",
+            "path": "/",
+            "max-age": str(int(PAGE_S)),
+            "domain": "",
+        }
+        with_it = [("Cookie", f"{name}=stolen; {name}={cookie.value}")]
+        asked = {"op": "narrow"}
+        who = await client.ask("POST", "/api/v1/modules/supervisor/invoke", asked, headers=with_it)
+        assert (who.json["result"]["name"], who.json["result"]["face"]) == ("ada", "http")
+        again = await client.ask("GET", f"/login?code={code}")
+        assert again.status == 403
+        assert "stdiod page" in again.body.decode()
+        assert code not in again.body.decode()
+        assert "set-cookie" not in again.headers
+        assert "default-src 'none'" in again.headers["content-security-policy"]
+
+
+async def test_wrong_codes_become_fewer_words_and_a_good_one_is_taken_all_the_same(
+    tmp_path: Path,
+) -> None:
+    async with (
+        daemon_with(tmp_path) as daemon,
+        served(daemon, tmp_path, LOOPBACK) as face,
+        face.tcp() as client,
+    ):
+        statuses = [(await client.ask("GET", "/login?code=x")).status for _ in range(12)]
+        assert (statuses[0], statuses[-1]) == (403, 429)
+        assert (await client.ask("GET", f"/login?code={await code_of(daemon)}")).status == 303
+
+
+async def test_a_page_of_another_site_may_lead_to_the_login_and_see_nothing_of_it(
+    tmp_path: Path,
+) -> None:
+    async with (
+        daemon_with(tmp_path) as daemon,
+        served(daemon, tmp_path, LOOPBACK) as face,
+        face.tcp() as client,
+    ):
+        other = ("Sec-Fetch-Site", "cross-site")
+        path = f"/login?code={await code_of(daemon)}"
+        for dest in ("iframe", "image"):
+            headers = [other, VISIT[0], ("Sec-Fetch-Dest", dest)]
+            assert (await client.ask("GET", path, headers=headers)).status == 403
+        assert (await client.ask("GET", path, headers=[other, *VISIT])).status == 303
+        assert (await client.ask("GET", "/", headers=[other, *VISIT])).status == 200
+        cookie = await logged_in(face, client)
+        headers = [other, *VISIT, *cookie]
+        assert (await client.ask("GET", "/api/v1/status", headers=headers)).status == 403
+
+
+async def test_a_cookie_is_taken_from_our_own_page_alone(tmp_path: Path) -> None:
+    page = "http://localhost:3000"
+    exposure = replace(LOOPBACK, origins=frozenset({page}))
+    async with (
+        daemon_with(tmp_path) as daemon,
+        served(daemon, tmp_path, exposure) as face,
+        face.tcp() as client,
+    ):
+        cookie = await logged_in(face, client)
+        for more, status in (
+            ([], 201),
+            ([("Origin", "http://localhost")], 201),
+            ([("Origin", "https://localhost"), ("Sec-Fetch-Site", "same-origin")], 201),
+            ([("Origin", page)], 401),  # which may use it with a token
+            ([("Origin", page), ("Sec-Fetch-Site", "same-site")], 401),
+            ([("Origin", "http://evil.example")], 403),
+            ([("Sec-Fetch-Site", "same-site")], 403),
+        ):
+            async with face.tcp() as one:  # what is refused before its body ends the connection
+                reply = await one.ask("POST", "/api/v1/sessions", {}, headers=[*cookie, *more])
+            assert reply.status == status, more
+            assert "access-control-allow-credentials" not in reply.headers
+        form = [("Content-Type", "text/plain"), *cookie]
+        assert (await client.ask("POST", "/api/v1/sessions", {}, headers=form)).status == 415
+
+
+async def test_who_logs_out_is_parted_from_and_has_no_login_any_more(tmp_path: Path) -> None:
+    async with (
+        daemon_with(tmp_path) as daemon,
+        served(daemon, tmp_path, LOOPBACK) as face,
+        face.tcp() as client,
+        face.tcp() as stream,
+    ):
+        cookie = await logged_in(face, client)
+        other = await logged_in(face, client)
+        live = [*cookie, ("Accept", "text/event-stream")]
+        await stream.send("GET", "/api/v1/approvals", headers=live)
+        while not daemon.approvals.status(ADA)["followers"]:
+            await trio.lowlevel.checkpoint()
+        out = await client.ask("POST", "/logout", headers=cookie)
+        assert out.json == {"logged_out": True}
+        assert "Max-Age=0" in out.headers["set-cookie"]
+        assert await client.is_closed()
+        while not await stream.is_closed():
+            pass
+        async with face.tcp() as late:
+            for who, status in ((cookie, 401), (other, 200)):
+                reply = await late.ask("GET", "/api/v1/status", headers=who)
+                assert reply.status == status
+            token = await face.token()
+            out = await late.ask("POST", "/logout", token=token)
+            assert out.json == {"logged_out": False}
+            assert (await late.ask("GET", "/api/v1/status", token=token)).status == 200
+
+
+async def test_a_login_may_what_its_page_was_made_for(tmp_path: Path) -> None:
+    async with (
+        daemon_with(tmp_path) as daemon,
+        served(daemon, tmp_path, LOOPBACK) as face,
+        face.tcp() as client,
+    ):
+        cookie = await logged_in(face, client, scopes=["read"])
+        assert (await client.ask("GET", "/api/v1/sessions", headers=cookie)).status == 200
+        assert (await client.ask("POST", "/api/v1/sessions", {}, headers=cookie)).status == 403
+
+
+async def test_a_login_is_good_with_the_next_daemon(tmp_path: Path) -> None:
+    port = 0
+    cookie: list[tuple[str, str]] = []
+    for _ in range(2):
+        exposure = Exposure(host="127.0.0.1", port=port)
+        async with (
+            daemon_with(tmp_path, memory=JournalOptions()) as daemon,
+            served(daemon, tmp_path, exposure) as face,
+            face.tcp() as client,
+        ):
+            port = face.doors[-1].listener.getsockname()[1]
+            cookie = cookie or await logged_in(face, client)
+            assert (await client.ask("GET", "/api/v1/health", headers=cookie)).status == 200
+
+
+async def test_over_tls_the_cookie_goes_nowhere_else(tmp_path: Path) -> None:
+    cert, key = certificate(tmp_path)
+    exposure = Exposure(host="127.0.0.1", port=0, cert=cert, key=key)
+    async with (
+        daemon_with(tmp_path) as daemon,
+        served(daemon, tmp_path, exposure) as face,
+        face.tcp(trusted=cert) as client,
+    ):
+        came = await client.ask("GET", f"/login?code={await code_of(daemon)}")
+        assert came.headers["set-cookie"].startswith("__Host-stdiod-")
+        assert came.headers["set-cookie"].endswith("; Secure")
+
+
+async def test_on_the_socket_nobody_needs_a_login(tmp_path: Path) -> None:
+    async with (
+        daemon_with(tmp_path) as daemon,
+        served(daemon, tmp_path) as face,
+        face.unix() as client,
+    ):
+        code = await code_of(daemon)
+        came = await client.ask("GET", f"/login?code={code}")
+        assert came.status == 303
+        assert "set-cookie" not in came.headers
+        assert daemon.page_codes.take(code, trio.current_time()) is not None
+
+
+@pytest.mark.parametrize("header", ["Cookie: a=1\r\nCookie: b=2", "Cookie:"])
+async def test_an_odd_cookie_lets_nobody_in(header: str, tmp_path: Path) -> None:
+    async with (
+        daemon_with(tmp_path) as daemon,
+        served(daemon, tmp_path, LOOPBACK) as face,
+        face.tcp() as client,
+    ):
+        await client.write(
+            f"GET /api/v1/health HTTP/1.1\r\nHost: localhost\r\n{header}\r\n\r\n".encode()
+        )
+        client.expect_reply()
+        assert (await client.reply()).status in (400, 401)
