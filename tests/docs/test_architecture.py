@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from scripts import lifecycle_diagram
+from supervisor.kernel.parties import Client
 from supervisor.policy.lifecycle import TABLE
+from supervisor.runtime.supervision.call import Listener
 from supervisor.runtime.supervision.life import Owner
 from supervisor.runtime.supervision.module import Peers
 from supervisor.runtime.supervision.worker import Employer
@@ -52,8 +54,8 @@ def test_the_rings_are_those_of_the_import_contract() -> None:
         assert f"    {' <- '.join(layers[::-1])}\n" in read(name)
 
 
-@pytest.mark.parametrize("interface", [Owner, Employer, Peers])
-def test_the_picture_of_supervision_names_what_is_told_upwards(interface: type) -> None:
+@pytest.mark.parametrize("interface", [Client, Listener, Owner, Employer, Peers])
+def test_the_picture_of_the_house_names_what_is_told_upwards(interface: type) -> None:
     label = re.search(rf'"{interface.__name__}: ([\w, ]+)"', read("docs/architecture.md"))
     assert label is not None
     told = {
