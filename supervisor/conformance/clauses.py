@@ -86,7 +86,7 @@ _ALL = (
     ),
     Clause(
         "flush",
-        "each line is written when it is printed",
+        "each line is flushed when it is printed",
         "docs/writing-a-module.md",
         "flush stdout after each line (print(..., flush=True), $| = 1, setvbuf), and answer each "
         "line before you read the next one",
@@ -196,7 +196,7 @@ _ALL = (
     ),
     Clause(
         "assets",
-        "each asset has an id of its own, a media type, and a path that is a text",
+        "each asset has an id of its own, a media type and a path",
         "Spec 001, 4.3",
         "correct the asset event as the message says",
         OPS,
@@ -214,21 +214,21 @@ _ALL = (
         "exit status",
         "the process exits with 0 (or a code of ok_codes), whatever it said",
         "Spec 001, 5.3",
-        "exit with 0; tell of a failure that was foreseen with done and ok false",
+        'exit with 0; report a failure that was foreseen by done with "ok":false',
         OPS,
         needs_op=True,
     ),
     Clause(
         "output",
-        "what the command prints is what the op's stdout says",
+        "the command prints what the op's stdout says",
         "docs/exec.md",
-        'say another "stdout" for the op, or have the command print what it says',
+        'set another "stdout" for the op, or have the command print what it says',
         OPS,
         needs_op=True,
     ),
     Clause(
         "results",
-        "a result is what outputs says of its op",
+        "a result fits the schema of its op in outputs",
         "Module Protocol v1, section 2",
         "correct the result, or the schema of the op in outputs",
         needs_op=True,
@@ -244,7 +244,7 @@ _ALL = (
         "memory",
         "memory does not grow from call 500 to call 1000",
         "docs/writing-a-module.md",
-        "look for what is kept for each request and never let go of",
+        "look for something that is kept for each request and never released",
     ),
 )
 

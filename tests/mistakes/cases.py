@@ -87,13 +87,13 @@ MISTAKES = (
     ),
     Mistake("does not answer `health`", "it printed nothing", AT_START_S, read=False),
     Mistake(
-        "prints something else in the place of its answer to `health`",
+        "prints something else instead of its answer to `health`",
         f"{NO_ANSWER}got a line{NOT_JSON}",
         AT_START_S,
         replies=(b"got a line\n",),
     ),
     Mistake(
-        "prints something else in the place of its answer to `invoke`",
+        "prints something else instead of its answer to `invoke`",
         f"{NO_ANSWER}got a line{NOT_JSON}",
         AT_DEADLINE,
         replies=invoked(b"got a line\n"),
@@ -111,7 +111,7 @@ MISTAKES = (
         lines=1,
     ),
     Mistake(
-        "exits without a word",
+        "exits without printing anything",
         f"exited with code 0; it answered nothing: {A_LOOP}",
         read=False,
         lines=1,
@@ -161,14 +161,14 @@ MISTAKES = (
         replies=invoked(b'{"success":true}\n'),
     ),
     Mistake(
-        "prints `null` in the place of an object",
+        "prints `null` instead of an object",
         f"{NO_ANSWER}null ({BAD}the line is JSON null, it must be a JSON object{RIGHT}; "
         f"{USE_STDERR})",
         AT_DEADLINE,
         replies=invoked(b"null\n"),
     ),
     Mistake(
-        "gives an id that is no string",
+        "gives an id that is not a string",
         f'{BAD}"requestId" is a number, must be the string that the request has{RIGHT}',
         replies=invoked(b'{"requestId":1,"ok":true,"result":1}\n'),
     ),
@@ -178,7 +178,7 @@ MISTAKES = (
         replies=invoked(b'{"version":"0","type":"done"}\n'),
     ),
     Mistake(
-        "answers with a number that is none",
+        "answers with a number that is not one",
         f"{BAD}the line holds a number that is too large to be kept exactly: `1e999` in "
         f'"result.0"{RIGHT}',
         replies=invoked(b'{"ok":true,"result":[1e999]}\n'),
@@ -190,7 +190,7 @@ MISTAKES = (
         replies=invoked(b'{\n  "ok": true,\n  "result": 1\n}\n'),
     ),
     Mistake(
-        "prints what is not UTF-8",
+        "prints bytes that are not UTF-8",
         f"{BAD}the line is not UTF-8: byte 0xe9 at position 24; encode what is printed as UTF-8"
         f"{RIGHT}",
         replies=invoked(b'{"ok":true,"result":"caf\xe9"}\n'),
@@ -201,7 +201,7 @@ MISTAKES = (
         replies=(GOOD.replace(b'"m"', b'"other"'),),
     ),
     Mistake(
-        "calls the host for what no policy grants",
+        "calls the host for something that no policy grants",
         'm may not log: no policy grants it: put `allow = ["log"]` in a file and start with '
         "`--policy FILE`",
         replies=(CALLS, CALLS, CALL, b'{"ok":true,"result":%s}\n'),
@@ -371,13 +371,16 @@ def fields(case: Mistake) -> dict[str, Any]:
     return {"capabilities": ["log"]} if case.echo else {}
 
 
-HEAD = """# Mistakes, and what is said of them
+HEAD = """# Common mistakes
 
-What modules of newcomers do wrong, and what `up`, `status` and `invoke` say of it.
-Each is tried in bash, Python, Node and C; this page is made from the cases
-(`python -m tests.mistakes.cases`).
+What new modules of the protocol `module` do wrong most often, and what `up`, `status` and
+`invoke` say about it. [Writing a module](writing-a-module.md#a-persistent-module) has the rules,
+and `stdiod check` tries them on your module.
 
-| What the module does | What is said | When |
+"At start_s" means that the module is not ready when `start_s` (10 s) is over. "At the deadline"
+means that the call fails when its `invoke_s` is over.
+
+| What the module does | What stdiod says | When |
 |---|---|---|
 """
 

@@ -69,14 +69,14 @@ PYTHON = {
         "it printed nothing",
         start_s=0.5,
     ),
-    "prints something else in the place of its answer to `health`": Made(
+    "prints something else instead of its answer to `health`": Made(
         SAY,
         instead("got a line", "health"),
         "health",
         "the last line it printed is not an answer: got a line",
         start_s=0.5,
     ),
-    "prints something else in the place of its answer to `invoke`": Made(
+    "prints something else instead of its answer to `invoke`": Made(
         SAY, instead("got a line"), "answers", "is not an answer: got a line", invoke_s=0.3
     ),
     "prints something before its answer to `invoke`": Made(
@@ -91,7 +91,7 @@ PYTHON = {
         "starts",
         "is not an answer: hello",
     ),
-    "exits without a word": Made(
+    "exits without printing anything": Made(
         "    for line in",
         "    for line in []:  #",
         "starts",
@@ -135,10 +135,10 @@ PYTHON = {
     "answers as another protocol does": Made(
         INVOKED, 'return {"success": True}', "answers", '"ok" is missing', invoke_s=0.3
     ),
-    "prints `null` in the place of an object": Made(
+    "prints `null` instead of an object": Made(
         SAY, instead("null"), "answers", "the line is JSON null", invoke_s=0.3
     ),
-    "gives an id that is no string": Made(
+    "gives an id that is not a string": Made(
         'request["requestId"], **',
         f'1 if {ASKED} else request["requestId"], **',
         "answers",
@@ -150,7 +150,7 @@ PYTHON = {
         "answers",
         'bad done event: "ok" is missing',
     ),
-    "answers with a number that is none": Made(
+    "answers with a number that is not one": Made(
         ENCODED,
         f"""{ENCODED}.replace(b'"hello Ada"', b"1e999")""",
         "lines",
@@ -159,7 +159,7 @@ PYTHON = {
     "prints its answer over several lines": Made(
         ENCODED, "json.dumps(line, indent=2).encode()", "lines", "printed over several lines?"
     ),
-    "prints what is not UTF-8": Made(
+    "prints bytes that are not UTF-8": Made(
         ENCODED,
         f"""{ENCODED}.replace(b"hello", b"h\\xe9llo")""",
         "answers",
@@ -169,7 +169,7 @@ PYTHON = {
     "has another name than its descriptor": Made(
         '"result": {}', '"result": {"name": "other"}', "describe", "with name 'other'"
     ),
-    "calls the host for what no policy grants": Made(
+    "calls the host for something that no policy grants": Made(
         SAY,
         f"""        if request["operation"] == "describe":
             features = {{"features": ["host_call"]}}

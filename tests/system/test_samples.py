@@ -5,7 +5,6 @@ Whoever asks is not to notice which (tests/modules/forced.py).
 
 from __future__ import annotations
 
-import json
 import shlex
 import shutil
 import tempfile
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from supervisor.cli.args_words import args_of, read_words
 from tests.bounds import until
 from tests.docs.markdown import read
 from tests.modules.forced import ALONE, POOL, WARM, copy_forced, pooled, warmed
@@ -115,11 +115,10 @@ SHOWN = {
 
 def example(line: str) -> tuple[str, str, dict[str, Any], float]:
     """Return module, op, args and deadline (s) of a command line."""
-    _, _, module, op, *rest = shlex.split(line)
-    given = dict(zip(rest[::2], rest[1::2], strict=True))
-    assert given.keys() <= {"--args", "--timeout"}, line
-    args = json.loads(given.get("--args", "{}"))
-    return module, op, args, float(given.get("--timeout", BOUND_S))
+    words, _, timeout = line.partition(" --timeout ")
+    _, _, module, op, *given = shlex.split(words)
+    args = args_of(read_words(tuple(given)), DESCRIPTORS[module].get("inputs", {}).get(op))
+    return module, op, args, float(timeout or BOUND_S)
 
 
 @pytest.fixture(scope="module", params=["as they are", "forced"])
