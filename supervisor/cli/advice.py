@@ -52,11 +52,11 @@ ADVICE: dict[Reason, Advice] = {
         _LOGS,
     ),
     Reason.MEMORY_LIMIT: Advice("it used more memory than it may", _MEMORY),
-    Reason.CGROUP_OOM: Advice("the kernel killed it for want of memory", _MEMORY),
+    Reason.CGROUP_OOM: Advice("the kernel killed it because memory ran out", _MEMORY),
     Reason.SPAWN_FAILED: Advice(
         "its program could not be started",
         "Correct what the message names: the program, or transport.command in its descriptor.",
-        "`stdiod start {module}` starts it then.",
+        "Then `stdiod start {module}` starts it.",
     ),
     Reason.EXITED: Advice("its process exited", command=_LOGS),
     Reason.SIGNALED: Advice("its process was killed", command=_LOGS),
@@ -68,8 +68,8 @@ ADVICE: dict[Reason, Advice] = {
         command=_STATUS + "; mend that, then `stdiod start {module}`.",
     ),
     Reason.QUEUE_FULL: Advice(
-        "too much waits already",
-        "Try again later; if it is the module's queue that is full, supervision.queue or "
+        "too many requests wait already",
+        "Try again later. If the module's queue is full, supervision.queue or "
         "supervision.concurrency allow more.",
     ),
     Reason.STOPPING: Advice("it is being stopped", command="`stdiod status {module}` shows it."),
@@ -79,15 +79,15 @@ ADVICE: dict[Reason, Advice] = {
         _LOGS,
     ),
     Reason.SLOW_READER: Advice(
-        "what it printed was not read",
+        "what it printed was not read in time",
         "Read its events as they come: others use the same process.",
     ),
     Reason.REFUSED: Advice("nothing listens at the address of the service", _AT_URL),
     Reason.NO_CONNECTION: Advice("the service cannot be reached", _AT_URL),
     Reason.TLS: Advice(
-        "the service is not who it should be, or speaks no TLS",
+        "the service is not the one that it should be, or does not speak TLS",
         "Its certificate has to be for the host in transport.url, and signed by an authority that "
-        "this machine trusts; SSL_CERT_FILE, where the daemon is started, names others.",
+        "this machine trusts. SSL_CERT_FILE in the daemon's environment names more authorities.",
     ),
     Reason.RESET: Advice("the service hung up", _MAY_BE_DONE),
     Reason.CUT_STREAM: Advice("the service hung up in the middle of its answer", _MAY_BE_DONE),
@@ -100,7 +100,7 @@ ADVICE: dict[Reason, Advice] = {
     Reason.REDIRECTED: Advice(
         "the service is elsewhere", "Write into transport.url where it is, if you trust that."
     ),
-    Reason.WRONG_TYPE: Advice("what answers there is no module", _AT_URL),
+    Reason.WRONG_TYPE: Advice("what answers there is not a module", _AT_URL),
     Reason.DAEMON_RESTART: Advice(
         "the daemon ended while it was in flight",
         "The module may have done its work; ask again if that does no harm.",
@@ -140,7 +140,7 @@ ADVICE: dict[Reason, Advice] = {
         "somebody else has changed the state",
         "`stdiod session show` has the state as it is now; make the patch for that.",
     ),
-    Reason.LIMIT_REACHED: Advice("there would be too much of it", "The message names the limit."),
+    Reason.LIMIT_REACHED: Advice("a limit would be passed", "The message names the limit."),
     Reason.UNKNOWN_ASSET: Advice("there is no such asset"),
     Reason.ASSET_CHANGED: Advice(
         "the file is not the one that was registered",
@@ -150,7 +150,7 @@ ADVICE: dict[Reason, Advice] = {
         "the asset has no such bytes", "The message says how many there are."
     ),
     Reason.UNKNOWN_APPROVAL: Advice(
-        "that question is no longer open", "See what waits.", "`stdiod approvals`"
+        "that question is no longer open", command="`stdiod approvals` lists those that are."
     ),
     Reason.UNKNOWN_REQUEST: Advice(
         "no request waits under that id", "It was taken up, or its time is over: ask again."
@@ -159,7 +159,7 @@ ADVICE: dict[Reason, Advice] = {
         "the module may not do that",
         "The message says which rule decided: the policy's, or the descriptor's own list.",
     ),
-    Reason.HOOK: Advice("a hook forbade it", "The message says which one, and why."),
+    Reason.HOOK: Advice("a hook denied it", "The message says which one, and why."),
     Reason.SCOPE: Advice(
         "the caller may not do that", "The message says what is missing; ask with more rights."
     ),

@@ -50,7 +50,7 @@ def read_words(words: tuple[str, ...]) -> list[Word]:
 def _word(text: str) -> Word:
     key, equals, rest = text.partition("=")
     if text.lstrip().startswith(("{", "[")):
-        raise click.UsageError(f"{quoted(text)}: args as one JSON object stand after --args")
+        raise click.UsageError(f"{quoted(text)}: pass args as one JSON object with --args")
     if not equals or not key.strip(":"):
         raise click.UsageError(f"{quoted(text)} is neither key=value nor key:=json")
     if not key.endswith(":"):

@@ -60,13 +60,13 @@ VERBS = {
     "plan": Verb(_SESSIONS, "plan", "Have an orchestrator carry out a plan, in a session."),
     "asset": Verb(_SESSIONS, "asset", "Find the files that modules handed over, and open them."),
     "approvals": Verb(_SESSIONS, "approvals", "Show the questions that wait for a person."),
-    "approve": Verb(_SESSIONS, "approve", "Answer such a question."),
+    "approve": Verb(_SESSIONS, "approve", "Answer one of these questions."),
     "new": Verb(_WRITING, "new", "Create a working module in one of several languages."),
     "dev": Verb(_WRITING, "dev", "Run a module while you write it, and call its ops."),
     "check": Verb(_WRITING, "check", "Check that modules keep to their protocol."),
     "validate": Verb(_WRITING, "validate", "Check descriptor files, and say what is wrong."),
-    "import": Verb(_WRITING, "import_servers", "Make descriptors of an mcpServers file."),
-    "schema": Verb(_WRITING, "schema", "Print the JSON Schema of a descriptor and others."),
+    "import": Verb(_WRITING, "import_servers", "Write descriptors for the MCP servers in a file."),
+    "schema": Verb(_WRITING, "schema", "Print a JSON Schema: of a descriptor, and of others."),
     "record": Verb(_WRITING, "record", "Record what a module and the daemon say."),
     "replay": Verb(_WRITING, "replay", "Play a transcript again, and show what differs."),
     "doctor": Verb(_ADMIN, "doctor", "Say what is wrong with the setup, and what to do."),
@@ -75,14 +75,16 @@ VERBS = {
     "token": Verb(_ADMIN, "token", "Make, list and revoke tokens for HTTP."),
     "service": Verb(_ADMIN, "service", "Write a systemd unit that runs the daemon for you."),
     "run": Verb(_ADMIN, "run", "Run the daemon in the foreground."),
-    "completion": Verb(_SHELL, "completion", "Print completion for bash, zsh or fish."),
+    "completion": Verb(_SHELL, "completion", "Print the completion code for bash, zsh or fish."),
     "help": Verb(_SHELL, "show_help", "Show the help of a verb."),
 }
 """In the order of the help: what is typed every day comes first."""
 
 EXIT_STATUS = """\
-Exit status: 0 ok; 1 the answer is no: not ok, not well, not ready in time; 2 usage; 3 no daemon
-there; 130 Ctrl-C. `stdiod help VERB` says more of a verb."""
+Exit status: 0 ok; 1 the answer is no: failed, not well, not ready in time; 2 usage; 3 no daemon
+there; 130 Ctrl-C.
+
+`stdiod help VERB` says more about a verb."""
 
 
 _OPTIONS = ("version",)

@@ -62,7 +62,7 @@ def _directories(
     configured.refuse_untrusted(ctx, directories_named=bool(value))
     found = value or configured.directories(ctx)
     if not found:
-        words = "name a DIR with modules, or a --config that names one, or stand in a project"
+        words = "name a DIR with modules, or a --config that names one, or run this in a project"
         raise click.UsageError(words, ctx)
     for directory in configured.no_directories(found):
         raise click.BadParameter(f"{directory} is not a directory", ctx, param)

@@ -18,9 +18,9 @@ def with_modules(function: F) -> F:
     @functools.wraps(function)
     def checked(*, modules: tuple[str, ...], every: bool, **others: Any) -> Any:
         if modules and every:
-            raise click.UsageError("name modules, or say --all; not both")
+            raise click.UsageError("name modules or give --all, not both")
         if not modules and not every:
-            raise click.UsageError("name a MODULE, or several, or say --all")
+            raise click.UsageError("name a MODULE, or several, or give --all")
         return function(modules=modules, every=every, **others)
 
     all_of_them = click.option("--all", "every", is_flag=True, help="All modules instead.")

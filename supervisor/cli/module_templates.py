@@ -335,25 +335,24 @@ def _served(choice: Choice) -> Said:
 _README = """\
 # {name}
 
-{about} `module.json` says what it is and which ops it has{source}.
+{about} `module.json` describes it and its ops{source}.
 
-    stdiod check .                  whether it keeps its protocol
+    stdiod check .                  does it keep to its protocol?
     stdiod invoke {word} {op} {arg}={who} --descriptor module.json
 {replay}    stdiod run .                    serve it
 
-`check` calls `{op}` because its schema has `examples`. Give them to each op that may be called by a
-check.
+`check` calls `{op}` because its schema has `examples`. Add them to each op that `check` may call.
 """
 
 _REPLAY = f"    stdiod replay {TRANSCRIPT} --module module.json\n"
 
 _TEST = f"""
-`{TRANSCRIPT}` is its test: what is said to it, and what it has to answer. Once the module is to
-answer something else, record it anew, with `stdiod invoke ... --record {TRANSCRIPT}`.
+`{TRANSCRIPT}` is its test: what it is told, and what it has to answer. When its answers
+are to change, record it again with `stdiod invoke ... --record {TRANSCRIPT}`.
 """
 
 _BUILD = """
-`{prepare}` builds it, before its first start. A daemon builds it again with
+`{prepare}` builds it before its first start. A daemon builds it again with
 `stdiod restart {word} --prepare`; `check`, `replay` and `invoke --descriptor` do so each time.
 """
 
@@ -361,9 +360,9 @@ _BUILD = """
 def readme_of(choice: Choice) -> str:
     """Return the README."""
     part, language = choice.part, choice.language
-    source = f", `{language.file}` does them" if language.file else " and how they are run"
+    source = f"; `{language.file}` is the program" if language.file else ", and how they are run"
     if choice.protocol == "mcp":
-        source = f"; `{language.file}` has its tools"
+        source = f"; `{language.file}` is the server"
     word = shell_word(choice.name)
     text = _README.format(
         name=one_line(choice.name),

@@ -93,7 +93,9 @@ def _compare(
     if played.unsent:
         notes.append(f"{played.unsent} recorded lines were not sent: no answer before them came")
     if played.overdue:
-        notes.append("it was stopped: it had not said all that was recorded when the time was over")
+        notes.append(
+            "it was stopped when the time was over, before it had printed all that was recorded"
+        )
     notes += _exit_notes(entries, played.exit)
     return Compared(instance, len(said), differences(recorded, said), notes)
 

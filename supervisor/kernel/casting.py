@@ -24,7 +24,7 @@ def cast_problem(roles: Roles, fleet: Fleet, principal: Principal) -> Failure | 
         if found is not kind:
             words = f"the session's {role}: {printable(name, 128)} is of the kind {found}"
             able = _of_kind(kind, fleet, principal)
-            words += f"; of the kind {kind} there is {', '.join(able[:10]) or 'none'}"
+            words += f"; modules of the kind {kind}: {', '.join(able[:10]) or 'none'}"
             return Failure.because(Reason.INVALID_ARGS, words, pointer=pointer)
     return None
 

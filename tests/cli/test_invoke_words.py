@@ -66,7 +66,7 @@ def test_a_word_is_what_the_schema_says_and_a_text_otherwise(
     [
         (("d20",), '"d20" is neither key=value nor key:=json'),
         (("=1",), '"=1" is neither key=value nor key:=json'),
-        (('{"a":1}',), "args as one JSON object stand after --args"),
+        (('{"a":1}',), "pass args as one JSON object with --args"),
         (("count=x",), "count=x: count must be a whole number, such as 3"),
         (("count=1.5",), "count must be a whole number"),
         (("count=true",), "count must be a whole number"),

@@ -73,7 +73,7 @@ def test_with_json_each_answer_is_a_line(run: Run, serve: Serve) -> None:
 @pytest.mark.parametrize("verb", ["start", "stop", "restart", "logs", "wait", "health", "describe"])
 @pytest.mark.parametrize(
     ("arguments", "words"),
-    [((), "name a MODULE, or several, or say --all"), (("dice", "--all"), "not both")],
+    [((), "name a MODULE, or several, or give --all"), (("dice", "--all"), "not both")],
 )
 def test_whom_it_is_about_has_to_be_said(
     run: Run, serve: Serve, verb: str, arguments: tuple[str, ...], words: str

@@ -68,7 +68,7 @@ def test_args_of_16_mib_are_read(run: Run, tmp_path: Path) -> None:
         (("logs", "dice", "-n", "-3"), "'-3' is not a number of lines from 0 to 10000"),
         (("logs", "dice", "-n", "10001"), "'10001' is not a number of lines from 0 to 10000"),
         (("logs", "dice", "-n", "few"), "'few' is not a number of lines from 0 to 10000"),
-        (("invoke", "dice", "roll", "{}"), "args as one JSON object stand after --args"),
+        (("invoke", "dice", "roll", "{}"), "pass args as one JSON object with --args"),
         (("invoke", "dice", "roll", "--args", "{a:1}"), """--args '{"key": "value"}'"""),
         (("invoke", "dice", "roll", "--args", '{"a":'), """--args '{"key": "value"}'"""),
     ],

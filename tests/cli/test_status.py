@@ -343,7 +343,7 @@ def test_the_pages_name_who_is_left_and_who_may_be() -> None:
     fleet["daemon"]["possible_survivors"] = [suspect]
     assert plain(status_text(fleet, None))[-3:] == [
         "",
-        "Left by a module, and nobody can tell by which",
+        "Left by an unknown module",
         "  pid 41  nohup me",
     ]
 

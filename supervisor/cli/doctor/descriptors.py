@@ -73,7 +73,7 @@ def _examine(
         if variable not in environment
     ]
     findings += [
-        warn(AREA, str(one), "see what is meant; the hook runs as it is", subject=name)
+        warn(AREA, str(one), "correct it if it is a mistake; the hook runs as it is", subject=name)
         for one in hook_findings(descriptor, fleet)
     ]
     found = first_obstacle(descriptor, environment)

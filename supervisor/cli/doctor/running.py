@@ -29,6 +29,8 @@ _HINTS = {
     "supervision_failed": "this is a bug in stdiod; the daemon's own log has the traceback",
 }
 
+_WHY = "`stdiod status` says why that is"
+
 _EXIT_HINTS = {
     126: "126 is how a shell says that a command cannot be executed",
     127: "127 is how a shell says that a command is not in PATH",
@@ -124,13 +126,13 @@ def _module(one: dict[str, Any]) -> Finding:
         return warn(AREA, words, hint, subject=name, evidence=tail)
     if state == "down" and one["wanted"] == "up" and one["waits_for"]:
         waits = ", ".join(one["waits_for"])
-        return warn(AREA, f"down; it waits for {waits}", f"see to {waits}", subject=name)
+        return warn(AREA, f"down; it waits for {waits}", _WHY, subject=name)
     if state == "down" and died is not None and died["reason"] != "stopped":
         return warn(AREA, words, hint, subject=name, evidence=tail)
     if one.get("missing"):
         missing = ", ".join(one["missing"])
         words += f"; it depends on modules that do not serve: {missing}"
-        return warn(AREA, words, f"see to {missing}", subject=name, evidence=tail)
+        return warn(AREA, words, _WHY, subject=name, evidence=tail)
     if one["restarts"] and died is not None and died["reason"] != "stopped":
         words += f"; {one['restarts']} restarts"
         return warn(AREA, words, hint, subject=name, evidence=tail)

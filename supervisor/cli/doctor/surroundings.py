@@ -51,7 +51,7 @@ def search_path(environment: Mapping[str, str], whose: str) -> list[Finding]:
 
 def _examine(entry: str) -> Finding | None:
     if not os.path.isabs(entry):  # noqa: PTH117
-        words = f"PATH holds {entry!r}, which is another folder for each module"
+        words = f"PATH holds {entry!r}, a relative path, which means another folder for each module"
         return warn("path", words, "write it as an absolute path, or take it out")
     try:
         mode = Path(entry).stat().st_mode

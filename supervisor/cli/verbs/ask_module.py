@@ -22,10 +22,10 @@ from supervisor.cli.terminal import dim, one_line
 @with_json
 @with_socket
 def health(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -> None:
-    """Ask each MODULE whether it is well; ends with 1 unless all are.
+    """Ask each MODULE whether it is well.
 
     --all leaves out modules that were stopped, and modules that wait for their first request. With
-    --json the answers of several are a line each.
+    --json, the answer of each of several modules is one line. Exits with 1 unless all are well.
     """
     _ask("health", modules, socket, _well, every=every, as_json=as_json)
 
@@ -35,10 +35,10 @@ def health(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -
 @with_json
 @with_socket
 def describe(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -> None:
-    """Ask each MODULE what it is, and which ops it has and what they take.
+    """Ask each MODULE what it is, which ops it has, and what they take.
 
     --all leaves out modules that were stopped, and modules that wait for their first request. With
-    --json the answers of several are a line each.
+    --json, the answer of each of several modules is one line. Exits with 1 if one gives none.
     """
     _ask("describe", modules, socket, _page, every=every, as_json=as_json)
 
@@ -97,7 +97,7 @@ def _lines(description: dict[str, Any]) -> Iterator[str]:
             yield f"{dim(label.ljust(13))}{one_line(', '.join(description[label]))}"
     inputs = description.get("inputs")
     if not isinstance(inputs, dict) or not inputs:
-        yield "It does not say which ops it has."
+        yield "It does not describe its ops."
         return
     for op, schema in inputs.items():
         yield ""

@@ -61,11 +61,9 @@ def check(
 ) -> None:
     """Run modules, and check that they keep to their protocol.
 
-    Exits with 0 if nothing failed, else with 1.
-
     PATH is a descriptor, or a directory as a daemon would read it. An op is called only if --op,
     --all-ops, or `examples` in its schema says so, because it might do harm. What was not tried is
-    listed, and the verdict is then "partial" at best.
+    listed, and the verdict is then "partial" at best. Exits with 1 if a clause fails.
     """
     from supervisor.cli import checked, checking
 
@@ -114,7 +112,7 @@ def _permission(ops: tuple[str, ...], *, all_ops: bool) -> Any:
             continue
         document = read_document(args.encode(errors="surrogateescape"))
         if not isinstance(document, dict):
-            words = f"--op {one!r}: what stands behind the = has to be a JSON object"
+            words = f"--op {one!r}: the part after the = has to be a JSON object"
             raise click.UsageError(words)
         chosen[op] = document
     return Permission(chosen, all_ops)

@@ -23,6 +23,7 @@ def start(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) ->
     """Start each MODULE, and return when all are ready.
 
     A module that waits for its next try is started at once. With --json, each answer is one line.
+    Exits with 1 if one cannot be ready.
     """
     _control("start", modules, socket, every=every, as_json=as_json)
 
@@ -32,9 +33,10 @@ def start(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) ->
 @with_json
 @with_socket
 def stop(modules: tuple[str, ...], every: bool, as_json: bool, socket: Path) -> None:
-    """Stop each MODULE once its requests in flight are answered. It stays down until `start`.
+    """Stop each MODULE once its requests in flight are answered.
 
-    With --json, each answer is one line.
+    It stays down until `start` or `restart`. With --json, each answer is one line. Exits with 1 if
+    one cannot be stopped.
     """
     _control("stop", modules, socket, every=every, as_json=as_json)
 
@@ -50,7 +52,7 @@ def restart(
     """Replace the process of each MODULE; requests that wait keep waiting.
 
     --all leaves out modules that were stopped, and modules that wait for their first request. With
-    --json, each answer is one line.
+    --json, each answer is one line. Exits with 1 if one cannot be ready.
     """
     more = {"prepare": True} if prepare else {}
     _control("restart", modules, socket, every=every, as_json=as_json, **more)

@@ -34,7 +34,7 @@ _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
     epilog=example(
         "invoke dice roll dice=3d6 seed:=1",
         "invoke dice roll --stdin < args.jsonl",
-        'invoke torch light --session walk --args \'{"room":"hall"}\'',
+        "invoke torch light room=hall --session walk",
     )
 )
 @click.argument("module", type=MODULE)
@@ -100,6 +100,9 @@ def invoke(
 
     With --stdin, the responses go to stdout, one line for each line of stdin, in the same order.
     Each call begins when the one before has been answered.
+
+    Exits with 0 if the call succeeded, 1 if it failed (with --stdin, if one of them did), 3 if no
+    daemon is there, 130 after Ctrl-C.
     """
     if record is not None and descriptor is None:
         hint = "of a module of a daemon: `stdiod record MODULE`"

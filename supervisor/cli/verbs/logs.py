@@ -51,11 +51,11 @@ def logs(
     as_json: bool,
     socket: Path,
 ) -> None:
-    """Show the log of each MODULE: time, instance, stream, text. Several logs are merged by time.
+    """Show the log of each MODULE: time, instance, stream, text.
 
-    The stream is `stderr`, `event` for what the module logs during a request, `log` for what it
-    logs outside of one, or `host` for what the daemon noted. With --json each line is
-    {"ts","instance","stream","text"}, `ts` in seconds since 1970.
+    Several logs are merged by time. The stream is `stderr`, `event` for what the module logs during
+    a request, `log` for what it logs outside of one, or `host` for what the daemon noted. With
+    --json each line is {"ts","instance","stream","text"}, `ts` in seconds since 1970.
     """
     with Client(socket) as client:
         names = chosen(client, modules, every=every)

@@ -48,10 +48,11 @@ def up(
 ) -> None:
     """Supervise the modules of each DIR, or of the project, in the background.
 
-    Returns 0 when all modules that start with the daemon are ready, and 1 as soon as each is ready
-    or has failed; the daemon stays up either way. A descriptor that cannot be used is named, and
-    does not count as a failure; neither does a directory without modules. Its log is stdiod.log in
-    the data directory.
+    Returns when each module that starts with the daemon is ready or has failed. Names descriptors
+    that cannot be used; they do not count as failures, and neither does a directory without
+    modules. The daemon's log is stdiod.log in the data directory.
+
+    Exits with 1 if a module has failed; the daemon stays up all the same.
     """
     http_exposure(ctx, http, http_cert, http_key, http_insecure=http_insecure)
     _refuse_second(socket)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def validate(paths: tuple[Path, ...], as_json: bool) -> None:
     """Check descriptor files, and directories as a daemon would read them.
 
-    Each problem is a line "FILE: POINTER: what is wrong"; all directories together are one fleet,
-    so duplicate names and missing dependencies are found, too.
+    Each problem is a line "FILE: POINTER: what is wrong". All directories together are one fleet,
+    so duplicate names and missing dependencies are found, too. Exits with 1 if one is not valid.
     """
     from supervisor.cli.checked import check
 
