@@ -27,10 +27,12 @@ import { Figures } from "./figures.js";
 import { Live } from "./live.js";
 import { shortcuts } from "./shortcuts.js";
 import { theme } from "./theme.js";
+import { render as module } from "./views/module.js";
 import { render as modules } from "./views/modules.js";
 
 const VIEWS = [
   { path: "modules", label: "Modules", render: modules },
+  { path: "modules/:name", label: "Module", render: module },
 ];
 
 const main = document.getElementById("main");
@@ -154,7 +156,7 @@ function showLink() {
     set(link, "data-state", state);
     set(link, "title", words || null);
     write(link, LINK_WORDS[state]);
-    set(document.body, "data-link", state);
+    set(document.documentElement, "data-stream", state === "live" ? "live" : "lost");
   });
 }
 

@@ -93,6 +93,21 @@ export function said(text, limit = 300) {
   return el("bdi", { title }, printable(shortened(whole, limit)));
 }
 
+/** Show what somebody said in a line; all of a long one only if somebody asks. */
+export function unfolding(text, limit = 1000) {
+  const whole = String(text ?? "");
+  if (whole.length <= limit) return said(whole, limit);
+  const shown = said(whole, limit);
+  const over = whole.length - MOST_CHARS;
+  const open = (event) => {
+    write(shown, printable(shortened(whole, MOST_CHARS)));
+    if (over > 0) fill(event.target.parentNode, shown, ` ${count(over, "character")} more are not shown.`);
+    else event.target.remove();
+  };
+  const button = el("button", { type: "button", class: "small", on: { click: open } }, `Show all ${count(whole.length, "character")}`);
+  return el("span", {}, shown, " ", button);
+}
+
 /** How much of a long text stands there, before and after somebody asked for all of it. */
 export const SHORT_CHARS = 4000;
 export const MOST_CHARS = 200_000;

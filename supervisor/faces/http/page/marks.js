@@ -28,7 +28,7 @@ export function stateMark(state) {
   return mark;
 }
 
-const WIDTH = 72;
+const WIDTH = 60;
 const HEIGHT = 20;
 
 /** A line of the last values, the newest at the right end; what is not known is a gap.
@@ -41,7 +41,10 @@ export function sparkline(length) {
     class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, height: HEIGHT,
     preserveAspectRatio: "none", "aria-hidden": "true",
   }, area, line);
+  let drawn = null;
   made.show = (values) => {
+    if (values === drawn) return;
+    drawn = values;
     const [stroke, below] = outline(values, length);
     set(line, "d", stroke);
     set(area, "d", below);
@@ -58,10 +61,9 @@ function outline(values, length) {
   let below = "";
   let run = [];
   const end = () => {
-    if (run.length) {
+    if (run.length > 1) {
       const points = run.map(([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`).join("L");
-      // A single point is a dot: a line of no length with round ends.
-      stroke += `M${points}${run.length === 1 ? "h0" : ""}`;
+      stroke += `M${points}`;
       below += `M${run[0][0].toFixed(1)} ${HEIGHT}L${points}L${run.at(-1)[0].toFixed(1)} ${HEIGHT}Z`;
     }
     run = [];

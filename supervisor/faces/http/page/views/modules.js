@@ -9,6 +9,9 @@ import { daemonNotes } from "./daemon_notes.js";
 
 /** How often rows are drawn at the most, however fast modules change. */
 const DRAWN_EVERY_MS = 250;
+/** How often a screen reader is told how many are in trouble, at the most. */
+const ANNOUNCED_EVERY_MS = 5000;
+const NO_VALUES = [];
 
 const COLUMNS = [
   ["State", ""], ["Module", ""], ["Calls/s", "figure"], ["p99", "figure"], ["Memory", "figure"],
@@ -48,7 +51,7 @@ export function render(into, page) {
       error && !status ? notice(error.message) : null);
     if (!status) return;
     const modules = status.modules.map((one) => ({ ...one, state: page.figures.stateOf(one) }));
-    const shown = chosen(modules, filter.value, only.checked);
+    const shown = inOrder(status, modules);
     write(summary, summaryOf(modules, status, page.figures));
     fill(daemon, daemonLine(status.daemon));
     keyed(rows, shown, (one) => one.name, newRow, (row, one) => showRow(row, one, page.figures.of(one.name)));
@@ -56,6 +59,27 @@ export function render(into, page) {
     empty.hidden = Boolean(shown.length);
     write(empty, modules.length ? "No module fits the filter." : noModules(status.daemon));
     daemonNotes(notes, status);
+    tellTrouble(modules.filter(inTrouble).length);
+  };
+
+  // Rows change places when there is a new status, and not with each change of a state: somebody
+  // may be about to click on one.
+  const ordered = { status: null, wanted: null, names: [] };
+  const inOrder = (status, modules) => {
+    const wanted = `${only.checked} ${filter.value}`;
+    if (ordered.status !== status || ordered.wanted !== wanted) {
+      const names = chosen(modules, filter.value, only.checked).map((one) => one.name);
+      Object.assign(ordered, { status, wanted, names });
+    }
+    const byName = new Map(modules.map((one) => [one.name, one]));
+    return ordered.names.map((name) => byName.get(name));
+  };
+  const told = { number: null, at: -Infinity };
+  const tellTrouble = (number) => {
+    const now = performance.now();
+    if (number === told.number || now < told.at + ANNOUNCED_EVERY_MS) return;
+    if (told.number !== null) page.announce(number ? `${count(number, "module")} in trouble` : "no module is in trouble");
+    Object.assign(told, { number, at: now });
   };
 
   let timer = 0;
@@ -69,7 +93,11 @@ export function render(into, page) {
     if (wait <= 0) inAFrame();
     else timer ||= setTimeout(() => { timer = 0; inAFrame(); }, wait);
   };
-  filter.addEventListener("input", inAFrame);
+  filter.addEventListener("input", () => {
+    const query = filter.value ? `?${new URLSearchParams({ filter: filter.value })}` : "";
+    history.replaceState(null, "", `#/modules${query}`);
+    inAFrame();
+  });
   only.addEventListener("change", inAFrame);
   const undo = page.figures.listen(soon);
   return () => {
@@ -123,7 +151,7 @@ function newRow(module) {
     return { text, spark, td: el("td", { class: "figure" }, el("div", { class: "trendy" }, spark, text)) };
   };
   const plain = () => el("td", { class: "figure" });
-  const row = el("tr", {});
+  const row = el("tr", { "data-module": module.name });
   const mark = stateMark(module.state);
   const words = el("div", { class: "note" });
   const [calls, p99, memory] = [cell(), cell(), cell()];
@@ -142,6 +170,7 @@ function showRow(row, module, figures) {
   const { parts } = row;
   parts.mark.show(module.state);
   set(row, "class", inTrouble(module) ? "trouble" : null);
+  set(row, "data-state", module.state);
   const words = note(module) || module.description;
   if (words !== parts.note) {
     parts.note = words;
@@ -153,7 +182,7 @@ function showRow(row, module, figures) {
     ["p99", parts.p99, latency(figures?.p99)],
     ["memory", parts.memory, size(figures?.memory)],
   ]) {
-    cell.spark.show(trends?.[name] ?? []);
+    cell.spark.show(trends?.[name] ?? NO_VALUES);
     write(cell.text, text);
   }
   set(parts.calls.td, "data-bad", figures?.failures ? true : null);
