@@ -32,7 +32,7 @@ class Code(StrEnum):
 
 
 class Origin(StrEnum):
-    """Whose an error is: `details.origin`."""
+    """Who an error comes from: `details.origin`."""
 
     HOST = "host"
     MODULE = "module"
@@ -79,9 +79,9 @@ class Reason(StrEnum):
     SESSION_ENDED = "session_ended"
     SESSION_EXISTS = "session_exists"
     SESSION_BUSY = "session_busy"
-    """It has a prompt already, and who asked would not wait."""
+    """It has a prompt already, and the caller would not wait."""
     NO_AGENT = "no_agent"
-    """The session names nobody to serve its prompts, and it is not clear who should."""
+    """The session names no module for its prompts, and several could serve them."""
     REVISION_CONFLICT = "revision_conflict"
     LIMIT_REACHED = "limit_reached"
     UNKNOWN_ASSET = "unknown_asset"
