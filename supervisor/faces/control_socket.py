@@ -29,6 +29,7 @@ from supervisor.faces.exchange import done_line
 from supervisor.faces.local_user import named_user, peer_uid
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
+from supervisor.runtime.files.lock_file import open_lock
 
 BACKLOG = 128
 MAX_PATH_BYTES = 107
@@ -154,7 +155,7 @@ def _check_free(path: Path) -> None:
 
 def _lock(path: Path, owned: contextlib.ExitStack) -> None:
     lock = path.with_name(path.name + ".lock")
-    descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = open_lock(lock)
     owned.callback(os.close, descriptor)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

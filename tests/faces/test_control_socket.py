@@ -4,6 +4,7 @@ import os
 import pwd
 import socket
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -120,6 +121,30 @@ def test_what_is_no_socket_is_somebodys_and_left_alone(path: Path, kind: str) ->
     with pytest.raises(SocketPathError, match=said), listening(path):
         pass
     assert path.is_dir() if kind == "folder" else path.read_text() == "precious"
+
+
+def _bind(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(os.fspath(path))
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [
+        (os.mkfifo, "a FIFO"),
+        (os.mkdir, "a directory"),
+        (lambda lock: lock.symlink_to(lock), "a symbolic link"),
+        (_bind, "a socket"),
+    ],
+)
+def test_what_stands_in_the_place_of_the_lock_is_named(
+    path: Path, make: Callable[[Path], None], kind: str
+) -> None:
+    path.parent.mkdir()
+    make(path.with_name(f"{path.name}.lock"))
+    said = f"the lock file {path}.lock is {kind}, it must be a regular file"
+    with pytest.raises(SocketPathError, match=said), listening(path):
+        pass
 
 
 def test_beside_what_is_no_socket_no_lock_is_left(path: Path) -> None:

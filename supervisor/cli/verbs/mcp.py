@@ -94,12 +94,14 @@ def _joined(
 @contextlib.contextmanager
 def _alone(socket: Path) -> Iterator[None]:
     """Have one of us start a daemon at a time: a client's configuration is read all at once."""
+    from supervisor.runtime.files.lock_file import open_lock
+
     path = socket.with_name(f"{socket.name}.starting")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = open_lock(path)
     except OSError as error:
-        words = f"no daemon can be started for {socket}: {path} cannot be made: {error.strerror}"
+        words = f"no daemon can be started for {socket}: {error.strerror or error}"
         raise NoDaemonError(words) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

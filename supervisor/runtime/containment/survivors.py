@@ -26,6 +26,7 @@ import structlog
 
 from supervisor.runtime.containment import guardian, procfs
 from supervisor.runtime.containment.ledger import Author, Ledger, mark_name
+from supervisor.runtime.files.lock_file import open_lock
 from supervisor.runtime.files.whole_file import UnreadableError, read_whole
 from supervisor.runtime.process.reaping import tracer_of
 
@@ -85,7 +86,7 @@ class Claim:
         Blocks like `claim`. Raises `DataInUseError` or `OSError`; the claim is as it was then.
         """
         self.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lock_fd = _open_lock(self.data_dir)
+        lock_fd = open_lock(self.data_dir / LOCK_FILE)
         try:
             if not _try_lock(lock_fd):
                 _refuse_locked(self.data_dir)
@@ -120,7 +121,7 @@ def claim(data_dir: Path) -> Claim:
     Blocks for as long as that takes, at most twice `KILLED_WITHIN_S`.
     """
     data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-    lock_fd = _open_lock(data_dir)
+    lock_fd = open_lock(data_dir / LOCK_FILE)
     try:
         former = _take(lock_fd, data_dir)
         if former.author is not None:
@@ -195,10 +196,6 @@ def _open_high(path: Path) -> int:
         return int(fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, number))
     finally:
         os.close(low)
-
-
-def _open_lock(data_dir: Path) -> int:
-    return os.open(data_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -25,6 +25,7 @@ from supervisor.runtime.containment.survivors import (
     claim,
 )
 from supervisor.runtime.files.inotify import Event, Inotify
+from supervisor.runtime.files.lock_file import open_lock
 from tests.runtime.containment.lifelines import PATIENCE_S
 
 
@@ -177,7 +178,7 @@ def test_what_cannot_be_taken_again_leaves_the_claim_as_it_was(tmp_path: Path) -
     other.close()
     assert held.retake()
     assert not held.lost()
-    beside = survivors._open_lock(data_dir)
+    beside = open_lock(data_dir / LOCK_FILE)
     assert not survivors._try_lock(beside)
     os.close(beside)
     held.close()
