@@ -51,6 +51,7 @@ from supervisor.policy.http_exposure import Exposure
 from supervisor.policy.mcp_views import McpOptions
 from supervisor.policy.policy_file import PolicyError
 from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.survivors import DataInUseError
 from supervisor.runtime.files.directory import MissingDirectoryError, shown
@@ -261,7 +262,8 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
                     faces.start_soon(stdio.serve, daemon, options.name)
                 collector.begin()
                 gc.callbacks.append(SERVING.collecting)
-                nursery.start_soon(collector.collect_all, daemon.is_calm)
+                memory_bytes = partial(procfs.rss_bytes, os.getpid())
+                nursery.start_soon(collector.collect_all, daemon.is_calm, memory_bytes)
                 begun.stalls.begin()
                 _say_listening(begun, daemon)
                 nursery.start_soon(tell_status, daemon, notifier)

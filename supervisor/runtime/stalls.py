@@ -240,15 +240,21 @@ class Stalls:
         self._own = self._threads.own()
         self._others = self._threads.others()
         self._looked_at = 0.0
+        self._starting = False
 
     def begin(self) -> None:
-        """Forget what was: a start is no stall."""
+        """Forget what was, and leave out the turn that this is in: a start is no stall."""
         self.longest = None
+        self._starting = True
 
     def turn_ended(self, began: float, ended: float) -> None:
         """Take note of a turn of the loop."""
         took_s = ended - began
-        if took_s > LONG_S:
+        if self._starting:
+            self._starting = False
+            self._own, self._others = self._threads.own(), self._threads.others()
+            self._looked_at = ended
+        elif took_s > LONG_S:
             self._long_turn(took_s)
             self._looked_at = ended
         elif ended - self._looked_at > BASELINE_S:

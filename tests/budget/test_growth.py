@@ -150,6 +150,8 @@ async def test_of_many_long_statuses_of_one_client_one_is_made_at_a_time(
         most = max(most, len(begun))
         if done := tell(told, into):
             del begun[id(into)]
+        # What was told is encoded in the same turn: the whole is no one step.
+        assert all(isinstance(one, bytes) for one in into[1:])
         return done
 
     monkeypatch.setattr(daemon_operations, "_tell_a_turn", counted)

@@ -76,31 +76,69 @@ print(json.dumps({"frozen": gc.get_freeze_count() - before}))
     assert found == {"frozen": 0}
 
 
-def test_a_full_collection_waits_for_a_calm_moment() -> None:
-    found = found_by(
-        """
-import gc, json, trio
+LIVING = """
+import gc, json, trio, trio.testing
 from supervisor.daemon import collector
 collector.CALM_AGAIN_S = 0
-generations, held = [], []
-looks = 0
+looks, memory, looked_through = 0, 0, []
 def calm():
     global looks
     looks += 1
     return looks > 3
-async def main():
+def note(phase, info):
+    if phase == "start" and info["generation"] == 2:
+        looked_through.append((len(gc.get_objects()), looks))
+async def living(go_on):
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(collector.collect_all, calm)
+        nursery.start_soon(collector.collect_all, calm, lambda: memory)
         await trio.testing.wait_all_tasks_blocked()
-        gc.callbacks.append(lambda phase, info: generations.append((info["generation"], looks)))
-        held.extend([] for _ in range(300_000))
-        before = [one for one in generations if one[0] == 2]
-        while not (full := [one for one in generations if one[0] == 2]):
-            await trio.lowlevel.checkpoint()
+        gc.callbacks.append(note)
+        await go_on()
         nursery.cancel_scope.cancel()
-    print(json.dumps({"before": before, "looks": full[0][1], "due": len(generations) > 100}))
-import trio.testing
-trio.run(main)
+"""
+
+
+def test_however_much_lives_a_collection_looks_through_what_has_come_since_the_last() -> None:
+    found = found_by(
+        LIVING
+        + """
+async def go_on():
+    held = []
+    for _ in range(500):
+        held.extend([] for _ in range(1000))
+        await trio.lowlevel.checkpoint()
+trio.run(living, go_on)
+print(json.dumps({"most": max(looked_through)[0], "times": len(looked_through)}))
 """
     )
-    assert found == {"before": [], "looks": 4, "due": True}
+    assert found["times"] > 10
+    assert found["most"] < 100_000  # of 500,000 that live
+
+
+def test_all_that_lives_is_looked_through_at_a_calm_moment_once_the_daemon_has_grown() -> None:
+    found = found_by(
+        LIVING
+        + """
+class Cycle: pass
+async def go_on():
+    global memory
+    one = Cycle()
+    one.itself, gone = one, weakref.ref(one)
+    before = gc.get_freeze_count()
+    held = [[] for _ in range(100_000)]
+    while gc.get_freeze_count() == before:
+        await trio.lowlevel.checkpoint()
+    del one
+    held.extend([] for _ in range(100_000))
+    await trio.testing.wait_all_tasks_blocked()
+    kept, looked = gone() is not None, looks
+    memory = 2 * collector.LEAST_BYTES
+    held.extend([] for _ in range(100_000))
+    while gone() is not None:
+        await trio.lowlevel.checkpoint()
+    print(json.dumps({"kept": kept, "looked": looked, "calm_at": looks}))
+import weakref
+trio.run(living, go_on)
+"""
+    )
+    assert found == {"kept": True, "looked": 0, "calm_at": 4}

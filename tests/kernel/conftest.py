@@ -11,7 +11,7 @@ from typing import Any
 import trio
 
 from protocol.descriptor.model import Descriptor
-from protocol.errors import Failure
+from protocol.errors import Failure, Success
 from protocol.events import Progress
 from protocol.response import Response
 from supervisor.kernel.daemon import Daemon, running
@@ -105,7 +105,7 @@ async def run_op(
     operations = daemon.requests.operations
     assert operations.refusal(op, args) is None
     begun = operations.begin(op, args, Asked(emit, principal))
-    return begun if isinstance(begun, dict) else await begun
+    return Success(begun if isinstance(begun, dict) else await begun).result
 
 
 async def refused(daemon: Daemon, op: str, args: Any) -> Failure:

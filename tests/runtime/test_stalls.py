@@ -140,7 +140,10 @@ def test_a_late_sleep_on_a_busy_machine_is_no_stop(world: World) -> None:
 def test_what_was_before_the_beginning_is_forgotten(world: World) -> None:
     world.turn(("", "", 1.0))
     world.stalls.begin()
+    world.turn(("", "", 1.0))  # it was in the midst of it
     assert world.longest is None
+    world.turn(("a#1", "stdout", 1.0))
+    assert world.longest == (1000.0, "a#1", "stdout")
 
 
 @pytest.mark.fault(29)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import msgspec
 import trio
 
+from protocol.frames import encode
 from supervisor.kernel.operations.op import MODULE, Asked, Begun, Op, Parts, args_schema
 from supervisor.kernel.status import daemon_status
 from supervisor.runtime.turns import Turn
@@ -115,7 +116,7 @@ class DaemonOps:
 
     def _tell(
         self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
-    ) -> dict[str, Any] | Awaitable[dict[str, Any]]:
+    ) -> dict[str, Any] | Awaitable[msgspec.Raw]:
         """Take in what is told of modules: at once if there is a turn's time for all of it."""
         try:
             telling.acquire_nowait()
@@ -130,23 +131,29 @@ class DaemonOps:
 
     async def _tell_behind_others(
         self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
-    ) -> dict[str, Any]:
+    ) -> msgspec.Raw:
         await telling.acquire()
         return await self._tell_the_rest(told, shown, telling)
 
     async def _tell_the_rest(
         self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
-    ) -> dict[str, Any]:
+    ) -> msgspec.Raw:
         """Take it in a turn at a time: of thousands it takes longer than neighbours should wait.
 
-        It takes tens of megabytes, too: so a party has one at a time, and all have a few.
+        It takes megabytes, too: so a party has one at a time, and all have a few. What was told is
+        encoded in the same turns: as objects it would be encoded in one step, and the garbage
+        collector would look through all of them.
         """
         try:
             async with self._telling:
-                while True:
+                encoded = shown["modules"]
+                encoded[:] = map(encode, encoded)
+                over = False
+                while not over:
                     await trio.lowlevel.checkpoint()
-                    if _tell_a_turn(told, shown["modules"]):
-                        return shown
+                    over = _tell_a_turn(map(encode, told), encoded)
+                modules = msgspec.Raw(b"[%s]" % b",".join(encoded))
+                return msgspec.Raw(encode({**shown, "modules": modules}))
         finally:
             telling.release()
 
