@@ -213,6 +213,23 @@ def test_the_end_of_the_daemon_does_not_wait_for_a_tracer_and_names_it(scene: Sc
 
 
 @pytest.mark.fault(26)
+@pytest.mark.parametrize("rung", ["subreaper"], indirect=True)  # known by its number
+def test_the_end_of_the_daemon_does_not_wait_for_one_that_cannot_die(scene: Scene) -> None:
+    pid = scene.begin()
+    scene.daemon.ask("supervisor", "wait", modules=["held"])
+    tracer = scene.hold(pid, "exit")
+    scene.daemon.popen.send_signal(signal.SIGTERM)
+    assert scene.daemon.popen.wait(PATIENCE_S) == 0
+    scene.others.wait_dead()
+    events = {line["event"]: line for line in scene.log()}
+    left = events["left behind: a killed process that a tracer keeps from dying"]
+    assert (left["pid"], left["instance"]) == (pid, "held#1")
+    assert left["traced_by"].endswith(f"(pid {tracer.pid})")
+    tracer.release()  # and the guardian ends with what it waited for
+    scene.lifelines.wait_dead()
+
+
+@pytest.mark.fault(26)
 def test_one_that_cannot_even_die_is_named_and_delays_no_death_of_others(scene: Scene) -> None:
     # Stopped on its way out, a process does not hear SIGKILL any more.
     pid = scene.begin()

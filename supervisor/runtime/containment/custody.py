@@ -58,6 +58,9 @@ CLAIMED_WITHIN_S = 2 * KILLED_WITHIN_S + NEEDED_PATIENCE_S
 LAST_SWEEP_S = 5.0
 """How long the daemon's end may take to kill what all the modules' ends have missed."""
 
+TRACED_SWEEP_S = 0.5
+"""How long it tries if a tracer holds each of them: no SIGKILL is heard before that lets go."""
+
 COLLECT_S = 0.5
 """Zombies of orphans are reaped at most this often: one costs nothing, a wake-up does."""
 
@@ -376,7 +379,9 @@ class Custody:
             ledger.strays = {one.pid: Adopted(one.pid, one.start) for one in strays}
             return ledger.find()
 
-        left = hunt.exterminate(find, LAST_SWEEP_S)
+        left = hunt.exterminate(find, TRACED_SWEEP_S)
+        if not all(map(tracer_of, left)):
+            left = hunt.exterminate(find, LAST_SWEEP_S)
         self._orphans.collect()
         return left
 

@@ -52,7 +52,7 @@ ABANDON_AFTER_S = 10.0
 """How long a cancelled incarnation may wait for its killed process before it gives up."""
 
 PART_AFTER_S = 1.0
-"""How long a daemon that ends waits for a dead process that a tracer holds: nothing of it runs."""
+"""How long a daemon that ends waits for a killed process that a tracer holds."""
 
 log = structlog.get_logger()
 
@@ -99,6 +99,8 @@ class Incarnation:
         self._parting = parting
         self.is_held = False
         """Whether it is dead and cannot be reaped."""
+        self._is_left = False
+        """Whether it is left to the guardian: killed, and kept by a tracer from dying."""
         self._nursery: trio.Nursery | None = None
         self._hurry = trio.Event()
         self._first_rung = StopStep.END_OF_INPUT
@@ -174,7 +176,10 @@ class Incarnation:
                 await self._listen(asked)
             ended = True
         finally:
-            if ended or await self._kill():
+            if self._is_left:
+                exit_ = self._exit(End(), (self.pid,))
+                self.dialogue.exited(None)
+            elif ended or await self._kill():
                 exit_ = await self._finish()
         return exit_
 
@@ -362,12 +367,25 @@ class Incarnation:
             self._process.signal(signal.SIGTERM, signal.SIGCONT)
             await self._pause(self._stop_s)
         await self._process.kill()
-        tell_at = trio.current_time() + UNKILLABLE_AFTER_S
+        killed_at = trio.current_time()
+        tell_at = killed_at + UNKILLABLE_AFTER_S
         while not self._died_unseen():
             await trio.sleep(REAP_AGAIN_S)
+            if trio.current_time() > killed_at + PART_AFTER_S and self._parting():
+                self._leave_if_traced()
             if trio.current_time() > tell_at:
                 self._tell_unkillable()
                 tell_at = math.inf
+
+    def _leave_if_traced(self) -> None:
+        # A tracer may stop it on its way out (PTRACE_EVENT_EXIT), where it hears no SIGKILL.
+        tracer = self._process.tracer
+        if tracer is None or self._nursery is None:
+            return
+        self._is_left = True
+        known = {"instance": self.instance, "pid": self.pid, "traced_by": tracer.words}
+        log.error("left behind: a killed process that a tracer keeps from dying", **known)
+        self._nursery.cancel_scope.cancel()
 
     def _died_unseen(self) -> bool:
         """Go on as after an exit if it is dead, though its pidfd does not say so (`reaping`)."""
