@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 
 NAME_CHARS = 64
 """The shortest of the limits that clients and models are known to have."""
@@ -30,14 +30,20 @@ _ODD = re.compile(r"[^A-Za-z0-9_-]")
 _ODD_IN_MCP = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-def named_ops(ops: Iterable[Op], *, prefix: bool) -> dict[str, Op]:
-    """Give each op a name; the order stays."""
-    plain = {one: _plain(one, prefix=prefix) for one in ops}
-    times = Counter(plain.values())
-    return {
-        name if times[name] == 1 and 0 < len(name) <= NAME_CHARS else _digested(name, one): one
-        for one, name in plain.items()
-    }
+def naming(ops: Iterable[Op], *, prefix: bool) -> Generator[None, None, dict[str, Op]]:
+    """Give each op a name, a little with each step; the order stays."""
+    plain: dict[Op, str] = {}
+    times: Counter[str] = Counter()
+    for one in ops:
+        name = plain[one] = _plain(one, prefix=prefix)
+        times[name] += 1
+        yield
+    named: dict[str, Op] = {}
+    for one, name in plain.items():
+        fits = times[name] == 1 and 0 < len(name) <= NAME_CHARS
+        named[name if fits else _digested(name, one)] = one
+        yield
+    return named
 
 
 def _plain(one: Op, *, prefix: bool) -> str:

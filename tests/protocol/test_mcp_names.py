@@ -1,15 +1,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.mcp_server import names
-from protocol.mcp_server.names import NAME_CHARS, Names, named_ops
+from protocol.mcp_server.names import NAME_CHARS, Names, Op, naming
 
 ODD = st.text(max_size=80)
 OPS = st.lists(st.tuples(ODD, ODD), unique=True, max_size=12)
+
+
+def named_ops(ops: Iterable[Op], *, prefix: bool) -> dict[str, Op]:
+    steps = naming(ops, prefix=prefix)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            named: dict[str, Op] = end.value
+            return named
 
 
 @given(ops=OPS, prefix=st.booleans())

@@ -40,7 +40,8 @@ from supervisor.faces.mcp.questions import (
     decision_of,
     form_of,
 )
-from supervisor.faces.mcp.table import Table, make_table
+from supervisor.faces.mcp.table import Table, laying_out
+from supervisor.faces.mcp.table_on_its_way import TableOnItsWay
 from supervisor.kernel.parties import DAEMON, OutcomeOnly, Party
 from supervisor.policy.mcp_views import View
 from supervisor.policy.principals import Principal
@@ -99,7 +100,7 @@ class Request:
         self.ended = False
         self.has_output_schema = False
         """Whether its result has to have structured content."""
-        self._call: Call | FileRead | _Awaiting | None = None
+        self._call: Call | FileRead | TableOnItsWay | _Awaiting | None = None
         self._inquiries: dict[str, Inquiry] = {}
         """What the client is to be asked, in the newer era."""
         self._given: Mapping[str, Any] = {}
@@ -328,7 +329,15 @@ class Request:
                 return
             offers = outcome.result
             version, offered = offers["version"], offers["modules"]
-            table = make_table(version, asked.view, principal, offered, has_waited=wait)
+            steps = laying_out(version, asked.view, principal, offered, has_waited=wait)
+            self._call = TableOnItsWay(asked.party.label, steps, self.server.deadlines, made)
+            self._call.begin()
+
+        def made(table: Table | Failure) -> None:
+            self._call = None
+            if isinstance(table, Failure):
+                self.finish(own_error(table))
+                return
             self.server.keep(asked.view, principal, table)
             then(table)
 

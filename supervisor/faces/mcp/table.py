@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from protocol.mcp_server.definitions import (
     tools_of,
     unlisted_of,
 )
-from protocol.mcp_server.names import Op, named_ops
+from protocol.mcp_server.names import Op, naming
 from supervisor.kernel.catalogue import Offer
 from supervisor.policy.mcp_views import View
 from supervisor.policy.principals import Principal
@@ -62,10 +62,13 @@ class Table(msgspec.Struct, frozen=True):
         return list(dict.fromkeys([*named, *matched, *self.readers]))
 
 
-def make_table(
+def laying_out(
     version: int, view: View, principal: Principal, offered: Iterable[Offer], *, has_waited: bool
-) -> Table:
-    """Lay out what `principal`, who has been narrowed to the view, may see."""
+) -> Generator[None, None, Table]:
+    """Lay out what `principal`, who has been narrowed to the view, may see.
+
+    It does a little with each step, since a fleet may have tens of thousands of tools.
+    """
     seen = [one for one in offered if view.modules is not None or one.kind == TOOL]
     definitions: dict[Op, Mapping[str, Any]] = {}
     prompts: dict[Op, Mapping[str, Any]] = {}
@@ -79,22 +82,26 @@ def make_table(
         for tool in tools_of(one.said, one.summary):
             if principal.covers(one.module, tool.op):
                 definitions[one.module, tool.op] = tool.definition
+            yield
         if principal.covers(one.module, "prompts/get"):
             prompts |= {(one.module, each["name"]): each for each in prompts_of(one.said)}
+            yield
         if principal.covers(one.module, "resources/read"):
             for each in resources_of(one.said):
                 resources.setdefault(each["uri"], each)
                 owners.setdefault(each["uri"], one.module)
+                yield
             for each in templates_of(one.said):
                 templates.setdefault(each["uriTemplate"], each)
                 template_owners.append((each["uriTemplate"], one.module))
-    names = named_ops(definitions, prefix=view.prefix)
-    prompt_names = named_ops(prompts, prefix=False)
+                yield
+    names = yield from naming(definitions, prefix=view.prefix)
+    prompt_names = yield from naming(prompts, prefix=False)
     return Table(
         version,
         names,
-        {name: _named(name, definitions[op]) for name, op in names.items()},
-        {name: _named(name, prompts[op]) for name, op in prompt_names.items()},
+        (yield from _naming_each(names, definitions)),
+        (yield from _naming_each(prompt_names, prompts)),
         prompt_names,
         resources,
         templates,
@@ -107,6 +114,16 @@ def make_table(
         _problem(view, seen) if not (names or prompts or owners or templates) else None,
         _unlisted(seen),
     )
+
+
+def _naming_each(
+    names: Mapping[str, Op], definitions: Mapping[Op, Mapping[str, Any]]
+) -> Generator[None, None, Definitions]:
+    named: Definitions = {}
+    for name, op in names.items():
+        named[name] = _named(name, definitions[op])
+        yield
+    return named
 
 
 def _named(name: str, definition: Mapping[str, Any]) -> dict[str, Any]:

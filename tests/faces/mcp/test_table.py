@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from protocol.errors import Failure
+from supervisor.faces.mcp.table import Table, laying_out
+from supervisor.faces.mcp.table_on_its_way import TableOnItsWay
+from supervisor.kernel.catalogue import Offer
+from supervisor.policy.mcp_views import View
+from supervisor.policy.principals import Principal
+from supervisor.runtime import turns
+from supervisor.runtime.supervision.deadlines import Deadlines
+
+TOOLS = 100
+ADA = Principal("ada", "test")
+
+
+class Later(list[Callable[[], None]]):
+    """Deadlines whose actions are called by the test."""
+
+    def after(self, delay_s: float, action: Callable[[], None]) -> None:
+        assert delay_s == 0
+        self.append(action)
+
+
+def laid_out() -> tuple[Table, int]:
+    """Return the table of a module with many tools, and how many turns it took."""
+    tools = [{"name": f"t{one}", "inputSchema": {"type": "object"}} for one in range(TOOLS)]
+    said: dict[str, Any] = {"inputs": {}, "outputs": {}, "tools": tools}
+    steps = laying_out(1, View(), ADA, [Offer("m", "tool", None, said)], has_waited=True)
+    made: list[Table | Failure] = []
+    later = Later()
+    way = TableOnItsWay("client 1", steps, cast("Deadlines", later), made.append)
+    way.begin()
+    for action in later:
+        action()
+    (table,) = made
+    assert isinstance(table, Table)
+    return table, 1 + len(later)
+
+
+def test_a_table_of_many_tools_is_laid_out_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(turns, "TURN_S", 60.0)
+    monkeypatch.setattr(turns, "ALL_S", 60.0)
+    whole, one_turn = laid_out()
+    monkeypatch.setattr(turns, "TURN_S", 0.0)
+    table, many_turns = laid_out()
+    assert (table, one_turn) == (whole, 1)
+    assert list(table.tools) == [f"m__t{one}" for one in range(TOOLS)]
+    assert many_turns > TOOLS
