@@ -4,11 +4,13 @@ The process is held, pumped and stopped by an `Incarnation` like any other. What
 what a daemon lets go of: each line both ways, and what was set aside.
 
 What did not come within its bound is waited for once more as long, so that what is late, as on a
-busy machine, can be told from what never comes.
+busy machine, can be told from what never comes. The time in which the machine kept the process, or
+us, from running is waited for besides: it is nobody's answer.
 """
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum, auto
@@ -57,6 +59,9 @@ from supervisor.runtime.taps import Taps
 
 PATIENCE = 2
 """So many times its bound is waited for what has one."""
+
+KEPT_FOR = 8
+"""So many times its bound is waited for besides, at the most, while the machine is busy."""
 
 LOOKS, LOOK_S = 3, 0.01
 """So many times in a row a process has to be seen asleep."""
@@ -234,13 +239,22 @@ class Trial:
 
     async def until(self, holds: Callable[[], object], bound_s: float) -> Timing:
         """Wait for something, or the process's end, `PATIENCE` times as long as the bound."""
-        began = trio.current_time()
-        with trio.move_on_after(PATIENCE * bound_s):
-            while not holds() and self.exit is None:
-                await self._news.wait()
+        began, kept_before_s = trio.current_time(), self._kept_s()
+        until, latest = began + PATIENCE * bound_s, began + (PATIENCE + KEPT_FOR) * bound_s
+        while not holds() and self.exit is None and trio.current_time() < until:
+            with trio.move_on_at(until):
+                while not holds() and self.exit is None:
+                    await self._news.wait()
+            kept_s = self._kept_s() - kept_before_s
+            until = min(began + PATIENCE * bound_s + kept_s, latest)
         if not holds():
             return Timing.NEVER
         return Timing.IN_TIME if trio.current_time() - began <= bound_s else Timing.LATE
+
+    def _kept_s(self) -> float:
+        """Return for how long the machine has kept the process, and us, from running."""
+        pid = None if self.incarnation is None else self.incarnation.pid
+        return procfs.run_delay_s(os.getpid()) + (0.0 if pid is None else procfs.run_delay_s(pid))
 
     async def settle(self, bound_s: float) -> None:
         """Wait until it waits for something itself: it has begun, and set its signals."""

@@ -279,6 +279,15 @@ def cpu_s(pid: int) -> float | None:
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
+def run_delay_s(pid: int) -> float:
+    """Return for how long a process could have run and was not let (s).
+
+    Of its threads, that which had to wait longest counts. 0 where the kernel does not tell.
+    """
+    found = (read_bytes(f"/proc/{pid}/task/{thread}/schedstat").split() for thread in _threads(pid))
+    return max((int(fields[1]) for fields in found if len(fields) > 1), default=0) / 1e9
+
+
 def pss_bytes(thread: int) -> int:
     """Return its resident memory with each shared page divided by those who share it.
 
