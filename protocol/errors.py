@@ -81,7 +81,7 @@ class Reason(StrEnum):
     SESSION_BUSY = "session_busy"
     """It has a prompt already, and the caller would not wait."""
     NO_AGENT = "no_agent"
-    """The session names no module for its prompts, and several could serve them."""
+    """The session names no module for its prompts, and no other one is the obvious choice."""
     REVISION_CONFLICT = "revision_conflict"
     LIMIT_REACHED = "limit_reached"
     UNKNOWN_ASSET = "unknown_asset"
