@@ -70,6 +70,16 @@ test-languages: $(READY) ## try what `stdiod new` begins in all ten languages, o
 	$(call heading,languages)
 	STDIOD_TEST_LANGUAGES=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) tests/cli/test_new.py tests/mistakes/test_checked.py $(PYTEST_ARGS)
 
+.PHONY: test-typescript
+test-typescript: $(READY) ## compile and run clients with the TypeScript types; installs what that takes into .typescript
+	$(call heading,TypeScript)
+	@$(BIN)/python -m scripts.typescript
+	STDIOD_TEST_TYPESCRIPT=1 $(BIN)/python -m pytest -n 0 -rs tests/typescript $(PYTEST_ARGS)
+
+.PHONY: typescript
+typescript: $(READY) ## make schemas/stdiod.d.ts anew
+	@$(BIN)/python -m scripts.generate_types
+
 REQUIREMENTS ?= 2026-07-28
 
 .PHONY: conformance
@@ -157,5 +167,5 @@ soak: $(READY) ## kill, stop, flood and reload at random for MINUTES, and count 
 
 .PHONY: clean
 clean: ## remove all that was made here, .venv too
-	rm -rf .venv .venv-* .amcp-clients .mcp-conformance .mcp-servers .schemathesis build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* .amcp-clients .mcp-conformance .mcp-servers .schemathesis .typescript build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

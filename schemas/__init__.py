@@ -16,6 +16,7 @@ NAMES: tuple[str, ...] = (
     "error.v1",
     "event.v1",
     "health-reply.v1",
+    "http-answers.v1",
     "invoke-reply.v1",
     "module-descriptor.v1",
     "narratoria-event.v0",
@@ -47,3 +48,8 @@ def text(name: str) -> str:
     if name not in NAMES:
         raise KeyError(name)
     return resources.files(__name__).joinpath(f"{name}.json").read_text(encoding="utf-8")
+
+
+def typescript() -> str:
+    """Return the TypeScript types of them, and of what HTTP takes and answers."""
+    return resources.files(__name__).joinpath("stdiod.d.ts").read_text(encoding="utf-8")

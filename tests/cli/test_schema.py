@@ -29,3 +29,9 @@ def test_a_name_that_there_is_not_is_told(run: Run, name: str, words: str) -> No
     ended = run("schema", name)
     assert ended.exit_code == 2
     assert words in ended.stderr
+
+
+def test_the_types_are_printed_all_or_not_at_all(run: Run) -> None:
+    assert run("schema", "--typescript").stdout == schemas.typescript()
+    ended = run("schema", "--typescript", "plan")
+    assert (ended.exit_code, "leave NAME out" in ended.stderr) == (2, True)

@@ -9,7 +9,10 @@ from supervisor.cli.options import TEXT, example
 
 @click.command(epilog=example("schema", "schema stdiod-descriptor > descriptor.schema.json"))
 @click.argument("name", required=False, type=TEXT)
-def schema(name: str | None) -> None:
+@click.option(
+    "--typescript", is_flag=True, help="Print TypeScript types of all of them, and of HTTP."
+)
+def schema(name: str | None, typescript: bool) -> None:
     """Print the JSON Schema (2020-12) NAME, or list the names.
 
     A name can be given without its version: `plan` is the newest `plan`. An editor that knows the
@@ -17,6 +20,11 @@ def schema(name: str | None) -> None:
     """
     import schemas
 
+    if typescript:
+        if name is not None:
+            raise click.UsageError("--typescript prints all types; leave NAME out")
+        click.echo(schemas.typescript(), nl=False)
+        return
     if name is None:
         for one in schemas.NAMES:
             click.echo(f"{one:<{max(map(len, schemas.NAMES))}}  {schemas.load(one)['title']}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from protocol.amcp import Vocabulary
@@ -42,7 +43,6 @@ class Api:
     ) -> None:
         self._streams = streams
         self._mcp = mcp
-        self._document = encode(document(ROUTES))
         self._page = page
         self._login = login
         self._root: _Place = _Place()
@@ -58,6 +58,11 @@ class Api:
         route = None if place is None else place.routes.get("GET")
         is_open = route is not None and (route.is_page or route.is_login)
         return is_open and head.method in ("GET", "HEAD")
+
+    @cached_property
+    def _document(self) -> bytes:
+        """What describes the routes; made when somebody asks for it."""
+        return encode(document(ROUTES))
 
     def check(self, head: Head) -> None:
         """Refuse what can be refused by its head: no such path, method, or type of body."""

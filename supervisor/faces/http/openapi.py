@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from protocol.amcp_errors import ErrorCode
 from protocol.version import VERSION
+from supervisor.faces.http.event_stream import Lines
 from supervisor.faces.http.head import NDJSON, SSE
+from supervisor.faces.http.openapi_schemas import HERE, components
 from supervisor.kernel.operations import INPUTS
 
 if TYPE_CHECKING:
     from supervisor.faces.http.routes import Route
 
 _ERROR = {
+    "description": "An error of the route itself.",
     "type": "object",
     "required": ["error", "code"],
     "properties": {
@@ -23,25 +26,31 @@ _ERROR = {
     },
 }
 _RPC_ERROR = {
+    "description": "An error of the route itself.",
     "type": "object",
     "required": ["jsonrpc", "error"],
     "properties": {
         "jsonrpc": {"const": "2.0"},
+        "id": {"type": ["string", "integer", "null"]},
         "error": {
             "type": "object",
             "required": ["code", "message"],
-            "properties": {"code": {"type": "integer"}, "message": {"type": "string"}},
+            "properties": {"code": {"type": "integer"}, "message": {"type": "string"}, "data": {}},
         },
     },
 }
-"""What MCP answers to what is no message of its."""
 _OBJECT = {"type": "object"}
+_BY_STATUS = {
+    "InvokeResponse": (("InvokeSuccess", "ModuleSuccess"), ("InvokeFailure", "ModuleFailure")),
+}
+"""What the status tells apart of an answer; that of an op of the daemon itself is the shorter."""
 _REFUSALS = {
     "400": "The request is not valid",
     "401": "There is no token, or not a valid one",
     "403": "The caller may not do that",
     "404": "Nothing has that name",
 }
+_FAILED = {"default": "It failed"}
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
@@ -58,7 +67,11 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": {"Error": _ERROR, "RpcError": _RPC_ERROR},
+            "schemas": {**components(), "RouteError": _ERROR, "RpcError": _RPC_ERROR},
+            "responses": {
+                name: {"description": words, "content": _json("RouteError")}
+                for name, words in (_REFUSALS | _FAILED).items()
+            },
             "securitySchemes": {
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "basic": {"type": "http", "scheme": "basic"},
@@ -124,27 +137,52 @@ def body_of(route: Route) -> Mapping[str, Any]:
 
 
 def _responses(route: Route) -> dict[str, Any]:
-    media = {"application/json": {"schema": _OBJECT}}
-    if route.streamed is not None or route.is_mcp:
-        media |= {name: {"schema": {"type": "string"}} for name in (SSE, NDJSON)}
-    if route.is_content or route.is_page or route.is_login:
-        media = {"*/*": {"schema": {}}}
-    failure: dict[str, Any] = {"$ref": "#/components/schemas/Error"}
-    if route.is_mcp:
-        failure = {"anyOf": [failure, {"$ref": "#/components/schemas/RpcError"}]}
-    error = {"application/json": {"schema": failure}}
+    names = _failures(route)
+    failed = _json(*names)
     if route.is_login:
-        error["text/html"] = {"schema": {"type": "string"}}
-    if route.is_socket:
-        words = {"426": "It is not a WebSocket handshake", **_REFUSALS, "default": "It failed"}
-        failed = {status: {"description": one, "content": error} for status, one in words.items()}
-        return {"101": {"description": "It goes on with WebSocket"}, **failed}
-    found = {str(route.status): {"description": "It is done", "content": media}}
-    if route.is_content:
-        found["206"] = {"description": "A part of it", "content": media}
-    answered = media if route.of_module else error
-    found |= {
-        status: {"description": words, "content": answered if status in ("400", "404") else error}
-        for status, words in _REFUSALS.items()
+        failed["text/html"] = {"schema": {"type": "string"}}
+    refused: dict[str, Any] = {
+        status: {"$ref": f"#/components/responses/{status}"}
+        # By a 401 nobody has looked at what it asks.
+        if failed == _json("RouteError") or (status == "401" and route.of_module)
+        else {"description": words, "content": failed}
+        for status, words in (_REFUSALS | _FAILED).items()
     }
-    return {**found, "default": {"description": "It failed", "content": answered}}
+    if route.is_socket:
+        refused["426"] = {"description": "It is not a WebSocket handshake", "content": failed}
+        return {"101": {"description": "It goes on with WebSocket"}, **refused}
+    found = {str(route.status): {"description": _done(route), "content": _content(route)}}
+    if route.is_content:
+        found["206"] = {"description": "A part of it", "content": _content(route)}
+    return {**found, **refused}
+
+
+def _done(route: Route) -> str:
+    if not route.item:
+        return "It is done"
+    last = f", the last one the {route.answer}" if route.form is Lines else ""
+    return f"It is done; the items of a stream are of the schema {route.item}{last}"
+
+
+def _content(route: Route) -> dict[str, Any]:
+    """Return what a success may be, by its type."""
+    if route.is_content or route.is_page or route.is_login:
+        return {"*/*": {"schema": {}}}
+    successes, _ = _BY_STATUS.get(route.answer, ((route.answer,), ()))
+    content = _json(*successes) if route.answer or route.streams_as is None else {}
+    if route.streamed is not None or route.is_mcp:
+        content |= {name: {"schema": {"type": "string"}} for name in (SSE, NDJSON)}
+    return content
+
+
+def _failures(route: Route) -> tuple[str, ...]:
+    if route.is_mcp:
+        return "RouteError", "RpcError"
+    _, failures = _BY_STATUS.get(route.answer, ((), ()))
+    return (*failures, "RouteError")
+
+
+def _json(*names: str) -> dict[str, Any]:
+    """Return the content that is JSON of one of these schemas, or any object."""
+    found = [{"$ref": HERE + name} if name else _OBJECT for name in names]
+    return {"application/json": {"schema": found[0] if len(found) == 1 else {"anyOf": found}}}

@@ -51,6 +51,10 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     path: str
     summary: str
+    answer: str = ""
+    """The name of the schema of its answer (`openapi_schemas`); none if that is no JSON of ours."""
+    item: str = ""
+    """The same of what a stream of it is made of."""
     op: str = ""
     """Of the daemon; of a module if `of_module`; none for what is a document."""
     of_module: bool = False
@@ -153,14 +157,14 @@ def tell_patched(response: Response) -> Told:
     return tell_result(response, _patched)
 
 
-def _own(method: str, path: str, op: str, summary: str, **more: Any) -> Route:
-    return Route(method=method, path=API + path, op=op, summary=summary, **more)
+def _own(method: str, path: str, op: str, answer: str, summary: str, **more: Any) -> Route:
+    return Route(method=method, path=API + path, op=op, answer=answer, summary=summary, **more)
 
 
-def _of_module(operation: str, tell: Tell, summary: str, **more: Any) -> Route:
+def _of_module(operation: str, answer: str, tell: Tell, summary: str, **more: Any) -> Route:
     path = f"/modules/{{module}}/{operation}"
     asked: dict[str, Any] = {"op": operation, "of_module": True, "tell": tell, **more}
-    return Route(method="POST", path=path, summary=summary, **asked)
+    return Route(method="POST", path=path, answer=answer, summary=summary, **asked)
 
 
 def _mcp(path: str) -> Iterable[Route]:
@@ -191,6 +195,7 @@ _PROMPT: dict[str, Any] = {
     "tell": tell_prompt,
     "streamed": NOTHING,
     "form": Unified,
+    "item": "SessionEvent",
 }
 
 _PAGE = {
@@ -218,44 +223,76 @@ ROUTES: tuple[Route, ...] = (
     ),
     *_mcp("/mcp"),
     *_mcp("/mcp/{view}"),
-    _own("GET", "/health", "health", "Whether the daemon is well"),
+    _own("GET", "/health", "health", "Health", "Whether the daemon is well"),
     _own(
         "GET",
         "/info",
         "describe",
+        "Info",
         "What the daemon is, and which ops it has",
         tell=partial(tell_result, view=_info),
     ),
-    _own("GET", "/status", "status", "What runs, and what does not and why", query=("histogram",)),
-    _own("GET", "/modules", "status", "All modules", tell=partial(tell_result, view=_modules)),
-    _own("GET", "/modules/{module}", "status", "One module", query=("histogram",)),
+    _own(
+        "GET",
+        "/status",
+        "status",
+        "Status",
+        "What runs, and what does not and why",
+        query=("histogram",),
+    ),
+    _own(
+        "GET",
+        "/modules",
+        "status",
+        "Modules",
+        "All modules",
+        tell=partial(tell_result, view=_modules),
+    ),
+    _own("GET", "/modules/{module}", "status", "ModuleStatus", "One module", query=("histogram",)),
     Route(
         method="POST",
         path=f"{API}/modules/{{module}}/invoke",
         op="invoke",
+        answer="InvokeResponse",
         of_module=True,
         summary="Call an op of a module",
         takes_body=True,
         tell=tell_response,
         streamed=NOTHING,
         form=Lines,
+        item="WireEvent",
     ),
-    _own("POST", "/modules/{module}/start", "start", "Start a module; answers when it is ready"),
-    _own("POST", "/modules/{module}/stop", "stop", "Stop a module; it stays down"),
-    _own("POST", "/modules/{module}/restart", "restart", "Replace the process of a module"),
+    _own(
+        "POST",
+        "/modules/{module}/start",
+        "start",
+        "ModuleStatus",
+        "Start a module; answers when it is ready",
+    ),
+    _own("POST", "/modules/{module}/stop", "stop", "ModuleStatus", "Stop a module; it stays down"),
+    _own(
+        "POST",
+        "/modules/{module}/restart",
+        "restart",
+        "ModuleStatus",
+        "Replace the process of a module",
+    ),
     _own(
         "GET",
         "/modules/{module}/logs",
         "logs",
+        "LogLines",
         "The last lines of a module's log, or a stream of them and what follows",
         query=("lines",),
         gather=logged,
         streamed=_FOLLOW,
+        item="LogItem",
     ),
     _own(
         "GET",
         "/tools",
         "status",
+        "Tools",
         "Modules of the kind tool",
         tell=partial(tell_result, view=partial(_of_kind, "tool")),
     ),
@@ -263,14 +300,23 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         "/agents",
         "status",
+        "Agents",
         "Modules of the kind agent",
         tell=partial(tell_result, view=partial(_of_kind, "agent")),
     ),
-    _own("POST", "/reload", "reload", "Apply what changed in the descriptors", takes_body=True),
+    _own(
+        "POST",
+        "/reload",
+        "reload",
+        "Reload",
+        "Apply what changed in the descriptors",
+        takes_body=True,
+    ),
     _own(
         "GET",
         "/sessions",
         "session.list",
+        "Sessions",
         "The sessions, the newest first",
         query=("limit", "after", "ended"),
         tell=partial(tell_result, view=_sessions),
@@ -279,6 +325,7 @@ ROUTES: tuple[Route, ...] = (
         "POST",
         "/sessions",
         "session.new",
+        "Session",
         "Begin a session",
         takes_body=True,
         read=_agent,
@@ -290,6 +337,7 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         "/sessions/{session_id}",
         "session.show",
+        "WholeSession",
         "One session, with state and history",
         tell=_SESSION,
     ),
@@ -297,6 +345,7 @@ ROUTES: tuple[Route, ...] = (
         "DELETE",
         "/sessions/{session_id}",
         "session.end",
+        "EndedSession",
         "End a session, and what it does",
         tell=_SESSION,
     ),
@@ -304,6 +353,7 @@ ROUTES: tuple[Route, ...] = (
         "POST",
         "/sessions/{session_id}/fork",
         "session.fork",
+        "Session",
         "Begin a session with the state of another",
         takes_body=True,
         tell=_CREATED,
@@ -313,6 +363,7 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         "/sessions/{session_id}/state",
         "session.show",
+        "SessionState",
         "The state of a session; its ETag is the revision",
         tell=partial(tell_result, view=_state),
     ),
@@ -320,6 +371,7 @@ ROUTES: tuple[Route, ...] = (
         "PATCH",
         "/sessions/{session_id}/state",
         "session.patch",
+        "PatchedState",
         "Change the state by a JSON Merge Patch; with If-Match only that revision of it",
         body_is="patch",
         media="application/merge-patch+json",
@@ -329,6 +381,7 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         "/sessions/{session_id}/history",
         "session.show",
+        "SessionHistory",
         "The last invocations of a session",
         tell=partial(tell_result, view=_history),
     ),
@@ -336,6 +389,7 @@ ROUTES: tuple[Route, ...] = (
         "POST",
         "/sessions/{session_id}/prompt",
         "session.prompt",
+        "PromptAnswer",
         "Ask a session something, and wait for the answer",
         **_PROMPT,
     ),
@@ -343,6 +397,7 @@ ROUTES: tuple[Route, ...] = (
         "POST",
         "/sessions/{session_id}/prompt/stream",
         "session.prompt",
+        "PromptAnswer",
         "Ask a session something, and get the answer as it comes",
         streams_as=NDJSON,
         **_PROMPT,
@@ -351,17 +406,20 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         "/sessions/{session_id}/events",
         "ui.subscribe",
+        "",
         "What happens to a session, as it happens",
         query=("vocabulary",),
         own={"vocabulary": _VOCABULARY},
         streamed={"events": EVENT_TYPES},
         streams_as=SSE,
         form=Watched,
+        item="SessionEvent",
     ),
     _own(
         "POST",
         "/sessions/{session_id}/cancel",
         "session.cancel",
+        "Cancelled",
         "Cancel the prompts of a session",
         takes_body=True,
     ),
@@ -369,14 +427,16 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         "/assets",
         "asset.list",
+        "Assets",
         "The files that modules handed over",
         query=("session_id", "module", "request_id"),
     ),
-    _own("GET", "/assets/{asset}", "asset.show", "All that is known of one"),
+    _own("GET", "/assets/{asset}", "asset.show", "WholeAsset", "All that is known of one"),
     _own(
         "GET",
         "/assets/{asset}/content",
         "asset.content",
+        "",
         "Its bytes, or a range of them",
         is_content=True,
     ),
@@ -384,20 +444,24 @@ ROUTES: tuple[Route, ...] = (
         "GET",
         "/events",
         "events",
+        "Journal",
         "Entries of the journal, or a stream of them and what follows",
         query=("since", "last", "limit", "event", "module", "session_id", "journal"),
         gather=numbered,
         fixed={"limit": ENTRIES},
         streamed=_FOLLOW,
+        item="JournalItem",
     ),
     _own(
         "GET",
         "/approvals",
         "approvals",
+        "Questions",
         "The questions that wait for a person, or a stream of how they are answered",
         streamed=_FOLLOW,
+        item="QuestionItem",
     ),
-    _own("POST", "/approvals/{id}", "approve", "Answer a question", takes_body=True),
+    _own("POST", "/approvals/{id}", "approve", "Answered", "Answer a question", takes_body=True),
     Route(
         method="GET",
         path="/ws",
@@ -407,14 +471,18 @@ ROUTES: tuple[Route, ...] = (
         own={"vocabulary": _VOCABULARY},
         is_socket=True,
     ),
-    _of_module("health", tell_answer, "Module Protocol v1: whether a module is well"),
-    _of_module("describe", tell_answer, "Module Protocol v1: what a module is"),
+    _of_module(
+        "health", "HealthReply", tell_answer, "Module Protocol v1: whether a module is well"
+    ),
+    _of_module("describe", "DescribeReply", tell_answer, "Module Protocol v1: what a module is"),
     _of_module(
         "invoke",
+        "ModuleReply",
         tell_module_protocol,
         "Module Protocol v1: call an op",
         takes_body=True,
         streamed=NOTHING,
         form=Lines,
+        item="WireEvent",
     ),
 )

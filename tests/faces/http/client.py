@@ -16,6 +16,7 @@ from supervisor.faces.admission import Admission
 from supervisor.faces.http.serving import Door, listening, serve
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.http_exposure import Exposure
+from tests.faces.http import documented
 from tests.kernel.test_tokens import made
 
 JSON = {"Content-Type": "application/json"}
@@ -106,8 +107,12 @@ class Client:
         return reply
 
     async def ask(self, method: str, path: str, body: Any = None, **more: Any) -> Reply:
+        """Read the response to a request, which is as the OpenAPI document says."""
         await self.send(method, path, body, **more)
-        return await self.reply()
+        reply = await self.reply()
+        media = reply.headers.get("content-type", "")
+        documented.check(method, path, reply.status, media, reply.body)
+        return reply
 
     async def is_closed(self) -> bool:
         """Read on; whether the other side has nothing more to say, and closes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import string
 from pathlib import Path
@@ -16,11 +17,17 @@ from jsonschema import Draft202012Validator
 from protocol.errors import CODE_OF, Code, Failure
 from supervisor.faces.http.exchange import status_of
 from supervisor.faces.http.openapi import document
+from supervisor.faces.http.openapi_schemas import CASES, HERE
+from supervisor.faces.http.openapi_schemas import NAMES as TITLES
 from supervisor.faces.http.routes import ROUTES
 from tests.docs.markdown import rows
+from tests.faces.http import documented
 from tests.faces.http.test_routes import asking
+from tests.schemas.local_registry import validator
+from tests.schemas.test_schemas import BAD, GOOD
 
 DOCUMENT = document(ROUTES)
+SCHEMAS = DOCUMENT["components"]["schemas"]
 
 
 def operations() -> list[tuple[str, str, dict[str, Any]]]:
@@ -39,6 +46,25 @@ def test_each_schema_in_it_is_one_and_each_operation_has_a_name_of_its_own() -> 
             Draft202012Validator.check_schema(one["schema"])
         for media in operation.get("requestBody", {"content": {}})["content"].values():
             Draft202012Validator.check_schema(media["schema"])
+
+
+def test_each_answer_in_json_and_each_item_of_a_stream_has_a_schema() -> None:
+    for schema in SCHEMAS.values():
+        Draft202012Validator.check_schema(schema)
+    for route in ROUTES:
+        of_others = route.is_mcp or route.is_socket or route.is_content or not route.op
+        always_streams = route.streams_as is not None and not route.own.get("stream")
+        assert of_others or always_streams or route.answer in SCHEMAS, route.path
+        assert (route.item in SCHEMAS) is (route.streamed is not None), route.path
+    for name in re.findall(r"#/components/([^\"]+)", json.dumps(DOCUMENT)):
+        kind, _, one = name.partition("/")
+        assert one in DOCUMENT["components"][kind]
+
+
+@pytest.mark.parametrize(("name", "value"), [one for one in GOOD + BAD if one[0] in CASES])
+def test_a_schema_of_cases_is_as_strict_as_its_conditions(name: str, value: Any) -> None:
+    of_cases = documented.validator(json.dumps({"$ref": HERE + TITLES[name]}))
+    assert of_cases.is_valid(value) is validator(name).is_valid(value)
 
 
 def test_the_page_has_a_row_for_each_route_and_no_other() -> None:

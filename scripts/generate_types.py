@@ -1,0 +1,208 @@
+"""Write `schemas/stdiod.d.ts`: TypeScript types of the OpenAPI document and of `schemas/`.
+
+    python -m scripts.generate_types                     the file, from this checkout
+    python -m scripts.generate_types --server SERVER     what a daemon says it serves, on stdout
+
+The types are made by openapi-typescript (npm), which `make test-typescript` installs. It is well
+kept, knows OpenAPI 3.1 with JSON Schema 2020-12, and its `paths` are what typed clients such as
+openapi-fetch take; a generator of our own would be a few hundred lines to keep in step with
+TypeScript. It needs Node, and only here: who uses the types needs neither, since the file is kept.
+
+What is ours is the document that it is given: that of the daemon, which has all answers, and the
+files that people write, which no route takes (`FILES`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import httpcore
+
+import schemas
+from scripts import typescript
+from supervisor.faces.http.openapi import document
+from supervisor.faces.http.openapi_schemas import HERE, cases
+from supervisor.faces.http.routes import ROUTES
+
+OUTPUT = Path(__file__).parents[1] / "schemas" / "stdiod.d.ts"
+
+WITHIN_S = 60.0
+OK = 200
+TOKEN = "STDIOD_TOKEN"  # noqa: S105 - the name of the variable
+WHERE = f"http://HOST:PORT, with a token in ${TOKEN}; or the absolute path of an http.sock"
+
+FILES: Mapping[str, str] = {
+    "event.v1": "AmplifierEvent",
+    "module-descriptor.v1": "BaseDescriptor",
+    "narratoria-input.v0": "ToolInput",
+    "plan.v1": "Plan",
+    "stdiod-config.v1": "Configuration",
+    "stdiod-descriptor.v1": "Descriptor",
+    "stdiod-policy.v1": "Policy",
+    "transcript.v1": "Transcript",
+}
+"""The documents of `schemas/` that no route answers with, by the names of their types."""
+
+HEADER = """\
+// TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
+// Made by `make typescript` (scripts/generate_types.py) with {generator}; do not edit.
+// The document it was made of: sha256 {digest}
+
+"""
+
+OPTIONS = (
+    "--default-non-nullable=false",  # what has a default may be left out
+    "--empty-objects-unknown",
+    "--root-types",
+    "--root-types-no-schema-prefix",
+    "--root-types-keep-casing",
+)
+
+TRANSPORTS = {"stdio": "StdioTransport", "http": "HttpTransport"}
+
+META_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
+
+_CONDITIONS = frozenset(
+    {"if", "then", "else", "not", "dependentSchemas", "dependentRequired", "prefixItems"}
+)
+"""What no type can say; left in, some would become `unknown`."""
+
+
+def of_files() -> dict[str, Any]:
+    """Return the schemas of the files that people write."""
+    found: dict[str, Any] = {}
+    for name, title in FILES.items():
+        whole = schemas.load(name)
+        definitions = whole.get("$defs", {})
+        found |= {
+            title + one.capitalize(): structure(schema, title)
+            for one, schema in definitions.items()
+        }
+        found[title] = structure(whole, title)
+    fields = found["Descriptor"]["properties"]
+    found |= cases(_transport(), "Transport", TRANSPORTS)
+    fields["transport"] = {"$ref": f"{HERE}Transport"}
+    return found
+
+
+def _transport() -> dict[str, Any]:
+    """Return the schema of a descriptor's transport, with the conditions on its type."""
+    whole = schemas.load("stdiod-descriptor.v1")["properties"]["transport"]
+    by_type = [one for one in whole["allOf"] if "type" in one["if"]["properties"]]
+    return {**structure(whole, "Descriptor"), "allOf": by_type}
+
+
+def structure(schema: Any, title: str) -> Any:
+    """Return what of a schema a type can say; references are to definitions of `title`.
+
+    An object whose `if` asks which kind of it this is becomes one of the two.
+    """
+    if isinstance(schema, list):
+        return [structure(one, title) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    refers = schema.get("$ref")
+    if refers == META_SCHEMA:
+        return {"description": "a JSON Schema", "type": ["object", "boolean"]}
+    if refers is not None:
+        return {"$ref": f"{HERE}{title}{refers.rpartition('/')[2].capitalize()}"}
+    if {"then", "else"} <= schema.keys() and "properties" not in schema:
+        said = {key: schema[key] for key in ("title", "description") if key in schema}
+        return said | {"oneOf": structure([schema["then"], schema["else"]], title)}
+    return {
+        key: one if key in ("default", "enum", "const") else structure(one, title)
+        for key, one in schema.items()
+        if key not in _CONDITIONS and not key.startswith("$") and not _is_rule(key, one)
+    }
+
+
+def _is_rule(key: str, value: Any) -> bool:
+    """Tell whether it only says which fields go together."""
+    return key in ("allOf", "anyOf", "oneOf") and not any(
+        one.keys() & {"$ref", "type", "const", "properties", "oneOf"} for one in value
+    )
+
+
+def whole(openapi: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document with the files' schemas beside its own."""
+    parts: dict[str, Any] = openapi["components"]
+    return {
+        **openapi,
+        # Which release this is makes no difference to the types.
+        "info": {"title": "stdiod", "version": ""},
+        "components": {**parts, "schemas": typed({**parts["schemas"], **of_files()})},
+    }
+
+
+def typed(schema: Any) -> Any:
+    """Return a schema in which each list of words says that these are strings."""
+    if isinstance(schema, list):
+        return [typed(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    words = schema.get("enum")
+    if isinstance(words, list) and all(isinstance(one, str) for one in words):
+        schema = {"type": "string", **schema}
+    return {key: typed(one) for key, one in schema.items()}
+
+
+def header(document: Mapping[str, Any]) -> str:
+    """Return how the file begins; a digest of the document shows whether it is of this one."""
+    text = json.dumps(document, separators=(",", ":"))
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    return HEADER.format(generator=typescript.GENERATOR, digest=digest)
+
+
+def generated(openapi: Mapping[str, Any]) -> str:
+    """Return the types of a document."""
+    document = whole(openapi)
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "openapi.json"
+        source.write_text(json.dumps(document), encoding="utf-8")
+        command = [str(typescript.BIN / "openapi-typescript"), str(source), *OPTIONS]
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=WITHIN_S
+        )
+    if done.returncode:
+        sys.exit(f"openapi-typescript ended with {done.returncode}:\n{done.stderr.decode()}")
+    body = done.stdout.decode().partition("*/\n")[2].lstrip()
+    return header(document) + body
+
+
+def asked_for(server: str, token: str | None) -> Any:
+    """Return the document of a daemon, at a URL or behind the path of its `http.sock`."""
+    is_path = server.startswith("/")
+    url = "http://localhost" if is_path else server.rstrip("/")
+    headers = [] if token is None else [("Authorization", f"Bearer {token}")]
+    with httpcore.ConnectionPool(uds=server if is_path else None) as pool:
+        answer = pool.request("GET", f"{url}/api/v1/openapi.json", headers=headers)
+    if answer.status != OK:
+        sys.exit(f"{server} answered {answer.status}: {answer.content.decode(errors='replace')}")
+    return json.loads(answer.content)
+
+
+def main() -> None:
+    """Write the types."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--server", help=WHERE)
+    asked = parser.parse_args()
+    why = typescript.install()
+    if why is not None:
+        sys.exit(f"the types cannot be made: {why}")
+    if asked.server is None:
+        OUTPUT.write_text(generated(document(ROUTES)), encoding="utf-8")
+    else:
+        sys.stdout.write(generated(asked_for(asked.server, os.environ.get(TOKEN))))
+
+
+if __name__ == "__main__":
+    main()
