@@ -6,12 +6,15 @@ never-ready, no-describe.
 
 from __future__ import annotations
 
-import json
+# It is started many hundred times, and what it imports is most of what that takes: `signal` makes
+# enumerations of what `_signal` has.
+import _signal as signal  # type: ignore[import-not-found] # typeshed has none
 import os
-import signal
 import sys
 
-# It is started many hundred times, and what it imports is most of what that takes.
+sys.path.append(__file__.rsplit("/", 3)[0])
+from tests.bare_json import dumps, loads
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
@@ -29,7 +32,7 @@ def write(line: str) -> None:
 
 def answer(request_id: str | None, content: dict[str, Any]) -> None:
     named = {} if "no-ids" in options else {"requestId": request_id}
-    write(json.dumps({**named, **content}))
+    write(dumps({**named, **content}))
 
 
 def health(request_id: str | None) -> None:
@@ -91,7 +94,7 @@ def invoke(  # noqa: C901, PLR0912 - a list of what can be asked
         case "events":
             for number in range(args["count"]):
                 write(
-                    json.dumps(
+                    dumps(
                         {
                             "version": "0",
                             "type": "log",
@@ -115,7 +118,7 @@ def invoke(  # noqa: C901, PLR0912 - a list of what can be asked
 if "ignore-term" in options:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 for text in sys.stdin:
-    frame = json.loads(text)
+    frame = loads(text)
     match frame["operation"]:
         case "health":
             health(frame["requestId"])

@@ -21,13 +21,16 @@ Each process tells the socket named by $LIVENESS that it lives, and its children
 
 from __future__ import annotations
 
-import json
+# It is started many hundred times, and what it imports is most of what that takes: `signal` makes
+# enumerations of what `_signal` has, and `functools` collections that nobody needs here.
+import _signal as signal  # type: ignore[import-not-found] # typeshed has none
 import os
-import signal
 import sys
-from functools import partial
+from _functools import partial  # type: ignore[import-not-found]
 
-# It is started many hundred times, and what it imports is most of what that takes.
+sys.path.append(__file__.rsplit("/", 3)[0])
+from tests.bare_json import dumps, loads
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
@@ -51,7 +54,7 @@ class Answer:
         self.id = {} if OPTIONS.get("ids") == "no" else {"requestId": request.get("requestId")}
 
     def line(self, **fields: Any) -> None:
-        write(json.dumps({**fields, **self.id}).encode() + b"\n")
+        write(dumps({**fields, **self.id}).encode() + b"\n")
 
     def event(self, kind: str, /, **fields: Any) -> None:
         self.line(version="0", type=kind, **fields)
@@ -167,7 +170,7 @@ def long_line(answer: Answer) -> None:
 
 def flood(answer: Answer) -> None:
     row = {"version": "0", "type": "log", "level": "info", "message": "one of many", **answer.id}
-    rows = (json.dumps(row).encode() + b"\n") * 1000
+    rows = (dumps(row).encode() + b"\n") * 1000
     for _ in range(answer.number("events", 1000) // 1000):
         write(rows)
 
@@ -295,7 +298,7 @@ def main() -> None:
     if OPTIONS.get("deaf") == "yes":
         hang()
     for line in sys.stdin.buffer:
-        serve(json.loads(line))
+        serve(loads(line))
 
 
 main()

@@ -72,7 +72,11 @@ def test_a_directory_may_be_deleted_and_made_again(start_daemon: StartDaemon) ->
     assert quarantined(daemon) == {}
 
 
-PROGRAM = Path(__file__).with_name("misbehave.py")
+PROGRAM = f"""
+import sys
+sys.path.append({str(Path(__file__).parents[2])!r})
+import tests.system.misbehave
+"""
 
 
 def test_a_changed_program_replaces_its_module_if_that_is_wanted(
@@ -83,9 +87,8 @@ def test_a_changed_program_replaces_its_module_if_that_is_wanted(
         return descriptor(name, command, supervision={"watch": watch})
 
     watched, other = with_program("a", watch=True), with_program("b", watch=False)
-    program = PROGRAM.read_text()
     daemon = start_daemon(A)
-    (daemon.modules / "program.py").write_text(program)
+    (daemon.modules / "program.py").write_text(PROGRAM)
     with reload_of(daemon):
         write(daemon.modules, watched, other)
     daemon.op("wait", modules=["a", "b"])
@@ -97,7 +100,7 @@ def test_a_changed_program_replaces_its_module_if_that_is_wanted(
         (daemon.modules / "program.py").unlink()
     assert pids(daemon) == before
     with reload_of(daemon):
-        replace(daemon.modules / "program.py", program + "# new\n")
+        replace(daemon.modules / "program.py", PROGRAM + "# new\n")
     assert daemon.invoke("a").ok
     assert pids(daemon)["a"] != before["a"]
     assert pids(daemon)["b"] == before["b"]
