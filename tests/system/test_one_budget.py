@@ -1,6 +1,6 @@
 """What holds up a daemon, fills it or outlives it, played to one daemon one after the other.
 
-On each rung that the machine has, as whoever runs the tests and, if that is root, as another user.
+On each rung that the machine has, as whoever runs the tests or, if that is root, as another user.
 """
 
 from __future__ import annotations
@@ -199,7 +199,17 @@ def is_crowded(scene: Scene) -> None:
 
 
 @pytest.mark.fault(26, 27, 28, 30, 31, 37)
-@pytest.mark.parametrize("as_user", ["whoever runs it", "another user"])
+@pytest.mark.parametrize(
+    ("rung", "as_user"),
+    # A user of his own has a cgroup of his own, too; below that he is as good as any other.
+    [
+        ("cgroup2", "whoever runs it"),
+        ("cgroup2", "another user"),
+        ("subreaper", "another user"),
+        ("process_group", "whoever runs it"),
+    ],
+    indirect=["rung"],
+)
 def test_one_daemon_keeps_its_budget_on_each_rung_and_as_another_user(
     rung: str, as_user: str, folder: Path
 ) -> None:

@@ -40,23 +40,15 @@ def chmod(path: Path) -> None:
 
 
 @pytest.mark.fault(22)
-@pytest.mark.parametrize("do", [touch, rewrite, reformat, say_defaults, rename, copy_over, chmod])
-def test_a_change_that_changes_nothing_touches_nothing(
-    start_daemon: StartDaemon, do: Callable[[Path], None]
-) -> None:
+def test_a_change_that_changes_nothing_touches_nothing(start_daemon: StartDaemon) -> None:
     daemon = start_daemon(A, B)
     before = pids(daemon)
-    with reload_of(daemon) as last:
-        do(daemon.modules / "a.json")
-    assert pids(daemon) == before
-    assert quarantined(daemon) == {}
-    assert last["unchanged"] == 2
-
-
-def test_a_renamed_descriptor_is_shown_where_it_is(start_daemon: StartDaemon) -> None:
-    daemon = start_daemon(A)
-    with reload_of(daemon):
-        rename(daemon.modules / "a.json")
+    for do in (touch, rewrite, reformat, say_defaults, copy_over, chmod, rename):
+        with reload_of(daemon) as last:
+            do(daemon.modules / "a.json")
+        assert pids(daemon) == before, do
+        assert quarantined(daemon) == {}, do
+        assert last["unchanged"] == 2, do
     assert Path(daemon.status("a")["descriptor"]).name == "renamed.json"
 
 

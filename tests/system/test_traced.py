@@ -28,17 +28,45 @@ AT_ONCE = {"initial_s": 0.01, "factor": 1, "max_s": 0.01, "jitter": 0}
 SUPERVISION: dict[str, Any] = {"restart": "permanent", "intensity": 1000, "backoff": AT_ONCE}
 
 
-class Scene:
-    """A daemon with a `held` module, once `hold` was called, and another one."""
+class Stage:
+    """A daemon with a module `other`, for one scene after the other until one has ended it."""
 
-    def __init__(self, home: Path, rung: str, lifelines: Lifelines, tracers: ExitStack) -> None:
-        self.home = home
-        self.lifelines = lifelines
-        self.others = Lifelines(home)
-        self._tracers = tracers
-        describe(home / "modules", self.others, "setsid", name="other")
-        self.daemon = DaemonProcess(home / "modules", home, rung)
+    def __init__(self, rung: str) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="sd")
+        self.home = Path(self._folder.name)
+        self.others = Lifelines(self.home)
+        describe(self.home / "modules", self.others, "setsid", name="other")
+        self.daemon = DaemonProcess(self.home / "modules", self.home, rung)
         self.others.take("leader", "setsid")
+
+    def clear(self) -> bool:
+        """Remove the module `held`; False if the daemon has ended."""
+        if self.daemon.popen.poll() is not None:
+            return False
+        (self.home / "modules" / "held.json").unlink()
+        self.daemon.ask("supervisor", "reload")
+        until(
+            lambda: [one["name"] for one in self.daemon.status()["modules"]] == ["other"],
+            "the module being gone",
+        )
+        return True
+
+    def close(self) -> None:
+        self.daemon.close()
+        self.others.close()
+        self._folder.cleanup()
+
+
+class Scene:
+    """A daemon with a `held` module, once `begin` was called, and another one."""
+
+    def __init__(self, stage: Stage, lifelines: Lifelines, tracers: ExitStack) -> None:
+        self.home = stage.home
+        self.others = stage.others
+        self.daemon = stage.daemon
+        self.lifelines = lifelines
+        self._tracers = tracers
+        self._logged_before = len(self.daemon.log.read_text())
 
     def begin(self, *vices: str, **supervision: Any) -> int:
         """Start the module; returns its pid."""
@@ -73,7 +101,8 @@ class Scene:
         return until(held, "a dead process that is held")
 
     def log(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.daemon.log.read_text().splitlines()]
+        logged = self.daemon.log.read_text()[self._logged_before :]
+        return [json.loads(line) for line in logged.splitlines()]
 
     def until_logged(self, event: str) -> dict[str, Any]:
         def logged() -> dict[str, Any] | None:
@@ -82,16 +111,26 @@ class Scene:
         return until(logged, f"{event!r} in the log")
 
 
+@pytest.fixture(scope="module")
+def stages() -> Iterator[dict[str, Stage]]:
+    """Those that the last scenes on each rung have left as they were."""
+    left: dict[str, Stage] = {}
+    yield left
+    for stage in left.values():
+        stage.close()
+
+
 @pytest.fixture
-def scene(rung: str, lifelines: Lifelines) -> Iterator[Scene]:
-    with tempfile.TemporaryDirectory(prefix="sd") as folder, ExitStack() as tracers:
-        made = Scene(Path(folder), rung, lifelines, tracers)
-        try:
-            yield made
-        finally:
-            tracers.close()
-            made.daemon.close()
-            made.others.close()
+def scene(rung: str, lifelines: Lifelines, stages: dict[str, Stage]) -> Iterator[Scene]:
+    stage = stages.pop(rung, None) or Stage(rung)
+    try:
+        with ExitStack() as tracers:
+            yield Scene(stage, lifelines, tracers)
+        if stage.clear():
+            stages[rung] = stage
+    finally:
+        if rung not in stages:
+            stage.close()
 
 
 def kill_it(scene: Scene, pid: int) -> None:
@@ -156,10 +195,11 @@ def test_its_calls_are_answered_when_it_dies_and_not_when_it_is_reaped(scene: Sc
 def test_a_stop_that_a_tracer_holds_up_is_refused_with_its_name(scene: Scene) -> None:
     pid = scene.begin()
     scene.daemon.ask("supervisor", "wait", modules=["held"])
+    (instance,) = scene.module()["instances"]
     tracer = scene.hold(pid)
     answer = scene.daemon.ask("supervisor", "stop", module="held")
     assert answer["error"]["details"]["reason"] == "stopping"
-    assert f"held#1 (pid {pid})" in answer["error"]["message"]
+    assert f"{instance['id']} (pid {pid})" in answer["error"]["message"]
     assert f"(pid {tracer.pid}) traces" in answer["error"]["message"]
     tracer.release()
     assert scene.daemon.ask("supervisor", "stop", module="held")["result"]["state"] == "down"
@@ -201,6 +241,7 @@ def test_a_process_per_invocation_keeps_its_place_too(
 def test_the_end_of_the_daemon_does_not_wait_for_a_tracer_and_names_it(scene: Scene) -> None:
     pid = scene.begin("threads")
     scene.daemon.ask("supervisor", "wait", modules=["held"])
+    (instance,) = scene.module()["instances"]
     tracer = scene.hold(pid)
     scene.daemon.popen.send_signal(signal.SIGTERM)
     assert scene.daemon.popen.wait(PATIENCE_S) == 0
@@ -208,7 +249,7 @@ def test_the_end_of_the_daemon_does_not_wait_for_a_tracer_and_names_it(scene: Sc
     scene.lifelines.wait_dead()
     events = {line["event"]: line for line in scene.log()}
     left = events["left behind: a dead process that could not be reaped"]
-    assert (left["pid"], left["instance"]) == (pid, "held#1")
+    assert (left["pid"], left["instance"]) == (pid, instance["id"])
     assert left["traced_by"].endswith(f"(pid {tracer.pid})")
 
 
