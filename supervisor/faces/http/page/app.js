@@ -111,7 +111,7 @@ function covers(glob, module) {
 }
 
 function why(scope) {
-  return `You are ${printable(principal.name)}, who may not ${scope}: this needs a token with the scope ${scope}.`;
+  return `You are ${printable(principal.name)}, and have no scope ${scope} for this.`;
 }
 
 function announce(text) {

@@ -27,6 +27,11 @@ export function urgency(module) {
 
 /** Why a module is not ready, what it died of, what of its output was odd: hostile text. */
 export function note(module) {
+  const bad = module.quarantined ? `its descriptor is no good now: ${module.quarantined}` : "";
+  return joined(bad, noteOfState(module));
+}
+
+function noteOfState(module) {
   const died = module.last_exit?.reason === "stopped" ? null : module.last_exit;
   const cause = died === null ? "" : causeOf(died);
   switch (module.state) {

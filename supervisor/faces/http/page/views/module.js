@@ -54,7 +54,7 @@ export function render(into, page) {
     set(main, "data-state", module.state);
     fill(kind, [module.kind, module.version].join(" "));
     fill(description, said(module.description, 2000));
-    const words = inTrouble(module) ? [module.quarantined, note(module)].filter(Boolean).join("; ") : "";
+    const words = inTrouble(module) ? note(module) : "";
     if (words !== shown.trouble) {
       shown.trouble = words;
       fill(trouble, words ? notice(words, module.state === "failed" ? "worst" : "warn") : null);

@@ -1,14 +1,16 @@
 /* All modules, those in trouble first: how each is, and what it does. */
 
-import { el, fill, inFrame, keyed, count, notice, said, set, write } from "../dom.js";
+import { el, fill, inFrame, keyed, count, notice, printable, said, set, write } from "../dom.js";
 import { TREND_LENGTH } from "../figures.js";
 import { duration, latency, percent, rate, size } from "../format.js";
 import { sparkline, stateMark } from "../marks.js";
 import { inTrouble, note, severity, urgency } from "../trouble.js";
 import { daemonNotes } from "./daemon_notes.js";
 
-/** How often rows are drawn at the most, however fast modules change. */
+/** How often rows are drawn at the most, however fast modules change; and what it takes to draw
+    them is a fifth of the time at the most, on a slow machine, too. */
 const DRAWN_EVERY_MS = 250;
+const SHARE = 5;
 /** How often a screen reader is told how many are in trouble, at the most. */
 const ANNOUNCED_EVERY_MS = 5000;
 const NO_VALUES = [];
@@ -29,6 +31,7 @@ export function render(into, page) {
   const rows = el("tbody");
   const table = el("table", { class: "modules" },
     el("caption", { class: "unseen" }, "Modules, those in trouble first"),
+    el("colgroup", {}, COLUMNS.map(() => el("col"))),
     el("thead", {}, el("tr", {}, COLUMNS.map(([name, kind]) => el("th", { scope: "col", class: kind || null }, name)))),
     rows,
   );
@@ -52,12 +55,12 @@ export function render(into, page) {
     if (!status) return;
     const modules = status.modules.map((one) => ({ ...one, state: page.figures.stateOf(one) }));
     const shown = inOrder(status, modules);
-    write(summary, summaryOf(modules, status, page.figures));
+    write(summary, printable(summaryOf(modules, status, page.figures)));
     fill(daemon, daemonLine(status.daemon));
     keyed(rows, shown, (one) => one.name, newRow, (row, one) => showRow(row, one, page.figures.of(one.name)));
     table.hidden = !shown.length;
     empty.hidden = Boolean(shown.length);
-    write(empty, modules.length ? "No module fits the filter." : noModules(status.daemon));
+    if (!shown.length) fill(empty, modules.length ? "No module fits the filter." : noModules(status.daemon));
     daemonNotes(notes, status);
     tellTrouble(modules.filter(inTrouble).length);
   };
@@ -83,13 +86,16 @@ export function render(into, page) {
   };
 
   let timer = 0;
-  let last = 0;
+  let nextAt = 0;
   const inAFrame = inFrame(() => {
-    last = performance.now();
+    const begun = performance.now();
     draw();
+    nextAt = begun + DRAWN_EVERY_MS;
+    // What is laid out and painted for it is done once this runs.
+    setTimeout(() => (nextAt = begun + Math.max(DRAWN_EVERY_MS, SHARE * (performance.now() - begun))));
   });
   const soon = () => {
-    const wait = last + DRAWN_EVERY_MS - performance.now();
+    const wait = nextAt - performance.now();
     if (wait <= 0) inAFrame();
     else timer ||= setTimeout(() => { timer = 0; inAFrame(); }, wait);
   };
@@ -140,8 +146,8 @@ function daemonLine(daemon) {
 }
 
 function noModules(daemon) {
-  const where = daemon.directories.join(", ") || "its directories";
-  return `No modules: there is no usable descriptor in ${where}. \`stdiod new NAME\` begins one.`;
+  const where = daemon.directories.length ? said(daemon.directories.join(", ")) : "its directories";
+  return ["No modules: there is no usable descriptor in ", where, ". ", el("code", {}, "stdiod new NAME"), " begins one."];
 }
 
 function newRow(module) {
@@ -156,7 +162,7 @@ function newRow(module) {
   const words = el("div", { class: "note" });
   const [calls, p99, memory] = [cell(), cell(), cell()];
   const [cpu, restarts, open] = [plain(), plain(), plain()];
-  const link = el("a", { href: `#/modules/${encodeURIComponent(module.name)}` }, said(module.name, 80));
+  const link = el("a", { href: `#/modules/${encodeURIComponent(module.name)}` }, said(module.name, 60));
   row.append(
     el("td", { class: "of-state" }, mark),
     el("th", { scope: "row" }, link, " ", el("span", { class: "kind" }, module.kind), words),
@@ -169,9 +175,10 @@ function newRow(module) {
 function showRow(row, module, figures) {
   const { parts } = row;
   parts.mark.show(module.state);
-  set(row, "class", inTrouble(module) ? "trouble" : null);
   set(row, "data-state", module.state);
-  const words = note(module) || module.description;
+  const why = note(module);
+  const words = why || module.description;
+  set(parts.words, "data-bad", inTrouble(module) && why !== "");
   if (words !== parts.note) {
     parts.note = words;
     fill(parts.words, said(words, 160));
