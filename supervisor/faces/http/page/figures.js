@@ -98,6 +98,7 @@ export class Figures {
     try {
       this.#take(await get(["status"], { histogram: true }));
       this.error = null;
+      if (this.#live.state === "away") this.#live.retry();
     } catch (error) {
       this.error = error;
       if (error.isLogin) this.stop();

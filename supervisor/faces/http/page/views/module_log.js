@@ -7,6 +7,8 @@ import { timeOfDay } from "../format.js";
 const FIRST = 200;
 const MOST = 1000;
 const AGAIN_MS = 2000;
+/** After a refusal: it will be the same for a while. */
+const LATER_MS = 15_000;
 const LINE_CHARS = 2000;
 /** So near its end somebody reads along. */
 const NEAR_PX = 40;
@@ -51,17 +53,23 @@ export function log(name, page) {
 
   async function run() {
     while (!gone && !page.signal.aborted) {
+      let waitMs = AGAIN_MS;
+      let words = "away";
       if (!document.hidden) {
         try {
           await follow();
         } catch (error) {
           if (page.signal.aborted || gone) return;
           if (error.isLogin) return page.fail(error);
-          if (!stream.signal.aborted && !error.isAway) fill(trouble, notice(error.message, "warn"));
+          if (error.status) {
+            fill(trouble, notice(error.message, "warn"));
+            waitMs = LATER_MS;
+            words = "";
+          }
         }
-        write(state, document.hidden ? "paused" : "away");
+        write(state, document.hidden ? "paused" : words);
       }
-      await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      await new Promise((resolve) => setTimeout(resolve, waitMs));
     }
   }
   const look = () => {
