@@ -25,14 +25,26 @@ import { ask } from "./api.js";
 import { el, fill, notice, printable, set, write } from "./dom.js";
 import { Figures } from "./figures.js";
 import { Live } from "./live.js";
+import { logout } from "./logout.js";
+import { questionBadge } from "./question_badge.js";
 import { shortcuts } from "./shortcuts.js";
 import { theme } from "./theme.js";
+import { render as approvals } from "./views/approvals.js";
+import { render as assets } from "./views/assets.js";
+import { render as events } from "./views/events.js";
 import { render as module } from "./views/module.js";
 import { render as modules } from "./views/modules.js";
+import { render as session } from "./views/session.js";
+import { render as sessions } from "./views/sessions.js";
 
 const VIEWS = [
   { path: "modules", label: "Modules", render: modules },
   { path: "modules/:name", label: "Module", render: module },
+  { path: "sessions", label: "Sessions", render: sessions },
+  { path: "sessions/:id", label: "Session", render: session },
+  { path: "assets", label: "Assets", render: assets },
+  { path: "approvals", label: "Approvals", render: approvals },
+  { path: "events", label: "Events", render: events },
 ];
 
 const main = document.getElementById("main");
@@ -181,6 +193,8 @@ async function begin() {
       await new Promise((resolve) => setTimeout(resolve, waitMs));
     }
   }
+  logout(document.getElementById("logout"), principal, () => location.reload());
+  questionBadge(document.querySelector('#views a[data-family="approvals"]'), live);
   showLink();
   addEventListener("hashchange", () => {
     show();
