@@ -132,7 +132,7 @@ async def test_an_orchestrator_is_told_with_whom_to_work(tmp_path: Path) -> None
     ("roles", "reason", "words"),
     [
         ({"agent": "b"}, "unknown_module", "the session's agent: there is no module 'b'"),
-        ({"agent": "m"}, "invalid_args", "of the kind tool; of the kind agent there is a"),
+        ({"agent": "m"}, "invalid_args", "of the kind tool; modules of the kind agent: a"),
         ({"agent": "a", "orchestrator": "a"}, "invalid_args", "not both"),
         ({"tools": ["m"]}, "invalid_args", "tools are what an orchestrator works with"),
     ],

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from scripts.bench.__main__ import SCENES
+from scripts.bench.__main__ import SCENES, main
 from scripts.bench.findings import from_json
 from scripts.bench.growth import LAZY, RUNNING, UNITS
 from scripts.bench.page import files
@@ -113,31 +113,41 @@ def test_the_scene_of_scale_measures_at_each_size_and_can_be_drawn() -> None:
 
 
 @NEEDS_COMPILER
-def test_rounds_can_be_chosen_and_their_findings_read_again(tmp_path: Path) -> None:
+def test_rounds_can_be_chosen_and_their_findings_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     found = measured("stream", "--rounds", "2")
     (row,) = found["rows"]
     assert len(row["figures"][OURS]["samples"]) == 2
     assert all(len(ratio["samples"]) == 2 for ratio in row["ratios"].values())
     kept = tmp_path / "found.json"
     kept.write_text(json.dumps(found))
-    again = run("bench", "--read", str(kept))
-    assert again.returncode == 0, again.stderr
-    assert row["row"].split(",")[0] in again.stdout
+    monkeypatch.setattr("sys.argv", ["bench", "--read", str(kept)])
+    main()
+    printed = capsys.readouterr().out
+    assert row["row"].split(",")[0] in printed
     for party in found["parties"]:
         if party["version"] is None:
-            assert f"missing: {party['name']}: {party['why']}" in again.stdout
+            assert f"missing: {party['name']}: {party['why']}" in printed
 
 
 @pytest.mark.parametrize(
     "wrong", [("nonsense",), ("--rounds", "0"), ("--rounds", "x"), ("--read", "x", "stream")]
 )
-def test_what_cannot_be_measured_is_refused(wrong: tuple[str, ...]) -> None:
-    assert run("bench", *wrong).returncode == 2
+def test_what_cannot_be_measured_is_refused(
+    wrong: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bench", *wrong])
+    with pytest.raises(SystemExit) as refused:
+        main()
+    assert refused.value.code == 2
 
 
-def test_what_was_never_found_cannot_be_read(tmp_path: Path) -> None:
+def test_what_was_never_found_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     kept = tmp_path / "found.json"
     kept.write_text("{}")
-    done = run("bench", "--read", str(kept))
-    assert done.returncode == 1
-    assert f"{kept} is not what --json prints" in done.stderr
+    monkeypatch.setattr("sys.argv", ["bench", "--read", str(kept)])
+    with pytest.raises(SystemExit, match=f"{kept} is not what --json prints"):
+        main()
