@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 3c4e59430498e34e51b9e386aefe101efc9358b68ea59df117bec195cbe86c53
+// The document it was made of: sha256 409690e0cbc9a257a02aca0a3ee8831fe28d5c15ca79933fde2193fb6c35e575
 
 export interface paths {
     "/": {
@@ -97,6 +97,23 @@ export interface paths {
         };
         /** This description */
         get: operations["get-api-v1-openapi-json"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What runs in figures, for Prometheus or as OpenMetrics */
+        get: operations["get-metrics"];
         put?: never;
         post?: never;
         delete?: never;
@@ -825,6 +842,10 @@ export interface components {
                 /** @description since the start */
                 refused: number;
             };
+            /** @description invocations that ended before a module was asked, by reason */
+            refused: {
+                [key: string]: number;
+            };
             dropped_log_bytes: number;
             log_error: string | null;
             own_log: components["schemas"]["OwnLog"] | null;
@@ -1168,6 +1189,8 @@ export interface components {
             count: number;
             /** @description with `histogram`: pairs of a time in microseconds and how often it was seen */
             histogram_us?: number[][];
+            /** @description with `histogram`: all times together in microseconds */
+            total_us?: number;
         };
         /** @description 4.1 */
         LogEvent: {
@@ -3035,6 +3058,32 @@ export interface operations {
                 };
                 content: {
                     "application/json": Record<string, unknown>;
+                };
+            };
+            400: components["responses"]["400"];
+            401: components["responses"]["401"];
+            403: components["responses"]["403"];
+            404: components["responses"]["404"];
+            default: components["responses"]["default"];
+        };
+    };
+    "get-metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description It is done */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                    "application/openmetrics-text": string;
                 };
             };
             400: components["responses"]["400"];

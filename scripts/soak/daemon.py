@@ -34,6 +34,7 @@ class Daemon:
     def __init__(self, folder: Path, tally: Tally) -> None:
         self.modules = folder / "modules"
         self.socket = folder / "socket"
+        self.http = folder / "http.sock"
         self.data_dir = folder / "data"
         self._log = folder / "log"
         self._mark = folder / "tmp"
@@ -66,7 +67,7 @@ class Daemon:
         installed = Path(sys.executable).with_name("stdiod")
         python = [sys.executable, "-m", "supervisor.cli"]
         stdiod = [str(installed)] if installed.exists() else python
-        where = ["--socket", str(self.socket), "--data-dir", str(self.data_dir), "--http", "off"]
+        where = ["--socket", str(self.socket), "--data-dir", str(self.data_dir), "--http", "sock"]
         reading, writing = os.pipe()
         ready = ["--log-format", "json", "--ready-fd", str(writing)]
         with self._log.open("ab") as log:

@@ -15,6 +15,7 @@ import trio
 
 from scripts.soak.clients import ANSWERED_WITHIN_S, Client, HungUpError, connect
 from scripts.soak.daemon import Daemon
+from scripts.soak.scrape import differences, scrape
 from scripts.soak.tally import Tally
 from scripts.soak.zoo import BIG_ANSWER, CHECKOUT, FLOOD, MANY_VALUES, PICKY, Zoo
 
@@ -109,7 +110,8 @@ class Havoc:
         for module in status["modules"]:
             await self._ask(operator, "stop", module=module["name"])
         # The daemon has seen that the others are gone once it answers after them.
-        await self._ask(operator, "status")
+        text, status = await scrape(self._daemon.http), await self._ask(operator, "status")
+        self._tally.scraped(differences(text, status), text)
         await operator.hang_up()
         await self._take_note()
         with trio.move_on_after(ANSWERED_WITHIN_S):

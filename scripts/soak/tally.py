@@ -44,6 +44,10 @@ class Tally:
     """Requests that had no outcome, or more than one."""
     processes_left: list[str] = field(default_factory=list)
     files_left: list[str] = field(default_factory=list)
+    series: int = 0
+    """In the last answer to a scrape."""
+    metrics: list[str] = field(default_factory=list)
+    """Where they differed from `status`."""
     errors: list[str] = field(default_factory=list)
     """What the daemon itself logged as an error, or how it ended if not in order."""
 
@@ -67,6 +71,11 @@ class Tally:
         if found is not None and found["ms"] > self._longest_ms:
             self.longest_stall = found
 
+    def scraped(self, differences: list[str], text: str) -> None:
+        """Take note of the metrics of an idle daemon, and of where they are not its status."""
+        self.metrics += differences
+        self.series = sum(not line.startswith("#") for line in text.splitlines())
+
     @property
     def _longest_ms(self) -> float:
         return 0.0 if self.longest_stall is None else float(self.longest_stall["ms"])
@@ -85,6 +94,7 @@ class Tally:
         found += [f"process left: {one}" for one in self.processes_left]
         found += [f"descriptor left: {one}" for one in self.files_left]
         found += [f"error: {one}" for one in self.errors]
+        found += [f"metrics: {one}" for one in self.metrics]
         if self.own_bytes > OWN_BYTES:
             words = f"{self.own_bytes >> 20} MB beside what it held for others"
             found.append(f"the daemon's memory had {words}; {OWN_BYTES >> 20} are expected")
@@ -115,6 +125,10 @@ class Tally:
             ("daemon", f"started {self.daemons} times"),
             ("memory", f"peak {self.peak_bytes >> 20} MB, {self.held_bytes >> 20} held for others"),
             ("stall", f"longest {self._stall}; suspended {self.suspensions} times"),
+            (
+                "metrics",
+                f"{self.series} series, {len(self.metrics) or 'none'} other than in status",
+            ),
             ("left", f"{len(self.processes_left) or 'no'} processes,"),
             ("", f"{len(self.files_left) or 'no'} file descriptors"),
         ]

@@ -323,6 +323,7 @@ async def running(
                     hooks=hooks,
                     approvals=approvals,
                     prompts=requests.prompts,
+                    refused=requests.refused,
                     catalogue=catalogue,
                     updates=updates,
                     page_codes=PageCodes(),

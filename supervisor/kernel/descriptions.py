@@ -6,7 +6,7 @@ as its descriptor is the same. Nothing is refused or validated by that: a reques
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -83,20 +83,25 @@ class RememberedDescriptions:
 
         With `inputs`, each one's schema is among it.
         """
-        descriptor, current = module.descriptor, module.descriptions.current
-        remembered = False
-        if descriptor.inputs:
-            names = list(descriptor.inputs)
-        elif current is not None:
-            names = ops_of(current)
-        else:
-            found = self.find(descriptor)
-            remembered = found is not None
-            names = [] if found is None else list(found.ops)
+        names, remembered = self._names(module)
         if not names:
             return None
-        shown = {"names": names[:OPS_SHOWN], "count": len(names), "remembered": remembered}
+        shown = {"names": list(names[:OPS_SHOWN]), "count": len(names), "remembered": remembered}
         return {**shown, "inputs": self._inputs(module)} if inputs else shown
+
+    def knows(self, module: Module, op: str) -> bool:
+        """Tell whether an op is one of those that `ops` counts."""
+        return op in self._names(module)[0]
+
+    def _names(self, module: Module) -> tuple[Sequence[str], bool]:
+        """Return the ops of a module, and whether that is what it said when it ran last."""
+        descriptor, current = module.descriptor, module.descriptions.current
+        if descriptor.inputs:
+            return list(descriptor.inputs), False
+        if current is not None:
+            return ops_of(current), False
+        found = self.find(descriptor)
+        return ((), False) if found is None else (found.ops, True)
 
     def _inputs(self, module: Module) -> Any:
         if module.descriptor.inputs:

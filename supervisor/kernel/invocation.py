@@ -10,7 +10,9 @@ for, a bound on silence) is on the long way, which is taken at one point, `take_
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,6 +31,7 @@ from supervisor.kernel.store.settings import Span
 from supervisor.kernel.taking_effect import Effects, take_effect
 from supervisor.kernel.wait_graph import Parents
 from supervisor.policy.principals import Principal
+from supervisor.policy.tally import OK, outcome_of
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.supervision.call import Call, Congestion
@@ -52,6 +55,8 @@ class Setting(msgspec.Struct, kw_only=True):
     """For what is held of invocations that nobody in particular asked for."""
     now: Callable[[], float]
     """Trio's clock itself: `trio.current_time` asks for it anew, in thrice the time."""
+    refused: Counter[str]
+    """How many invocations no module was asked for, by reason."""
     long_ways: int = 0
     """How many invocations have taken the long way."""
 
@@ -186,10 +191,14 @@ class Invocation(Call, kw_only=True, eq=False):
         is_plain = long_way is None and not self.notices and request.session_id is None
         if type(outcome) is Failure:  # see `event`
             is_plain = False
-            module.counters.failures += self.entered
+            self._count(outcome)
             outcome = without_unseen(outcome, self.principal)
+        else:
+            try:
+                module.tally.succeeded[request.op][0] += 1
+            except KeyError:
+                self._count(outcome)
         if self.entered:
-            module.counters.invocations += 1
             module.latency.add(int(duration_s * 1_000_000))
         response = Response(
             outcome,
@@ -216,6 +225,16 @@ class Invocation(Call, kw_only=True, eq=False):
                     attributes=NOTHING if long_way is None else long_way.attributes(outcome),
                 )
         return response
+
+    def _count(self, outcome: Outcome) -> None:
+        """Count what is not counted in passing: a failure, or an op that did not succeed yet."""
+        if self.entered:
+            module, op = self.module, self.request.op
+            is_described = partial(self.setting.effects.descriptions.knows, module, op)
+            ended = outcome_of(outcome) if isinstance(outcome, Failure) else OK
+            module.tally.add(op, ended, is_described)
+        elif isinstance(outcome, Failure):
+            self.setting.refused[outcome.details["reason"]] += 1
 
     def finish(self, response: Response) -> None:
         """Tell the client."""

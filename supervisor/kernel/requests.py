@@ -11,6 +11,7 @@ a principal may not see is answered as one that is not there.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
@@ -126,6 +127,7 @@ class Requests:
             parents=self._parents,
             account=Account(host.ledger, "the daemon"),
             now=trio.lowlevel.current_clock().current_time,
+            refused=Counter(),
         )
         self.prompts = Prompts(fleet, effects.sessions, effects.ui, self.invoke)
 
@@ -202,6 +204,7 @@ class Requests:
             response = Response(
                 found, request.request_id, tool, request.op, 0, session_id=request.session_id
             )
+            self._setting.refused[found.details["reason"]] += 1
             if recorded:
                 self._record_refusal(response, principal, parent)
             self.lineage.end(request.request_id)
@@ -253,6 +256,11 @@ class Requests:
     def deadlines(self) -> Deadlines:
         """The timers of the daemon."""
         return self._host.deadlines
+
+    @property
+    def refused(self) -> Counter[str]:
+        """How many invocations no module was asked for since the start, by the reason."""
+        return self._setting.refused
 
     @property
     def long_ways(self) -> int:

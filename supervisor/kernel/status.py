@@ -106,10 +106,12 @@ def module_status(
     quarantined: Mapping[str, str] = NOTHING_QUARANTINED,
     *,
     histogram: bool = False,
+    outcomes: bool = False,
 ) -> dict[str, Any]:
     """Return one entry of `modules`.
 
-    `quarantined` has the reasons by path; `histogram` adds what quantiles of a time are made of.
+    `quarantined` has the reasons by path; `histogram` adds what quantiles of a time are made of,
+    `outcomes` what became of the invocations of each op, and what the restarts followed.
     """
     descriptor = module.descriptor
     last_exit = module.last_exit
@@ -137,11 +139,18 @@ def module_status(
         "instances": [_instance(one, state) for one, state in module.instances()],
         "last_exit": None if last_exit is None else msgspec.to_builtins(last_exit),
         "counters": {
+            "invocations": module.tally.invocations,
+            "failures": module.tally.failures,
             **msgspec.to_builtins(module.counters),
             "left_out_log_lines": module.log.left_out_lines,
+            **(_causes(module) if outcomes else {}),
         },
         "latency_ms": _latency(module.latency, histogram=histogram),
     }
+
+
+def _causes(module: Module) -> dict[str, Any]:
+    return {"outcomes": module.tally.by_outcome, "restarts": dict(module.restarts_by_cause)}
 
 
 def _agreed(module: Module) -> dict[str, Any] | None:
@@ -186,7 +195,8 @@ def _latency(latency: Histogram, *, histogram: bool) -> dict[str, Any]:
         "max": latency.max_us / 1000 if reading else None,
         "count": sum(count for _, count in reading),
     }
-    return {**found, "histogram_us": reading} if histogram else found
+    more = {"histogram_us": reading, "total_us": latency.total_us}
+    return {**found, **more} if histogram else found
 
 
 def _quantile_ms(reading: Reading, fraction: float, max_us: int) -> float | None:

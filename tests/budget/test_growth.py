@@ -16,7 +16,7 @@ import trio
 
 import supervisor
 from protocol.events import Progress
-from supervisor.kernel.operations import daemon as daemon_operations
+from supervisor.kernel.operations import figures
 from supervisor.kernel.parties import Party
 from supervisor.policy.lifecycle import SERVES, State
 from supervisor.runtime.containment import procfs
@@ -142,7 +142,7 @@ async def test_of_many_long_statuses_of_one_client_one_is_made_at_a_time(
     ]
     begun: dict[int, list[Any]] = {}
     most = 0
-    tell = daemon_operations._tell_a_turn
+    tell = figures._tell_a_turn
 
     def counted(told: Iterator[Any], into: list[Any]) -> bool:
         nonlocal most
@@ -154,7 +154,7 @@ async def test_of_many_long_statuses_of_one_client_one_is_made_at_a_time(
         assert all(isinstance(one, bytes) for one in into[1:])
         return done
 
-    monkeypatch.setattr(daemon_operations, "_tell_a_turn", counted)
+    monkeypatch.setattr(figures, "_tell_a_turn", counted)
     async with daemon_with(tmp_path, *made) as daemon:
         party, askers = Party(ADA), [Asker() for _ in range(20)]
         for asker in askers:

@@ -110,6 +110,15 @@ def test_status_imports_what_it_shows_and_nothing_else(serve: Serve, socket_path
     assert len(pythons) <= STATUS_PYTHON, sorted(pythons)
 
 
+def test_what_serves_http_imports_prometheus_client_for_no_other_request_than_a_scrape() -> None:
+    program = "import sys, supervisor.faces.http.serving as _; print(*sys.modules)"
+    words = [sys.executable, "-c", program]
+    ended = subprocess.run(words, capture_output=True, text=True, check=True)
+    there = set(ended.stdout.split())
+    assert "supervisor.kernel.metrics" in there
+    assert "prometheus_client" not in there
+
+
 def test_mcp_needs_no_package_where_a_daemon_runs(serve: Serve, socket_path: Path) -> None:
     serve(lambda frame: [done_line(frame["requestId"], Response(Success({})))])
     ours, foreign, pythons = sorted_out(imported("mcp", "--socket", str(socket_path)))

@@ -41,7 +41,7 @@ async def test_a_client_that_vanished_has_its_requests_cancelled(
                 await client.stream.send_eof()
                 await trio.testing.wait_all_tasks_blocked()
             await client.stream.aclose()
-            while m.counters.failures < 2:
+            while m.tally.failures < 2:
                 await trio.testing.wait_all_tasks_blocked(0.001)
         assert (m.in_flight, m.queued) == (0, 0)
         assert m.state is State.READY

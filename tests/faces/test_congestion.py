@@ -27,7 +27,7 @@ def cancel(request_id: str) -> dict[str, Any]:
 
 
 def served(daemon: Daemon) -> int:
-    return daemon.fleet.modules["quiet"].counters.invocations
+    return daemon.fleet.modules["quiet"].tally.invocations
 
 
 async def test_a_client_that_does_not_read_can_cancel_what_it_does_not_read(

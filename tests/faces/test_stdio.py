@@ -98,4 +98,4 @@ async def test_an_end_of_both_pipes_cancels_what_is_open(
     async with daemon_with(tmp_path, made) as daemon:
         await stdio.serve(daemon, "inner")
         assert daemon.ending
-        assert daemon.fleet.modules["m"].counters.failures == 1
+        assert daemon.fleet.modules["m"].tally.failures == 1

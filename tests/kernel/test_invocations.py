@@ -113,8 +113,8 @@ async def test_a_schema_that_takes_for_ever_is_given_up(
         assert "could not be checked by its schema: it took more than 1 s" in error["message"]
         document = await ask(daemon, "m", "other", args={"a": "b"}).document()
         assert "schema" not in str(document)
-        counters = daemon.fleet.modules["m"].counters
-        assert counters.invocations == 1  # the other one's
+        tally = daemon.fleet.modules["m"].tally
+        assert tally.invocations == 1  # the other one's
 
 
 async def test_a_response_has_the_shape_of_its_schema(tmp_path: Path) -> None:
@@ -246,8 +246,8 @@ async def test_a_real_answer_and_a_cancel_in_the_same_tick_give_one_response(
                 invocation.cancel(GONE)
         for asker in askers:
             await asker.response()
-        counters = daemon.fleet.modules["m"].counters
-        assert counters.invocations == 200
+        tally = daemon.fleet.modules["m"].tally
+        assert tally.invocations == 200
 
 
 async def test_warnings_are_bounded(tmp_path: Path) -> None:

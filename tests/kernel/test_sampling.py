@@ -117,7 +117,7 @@ async def test_what_is_not_granted_is_asked_of_nobody(tmp_path: Path) -> None:
     async with daemon_with(tmp_path, *parties, operator=operator, recorder=recorder) as daemon:
         [found] = await results(daemon, sample())
         error(found, "denied", "forbidden")
-        assert daemon.fleet.modules["p"].counters.invocations == 0
+        assert daemon.fleet.modules["p"].tally.invocations == 0
     [decision] = [one for one in recorder.entries if one["event"] == "policy:decision"]
     assert (decision["status"], decision["data"]["capability"]) == ("denied", "model.sample:p")
 

@@ -24,6 +24,7 @@ from tests.kernel.remembering import Remembering
 
 ARGS: dict[str, dict[str, Any]] = {
     "status": {},
+    "metrics": {},
     "reload": {"dry_run": True},
     "reloaded": {"number": 0},
     "shutdown": {},

@@ -36,6 +36,7 @@ def counted(values: list[int]) -> Histogram:
 def test_a_bucket_holds_a_duration_between_its_least_and_that_of_the_next(value: int) -> None:
     bucket = bucket_of(value)
     assert least_of(bucket) <= value < least_of(bucket + 1)
+    assert counted([value]).reading() == [(least_of(bucket), 1)]
 
 
 def test_buckets_follow_each_other_without_a_gap_and_are_a_quarter_wide_at_the_most() -> None:

@@ -15,12 +15,12 @@ from tests.system.conftest import StartDaemon
 
 WITHOUT_H11 = """
 import sys
-for name in ("h11", "httpcore", "supervisor.faces.http"):
+for name in ("h11", "httpcore", "prometheus_client", "supervisor.faces.http"):
     sys.modules[name] = None
 from supervisor.cli.main import main
 main()
 """
-"""Be `stdiod`, where to import anything of HTTP is an error."""
+"""Be `stdiod`, where to import anything of HTTP or for metrics is an error."""
 
 
 class UnixConnection(http.client.HTTPConnection):

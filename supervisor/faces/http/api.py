@@ -123,6 +123,8 @@ class Api:
             exchange = Stream(connection, media, form, route.tell, self._streams)
         else:
             args = {**route.fixed, **args}
+            if route.is_metrics:
+                args["format"] = str(head.wants_metrics)
             exchange = Answer(connection, route.tell, route.gather)
         connection.serving(exchange)
         tool, operation, content = DAEMON, route.op, args

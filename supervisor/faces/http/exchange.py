@@ -127,6 +127,15 @@ def status_of(failure: Failure) -> int:
     return 404 if reason in _NOT_FOUND else _STATUS[Code(failure.code)]
 
 
+def tell_metrics(response: Response) -> Told:
+    """Say metrics as text."""
+    outcome = response.outcome
+    if isinstance(outcome, Failure):
+        return tell_failure(outcome)
+    content_type = [("Content-Type", outcome.result["content_type"])]
+    return Told(200, outcome.result["text"].encode(), content_type)
+
+
 class Gathered(Protocol):
     """Makes what is gathered of events into a body."""
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
 from protocol.amcp_errors import HTTP_STATUS, AmcpError, ErrorCode
+from supervisor.kernel.metrics import Form
 from supervisor.policy.http_exposure import is_loopback
 
 Headers = list[tuple[str, str]]
@@ -90,16 +91,23 @@ class Head(msgspec.Struct, frozen=True):
     @property
     def wants_stream(self) -> str | None:
         """The type of a stream that is asked for rather than a whole, or None."""
-        for part in self.headers.get("accept", "").split(","):
-            name, *parameters = part.split(";")
-            if name.strip().lower() in STREAMS and not any(
-                one.strip().lower() in ("q=0", "q=0.0") for one in parameters
-            ):
-                return name.strip().lower()
-        return None
+        return next((name for name in self._accepted() if name in STREAMS), None)
+
+    @property
+    def wants_metrics(self) -> Form:
+        """The form of metrics that is asked for; Prometheus asks for OpenMetrics among others."""
+        return Form.OPENMETRICS if OPENMETRICS in self._accepted() else Form.PROMETHEUS
+
+    def _accepted(self) -> Iterator[str]:
+        """Return the types that are named as good for an answer, the first one first."""
+        for part in self.headers.get("accept", "").lower().split(","):
+            name, *parameters = (one.strip() for one in part.split(";"))
+            if not {"q=0", "q=0.0"} & {*parameters}:
+                yield name
 
 
 SSE, NDJSON = "text/event-stream", "application/x-ndjson"
+OPENMETRICS = "application/openmetrics-text"
 STREAMS = (SSE, NDJSON)
 
 

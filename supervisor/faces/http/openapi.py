@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from protocol.amcp_errors import ErrorCode
 from protocol.version import VERSION
 from supervisor.faces.http.event_stream import Lines
-from supervisor.faces.http.head import NDJSON, SSE
+from supervisor.faces.http.head import NDJSON, OPENMETRICS, SSE
 from supervisor.faces.http.openapi_schemas import HERE, components
 from supervisor.kernel.operations import INPUTS
 
@@ -168,6 +168,8 @@ def _content(route: Route) -> dict[str, Any]:
     """Return what a success may be, by its type."""
     if route.is_content or route.is_page or route.is_login:
         return {"*/*": {"schema": {}}}
+    if route.is_metrics:
+        return {name: {"schema": {"type": "string"}} for name in ("text/plain", OPENMETRICS)}
     successes, _ = _BY_STATUS.get(route.answer, ((route.answer,), ()))
     content = _json(*successes) if route.answer or route.streams_as is None else {}
     if route.streamed is not None or route.is_mcp:

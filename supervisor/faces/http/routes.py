@@ -26,6 +26,7 @@ from supervisor.faces.http.exchange import (
     numbered,
     tell_answer,
     tell_failure,
+    tell_metrics,
     tell_module_protocol,
     tell_prompt,
     tell_response,
@@ -88,6 +89,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it is MCP's, which has its own way with all of it (`faces.mcp.endpoint`)."""
     is_content: bool = False
     """Whether the body is the bytes of an asset."""
+    is_metrics: bool = False
+    """Whether the body is text, in the form that `Accept` asks for."""
     is_socket: bool = False
     """Whether it goes on with WebSocket."""
     is_page: bool = False
@@ -220,6 +223,14 @@ ROUTES: tuple[Route, ...] = (
         method="GET",
         path=f"{API}/openapi.json",
         summary="This description",
+    ),
+    Route(
+        method="GET",
+        path="/metrics",
+        op="metrics",
+        summary="What runs in figures, for Prometheus or as OpenMetrics",
+        tell=tell_metrics,
+        is_metrics=True,
     ),
     *_mcp("/mcp"),
     *_mcp("/mcp/{view}"),

@@ -18,6 +18,7 @@ from supervisor.kernel.operations.assets import AssetOps
 from supervisor.kernel.operations.connection import ConnectionOps
 from supervisor.kernel.operations.daemon import DaemonOps
 from supervisor.kernel.operations.events import EventOps
+from supervisor.kernel.operations.figures import FigureOps
 from supervisor.kernel.operations.modules import ModuleOps
 from supervisor.kernel.operations.offers import OfferOps
 from supervisor.kernel.operations.op import MODULE, Asked, Begun, Op, OpGroup, Parts, args_schema
@@ -31,6 +32,7 @@ from supervisor.kernel.prompts import PROMPT, Conflict, Priority
 from supervisor.kernel.request_checks import MAX_TIMEOUT_S, Doubt
 
 GROUPS: tuple[type[OpGroup], ...] = (
+    FigureOps,
     DaemonOps,
     ConnectionOps,
     ModuleOps,

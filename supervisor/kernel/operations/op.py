@@ -84,6 +84,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     hooks: Hooks
     approvals: Approvals
     prompts: Prompts
+    refused: Mapping[str, int]
+    """How many invocations no module was asked for since the start, by the reason."""
     catalogue: Catalogue
     updates: ResourceUpdates
     page_codes: PageCodes
@@ -105,10 +107,12 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
         principal: Principal,
         *,
         histogram: bool = False,
+        outcomes: bool = False,
         inputs: bool = False,
     ) -> dict[str, Any]:
         """Return one entry of `modules` of `status`, as the principal may see it."""
-        shown = module_status(module, self.fleet.quarantine_reasons, histogram=histogram)
+        reasons = self.fleet.quarantine_reasons
+        shown = module_status(module, reasons, histogram=histogram, outcomes=outcomes)
         if principal.is_full and module.descriptor.kind is Kind.HOOK:
             descriptors = [one.descriptor for one in self.fleet.modules.values()]
             shown["misfits"] += map(str, hook_findings(module.descriptor, descriptors))

@@ -14,6 +14,7 @@ SCOPES: Mapping[str, Scope | None] = {
     "describe": Scope.READ,
     "invoke": Scope.INVOKE,
     "status": Scope.READ,
+    "metrics": Scope.READ,
     "reload": Scope.ADMIN,
     "reloaded": Scope.READ,
     "shutdown": Scope.ADMIN,

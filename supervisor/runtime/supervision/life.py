@@ -145,10 +145,8 @@ HELD = str(State.STOPPING)
 
 
 class Counters(msgspec.Struct):
-    """What happened to a module, counted since the daemon started."""
+    """What became of a module's lines, counted since the daemon started."""
 
-    invocations: int = 0
-    failures: int = 0
     late_lines: int = 0
     """Lines for a request that was no longer open; dropped."""
     quarantined_lines: int = 0

@@ -8,6 +8,7 @@ those in effect serve, those beside them come or go (`succession`).
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Protocol
@@ -20,6 +21,7 @@ from protocol.errors import Failure, Outcome, Reason
 from protocol.replies import Operation
 from supervisor.policy.latency import Histogram
 from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
+from supervisor.policy.tally import Tally
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.module_log import ModuleLog
 from supervisor.runtime.held_bytes import Account
@@ -80,8 +82,10 @@ class Module:
         self.host = host
         self.fleet = fleet
         self.counters = Counters()
+        self.tally = Tally()
+        """Of the invocations that it was given."""
         self.latency = Histogram()
-        """From acceptance to response, of those in `counters.invocations`."""
+        """From acceptance to response, of those in `tally`."""
         self.log = ModuleLog(descriptor.name, host.log_files, host.wall_clock)
         self.taps = Taps()
         self.account = Account(host.ledger, f"module {descriptor.name}")
@@ -97,7 +101,7 @@ class Module:
         self.exit: LastExit | None = None
         """What its last process died of, under the descriptor in effect."""
         self._former_exit: LastExit | None = None
-        self._restarts = 0
+        self._restarts: Counter[str] = Counter()
         """Of workers that are gone."""
         self._nursery = nursery
         self._generations = itertools.count(1) if generations is None else generations
@@ -235,12 +239,14 @@ class Module:
         Generations, counters, the log and the requests that wait are the module's, and stay.
         """
         former, before, needed = self.workers, self.state, self.descriptor.supervision.depends_on
-        self._restarts += sum(one.restarts for one in former)
+        for one in former:
+            self._restarts.update(one.restarts)
         self._former_exit = self.exit or self._former_exit
         self.workers, self.setting, self.descriptor = group, group[0].setting, descriptor
         self.span_attributes = DIALECTS[descriptor.transport.protocol].span_attributes
         self.exit = workers.newest_exit(group)
         self.asleep = self.barred = False
+        self.tally.look_again()
         self.only = workers.only(group)
         self.state = workers.state(group)
         if self.state is State.DOWN:
@@ -325,7 +331,7 @@ class Module:
         gone.wanted = Wish.DOWN
         if len(self.workers) > 1:
             self.workers.remove(gone)
-            self._restarts += gone.restarts
+            self._restarts.update(gone.restarts)
             self.only = workers.only(self.workers)
 
     def add(self, cause: str, follows: Worker | None = None) -> None:
@@ -453,7 +459,12 @@ class Module:
     @property
     def restarts(self) -> int:
         """How often one of its processes came back after an end nobody asked for."""
-        return self._restarts + sum(one.restarts for one in self.workers)
+        return self.restarts_by_cause.total()
+
+    @property
+    def restarts_by_cause(self) -> Counter[str]:
+        """As `restarts`, by the reason of the end before (`LastExit.reason`)."""
+        return sum((one.restarts for one in self.workers), self._restarts)
 
     @property
     def last_exit(self) -> LastExit | None:

@@ -61,6 +61,7 @@ def tell_of_description(
         module.log.host_line(instance, "describes itself anew")
     said = Described(instance, description, changes, tuple(module.descriptions.misfits()))
     module.host.observer.described(descriptor, said)
+    module.tally.look_again()
 
 
 def is_needed(module: Module) -> bool:

@@ -12,6 +12,7 @@ a stale exit changes nothing. A module has one worker, or several: what they are
 from __future__ import annotations
 
 import math
+from collections import Counter
 from enum import Enum
 from typing import Protocol
 
@@ -121,8 +122,8 @@ class Worker:
         self.life: Life | None = None
         self.instance: str | None = None
         """The newest instance it has had; None if its lives are none."""
-        self.restarts = 0
-        """How often it came back after an end nobody asked for."""
+        self.restarts: Counter[str] = Counter()
+        """How often it came back after an end nobody asked for, by the reason of that."""
         self.last_exit: LastExit | None = None
         self.retry_at: float | None = None
         """When it is tried again, in `backoff` and `failed` (monotonic)."""
@@ -291,7 +292,8 @@ class Worker:
         if before is not following.state:
             self._employer.moved(self, before, cause)
         if before in _WAITS and following.state is not State.DOWN:
-            self.restarts += 1
+            assert self.last_exit is not None  # noqa: S101 - it waits since that
+            self.restarts[self.last_exit.reason] += 1
         for action in following.actions:
             self._act(action)
 
@@ -328,7 +330,7 @@ class Worker:
         self.life = kind.begin(self.setting, self)
         self.instance = self.life.id if kind.is_instance else None
         if kind.takes_turn:
-            urgent = self.restarts > 0 or self._employer.queued > 0
+            urgent = bool(self.restarts) or self._employer.queued > 0
             self._turn = self.setting.host.starts.turn(urgent=urgent)
         self._nursery.start_soon(self._live, self.life)
 
@@ -361,7 +363,7 @@ class Worker:
             if given is Input.GONE_FOR_GOOD:
                 self.wanted = Wish.DOWN
             elif given is Input.GONE_AT_ONCE:
-                self.restarts += 1
+                self.restarts[ended.reason] += 1
             else:
                 self.retry_at = trio.current_time() + decision.delay_s
         self._remember(ended, rule)

@@ -62,7 +62,7 @@ def instances(workers: Iterable[Worker]) -> list[tuple[Instance, State]]:
 
 def state(workers: Sequence[Worker]) -> State:
     """Return the state of a module with these workers, all of one descriptor."""
-    conditions = [Condition(one.state, one.restarts > 0, one.leaves) for one in workers]
+    conditions = [Condition(one.state, bool(one.restarts), one.leaves) for one in workers]
     # One that is stopped lacks no instance, though they go one after the other.
     least = workers[0].setting.descriptor.supervision.instances.min
     return state_of(conditions, least if is_wanted(workers) else 1)

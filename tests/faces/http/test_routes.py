@@ -433,3 +433,17 @@ async def test_what_becomes_of_a_session_is_told_until_its_client_goes(tmp_path:
         assert "prompt.rejected" in names
         while daemon.requests.prompts.ui.status()["subscribers"]:
             await trio.lowlevel.checkpoint()
+
+
+async def test_metrics_are_text_in_the_form_that_is_asked_for(tmp_path: Path) -> None:
+    async with asking(tmp_path) as client:
+        plain = await client.ask("GET", "/metrics")
+        assert (plain.status, plain.headers["content-type"]) == (
+            200,
+            "text/plain; version=0.0.4; charset=utf-8",
+        )
+        assert b'\nstdiod_module_state{module="m",state="ready"} 1.0\n' in plain.body
+        accept = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2"
+        other = await client.ask("GET", "/metrics", headers=[("Accept", accept)])
+        assert other.headers["content-type"].startswith("application/openmetrics-text; version=1")
+        assert other.body.endswith(b"\n# EOF\n")

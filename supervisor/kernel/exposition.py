@@ -1,0 +1,106 @@
+"""Write metrics as text, by prometheus_client; imported when somebody asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+from prometheus_client import Metric as Family
+from prometheus_client.exposition import generate_latest as as_prometheus
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST as OPENMETRICS_1_0_0
+from prometheus_client.openmetrics.exposition import generate_latest as as_openmetrics
+from prometheus_client.registry import Collector
+
+from supervisor.kernel.metrics import (
+    METRICS,
+    OF_DAEMON,
+    OF_MODULE,
+    Form,
+    Kind,
+    Metric,
+    Sample,
+    labels_of,
+    of_daemon,
+    of_module,
+)
+
+SAMPLES = 256
+"""So many are written at a time: that takes a millisecond or two."""
+
+_END = "# EOF\n"
+"""Of OpenMetrics."""
+
+_UNITS = ("seconds", "bytes")
+_SUFFIXES = {Kind.COUNTER: "_total", Kind.INFO: "_info"}
+"""Of the samples, not of the family."""
+
+
+class Exposition:
+    """One answer to a scrape."""
+
+    def __init__(self, form: Form) -> None:
+        self._form = form
+        self._parts: list[str] = []
+
+    @property
+    def content_type(self) -> str:
+        """What kind of text it is."""
+        return OPENMETRICS_1_0_0 if self._form is Form.OPENMETRICS else CONTENT_TYPE_PLAIN_0_0_4
+
+    def write(self, whole: dict[str, Any], told: Iterator[dict[str, Any]]) -> Iterator[None]:
+        """Write all metrics, a module or a few samples with each step.
+
+        `whole` is the answer to `status` without the modules, `told` gives what is said of each,
+        with `histogram` and `outcomes`.
+        """
+        found = {metric.name: list(of_daemon(metric, whole)) for metric in OF_DAEMON}
+        found |= {metric.name: [] for metric in OF_MODULE}
+        for module in told:
+            for metric in OF_MODULE:
+                found[metric.name] += of_module(metric, module)
+            yield
+        for metric in METRICS:
+            head = self._encoded(_family(metric))
+            samples = iter(found.pop(metric.name))
+            self._parts.append(head)
+            while some := list(islice(samples, SAMPLES)):
+                family = _family(metric)
+                for one in some:
+                    _add(family, metric, one)
+                self._parts.append(self._encoded(family).removeprefix(head))
+                yield
+
+    def text(self) -> str:
+        """Return what was written."""
+        end = _END if self._form is Form.OPENMETRICS else ""
+        return "".join((*self._parts, end))
+
+    def _encoded(self, family: Family) -> str:
+        encode = as_openmetrics if self._form is Form.OPENMETRICS else as_prometheus
+        return bytes(encode(_Only(family))).decode().removesuffix(_END)
+
+
+class _Only(Collector):
+    """One family, in the place of a registry."""
+
+    def __init__(self, family: Family) -> None:
+        self._family = family
+
+    def collect(self) -> Iterator[Family]:
+        yield self._family
+
+
+def _family(metric: Metric) -> Family:
+    name = metric.name.removesuffix(_SUFFIXES.get(metric.kind, ""))
+    unit = next((one for one in _UNITS if name.endswith(f"_{one}")), "")
+    return Family(name, metric.words, str(metric.kind), unit)
+
+
+def _add(family: Family, metric: Metric, sample: Sample) -> None:
+    labels = dict(zip(labels_of(metric), sample.labels, strict=True))
+    if sample.le is not None:
+        labels["le"] = sample.le
+    suffix = sample.suffix or _SUFFIXES.get(metric.kind, "")
+    family.add_sample(family.name + suffix, labels, sample.value)

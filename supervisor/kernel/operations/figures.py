@@ -1,0 +1,196 @@
+"""What is told of the daemon and its modules: `status`, and the same in figures, `metrics`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Iterator, Mapping
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import msgspec
+import trio
+
+from protocol.frames import encode
+from supervisor.kernel.metrics import Form
+from supervisor.kernel.operations.op import MODULE, Asked, Begun, Op, Parts, args_schema
+from supervisor.kernel.status import daemon_status
+from supervisor.policy.principals import Principal
+from supervisor.runtime.turns import Turn
+
+if TYPE_CHECKING:
+    from supervisor.kernel.exposition import Exposition
+
+LONG_ANSWERS = 2
+"""So many statuses that take more than a turn are made at a time."""
+
+
+class FigureOps:
+    """Ops that tell how things are."""
+
+    INPUTS: ClassVar[Mapping[str, Any]] = {
+        "status": args_schema(
+            module=MODULE,
+            histogram={
+                "type": "boolean",
+                "default": False,
+                "description": (
+                    "add the counts of durations, for quantiles of a time between two asks"
+                ),
+            },
+            outcomes={
+                "type": "boolean",
+                "default": False,
+                "description": "add how the invocations of each op ended, and causes of restarts",
+            },
+            inputs={
+                "type": "boolean",
+                "default": False,
+                "description": "with a module: add the schemas of what its ops take",
+            },
+        ),
+        "metrics": args_schema(
+            format={
+                "enum": [str(one) for one in Form],
+                "default": str(Form.PROMETHEUS),
+                "description": "the text format of Prometheus (0.0.4), or OpenMetrics (1.0.0)",
+            }
+        ),
+    }
+
+    def __init__(self, parts: Parts) -> None:
+        """Prepare to serve."""
+        self._parts = parts
+        self._telling = trio.Semaphore(LONG_ANSWERS)
+        self._writing = trio.Semaphore(1)
+
+    def ops(self) -> Mapping[str, Op]:
+        """Return the ops."""
+        return {"status": self._status, "metrics": self._metrics}
+
+    def _status(self, args: dict[str, Any], asked: Asked) -> Begun:
+        principal = asked.principal
+        more = {name: args.get(name, False) for name in ("histogram", "outcomes")}
+        if "module" in args:
+            module = self._parts.module(args["module"], principal)
+            return self._parts.status_of(
+                module, principal, inputs=args.get("inputs", False), **more
+            )
+        # First, so that what is said of a module is not older than the reloads that are counted.
+        shown = self._whole(principal)
+        return self._tell(self._told(principal, **more), shown, asked.party.telling)
+
+    def _whole(self, principal: Principal) -> dict[str, Any]:
+        """Return the answer to `status`, but for the modules."""
+        fleet, facts, effects = self._parts.fleet, self._parts.facts, self._parts.effects
+        whole = principal.covers_all()
+        shown: dict[str, Any] = {
+            "daemon": {
+                **daemon_status(facts, trio.current_time()),
+                "reloads": self._parts.reloads.count,
+                "refused": dict(self._parts.refused),
+                "last_reload": msgspec.to_builtins(self._parts.reloads.last),
+                "leaving": [
+                    self._parts.status_of(one, principal)
+                    for one in fleet.leaving.values()
+                    if principal.sees(one.name)
+                ],
+                "watch": msgspec.to_builtins(facts.watch),
+                "assets": effects.assets.status(),
+                "ui": effects.ui.status(),
+                "sessions": effects.sessions.counts(principal),
+                "policy": self._parts.grants.operator.status(fleet.modules) if whole else None,
+                "approvals": self._parts.approvals.status(principal),
+            },
+            "modules": [],
+            "quarantined": [msgspec.to_builtins(one) for one in fleet.quarantined if whole],
+        }
+        if not whole:
+            # They name modules that the principal may not see.
+            shown["daemon"] |= {"possible_survivors": []}
+        return shown
+
+    def _told(self, principal: Principal, **more: bool) -> Iterator[dict[str, Any]]:
+        """Return what is said of each module that a principal may see, when it is asked for."""
+        by_name = sorted(self._parts.fleet.modules.items(), key=itemgetter(0))
+        return (
+            self._parts.status_of(module, principal, **more)
+            for _, module in by_name
+            if principal.sees(module.name)
+        )
+
+    def _tell(
+        self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
+    ) -> dict[str, Any] | Awaitable[msgspec.Raw]:
+        """Take in what is told of modules: at once if there is a turn's time for all of it."""
+        try:
+            telling.acquire_nowait()
+        except trio.WouldBlock:
+            return self._tell_behind_others(told, shown, telling)
+        with contextlib.ExitStack() as held:
+            held.callback(telling.release)
+            if _tell_a_turn(told, shown["modules"]):
+                return shown
+            held.pop_all()
+        return self._tell_the_rest(told, shown, telling)
+
+    async def _tell_behind_others(
+        self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
+    ) -> msgspec.Raw:
+        await telling.acquire()
+        return await self._tell_the_rest(told, shown, telling)
+
+    async def _tell_the_rest(
+        self, told: Iterator[Any], shown: dict[str, Any], telling: trio.Semaphore
+    ) -> msgspec.Raw:
+        """Take it in a turn at a time: of thousands it takes longer than neighbours should wait.
+
+        It takes megabytes, too: so a party has one at a time, and all have a few. What was told is
+        encoded in the same turns: as objects it would be encoded in one step, and the garbage
+        collector would look through all of them.
+        """
+        try:
+            async with self._telling:
+                encoded = shown["modules"]
+                encoded[:] = map(encode, encoded)
+                over = False
+                while not over:
+                    await trio.lowlevel.checkpoint()
+                    over = _tell_a_turn(map(encode, told), encoded)
+                modules = msgspec.Raw(b"[%s]" % b",".join(encoded))
+                return msgspec.Raw(encode({**shown, "modules": modules}))
+        finally:
+            telling.release()
+
+    async def _metrics(self, args: dict[str, Any], asked: Asked) -> Any:
+        """Write what `status` says; a turn at a time, since it takes as long as that."""
+        blocking = self._parts.facts.custody.blocking
+        async with self._writing:
+            make = await blocking.run("importing prometheus_client", _import)
+            exposition = make(Form(args.get("format", Form.PROMETHEUS)))
+            whole = self._whole(asked.principal)
+            told = self._told(asked.principal, histogram=True, outcomes=True)
+            turn = Turn()
+            turn.begin()
+            for _ in exposition.write(whole, told):
+                if turn.over:
+                    await trio.lowlevel.checkpoint()
+                    turn.begin()
+        return {"content_type": exposition.content_type, "text": exposition.text()}
+
+
+def _import() -> type[Exposition]:
+    # Where nobody scrapes, it is never imported; and it takes longer than a turn.
+    from supervisor.kernel.exposition import Exposition  # noqa: PLC0415
+
+    return Exposition
+
+
+def _tell_a_turn(told: Iterator[Any], into: list[Any]) -> bool:
+    """Take as much as a turn has time for; return whether that was all."""
+    turn = Turn()
+    turn.begin()
+    for one in told:
+        into.append(one)
+        if turn.over:
+            return False
+    return True
