@@ -164,7 +164,13 @@ class Verbs(click.Group):
         except BrokenPipeError:
             let_go_of_stdout()
             ctx.exit(BROKEN_PIPE)
-        except (click.ClickException, click.exceptions.Exit, click.Abort):
+        except click.ClickException as error:
+            from supervisor.cli.terminal import safe
+
+            # It may say again what was typed, or pasted; to click it is final.
+            vars(error)["message"] = safe(error.message)
+            raise
+        except (click.exceptions.Exit, click.Abort):
             raise
         # Whatever it is, it ends in a sentence and an exit status, and not in a traceback.
         except Exception as error:

@@ -38,6 +38,16 @@ def test_what_is_not_utf_8_is_a_usage_error(run: Run, arguments: tuple[str, ...]
     assert "UTF-8" in ended.stderr or "there is no verb" in ended.stderr
 
 
+@pytest.mark.fault(33)
+@pytest.mark.parametrize("arguments", [("run",), ("session",)])
+def test_what_is_said_again_of_arguments_steers_no_terminal(
+    run: Run, arguments: tuple[str, ...]
+) -> None:
+    ended = run(*arguments, "/\x1b[31m\x9b2J\u202e")
+    assert ended.exit_code == 2
+    assert "\\x1b[31m\\x9b2J\\u202e" in ended.stderr
+
+
 def test_args_without_an_end_are_refused(run: Run) -> None:
     ended = run("invoke", "dice", "roll", "--args", "@/dev/zero")
     assert ended.exit_code == 2

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from supervisor.cli import results
 from tests.cli.conftest import Run, Serve
 from tests.cli.fake_daemon import Frame, log, not_ok, ok
 from tests.protocol.test_transcript import ENDED, HEADER, LINE, MISSING
@@ -44,6 +45,19 @@ def test_without_a_file_they_go_to_stdout(run: Run, serve: Serve) -> None:
     assert ended.stderr == "stdiod: 2 entries; 3 bytes are missing, it was too fast\n"
 
 
+@pytest.mark.fault(33)
+def test_on_a_terminal_a_transcript_holds_nothing_that_steers_it(
+    run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "is_terminal", lambda _: True)
+    said = {**LINE, "line": "\x9b31m\u202e"}
+    serve(lambda frame: [entry(HEADER), entry(said), entry(ENDED), ok({})])
+    printed = run("record", "dice").stdout
+    assert "\x9b" not in printed
+    assert "\u202e" not in printed
+    assert json.loads(printed.splitlines()[1]) == said
+
+
 def test_a_daemon_that_goes_away_leaves_a_transcript_with_an_end(
     run: Run, serve: Serve, tmp_path: Path
 ) -> None:
@@ -53,6 +67,12 @@ def test_a_daemon_that_goes_away_leaves_a_transcript_with_an_end(
     assert ended.exit_code == 3
     last = json.loads(path.read_text(encoding="utf-8").splitlines()[-1])
     assert (last["event"], last["why"]) == ("ended", "the daemon went away")
+
+
+def test_more_than_one_module_is_refused_in_words(run: Run) -> None:
+    ended = run("record", "dice", "moon")
+    assert ended.exit_code == 2
+    assert "a transcript is of one module; record the others beside it" in ended.stderr
 
 
 def test_a_refusal_is_told(run: Run, serve: Serve) -> None:

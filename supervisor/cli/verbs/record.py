@@ -16,7 +16,7 @@ import msgspec
 from supervisor.cli.client import Client
 from supervisor.cli.exit_status import INTERRUPTED, NoDaemonError, NoError
 from supervisor.cli.options import MODULE, SECONDS, example, with_socket
-from supervisor.cli.results import end_with_failure
+from supervisor.cli.results import echo_json, end_with_failure
 
 
 class TranscriptWriter:
@@ -63,7 +63,7 @@ class TranscriptWriter:
             self.missing_bytes = record.get("missing_bytes", 0)
         with _uninterrupted():
             if self._file is None:
-                click.echo(line)
+                echo_json(line)
                 return
             try:
                 self._file.write(line + b"\n")
@@ -93,7 +93,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 @click.command(epilog=example("record dice --restart --seconds 5 -o dice.jsonl"))
-@click.argument("module", type=MODULE)
+@click.argument("modules", type=MODULE, nargs=-1, required=True, metavar="MODULE")
 @click.option(
     "-o",
     "--output",
@@ -111,7 +111,7 @@ def _uninterrupted() -> Iterator[None]:
 @with_socket
 def record(
     *,
-    module: str,
+    modules: tuple[str, ...],
     output: Path | None,
     seconds: float | None,
     until_exit: bool,
@@ -123,6 +123,9 @@ def record(
     A transcript holds EVERYTHING that is said, passwords and keys included: read it before you
     pass it on. `stdiod replay` plays it again.
     """
+    module, *others = modules
+    if others:
+        raise click.UsageError("a transcript is of one module; record the others beside it")
     args: dict[str, Any] = {"module": module, "until_exit": until_exit, "restart": restart}
     if seconds is not None:
         args["seconds"] = seconds
