@@ -127,7 +127,7 @@ function why(scope) {
 }
 
 function announce(text) {
-  write(announcer, text);
+  write(announcer, printable(text));
 }
 
 function title(text) {

@@ -57,7 +57,9 @@ export function fill(element, ...children) {
 }
 
 function flat(children) {
-  return children.flat(Infinity).filter((one) => one !== null && one !== undefined && one !== false)
+  return children
+    .flat(Infinity)
+    .filter((one) => one !== null && one !== undefined && one !== false)
     .map((one) => (one instanceof Node ? one : document.createTextNode(String(one))));
 }
 
@@ -101,10 +103,15 @@ export function unfolding(text, limit = 1000) {
   const over = whole.length - MOST_CHARS;
   const open = (event) => {
     write(shown, printable(shortened(whole, MOST_CHARS)));
-    if (over > 0) fill(event.target.parentNode, shown, ` ${count(over, "character")} more are not shown.`);
+    if (over > 0)
+      fill(event.target.parentNode, shown, ` ${count(over, "character")} more are not shown.`);
     else event.target.remove();
   };
-  const button = el("button", { type: "button", class: "small", on: { click: open } }, `Show all ${count(whole.length, "character")}`);
+  const button = el(
+    "button",
+    { type: "button", class: "small", on: { click: open } },
+    `Show all ${count(whole.length, "character")}`,
+  );
   return el("span", {}, shown, " ", button);
 }
 
@@ -122,19 +129,23 @@ export function block(text, { label = null, short = SHORT_CHARS } = {}) {
   }
   write(shown, printable(whole.slice(0, short), { lines: true }));
   const rest = el("p", { class: "rest" });
-  const button = el("button", {
-    type: "button",
-    class: "small",
-    on: {
-      click: () => {
-        write(shown, printable(whole.slice(0, MOST_CHARS), { lines: true }));
-        const over = whole.length - MOST_CHARS;
-        if (over > 0) fill(rest, `${count(over, "character")} more are not shown.`);
-        else rest.remove();
-        shown.focus();
+  const button = el(
+    "button",
+    {
+      type: "button",
+      class: "small",
+      on: {
+        click: () => {
+          write(shown, printable(whole.slice(0, MOST_CHARS), { lines: true }));
+          const over = whole.length - MOST_CHARS;
+          if (over > 0) fill(rest, `${count(over, "character")} more are not shown.`);
+          else rest.remove();
+          shown.focus();
+        },
       },
     },
-  }, "Show all");
+    "Show all",
+  );
   fill(rest, `${count(whole.length - short, "character")} more. `, button);
   return el("div", { class: "block" }, shown, rest);
 }
@@ -146,7 +157,11 @@ export function json(value, options) {
 
 /** Say that something went wrong, or is as somebody would not expect it. */
 export function notice(words, kind = "bad") {
-  return el("p", { class: `notice ${kind}`, role: kind === "bad" ? "alert" : null }, said(words, 2000));
+  return el(
+    "p",
+    { class: `notice ${kind}`, role: kind === "bad" ? "alert" : null },
+    said(words, 2000),
+  );
 }
 
 /** Have `parent` show one element for each item, in order, and leave alone what did not change.

@@ -54,9 +54,14 @@ export function control(schema, { rows = 3 } = {}) {
 
 /** A value of a few; the first option is not to give any. */
 function choice(values) {
-  const label = (value) => shortened(printable(typeof value === "string" ? value : JSON.stringify(value)), 100);
-  const element = el("select", {}, el("option", { value: "" }, "not given"),
-    values.map((value, at) => el("option", { value: String(at) }, label(value))));
+  const label = (value) =>
+    shortened(printable(typeof value === "string" ? value : JSON.stringify(value)), 100);
+  const element = el(
+    "select",
+    {},
+    el("option", { value: "" }, "not given"),
+    values.map((value, at) => el("option", { value: String(at) }, label(value))),
+  );
   return {
     element,
     take: () => (element.value === "" ? undefined : values[Number(element.value)]),
@@ -68,7 +73,11 @@ function choice(values) {
 }
 
 function number(type) {
-  const element = el("input", { type: "text", inputmode: type === "integer" ? "numeric" : "decimal", autocomplete: "off" });
+  const element = el("input", {
+    type: "text",
+    inputmode: type === "integer" ? "numeric" : "decimal",
+    autocomplete: "off",
+  });
   return {
     element,
     take() {
@@ -76,8 +85,10 @@ function number(type) {
       if (said === "") return undefined;
       const value = /^[-+\d.eE]+$/.test(said) ? Number(said) : NaN;
       if (!Number.isFinite(value)) throw new Error("This is no number.");
-      if (type === "integer" && !Number.isInteger(value)) throw new Error("This is no whole number.");
-      if (Number.isInteger(value) && !Number.isSafeInteger(value)) throw new Error("A browser cannot send so large a number exactly.");
+      if (type === "integer" && !Number.isInteger(value))
+        throw new Error("This is no whole number.");
+      if (Number.isInteger(value) && !Number.isSafeInteger(value))
+        throw new Error("A browser cannot send so large a number exactly.");
       return value;
     },
     put: (value) => (element.value = value === undefined ? "" : String(value)),
@@ -86,11 +97,18 @@ function number(type) {
 
 /** Enter sends the form, as in a line; Shift and Enter is a line break. */
 function text() {
-  const element = el("textarea", { rows: 1, class: "line", spellcheck: "false", on: { keydown: (event) => {
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-    event.preventDefault();
-    element.form?.requestSubmit();
-  } } });
+  const element = el("textarea", {
+    rows: 1,
+    class: "line",
+    spellcheck: "false",
+    on: {
+      keydown: (event) => {
+        if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+        event.preventDefault();
+        element.form?.requestSubmit();
+      },
+    },
+  });
   let given = false;
   element.addEventListener("input", () => (given = element.value !== ""));
   return {
@@ -106,10 +124,23 @@ function text() {
 /** JSON; where a string will do, too, what is no JSON is one. Control and Enter sends it. */
 function document_(types, rows) {
   const isText = types.includes("string");
-  const hint = types.length === 1 && types[0] === "array" ? "[…]" : types.length === 1 && types[0] === "object" ? "{…}" : "JSON";
-  const element = el("textarea", { rows, placeholder: isText ? `${hint}, or text` : hint, spellcheck: "false", on: { keydown: (event) => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) element.form?.requestSubmit();
-  } } });
+  const hint =
+    types.length === 1 && types[0] === "array"
+      ? "[…]"
+      : types.length === 1 && types[0] === "object"
+        ? "{…}"
+        : "JSON";
+  const element = el("textarea", {
+    rows,
+    placeholder: isText ? `${hint}, or text` : hint,
+    spellcheck: "false",
+    on: {
+      keydown: (event) => {
+        if (event.key === "Enter" && (event.ctrlKey || event.metaKey))
+          element.form?.requestSubmit();
+      },
+    },
+  });
   return {
     element,
     take() {

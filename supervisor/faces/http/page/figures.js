@@ -130,13 +130,17 @@ export class Figures {
 const TRENDS = ["rate", "p99", "memory"];
 
 function extended(before, figures) {
-  return Object.fromEntries(TRENDS.map((name) => [name, [...(before?.[name] ?? []), figures[name]].slice(-TREND_LENGTH)]));
+  return Object.fromEntries(
+    TRENDS.map((name) => [name, [...(before?.[name] ?? []), figures[name]].slice(-TREND_LENGTH)]),
+  );
 }
 
 /** Figures of a time (s) between two entries of `status`; null where there are none. */
 function compared(before, after, interval) {
   const memory = after.instances.map((one) => one.rss_bytes).filter((one) => one !== null);
-  const came = before ? between(before.latency_ms.histogram_us, after.latency_ms.histogram_us) : null;
+  const came = before
+    ? between(before.latency_ms.histogram_us, after.latency_ms.histogram_us)
+    : null;
   const longest = after.latency_ms.max ?? 0;
   return {
     rate: rateOf("invocations", before, after, interval),
@@ -157,10 +161,18 @@ function rateOf(counter, before, after, interval) {
 function cpuPercent(before, after, interval) {
   if (!before) return null;
   const earlier = new Map(before.instances.map((one) => [one.id, one.cpu_s]));
-  const used = after.instances.filter((one) => one.cpu_s !== null)
+  const used = after.instances
+    .filter((one) => one.cpu_s !== null)
     .map((one) => one.cpu_s - (earlier.get(one.id) ?? 0));
   if (!used.length) return null;
-  return (100 * Math.max(0, used.reduce((sum, one) => sum + one, 0))) / interval;
+  return (
+    (100 *
+      Math.max(
+        0,
+        used.reduce((sum, one) => sum + one, 0),
+      )) /
+    interval
+  );
 }
 
 /** What was counted between two readings of a histogram; null if there was another one meanwhile. */

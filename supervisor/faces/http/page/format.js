@@ -14,7 +14,8 @@ export function duration(seconds) {
   const two = (number) => String(number).padStart(2, "0");
   if (whole < MINUTE_S) return `${whole}s`;
   if (whole < HOUR_S) return `${Math.floor(whole / MINUTE_S)}m${two(whole % MINUTE_S)}s`;
-  if (whole < DAY_S) return `${Math.floor(whole / HOUR_S)}h${two(Math.floor((whole % HOUR_S) / MINUTE_S))}m`;
+  if (whole < DAY_S)
+    return `${Math.floor(whole / HOUR_S)}h${two(Math.floor((whole % HOUR_S) / MINUTE_S))}m`;
   return `${Math.floor(whole / DAY_S)}d${two(Math.floor((whole % DAY_S) / HOUR_S))}h`;
 }
 

@@ -8,7 +8,10 @@ const SHAPES = {
   failed: [["path", { d: "M4 4 12 12M12 4 4 12", class: "line" }]],
   backoff: [["path", { d: "M12.5 8A4.5 4.5 0 1 1 10.6 4.3M10.8 1.6V4.6H7.8", class: "line" }]],
   degraded: [["path", { d: "M8 2.2 14.4 13.4H1.6Z" }]],
-  starting: [["circle", { cx: 8, cy: 8, r: 4.6, class: "line" }], ["path", { d: "M8 3.4A4.6 4.6 0 0 1 8 12.6Z" }]],
+  starting: [
+    ["circle", { cx: 8, cy: 8, r: 4.6, class: "line" }],
+    ["path", { d: "M8 3.4A4.6 4.6 0 0 1 8 12.6Z" }],
+  ],
   preparing: [["path", { d: "M4.5 2.5H11.5L8 8 11.5 13.5H4.5L8 8Z", class: "line" }]],
   stopping: [["rect", { x: 4, y: 4, width: 8, height: 8, rx: 1 }]],
 };
@@ -37,10 +40,19 @@ const HEIGHT = 20;
 export function sparkline(length) {
   const area = svg("path", { class: "area" });
   const line = svg("path", { class: "trend" });
-  const made = svg("svg", {
-    class: "spark", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, height: HEIGHT,
-    preserveAspectRatio: "none", "aria-hidden": "true",
-  }, area, line);
+  const made = svg(
+    "svg",
+    {
+      class: "spark",
+      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
+      width: WIDTH,
+      height: HEIGHT,
+      preserveAspectRatio: "none",
+      "aria-hidden": "true",
+    },
+    area,
+    line,
+  );
   let drawn = null;
   made.show = (values) => {
     if (values === drawn) return;

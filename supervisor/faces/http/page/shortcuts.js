@@ -4,11 +4,20 @@ import { el } from "./dom.js";
 
 /** `views` are pairs of a label and a hash: the keys 1 to 9 show them. */
 export function shortcuts(button, views) {
-  const keys = new Map(views.map(([label, href], at) => [String(at + 1), { label, act: () => (location.hash = href) }]));
+  const keys = new Map(
+    views.map(([label, href], at) => [
+      String(at + 1),
+      { label, act: () => (location.hash = href) },
+    ]),
+  );
   keys.set("/", { label: "Filter", act: focusFilter });
   keys.set("?", { label: "This help", act: () => dialog.showModal() });
-  const rows = [...keys].map(([key, { label }]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, label)));
-  const dialog = el("dialog", { "aria-labelledby": "help-title" },
+  const rows = [...keys].map(([key, { label }]) =>
+    el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, label)),
+  );
+  const dialog = el(
+    "dialog",
+    { "aria-labelledby": "help-title" },
     el("h2", { id: "help-title" }, "Keys"),
     el("dl", { class: "keys" }, rows),
     el("p", {}, "Esc closes this, and leaves the filter."),

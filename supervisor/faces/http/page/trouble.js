@@ -2,7 +2,16 @@
 
 import { duration, size } from "./format.js";
 
-const WORST_FIRST = ["failed", "backoff", "degraded", "stopping", "preparing", "starting", "down", "ready"];
+const WORST_FIRST = [
+  "failed",
+  "backoff",
+  "degraded",
+  "stopping",
+  "preparing",
+  "starting",
+  "down",
+  "ready",
+];
 const BAD = new Set(["failed", "backoff", "degraded"]);
 const CAUSE_CHARS = 300;
 
@@ -36,18 +45,24 @@ function noteOfState(module) {
   const cause = died === null ? "" : causeOf(died);
   switch (module.state) {
     case "down":
-      if (module.wanted === "up" && module.waits_for.length) return `waits for ${module.waits_for.join(", ")}`;
-      if (module.start === "lazy" && module.last_exit === null) return "lazy: starts with its first request";
+      if (module.wanted === "up" && module.waits_for.length)
+        return `waits for ${module.waits_for.join(", ")}`;
+      if (module.start === "lazy" && module.last_exit === null)
+        return "lazy: starts with its first request";
       return cause || "stopped";
     case "backoff":
     case "failed":
-      return joined(cause, module.next_retry_s === null ? "" : `next try in ${duration(module.next_retry_s)}`);
+      return joined(
+        cause,
+        module.next_retry_s === null ? "" : `next try in ${duration(module.next_retry_s)}`,
+      );
     case "preparing": {
       const [one] = module.instances;
       return one ? [`for ${duration(one.uptime_s)}`, one.last_line].filter(Boolean).join(": ") : "";
     }
     default: {
-      const ago = died === null ? "" : `${cause}, ${duration(Math.max(0, Date.now() / 1000 - died.ts))} ago`;
+      const ago =
+        died === null ? "" : `${cause}, ${duration(Math.max(0, Date.now() / 1000 - died.ts))} ago`;
       const missing = module.missing.length ? `runs without ${module.missing.join(", ")}` : "";
       return joined(...module.instances.map(traced), missing, ago, ...warnings(module).slice(0, 1));
     }

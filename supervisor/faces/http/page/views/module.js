@@ -17,19 +17,43 @@ export function render(into, page) {
   const kind = el("span", { class: "kind" });
   const description = el("p", { class: "dim" });
   const trouble = el("div");
-  const parts = [actions(name, page), now(name, page), ends(name, page), ops(name, page), log(name, page)];
+  const parts = [
+    actions(name, page),
+    now(name, page),
+    ends(name, page),
+    ops(name, page),
+    log(name, page),
+  ];
   const [buttons, figures, deaths, asked, lines] = parts;
-  const body = el("div", { class: "of-module", hidden: true },
-    trouble, figures.element,
-    el("div", { class: "columns" }, asked.element, el("div", { class: "stack" }, deaths.element, lines.element)),
+  const body = el(
+    "div",
+    { class: "of-module", hidden: true },
+    trouble,
+    figures.element,
+    el(
+      "div",
+      { class: "columns" },
+      asked.element,
+      el("div", { class: "stack" }, deaths.element, lines.element),
+    ),
   );
   const missing = el("div");
   into.append(
     el("p", { class: "path" }, el("a", { href: "#/modules" }, "Modules"), " /"),
-    el("header", { class: "titled" },
-      el("div", { class: "head" }, el("h1", {}, said(name, 120)), el("p", { class: "under" }, mark, kind), description),
-      buttons.element),
-    missing, body,
+    el(
+      "header",
+      { class: "titled" },
+      el(
+        "div",
+        { class: "head" },
+        el("h1", {}, said(name, 120)),
+        el("p", { class: "under" }, mark, kind),
+        description,
+      ),
+      buttons.element,
+    ),
+    missing,
+    body,
   );
   set(main, "data-module", name);
 
@@ -43,7 +67,10 @@ export function render(into, page) {
     const found = status.modules.find((one) => one.name === name);
     body.hidden = buttons.element.hidden = found === undefined;
     if (found === undefined) {
-      fill(missing, notice(`There is no module ${name}, or it is not one that you may see.`, "calm"));
+      fill(
+        missing,
+        notice(`There is no module ${name}, or it is not one that you may see.`, "calm"),
+      );
       mark.hidden = true;
       return;
     }
@@ -59,7 +86,8 @@ export function render(into, page) {
       shown.trouble = words;
       fill(trouble, words ? notice(words, module.state === "failed" ? "worst" : "warn") : null);
     }
-    if (shown.state !== null && shown.state !== module.state) page.announce(`${name} is ${module.state}`);
+    if (shown.state !== null && shown.state !== module.state)
+      page.announce(`${name} is ${module.state}`);
     shown.state = module.state;
     for (const part of parts) part.show?.(module, page.figures.of(name));
   };

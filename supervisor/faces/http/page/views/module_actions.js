@@ -14,7 +14,11 @@ export function actions(name, page) {
   let busy = false;
 
   const button = (verb, label, kind) =>
-    el("button", { type: "button", class: kind, disabled: true, on: { click: () => act(verb) } }, label);
+    el(
+      "button",
+      { type: "button", class: kind, disabled: true, on: { click: () => act(verb) } },
+      label,
+    );
   const buttons = {
     start: button("start", "Start", null),
     restart: button("restart", "Restart", "danger"),
@@ -22,7 +26,11 @@ export function actions(name, page) {
   };
 
   async function act(verb) {
-    if (verb !== "start" && !(await confirmed(`${label(verb)} ${printable(name)}?`, warningOf(verb, module), label(verb)))) return;
+    if (
+      verb !== "start" &&
+      !(await confirmed(`${label(verb)} ${printable(name)}?`, warningOf(verb, module), label(verb)))
+    )
+      return;
     busy = true;
     show(module);
     fill(outcome, notice(`${DOING[verb]} ${name} …`, "calm"));
@@ -48,7 +56,9 @@ export function actions(name, page) {
     buttons.stop.disabled = !may || busy || (module.state === "down" && module.wanted === "down");
   }
 
-  const element = el("div", { class: "acting", hidden: true },
+  const element = el(
+    "div",
+    { class: "acting", hidden: true },
     el("div", { class: "actions" }, buttons.start, buttons.restart, buttons.stop),
     may ? null : el("p", { class: "note" }, page.why("admin")),
     outcome,

@@ -13,18 +13,35 @@ export function ends(name, page) {
   const when = el("p", { class: "note" });
   const list = el("ol", { class: "changes", tabindex: "0", "aria-label": "Changes of state" });
   const trouble = el("div");
-  const element = el("section", { class: "panel" },
-    el("h2", {}, "Last exits"), last, when, trouble, el("h3", {}, "Changes of state"), list);
+  const element = el(
+    "section",
+    { class: "panel" },
+    el("h2", {}, "Last exits"),
+    last,
+    when,
+    trouble,
+    el("h3", {}, "Changes of state"),
+    list,
+  );
   let known = null;
   let changes = [];
 
-  const draw = inFrame(() => keyed(list, [...changes].reverse(), (one) => one.seq, newChange, () => {}));
+  const draw = inFrame(() =>
+    keyed(
+      list,
+      [...changes].reverse(),
+      (one) => one.seq,
+      newChange,
+      () => {},
+    ),
+  );
   const add = (entries) => {
     const found = entries.filter((one) => one.event === "module:state" && one.module === name);
     if (!found.length) return;
     const seen = new Set(changes.map((one) => one.seq));
     changes = [...changes, ...found.filter((one) => !seen.has(one.seq))]
-      .sort((a, b) => a.seq - b.seq).slice(-MOST);
+      .sort((a, b) => a.seq - b.seq)
+      .slice(-MOST);
     draw();
   };
   const undo = page.live.listen(add);
@@ -42,14 +59,26 @@ export function ends(name, page) {
     const text = JSON.stringify(died);
     if (text === known) return;
     known = text;
-    if (!died) fill(last, el("p", { class: "dim" }, "No process of it has ended since the daemon started."));
+    if (!died)
+      fill(last, el("p", { class: "dim" }, "No process of it has ended since the daemon started."));
     else fill(last, evidence(died));
   }
-  return { element, show, undo: () => { undo(); draw.cancel(); } };
+  return {
+    element,
+    show,
+    undo: () => {
+      undo();
+      draw.cancel();
+    },
+  };
 }
 
 function evidence(died) {
-  const how = died.signal ? `signal ${died.signal}` : died.exit_code === null ? null : `exit code ${died.exit_code}`;
+  const how = died.signal
+    ? `signal ${died.signal}`
+    : died.exit_code === null
+      ? null
+      : `exit code ${died.exit_code}`;
   const pairs = [
     ["Reason", died.reason],
     ["Ended by", how],
@@ -61,20 +90,39 @@ function evidence(died) {
   ].filter(([, value]) => value);
   return [
     el("p", { class: "cause" }, said(died.message, 2000)),
-    el("dl", { class: "pairs" }, pairs.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, said(value, 1000))))),
-    died.stderr_tail?.length ? block(died.stderr_tail.join("\n"), { label: "The end of stderr" }) : null,
+    el(
+      "dl",
+      { class: "pairs" },
+      pairs.map(([name, value]) =>
+        el("div", {}, el("dt", {}, name), el("dd", {}, said(value, 1000))),
+      ),
+    ),
+    died.stderr_tail?.length
+      ? block(died.stderr_tail.join("\n"), { label: "The end of stderr" })
+      : null,
   ];
 }
 
 function listed(some) {
-  return (some ?? []).map((one) => (typeof one === "object" ? `pid ${one.pid} ${one.command ?? ""}` : `pid ${one}`)).join(", ");
+  return (some ?? [])
+    .map((one) => (typeof one === "object" ? `pid ${one.pid} ${one.command ?? ""}` : `pid ${one}`))
+    .join(", ");
 }
 
 function newChange(entry) {
   const { from, to, cause, instance } = entry.data ?? {};
-  return el("li", { "data-seq": entry.seq },
-    el("time", { class: "code dim" }, timeOfDay(entry.ts)), " ",
-    el("span", { class: "dim" }, `${printable(from ?? "")} → `), stateMark(String(to)),
-    el("div", { class: "note" }, said(cause ?? "", 500), instance ? [" · ", said(instance, 80)] : null),
+  return el(
+    "li",
+    { "data-seq": entry.seq },
+    el("time", { class: "code dim" }, timeOfDay(entry.ts)),
+    " ",
+    el("span", { class: "dim" }, `${printable(from ?? "")} → `),
+    stateMark(String(to)),
+    el(
+      "div",
+      { class: "note" },
+      said(cause ?? "", 500),
+      instance ? [" · ", said(instance, 80)] : null,
+    ),
   );
 }

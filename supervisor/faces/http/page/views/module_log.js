@@ -14,7 +14,13 @@ const LINE_CHARS = 2000;
 const NEAR_PX = 40;
 
 export function log(name, page) {
-  const list = el("div", { class: "log code", role: "log", "aria-live": "off", "aria-label": "Log", tabindex: "0" });
+  const list = el("div", {
+    class: "log code",
+    role: "log",
+    "aria-live": "off",
+    "aria-label": "Log",
+    tabindex: "0",
+  });
   const state = el("span", { class: "note" });
   const trouble = el("div");
   const element = el("section", { class: "panel" }, el("h2", {}, "Log ", state), trouble, list);
@@ -41,7 +47,10 @@ export function log(name, page) {
     const signal = AbortSignal.any([page.signal, stream.signal]);
     restarted = true;
     waiting = [];
-    for await (const line of streamed("GET", ["modules", name, "logs"], { query: { lines: FIRST }, signal })) {
+    for await (const line of streamed("GET", ["modules", name, "logs"], {
+      query: { lines: FIRST },
+      signal,
+    })) {
       if (line.message === undefined) continue;
       fill(trouble);
       write(state, "live");
@@ -89,9 +98,13 @@ export function log(name, page) {
 }
 
 function newLine(line) {
-  const item = el("div", {},
-    el("time", { class: "dim" }, line.ts === undefined ? "" : timeOfDay(line.ts)), " ",
-    unfolding(line.message, LINE_CHARS));
+  const item = el(
+    "div",
+    {},
+    el("time", { class: "dim" }, line.ts === undefined ? "" : timeOfDay(line.ts)),
+    " ",
+    unfolding(line.message, LINE_CHARS),
+  );
   set(item, "data-stream", line.stream ?? null);
   return item;
 }

@@ -13,7 +13,14 @@ export function ops(name, page) {
   const content = el("div");
   const trouble = el("div");
   const whole = description(name, page);
-  const element = el("section", { class: "panel" }, el("h2", {}, "Invoke"), trouble, content, whole);
+  const element = el(
+    "section",
+    { class: "panel" },
+    el("h2", {}, "Invoke"),
+    trouble,
+    content,
+    whole,
+  );
   const run = invocation(name, page);
   let known = null;
   let shown = null;
@@ -22,7 +29,11 @@ export function ops(name, page) {
   async function learn() {
     asked = performance.now();
     try {
-      const { ops: found } = await ask("status", { module: name, inputs: true }, { signal: page.signal });
+      const { ops: found } = await ask(
+        "status",
+        { module: name, inputs: true },
+        { signal: page.signal },
+      );
       fill(trouble);
       // What somebody has typed is not to go because its process was another one for a while.
       const text = JSON.stringify([found?.names, found?.inputs]);
@@ -36,27 +47,40 @@ export function ops(name, page) {
 
   function form(found) {
     if (found === null || !found.names.length) {
-      const words = found === null ? "Nobody knows its ops before it has run." : "It says that it has no ops.";
+      const words =
+        found === null ? "Nobody knows its ops before it has run." : "It says that it has no ops.";
       return [el("p", { class: "dim" }, words), run.element];
     }
     const names = found.names.slice(0, MOST);
     const wanted = page.query.get("op");
-    const chosen = el("select", {}, names.map((one) => el("option", { value: one, selected: one === wanted }, printable(one).slice(0, 100))));
+    const chosen = el(
+      "select",
+      {},
+      names.map((one) =>
+        el("option", { value: one, selected: one === wanted }, printable(one).slice(0, 100)),
+      ),
+    );
     const place = el("div");
     const show = () => {
       const schema = found.inputs?.[chosen.value] ?? null;
-      fill(place, argsForm(schema, {
-        disabled: page.may("invoke") ? null : page.why("invoke"),
-        submit: (args, options, report) => run.begin(chosen.value, args, options, report),
-        busy: run,
-      }));
+      fill(
+        place,
+        argsForm(schema, {
+          disabled: page.may("invoke") ? null : page.why("invoke"),
+          submit: (args, options, report) => run.begin(chosen.value, args, options, report),
+          busy: run,
+        }),
+      );
     };
     chosen.addEventListener("change", show);
     show();
     return [
       el("div", { class: "field" }, el("label", {}, el("span", { class: "name" }, "Op"), chosen)),
-      found.remembered ? el("p", { class: "note" }, "This is what it said when it ran last.") : null,
-      place, run.element,
+      found.remembered
+        ? el("p", { class: "note" }, "This is what it said when it ran last.")
+        : null,
+      place,
+      run.element,
     ];
   }
 

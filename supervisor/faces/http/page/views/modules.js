@@ -1,115 +1,148 @@
 /* All modules, those in trouble first: how each is, and what it does. */
 
-import { el, fill, inFrame, keyed, count, notice, printable, said, set, write } from "../dom.js";
-import { TREND_LENGTH } from "../figures.js";
-import { duration, latency, percent, rate, size } from "../format.js";
-import { sparkline, stateMark } from "../marks.js";
+import { count, el, fill, keyed, notice, printable, said, write } from "../dom.js";
+import { duration, rate, size } from "../format.js";
+import { repainting } from "../repaint.js";
 import { inTrouble, note, severity, urgency } from "../trouble.js";
 import { daemonNotes } from "./daemon_notes.js";
+import { COLUMNS, newRow, showRow } from "./module_row.js";
 
-/** How often rows are drawn at the most, however fast modules change; and what it takes to draw
-    them is a fifth of the time at the most, on a slow machine, too. */
-const DRAWN_EVERY_MS = 250;
-const SHARE = 5;
 /** How often a screen reader is told how many are in trouble, at the most. */
 const ANNOUNCED_EVERY_MS = 5000;
-const NO_VALUES = [];
-
-const COLUMNS = [
-  ["State", ""], ["Module", ""], ["Calls/s", "figure"], ["p99", "figure"], ["Memory", "figure"],
-  ["CPU", "figure"], ["Restarts", "figure"], ["Open", "figure"],
-];
+/** So that `worker-2` stands before `worker-10`. */
+const NAMES = new Intl.Collator("en", { numeric: true });
 
 export function render(into, page) {
-  const summary = el("p", { class: "summary" });
-  const daemon = el("p", { class: "daemon" });
-  const filter = el("input", {
-    type: "search", placeholder: "name, kind, state or words", "data-filter": true, spellcheck: "false",
-    autocomplete: "off", value: page.query.get("filter") ?? "",
-  });
-  const only = el("input", { type: "checkbox" });
-  const rows = el("tbody");
-  const table = el("table", { class: "modules" },
-    el("caption", { class: "unseen" }, "Modules, those in trouble first"),
-    el("colgroup", {}, COLUMNS.map(() => el("col"))),
-    el("thead", {}, el("tr", {}, COLUMNS.map(([name, kind]) => el("th", { scope: "col", class: kind || null }, name)))),
-    rows,
-  );
-  const empty = el("p", { class: "empty", hidden: true });
-  const notes = el("div", { class: "notes" });
-  const troubled = el("div", { class: "notes" });
-  into.append(
-    el("header", { class: "head" }, el("h1", {}, "Modules"), summary, daemon),
-    troubled,
-    el("div", { class: "tools", role: "search" },
-      el("label", {}, el("span", {}, "Filter"), filter),
-      el("label", { class: "check" }, only, "only trouble"),
-    ),
-    el("div", { class: "wide" }, table), empty, notes,
-  );
-
+  const parts = frame(page.query.get("filter") ?? "");
+  into.append(...parts.elements);
+  const inOrder = ordering(parts);
+  const tellTrouble = announcer(page);
   const draw = () => {
     const { status, error } = page.figures;
-    fill(troubled, error && status ? notice(`${error.message} These are the last figures.`, "warn") : null,
-      error && !status ? notice(error.message) : null);
+    fill(
+      parts.trouble,
+      error
+        ? notice(
+            status ? `${error.message} These are the last figures.` : error.message,
+            status ? "warn" : "bad",
+          )
+        : null,
+    );
     if (!status) return;
     const modules = status.modules.map((one) => ({ ...one, state: page.figures.stateOf(one) }));
+    write(parts.summary, printable(summaryOf(modules, status, page.figures)));
+    fill(parts.daemon, daemonLine(status.daemon));
     const shown = inOrder(status, modules);
-    write(summary, printable(summaryOf(modules, status, page.figures)));
-    fill(daemon, daemonLine(status.daemon));
-    keyed(rows, shown, (one) => one.name, newRow, (row, one) => showRow(row, one, page.figures.of(one.name)));
-    table.hidden = !shown.length;
-    empty.hidden = Boolean(shown.length);
-    if (!shown.length) fill(empty, modules.length ? "No module fits the filter." : noModules(status.daemon));
-    daemonNotes(notes, status);
+    keyed(
+      parts.rows,
+      shown,
+      (one) => one.name,
+      newRow,
+      (row, one) => showRow(row, one, page.figures.of(one.name)),
+    );
+    parts.table.hidden = !shown.length;
+    parts.empty.hidden = Boolean(shown.length);
+    if (!shown.length)
+      fill(parts.empty, modules.length ? "No module fits the filter." : noModules(status.daemon));
+    daemonNotes(parts.notes, status);
     tellTrouble(modules.filter(inTrouble).length);
   };
-
-  // Rows change places when there is a new status, and not with each change of a state: somebody
-  // may be about to click on one.
-  const ordered = { status: null, wanted: null, names: [] };
-  const inOrder = (status, modules) => {
-    const wanted = `${only.checked} ${filter.value}`;
-    if (ordered.status !== status || ordered.wanted !== wanted) {
-      const names = chosen(modules, filter.value, only.checked).map((one) => one.name);
-      Object.assign(ordered, { status, wanted, names });
-    }
-    const byName = new Map(modules.map((one) => [one.name, one]));
-    return ordered.names.map((name) => byName.get(name));
-  };
-  const told = { number: null, at: -Infinity };
-  const tellTrouble = (number) => {
-    const now = performance.now();
-    if (number === told.number || now < told.at + ANNOUNCED_EVERY_MS) return;
-    if (told.number !== null) page.announce(number ? `${count(number, "module")} in trouble` : "no module is in trouble");
-    Object.assign(told, { number, at: now });
-  };
-
-  let timer = 0;
-  let nextAt = 0;
-  const inAFrame = inFrame(() => {
-    const begun = performance.now();
-    draw();
-    nextAt = begun + DRAWN_EVERY_MS;
-    // What is laid out and painted for it is done once this runs.
-    setTimeout(() => (nextAt = begun + Math.max(DRAWN_EVERY_MS, SHARE * (performance.now() - begun))));
-  });
-  const soon = () => {
-    const wait = nextAt - performance.now();
-    if (wait <= 0) inAFrame();
-    else timer ||= setTimeout(() => { timer = 0; inAFrame(); }, wait);
-  };
-  filter.addEventListener("input", () => {
-    const query = filter.value ? `?${new URLSearchParams({ filter: filter.value })}` : "";
+  const soon = repainting(draw);
+  parts.filter.addEventListener("input", () => {
+    const query = parts.filter.value
+      ? `?${new URLSearchParams({ filter: parts.filter.value })}`
+      : "";
     history.replaceState(null, "", `#/modules${query}`);
-    inAFrame();
+    soon.now();
   });
-  only.addEventListener("change", inAFrame);
+  parts.only.addEventListener("change", soon.now);
   const undo = page.figures.listen(soon);
   return () => {
     undo();
-    clearTimeout(timer);
-    inAFrame.cancel();
+    soon.cancel();
+  };
+}
+
+/** All that stands there, whatever the modules are. */
+function frame(words) {
+  const parts = {
+    summary: el("p", { class: "summary" }),
+    daemon: el("p", { class: "daemon" }),
+    filter: el("input", {
+      type: "search",
+      placeholder: "name, kind, state or words",
+      "data-filter": true,
+      spellcheck: "false",
+      autocomplete: "off",
+      value: words,
+    }),
+    only: el("input", { type: "checkbox" }),
+    rows: el("tbody"),
+    empty: el("p", { class: "empty", hidden: true }),
+    notes: el("div", { class: "notes" }),
+    trouble: el("div"),
+  };
+  parts.table = el(
+    "table",
+    { class: "modules" },
+    el("caption", { class: "unseen" }, "Modules, those in trouble first"),
+    el(
+      "colgroup",
+      {},
+      COLUMNS.map(() => el("col")),
+    ),
+    el(
+      "thead",
+      {},
+      el(
+        "tr",
+        {},
+        COLUMNS.map(([name, kind]) => el("th", { scope: "col", class: kind }, name)),
+      ),
+    ),
+    parts.rows,
+  );
+  parts.elements = [
+    el("header", { class: "head" }, el("h1", {}, "Modules"), parts.summary, parts.daemon),
+    parts.trouble,
+    el(
+      "div",
+      { class: "tools", role: "search" },
+      el("label", {}, el("span", {}, "Filter"), parts.filter),
+      el("label", { class: "check" }, parts.only, "only trouble"),
+    ),
+    el("div", { class: "wide" }, parts.table),
+    parts.empty,
+    parts.notes,
+  ];
+  return parts;
+}
+
+/** Rows change places when there is a new status, and not with each change of a state: somebody
+    may be about to click on one. */
+function ordering({ filter, only }) {
+  let known = { status: null, wanted: null, names: [] };
+  return (status, modules) => {
+    const wanted = `${only.checked} ${filter.value}`;
+    if (known.status !== status || known.wanted !== wanted) {
+      const names = chosen(modules, filter.value, only.checked).map((one) => one.name);
+      known = { status, wanted, names };
+    }
+    const byName = new Map(modules.map((one) => [one.name, one]));
+    return known.names.map((name) => byName.get(name));
+  };
+}
+
+function announcer(page) {
+  let told = null;
+  let at = -Infinity;
+  return (number) => {
+    const now = performance.now();
+    if (number === told || now < at + ANNOUNCED_EVERY_MS) return;
+    if (told !== null)
+      page.announce(number ? `${count(number, "module")} in trouble` : "no module is in trouble");
+    told = number;
+    at = now;
   };
 }
 
@@ -118,17 +151,23 @@ function chosen(modules, words, onlyTrouble) {
   const fits = (one) => {
     if (onlyTrouble && !inTrouble(one)) return false;
     if (!wanted.length) return true;
-    const text = `${one.name} ${one.kind} ${one.state} ${one.description} ${note(one)}`.toLowerCase();
+    const text =
+      `${one.name} ${one.kind} ${one.state} ${one.description} ${note(one)}`.toLowerCase();
     return wanted.every((word) => text.includes(word));
   };
-  return modules.filter(fits).sort((a, b) => urgency(a) - urgency(b) || (a.name < b.name ? -1 : 1));
+  return modules
+    .filter(fits)
+    .sort((a, b) => urgency(a) - urgency(b) || NAMES.compare(a.name, b.name));
 }
 
 function summaryOf(modules, status, figures) {
   const states = new Map();
   for (const { state } of modules) states.set(state, (states.get(state) ?? 0) + 1);
-  const parts = [...states].sort(([a], [b]) => severity(a) - severity(b)).map(([state, number]) => `${number} ${state}`);
-  if (status.quarantined.length) parts.push(`${count(status.quarantined.length, "descriptor")} quarantined`);
+  const parts = [...states]
+    .sort(([a], [b]) => severity(a) - severity(b))
+    .map(([state, number]) => `${number} ${state}`);
+  if (status.quarantined.length)
+    parts.push(`${count(status.quarantined.length, "descriptor")} quarantined`);
   const all = modules.map((one) => figures.of(one.name)).filter(Boolean);
   const sum = (name) => all.reduce((total, one) => total + (one[name] ?? 0), 0);
   const known = all.some((one) => one.rate !== null);
@@ -139,61 +178,22 @@ function summaryOf(modules, status, figures) {
 
 function daemonLine(daemon) {
   const facts = [
-    `stdiod ${daemon.version}`, `pid ${daemon.pid}`, `up ${duration(daemon.uptime_s)}`,
-    `${size(daemon.rss_bytes)} of memory`, `containment ${daemon.containment}`,
+    `stdiod ${daemon.version}`,
+    `pid ${daemon.pid}`,
+    `up ${duration(daemon.uptime_s)}`,
+    `${size(daemon.rss_bytes)} of memory`,
+    `containment ${daemon.containment}`,
   ];
   return [facts.join(" · "), daemon.project ? [" · of ", said(daemon.project)] : null];
 }
 
 function noModules(daemon) {
   const where = daemon.directories.length ? said(daemon.directories.join(", ")) : "its directories";
-  return ["No modules: there is no usable descriptor in ", where, ". ", el("code", {}, "stdiod new NAME"), " begins one."];
-}
-
-function newRow(module) {
-  const cell = () => {
-    const text = el("span", {});
-    const spark = sparkline(TREND_LENGTH);
-    return { text, spark, td: el("td", { class: "figure" }, el("div", { class: "trendy" }, spark, text)) };
-  };
-  const plain = () => el("td", { class: "figure" });
-  const row = el("tr", { "data-module": module.name });
-  const mark = stateMark(module.state);
-  const words = el("div", { class: "note" });
-  const [calls, p99, memory] = [cell(), cell(), cell()];
-  const [cpu, restarts, open] = [plain(), plain(), plain()];
-  const link = el("a", { href: `#/modules/${encodeURIComponent(module.name)}` }, said(module.name, 60));
-  row.append(
-    el("td", { class: "of-state" }, mark),
-    el("th", { scope: "row" }, link, " ", el("span", { class: "kind" }, module.kind), words),
-    calls.td, p99.td, memory.td, cpu, restarts, open,
-  );
-  row.parts = { mark, words, calls, p99, memory, cpu, restarts, open, note: null };
-  return row;
-}
-
-function showRow(row, module, figures) {
-  const { parts } = row;
-  parts.mark.show(module.state);
-  set(row, "data-state", module.state);
-  const why = note(module);
-  const words = why || module.description;
-  set(parts.words, "data-bad", inTrouble(module) && why !== "");
-  if (words !== parts.note) {
-    parts.note = words;
-    fill(parts.words, said(words, 160));
-  }
-  const trends = figures?.trends;
-  for (const [name, cell, text] of [
-    ["rate", parts.calls, rate(figures?.rate)],
-    ["p99", parts.p99, latency(figures?.p99)],
-    ["memory", parts.memory, size(figures?.memory)],
-  ]) {
-    cell.spark.show(trends?.[name] ?? NO_VALUES);
-    write(cell.text, text);
-  }
-  set(parts.calls.td, "data-bad", figures?.failures ? true : null);
-  write(parts.cpu, percent(figures?.cpu));
-  write(parts.restarts, module.restarts);
-  write(parts.open, module.queued ? `${module.in_flight} + ${module.queued}` : module.in_flight);
+  return [
+    "No modules: there is no usable descriptor in ",
+    where,
+    ". ",
+    el("code", {}, "stdiod new NAME"),
+    " begins one.",
+  ];
 }
