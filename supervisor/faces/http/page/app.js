@@ -27,6 +27,7 @@ import { Figures } from "./figures.js";
 import { Live } from "./live.js";
 import { logout } from "./logout.js";
 import { questionBadge } from "./question_badge.js";
+import { may } from "./principal.js";
 import { shortcuts } from "./shortcuts.js";
 import { theme } from "./theme.js";
 import { render as approvals } from "./views/approvals.js";
@@ -108,18 +109,8 @@ function pageFor({ parameters, query }, signal, into) {
     if (error.isLogin) loggedOut();
     else into.append(notice(error.message));
   };
-  return { parameters, query, signal, live, figures, may, why, announce, title, fail, principal };
-}
-
-function may(scope, module = null) {
-  if (!principal.scopes.includes(scope)) return false;
-  return module === null || principal.modules.some((glob) => covers(glob, module));
-}
-
-function covers(glob, module) {
-  const subject = module.replace(/[%.:]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
-  const literal = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-  return new RegExp(`^${glob.split("*").map(literal).join(".*")}$`, "s").test(subject);
+  const its = (scope, module) => may(principal, scope, module);
+  return { parameters, query, signal, live, figures, may: its, why, announce, title, fail, principal };
 }
 
 function why(scope) {

@@ -136,7 +136,7 @@ function extended(before, figures) {
 }
 
 /** Figures of a time (s) between two entries of `status`; null where there are none. */
-function compared(before, after, interval) {
+export function compared(before, after, interval) {
   const memory = after.instances.map((one) => one.rss_bytes).filter((one) => one !== null);
   const came = before
     ? between(before.latency_ms.histogram_us, after.latency_ms.histogram_us)
