@@ -67,8 +67,12 @@ function find(hash) {
     const parts = view.path.split("/");
     if (parts.length !== segments.length) continue;
     if (!parts.every((part, at) => part.startsWith(":") || part === segments[at])) continue;
-    const varying = parts.map((part, at) => [part, segments[at]]).filter(([part]) => part[0] === ":");
-    const parameters = Object.fromEntries(varying.map(([part, value]) => [part.slice(1), decoded(value)]));
+    const varying = parts
+      .map((part, at) => [part, segments[at]])
+      .filter(([part]) => part[0] === ":");
+    const parameters = Object.fromEntries(
+      varying.map(([part, value]) => [part.slice(1), decoded(value)]),
+    );
     return { view, parameters, query: new URLSearchParams(query) };
   }
   return null;
@@ -110,7 +114,19 @@ function pageFor({ parameters, query }, signal, into) {
     else into.append(notice(error.message));
   };
   const its = (scope, module) => may(principal, scope, module);
-  return { parameters, query, signal, live, figures, may: its, why, announce, title, fail, principal };
+  return {
+    parameters,
+    query,
+    signal,
+    live,
+    figures,
+    may: its,
+    why,
+    announce,
+    title,
+    fail,
+    principal,
+  };
 }
 
 function why(scope) {
@@ -136,13 +152,18 @@ function loggedOut() {
   leave();
   title("Log in");
   figures.stop();
-  fill(main, el("section", { class: "view login" },
-    el("h1", {}, "You are not logged in"),
-    el("p", {}, "Type this in a terminal of the machine that the daemon runs on:"),
-    el("pre", {}, "stdiod page"),
-    el("p", {}, "It opens this page, logged in."),
-    el("button", { type: "button", on: { click: () => location.reload() } }, "Try again"),
-  ));
+  fill(
+    main,
+    el(
+      "section",
+      { class: "view login" },
+      el("h1", {}, "You are not logged in"),
+      el("p", {}, "Type this in a terminal of the machine that the daemon runs on:"),
+      el("pre", {}, "stdiod page"),
+      el("p", {}, "It opens this page, logged in."),
+      el("button", { type: "button", on: { click: () => location.reload() } }, "Try again"),
+    ),
+  );
 }
 
 const LINK_WORDS = {
@@ -166,10 +187,16 @@ function showLink() {
 async function begin() {
   theme(document.getElementById("theme"));
   const named = VIEWS.filter((view) => view.label && !view.path.includes("/"));
-  fill(document.getElementById("views"), named.map((view) =>
-    el("li", {}, el("a", { href: hrefOf(view), "data-family": view.path }, view.label)),
-  ));
-  shortcuts(document.getElementById("help"), named.map((view) => [view.label, hrefOf(view)]));
+  fill(
+    document.getElementById("views"),
+    named.map((view) =>
+      el("li", {}, el("a", { href: hrefOf(view), "data-family": view.path }, view.label)),
+    ),
+  );
+  shortcuts(
+    document.getElementById("help"),
+    named.map((view) => [view.label, hrefOf(view)]),
+  );
   document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault();
     main.focus();
