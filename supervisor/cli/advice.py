@@ -55,7 +55,8 @@ ADVICE: dict[Reason, Advice] = {
     Reason.CGROUP_OOM: Advice("the kernel killed it because memory ran out", _MEMORY),
     Reason.SPAWN_FAILED: Advice(
         "its program could not be started",
-        "Correct what the message names: the program, or transport.command in its descriptor.",
+        "Correct what the message names: the program, or in the descriptor transport.command (or "
+        "transport.prepare, which builds it).",
         "Then `stdiod start {module}` starts it.",
     ),
     Reason.EXITED: Advice("its process exited", command=_LOGS),

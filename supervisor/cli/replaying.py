@@ -61,7 +61,8 @@ async def _replay(
             if descriptor.transport.prepare:
                 wrong = await prepare_once(descriptor, os.environ, custody, log_files)
                 if wrong is not None:
-                    raise NoError(f"{descriptor.name} could not be prepared: {wrong}")
+                    words = f"{descriptor.name} could not be prepared: {wrong.words}"
+                    raise NoError("\n".join((words, *wrong.printed)))
             for instance, entries in transcript.instances().items():
                 if not any(one.event in _BEGINNINGS for one in entries):
                     continue  # it could not be started then

@@ -116,7 +116,8 @@ _ALL = (
         "any id",
         "a requestId is opaque: any text may stand in it",
         "Spec 001, 3",
-        "read stdin as UTF-8, parse the line as JSON, and encode the id as JSON again",
+        "read stdin and write stdout as UTF-8, whatever the locale is; parse the line as JSON, and "
+        "encode the id as JSON again",
     ),
     Clause(
         "unknown fields",

@@ -13,6 +13,7 @@ from protocol.connection import Memory, Notice, Request
 from protocol.descriptor.model import HOOK_OP, Descriptor, Lifecycle
 from protocol.errors import Failure, Outcome, Reason
 from protocol.hook_result import Invalid, read_hook_result
+from protocol.json_line import excerpt
 from protocol.replies import Operation
 from supervisor.conformance.clauses import CLAUSES, OF_FAULT, suite
 from supervisor.conformance.report import Finding, Report, Status
@@ -90,7 +91,8 @@ class Examination:
         environment, custody, log_files, _ = self._place
         wrong = await prepare_once(self.descriptor, environment, custody, log_files)
         if wrong is not None:
-            self.find("prepare", Status.FAILS, wrong)
+            printed = tuple(f"! {excerpt(one.encode())}" for one in wrong.printed)
+            self.find("prepare", Status.FAILS, wrong.words, exchanged=printed)
             return False
         self.find("prepare", Status.HOLDS)
         return True
@@ -122,12 +124,14 @@ class Examination:
         words: str = "",
         trial: Watched | None = None,
         op: str | None = None,
+        *,
+        exchanged: tuple[str, ...] = (),
     ) -> None:
         """Take down what came of a clause: once for each op, and a failure before all else."""
         if clause not in self._suite:
             clause = "answers" if "answers" in self._suite else "results"
         shown = trial is not None and status in (Status.FAILS, Status.WARNING)
-        lines = trial.exchange.lines if trial is not None and shown else ()
+        lines = trial.exchange.lines if trial is not None and shown else exchanged
         found = Finding(clause=clause, status=status, words=words, op=op, exchanged=lines)
         for at, one in enumerate(self.findings):
             if (one.clause, one.op) == (clause, op):

@@ -30,6 +30,7 @@ def test_a_program_that_is_missing_is_a_problem(run: Run, tmp_path: Path) -> Non
     assert ended.exit_code == 1
     missing = tmp_path / "nothing"
     assert ended.stdout.startswith(f"{path}: /transport/command: {missing} is not there; correct")
+    assert "or have transport.prepare build it" in ended.stdout
 
 
 def test_of_a_module_that_is_prepared_only_the_program_for_that_must_be_there(

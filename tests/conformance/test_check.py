@@ -50,6 +50,13 @@ async def test_a_mistake_breaks_its_own_clause_and_no_other(tmp_path: Path, brok
     assert broken.said in found[broken.clause]
 
 
+async def test_what_a_build_printed_is_shown_if_it_fails(tmp_path: Path) -> None:
+    build = ["sh", "-c", "echo main.c:3: no such function; echo 1 error >&2; exit 1"]
+    report = await report_of(tmp_path, animal(tmp_path, "module", transport={"prepare": build}))
+    (found,) = (one for one in report.findings if one.clause == "prepare")
+    assert found.exchanged == ("! main.c:3: no such function", "! 1 error")
+
+
 def of(operation: str, broken: Script) -> Script:
     """Break one operation of a service."""
 

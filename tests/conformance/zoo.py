@@ -148,7 +148,7 @@ LOG = '"level":"info","message":"begins"}'
 ASSET = '"type":"asset","assetId":"a","kind":"k","mediaType":"nonsense","path":"/nowhere"'
 
 ZOO = (
-    Broken("module", "prepare", "", "", "exited with code 3; it said: no such thing", {},
+    Broken("module", "prepare", "", "", "exited with code 3", {},
            {"prepare": ["sh", "-c", "echo no such thing; exit 3"]}),
     Broken("module", "starts", "import json", "import nothing_like_it, json", "exited with code 1"),
     Broken("module", "stays", '        case "cancel"', "    break\n    match 0:\n        case 1",

@@ -76,7 +76,11 @@ def obstacle(
     try:
         program = find_program(descriptor, given)
     except SpawnError as error:
-        return Obstacle(str(error), hint, named_program(descriptor))
+        named = named_program(descriptor)
+        unbuilt = named is not None and not Path(named).exists() and not transport.prepare
+        if unbuilt and field == "command":
+            hint += ", or have transport.prepare build it"
+        return Obstacle(str(error), hint, named)
     search = given.get("PATH")
     wrong = explain_interpreter(Path(program), search)
     if wrong is not None:

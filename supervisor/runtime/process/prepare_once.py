@@ -6,6 +6,7 @@ A daemon remembers that it is done (`supervision.preparation`); here it is done 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import trio
 
@@ -23,9 +24,16 @@ from supervisor.runtime.supervision.deadlines import Deadlines
 from supervisor.runtime.taps import Taps
 
 
+class Unprepared(NamedTuple):
+    """What went wrong, and the end of what was printed: with a compiler, that is the reason."""
+
+    words: str
+    printed: tuple[str, ...] = ()
+
+
 async def prepare_once(
     descriptor: Descriptor, environment: Mapping[str, str], custody: Custody, log_files: LogFiles
-) -> str | None:
+) -> Unprepared | None:
     """Prepare a module, within its `prepare_s`; returns what went wrong, None if nothing did."""
     instance = f"{descriptor.name}#1"
     timeouts = descriptor.supervision.timeouts
@@ -35,7 +43,7 @@ async def prepare_once(
             of_prepare(descriptor), environment, instance, custody, opening, one_output=True
         )
     except SpawnError as error:
-        return f"it could not be started: {error}"
+        return Unprepared(f"it could not be started: {error}")
     incarnation = Incarnation(
         instance,
         process,
@@ -57,8 +65,9 @@ async def prepare_once(
         ended = await incarnation.run()
         nursery.cancel_scope.cancel()
     if overdue:
-        return f"it took longer than {timeouts.prepare_s:g} s (prepare_s)"
+        words = f"it took longer than {timeouts.prepare_s:g} s (prepare_s)"
+        return Unprepared(words, tuple(incarnation.stderr.tail()))
     if not ended.abnormal:
         return None
     said = incarnation.stderr.tail()
-    return f"it {ended.words}{f'; it said: {said[-1]}' if said else ''}"
+    return Unprepared(f"it {ended.words}", tuple(said))
