@@ -140,20 +140,6 @@ def test_modules_whose_descriptors_are_removed_leave_nobody(
     assert daemon.popen.poll() is None
 
 
-@pytest.mark.fault(7)
-def test_one_without_session_environment_and_parent_is_found_too(
-    start: Start, lifelines: Lifelines
-) -> None:
-    daemon = start()
-    lifelines.take(*LABELS, "leader")
-    daemon.ask("supervisor", "wait", modules=["stubborn", "busy"])
-    daemon.ask("stubborn", "spawn", vice="bare")
-    lifelines.take("bare")
-    daemon.ask("supervisor", "stop", module="busy")
-    daemon.ask("supervisor", "stop", module="stubborn")
-    assert lifelines.dead_already()
-
-
 def test_a_killed_guardian_is_replaced_and_the_new_one_does_its_work(
     start: Start, lifelines: Lifelines
 ) -> None:
