@@ -9,8 +9,6 @@ import { inFrame } from "./dom.js";
 const PACE_MS = 2000;
 /** What takes the daemon long to answer is asked for more rarely: a tenth of the time at most. */
 const SHARE = 10;
-/** After news in the journal it is asked for sooner, but not at once: more may come. */
-const SOON_MS = 400;
 export const TREND_LENGTH = 60;
 
 export class Figures {
@@ -68,15 +66,12 @@ export class Figures {
     clearTimeout(this.#timer);
   }
 
+  /** What is new beyond states is not asked for sooner: under a flood of news that would be all the
+      time, and trends would be of another length. */
   #hear(entries) {
-    let news = false;
-    for (const { event, module, data } of entries) {
-      if (event === "module:state") this.#states.set(module, String(data?.to));
-      news ||= /^(module:(state|error)|mount:|daemon:|approval:|session:)/.test(event);
-    }
-    if (!news) return;
-    this.#tell();
-    this.#askIn(SOON_MS);
+    const changes = entries.filter((one) => one.event === "module:state");
+    for (const { module, data } of changes) this.#states.set(module, String(data?.to));
+    if (changes.length) this.#tell();
   }
 
   #askIn(ms) {
