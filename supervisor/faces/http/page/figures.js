@@ -53,7 +53,7 @@ export class Figures {
 
   /** The newest state of a module that is known. */
   stateOf(module) {
-    return this.#states.get(module.name) ?? module.state;
+    return this.#states.get(module.name)?.state ?? module.state;
   }
 
   /** Ask now. */
@@ -70,7 +70,9 @@ export class Figures {
       time, and trends would be of another length. */
   #hear(entries) {
     const changes = entries.filter((one) => one.event === "module:state");
-    for (const { module, data } of changes) this.#states.set(module, String(data?.to));
+    const at = performance.now();
+    for (const { module, data } of changes)
+      this.#states.set(module, { state: String(data?.to), at });
     if (changes.length) this.#tell();
   }
 
@@ -91,7 +93,7 @@ export class Figures {
     this.#asking = true;
     const begun = performance.now();
     try {
-      this.#take(await get(["status"], { histogram: true }));
+      this.#take(await get(["status"], { histogram: true }), begun);
       this.error = null;
       if (this.#live.state === "away") this.#live.retry();
     } catch (error) {
@@ -103,7 +105,8 @@ export class Figures {
     this.#askIn(Math.max(PACE_MS, (performance.now() - begun) * SHARE));
   }
 
-  #take(status) {
+  /** `begun` is when it was asked for: what was heard since may be newer. */
+  #take(status, begun) {
     const before = this.status;
     const daemon = status.daemon;
     const same = before !== null && before.daemon.pid === daemon.pid;
@@ -117,7 +120,7 @@ export class Figures {
       modules.set(module.name, figures);
     }
     this.#modules = modules;
-    this.#states.clear();
+    for (const [name, { at }] of this.#states) if (at < begun) this.#states.delete(name);
     this.status = status;
   }
 }
