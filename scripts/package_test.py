@@ -49,6 +49,7 @@ for module in (protocol, schemas, supervisor.cli.command_line):
 assert schemas.NAMES, "no schemas"
 for name in schemas.NAMES:
     assert isinstance(schemas.load(name), dict), name
+assert schemas.typescript(), "no types"
 """
 PROBE_THEIRS: Final = "import supervisor.supervisord, supervisor.supervisorctl"
 OWNED_FILES: Final = """

@@ -20,7 +20,8 @@ from supervisor.faces.http.head import NDJSON, SSE, Head, Refusal
 from supervisor.faces.http.openapi import body_of, document
 from supervisor.faces.http.page_files import PageFiles
 from supervisor.faces.http.page_login import PageLogin
-from supervisor.faces.http.routes import ROUTES, Route
+from supervisor.faces.http.route import Route
+from supervisor.faces.http.routes import ROUTES
 from supervisor.faces.http.streams import Streams
 from supervisor.faces.http.websocket_upgrade import Upgrade, read_handshake
 from supervisor.kernel.parties import DAEMON

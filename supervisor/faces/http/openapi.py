@@ -13,7 +13,7 @@ from supervisor.faces.http.openapi_schemas import HERE, components
 from supervisor.kernel.operations import INPUTS
 
 if TYPE_CHECKING:
-    from supervisor.faces.http.routes import Route
+    from supervisor.faces.http.route import Route
 
 _ERROR = {
     "description": "An error of the route itself.",

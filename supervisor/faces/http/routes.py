@@ -7,25 +7,18 @@ route fixes. Whether they are good, and whether somebody may, is decided where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from protocol.amcp import Vocabulary
-from protocol.errors import Failure, Reason
-from protocol.response import Response
-from supervisor.faces.http.event_stream import EVENT_TYPES, Entries, FormOf, Lines, Unified, Watched
+from supervisor.faces.http import results
+from supervisor.faces.http.event_stream import EVENT_TYPES, Lines, Unified, Watched
 from supervisor.faces.http.exchange import (
-    Gathered,
-    Tagged,
     Tell,
-    Told,
     logged,
     numbered,
     tell_answer,
-    tell_failure,
     tell_metrics,
     tell_module_protocol,
     tell_prompt,
@@ -33,131 +26,12 @@ from supervisor.faces.http.exchange import (
     tell_result,
 )
 from supervisor.faces.http.head import NDJSON, SSE
-from supervisor.kernel.operations import INPUTS
+from supervisor.faces.http.route import NOTHING, Route
 
 API = "/api/v1"
 
 ENTRIES = 1000
 """Of the journal in one body, unless somebody asks for more."""
-
-NOTHING: Mapping[str, Any] = {}
-
-
-Read = Callable[[dict[str, Any]], dict[str, Any]]
-
-
-class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """One method of one path; `{name}` in it is a segment."""
-
-    method: str
-    path: str
-    summary: str
-    answer: str = ""
-    """The name of the schema of its answer (`openapi_schemas`); none if that is no JSON of ours."""
-    item: str = ""
-    """The same of what a stream of it is made of."""
-    op: str = ""
-    """Of the daemon; of a module if `of_module`; none for what is a document."""
-    of_module: bool = False
-    """Whether what is asked for is asked of the module that the path names."""
-    query: tuple[str, ...] = ()
-    """The args that may stand in the query."""
-    fixed: Mapping[str, Any] = NOTHING
-    """Args of what is no stream, if nothing else is said."""
-    takes_body: bool = False
-    """Whether the members of the body are args."""
-    body_is: str | None = None
-    """The arg that the whole body is, in place of that."""
-    media: str = "application/json"
-    """The type of the body."""
-    tell: Tell = tell_result
-    status: int = 200
-    gather: Gathered | None = None
-    streamed: Mapping[str, Any] | None = None
-    """The args that make a stream of it, None if it cannot be one."""
-    streams_as: str | None = None
-    """The type of the stream that it is unless something else is said."""
-    form: FormOf = Entries
-    """What a stream of it is made of."""
-    own: Mapping[str, Any] = NOTHING
-    """Schemas of what the face itself takes, in `query` or else in the body."""
-    read: Read | None = None
-    """Makes args of what AMCP calls otherwise, and the body has under those names."""
-    renamed: Mapping[str, Any] = NOTHING
-    """Schemas of these."""
-    is_mcp: bool = False
-    """Whether it is MCP's, which has its own way with all of it (`faces.mcp.endpoint`)."""
-    is_content: bool = False
-    """Whether the body is the bytes of an asset."""
-    is_metrics: bool = False
-    """Whether the body is text, in the form that `Accept` asks for."""
-    is_socket: bool = False
-    """Whether it goes on with WebSocket."""
-    is_page: bool = False
-    """Whether it is a file of the page, for which nobody needs a token (`page_files`)."""
-    is_login: bool = False
-    """Whether a browser logs in or out by it (`page_login`)."""
-
-    @property
-    def parameters(self) -> tuple[str, ...]:
-        """The names of the segments that vary."""
-        return tuple(one[1:-1] for one in self.path.split("/") if one.startswith("{"))
-
-    def schema(self, arg: str) -> Mapping[str, Any]:
-        """Return the schema of something that it takes; {} for anything."""
-        of_op: Mapping[str, Any] = INPUTS.get(self.op, {}).get("properties", {})
-        found: Mapping[str, Any] = self.own.get(arg) or self.renamed.get(arg) or of_op.get(arg, {})
-        return found
-
-
-def _modules(result: Any) -> Any:
-    return {"modules": result["modules"], "quarantined": result["quarantined"]}
-
-
-def _of_kind(kind: str, result: Any) -> Any:
-    return {f"{kind}s": [one for one in result["modules"] if one["kind"] == kind]}
-
-
-def _agent(args: dict[str, Any]) -> dict[str, Any]:
-    """Take `agent_name` for the session's agent."""
-    name, roles = args.pop("agent_name", None), args.get("roles", {})
-    if name is not None and isinstance(roles, dict):
-        args["roles"] = {"agent": name, **roles}
-    return args
-
-
-def _session(result: Any) -> Any:
-    """Show a session with the names that AMCP has for what it is."""
-    return {"id": result["session_id"], "agent_name": result["roles"].get("agent"), **result}
-
-
-def _sessions(result: Any) -> Any:
-    return {**result, "sessions": [_session(one) for one in result["sessions"]]}
-
-
-def _info(result: Any) -> Any:
-    known = {name: result[name] for name in ("name", "version", "features")}
-    return {**known, "api_version": "v1", "ops": list(result["inputs"])}
-
-
-def _state(result: Any) -> Any:
-    return Tagged(result["state"], f'"{result["revision"]}"')
-
-
-def _history(result: Any) -> Any:
-    return {name: result[name] for name in ("session_id", "invocations", "history")}
-
-
-def _patched(result: Any) -> Any:
-    return Tagged(result, f'"{result["revision"]}"')
-
-
-def tell_patched(response: Response) -> Told:
-    """Say what a patch led to; that another one was faster is a failed precondition."""
-    outcome = response.outcome
-    if isinstance(outcome, Failure) and outcome.details.get("reason") == Reason.REVISION_CONFLICT:
-        return tell_failure(outcome, status=412)
-    return tell_result(response, _patched)
 
 
 def _own(method: str, path: str, op: str, answer: str, summary: str, **more: Any) -> Route:
@@ -180,8 +54,8 @@ def _mcp(path: str) -> Iterable[Route]:
         yield Route(method=method, path=path, summary=summary, is_mcp=True)
 
 
-_CREATED = partial(tell_result, view=_session, status=201)
-_SESSION = partial(tell_result, view=_session)
+_CREATED = partial(tell_result, view=results.session, status=201)
+_SESSION = partial(tell_result, view=results.session)
 _FOLLOW = {"follow": True}
 _VOCABULARY = {
     "enum": [str(one) for one in Vocabulary],
@@ -241,7 +115,7 @@ ROUTES: tuple[Route, ...] = (
         "describe",
         "Info",
         "What the daemon is, and which ops it has",
-        tell=partial(tell_result, view=_info),
+        tell=partial(tell_result, view=results.info),
     ),
     _own(
         "GET",
@@ -257,7 +131,7 @@ ROUTES: tuple[Route, ...] = (
         "status",
         "Modules",
         "All modules",
-        tell=partial(tell_result, view=_modules),
+        tell=partial(tell_result, view=results.modules),
     ),
     _own("GET", "/modules/{module}", "status", "ModuleStatus", "One module", query=("histogram",)),
     Route(
@@ -305,7 +179,7 @@ ROUTES: tuple[Route, ...] = (
         "status",
         "Tools",
         "Modules of the kind tool",
-        tell=partial(tell_result, view=partial(_of_kind, "tool")),
+        tell=partial(tell_result, view=partial(results.of_kind, "tool")),
     ),
     _own(
         "GET",
@@ -313,7 +187,7 @@ ROUTES: tuple[Route, ...] = (
         "status",
         "Agents",
         "Modules of the kind agent",
-        tell=partial(tell_result, view=partial(_of_kind, "agent")),
+        tell=partial(tell_result, view=partial(results.of_kind, "agent")),
     ),
     _own(
         "POST",
@@ -330,7 +204,7 @@ ROUTES: tuple[Route, ...] = (
         "Sessions",
         "The sessions, the newest first",
         query=("limit", "after", "ended"),
-        tell=partial(tell_result, view=_sessions),
+        tell=partial(tell_result, view=results.sessions),
     ),
     _own(
         "POST",
@@ -339,7 +213,7 @@ ROUTES: tuple[Route, ...] = (
         "Session",
         "Begin a session",
         takes_body=True,
-        read=_agent,
+        read=results.agent_role,
         renamed={"agent_name": {"type": "string", "description": "as `agent` of the roles"}},
         tell=_CREATED,
         status=201,
@@ -376,7 +250,7 @@ ROUTES: tuple[Route, ...] = (
         "session.show",
         "SessionState",
         "The state of a session; its ETag is the revision",
-        tell=partial(tell_result, view=_state),
+        tell=partial(tell_result, view=results.state),
     ),
     _own(
         "PATCH",
@@ -386,7 +260,7 @@ ROUTES: tuple[Route, ...] = (
         "Change the state by a JSON Merge Patch; with If-Match only that revision of it",
         body_is="patch",
         media="application/merge-patch+json",
-        tell=tell_patched,
+        tell=results.tell_patched,
     ),
     _own(
         "GET",
@@ -394,7 +268,7 @@ ROUTES: tuple[Route, ...] = (
         "session.show",
         "SessionHistory",
         "The last invocations of a session",
-        tell=partial(tell_result, view=_history),
+        tell=partial(tell_result, view=results.history),
     ),
     _own(
         "POST",

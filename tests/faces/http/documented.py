@@ -19,7 +19,8 @@ from referencing.jsonschema import DRAFT202012
 from supervisor.faces.http.head import NDJSON, SSE
 from supervisor.faces.http.openapi import document
 from supervisor.faces.http.openapi_schemas import CASES, HERE, WHOLE
-from supervisor.faces.http.routes import ROUTES, Route
+from supervisor.faces.http.route import Route
+from supervisor.faces.http.routes import ROUTES
 
 DOCUMENT = document(ROUTES)
 AT = "urn:openapi"

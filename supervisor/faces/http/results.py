@@ -1,0 +1,65 @@
+"""What of an op's result a route shows, and the names that AMCP has for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from protocol.errors import Failure, Reason
+from protocol.response import Response
+from supervisor.faces.http.exchange import Tagged, Told, tell_failure, tell_result
+
+
+def modules(result: Any) -> Any:
+    """Show the modules alone."""
+    return {"modules": result["modules"], "quarantined": result["quarantined"]}
+
+
+def of_kind(kind: str, result: Any) -> Any:
+    """Show the modules of a kind, under its plural."""
+    return {f"{kind}s": [one for one in result["modules"] if one["kind"] == kind]}
+
+
+def agent_role(args: dict[str, Any]) -> dict[str, Any]:
+    """Take `agent_name` for the session's agent."""
+    name, roles = args.pop("agent_name", None), args.get("roles", {})
+    if name is not None and isinstance(roles, dict):
+        args["roles"] = {"agent": name, **roles}
+    return args
+
+
+def session(result: Any) -> Any:
+    """Show a session with the names that AMCP has for what it is."""
+    return {"id": result["session_id"], "agent_name": result["roles"].get("agent"), **result}
+
+
+def sessions(result: Any) -> Any:
+    """Show each session of a page so."""
+    return {**result, "sessions": [session(one) for one in result["sessions"]]}
+
+
+def info(result: Any) -> Any:
+    """Show what the daemon is, of how it describes itself."""
+    known = {name: result[name] for name in ("name", "version", "features")}
+    return {**known, "api_version": "v1", "ops": list(result["inputs"])}
+
+
+def state(result: Any) -> Any:
+    """Show a session's state, with its revision as the tag."""
+    return Tagged(result["state"], f'"{result["revision"]}"')
+
+
+def history(result: Any) -> Any:
+    """Show what a session did."""
+    return {name: result[name] for name in ("session_id", "invocations", "history")}
+
+
+def _patched(result: Any) -> Any:
+    return Tagged(result, f'"{result["revision"]}"')
+
+
+def tell_patched(response: Response) -> Told:
+    """Say what a patch led to; that another one was faster is a failed precondition."""
+    outcome = response.outcome
+    if isinstance(outcome, Failure) and outcome.details.get("reason") == Reason.REVISION_CONFLICT:
+        return tell_failure(outcome, status=412)
+    return tell_result(response, _patched)
