@@ -1,7 +1,7 @@
 /* A JSON value as a tree that can be opened and closed. What is another value than before is marked
    for a while. Only what is open is made, and of a long list its beginning. */
 
-import { block, count, el, fill, keyed, said, set, write } from "./dom.js";
+import { block, el, fill, keyed, said, set, write } from "./dom.js";
 
 const MOST_CHILDREN = 200;
 const OPEN_DEPTH = 2;
@@ -30,15 +30,23 @@ function isBranch(value) {
     if all are. */
 function showChildren(list, value, depth, changed, path) {
   const all = isBranch(value) ? Object.entries(value) : [["", value]];
+  list.most ??= MOST_CHILDREN;
   keyed(
     list,
-    all.slice(0, MOST_CHILDREN),
+    all.slice(0, list.most),
     ([key]) => key,
     ([key]) => newNode(key, depth, path, changed),
     (node, [, one]) => node.show(one, changed),
   );
   if (list.rest) list.rest.remove();
-  if (all.length > MOST_CHILDREN) list.append((list.rest = el("li", { class: "dim" }, `${count(all.length - MOST_CHILDREN, "more")}`)));
+  if (all.length > list.most) {
+    const more = () => {
+      list.most += MOST_CHILDREN;
+      showChildren(list, value, depth, null, path);
+    };
+    const left = `${(all.length - list.most).toLocaleString("en")} more. `;
+    list.append((list.rest = el("li", { class: "dim" }, left, el("button", { type: "button", class: "small", on: { click: more } }, "Show some"))));
+  }
   if (!all.length) list.append((list.rest = el("li", { class: "dim" }, "nothing")));
 }
 

@@ -4,7 +4,7 @@
    picture, as sound, or as text, where nothing of it runs; all else is a download. */
 
 import { get, path, request } from "../api.js";
-import { block, count, el, fill, inFrame, keyed, notice, said, write } from "../dom.js";
+import { block, count, el, fill, inFrame, keyed, notice, printable, said, write } from "../dom.js";
 import { ago, moment, size } from "../format.js";
 import { followed } from "../pace.js";
 
@@ -90,15 +90,15 @@ function shown(asset, where) {
   const type = String(asset.media_type).toLowerCase();
   if (asset.problem || asset.size === null) return placeholder(asset);
   if (PICTURE.test(type)) return picture(asset, where);
-  if (type.startsWith("audio/")) return el("audio", { controls: true, preload: "none", src: where, "aria-label": asset.asset_id });
-  if (type.startsWith("video/")) return el("video", { controls: true, preload: "none", src: where, "aria-label": asset.asset_id });
+  if (type.startsWith("audio/")) return el("audio", { controls: true, preload: "none", src: where, "aria-label": printable(asset.asset_id) });
+  if (type.startsWith("video/")) return el("video", { controls: true, preload: "none", src: where, "aria-label": printable(asset.asset_id) });
   if (TEXT.test(type)) return asking("Show the text", (into) => readText(asset, into));
   return placeholder(asset);
 }
 
 function picture(asset, where) {
   const made = () => {
-    const image = el("img", { src: where, alt: asset.asset_id, loading: "lazy", decoding: "async" });
+    const image = el("img", { src: where, alt: printable(asset.asset_id), loading: "lazy", decoding: "async" });
     image.addEventListener("error", () => image.replaceWith(placeholder(asset, "cannot be shown")));
     return image;
   };
@@ -122,7 +122,7 @@ async function readText(asset, into) {
     const response = await request("GET", path(["assets", asset.asset, "content"]), { headers: range });
     const text = new TextDecoder().decode(await response.arrayBuffer());
     const left = asset.size - TEXT_BYTES;
-    fill(into, block(text, { label: asset.asset_id, short: 1500 }), left > 0 ? el("p", { class: "rest" }, `${size(left)} more: download it to see them.`) : null);
+    fill(into, block(text, { label: printable(asset.asset_id), short: 1500 }), left > 0 ? el("p", { class: "rest" }, `${size(left)} more: download it to see them.`) : null);
     into.querySelector("pre").focus();
   } catch (error) {
     fill(into, notice(error.message));
