@@ -55,12 +55,12 @@ class RememberedDescriptions:
     def add(self, descriptor: Descriptor, description: dict[str, Any]) -> None:
         """Remember what a module says."""
         try:
-            body = msgspec.json.encode(description)
+            body = _encoded(description)
         except UNENCODABLE as error:
             log.info("a description is not remembered", module=descriptor.name, error=repr(error))
             return
         self._drop(descriptor.name)
-        if len(body) > DESCRIPTION_BYTES:
+        if body is None:
             self._recorder.keep(KIND, descriptor.name, None)
             return
         one = RememberedDescription(
@@ -151,6 +151,19 @@ def ops_of(description: dict[str, Any]) -> list[str]:
     """Return the ops that a description names."""
     inputs = description.get("inputs")
     return list(inputs) if isinstance(inputs, dict) else []
+
+
+def _encoded(description: dict[str, Any]) -> bytes | None:
+    """Encode a description; None as soon as it is too long: lists of a server may have 16 MB."""
+    size = 0
+    for value in description.values():
+        parts = value.values() if isinstance(value, dict) else value
+        for part in parts if isinstance(value, dict | list) else (value,):
+            size += len(msgspec.json.encode(part))
+            if size > DESCRIPTION_BYTES:
+                return None
+    body = msgspec.json.encode(description)
+    return body if len(body) <= DESCRIPTION_BYTES else None
 
 
 def _size(one: RememberedDescription) -> int:

@@ -393,6 +393,22 @@ async def test_a_description_too_large_to_remember_is_not_and_a_broken_document_
         assert (await status(daemon))["ops"] is None
 
 
+def test_of_a_description_too_large_to_remember_only_the_beginning_is_encoded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(descriptions, "DESCRIPTION_BYTES", 100)
+    encoded: list[int] = []
+    encode = msgspec.json.encode
+
+    def counted(value: object) -> bytes:
+        encoded.append(len(made := encode(value)))
+        return made
+
+    monkeypatch.setattr(msgspec.json, "encode", counted)
+    assert descriptions._encoded({"tools": [{"name": "t" * 50}] * 1000}) is None
+    assert sum(encoded) < 200
+
+
 def test_what_is_remembered_in_all_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(descriptions, "KEPT_BYTES", 300)
     recorder = Remembering()
