@@ -83,7 +83,8 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     args: dict[str, Any] = msgspec.field(default_factory=dict)
     session_id: str | None = None
     traceparent: str | None = None
-    """For a dialect that has `span_attributes`."""
+    """That of the invocation; of one that belongs to no trace, only for who has
+    `span_attributes`."""
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):

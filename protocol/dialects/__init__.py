@@ -36,7 +36,7 @@ class Dialect(msgspec.Struct, frozen=True):
     span_attributes: SpanAttributes | None = None
     """What the journal says of a request beside its op, from the description, if there is one.
 
-    A dialect with this carries the `traceparent` of a request."""
+    A request in a dialect with this has a `traceparent`, whether its caller had one or not."""
 
 
 DIALECTS: dict[str, Dialect] = {

@@ -189,6 +189,8 @@ class ModuleConnection:
             content = {"op": request.op, "args": request.args}
             if request.session_id is not None:
                 content["session_id"] = request.session_id
+            if request.traceparent is not None:
+                content["traceparent"] = request.traceparent
         # Encoded before it is noted as open: args that cannot be encoded leave nothing behind.
         line = encode_line(RequestFrame(request.request_id, self._tool, request.operation, content))
         if self._step.lost:

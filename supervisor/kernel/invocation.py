@@ -103,6 +103,7 @@ class Invocation(Call, kw_only=True, eq=False):
             self.session is not None
             or self.parent is not None
             or silence_s is not None
+            or self.traceparent is not None
             or self.module.span_attributes is not None
         ):
             self.take_long_way().begin(silence_s)

@@ -72,7 +72,7 @@ class LongWay:
             self._family.adopt(one)
         if one.session is not None:
             one.setting.effects.sessions.began(one.session, one.request_id, one)
-        if one.module.span_attributes is not None:
+        if one.traceparent is not None or one.module.span_attributes is not None:
             own = trace_context.traceparent(one.span_id, one.first.span_id, one.traceparent)
             one.request = msgspec.structs.replace(one.request, traceparent=own)
         if silence_s is not None:

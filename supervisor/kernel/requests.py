@@ -350,16 +350,23 @@ class Requests:
         elif (refusal := self._module_refusal(party.principal, op, args)) is not None:
             request.finish(refusal)
         elif op == "invoke":
-            # An invocation through the daemon itself: how a daemon serves inside another one.
-            order = self._order(party)
-            return self.invoke(
-                party.principal, args["module"], args, client, order=order, account=party.account
-            )
+            return self._invoke_through(party, content, args, client)
         elif op == PROMPT:
             return self._prompt(party, args, client)
         else:
             self._begin_in_order(request, op, args)
         return None if request.ended else request
+
+    def _invoke_through(
+        self, party: Party, content: dict[str, Any], args: dict[str, Any], client: Client
+    ) -> Handle | None:
+        """Begin an invocation through the daemon itself: so one serves inside another one."""
+        order = self._order(party)
+        if "traceparent" in content:
+            args = {**args, "traceparent": content["traceparent"]}
+        return self.invoke(
+            party.principal, args["module"], args, client, order=order, account=party.account
+        )
 
     def _prompt(self, party: Party, args: dict[str, Any], client: Client) -> Handle | None:
         """Begin a prompt: no sooner than what its client asked of the daemon before it."""

@@ -141,8 +141,11 @@ def without_processes(turns: Turns, patch: pytest.MonkeyPatch) -> dict[str, Fake
         instance: str,
         custody: Custody,
         opening: Opening | None,
+        *,
+        variables: Mapping[str, str],
     ) -> FakeProcess:
         assert opening is None  # modules that persist have none
+        assert not variables
         await trio.lowlevel.checkpoint()
         spawned[descriptor.name] = process = FakeProcess(descriptor.name)
         turns.peers.append(process)

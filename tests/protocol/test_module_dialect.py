@@ -65,6 +65,7 @@ def test_each_operation_has_its_frame() -> None:
         describe("r2"),
         Request("r3", Operation.INVOKE, "roll", {"sides": 20}, "s-1"),
         Request("r4", Operation.INVOKE, "roll"),
+        Request("r5", Operation.INVOKE, "roll", traceparent="00-1-2-01"),
     )
     assert connection.outgoing.take() == (
         b'{"requestId":"r1","tool":"dice","operation":"health","input":{}}\n'
@@ -72,6 +73,8 @@ def test_each_operation_has_its_frame() -> None:
         b'{"requestId":"r3","tool":"dice","operation":"invoke",'
         b'"input":{"op":"roll","args":{"sides":20},"session_id":"s-1"}}\n'
         b'{"requestId":"r4","tool":"dice","operation":"invoke","input":{"op":"roll","args":{}}}\n'
+        b'{"requestId":"r5","tool":"dice","operation":"invoke",'
+        b'"input":{"op":"roll","args":{},"traceparent":"00-1-2-01"}}\n'
     )
 
 

@@ -131,6 +131,8 @@ class Api:
         tool, operation, content = DAEMON, route.op, args
         if route.of_module:
             tool = args.pop("module")
+            if route.op == "invoke":
+                content = {**args, **head.traceparent}
         elif route.op not in ("health", "describe"):
             operation, content = "invoke", {"op": route.op, "args": args}
         exchange.handle = connection.begin(connection.party, tool, operation, content, exchange)

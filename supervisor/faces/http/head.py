@@ -17,6 +17,7 @@ from urllib.parse import parse_qsl, unquote
 import msgspec
 
 from protocol.amcp_errors import HTTP_STATUS, AmcpError, ErrorCode
+from protocol.trace_context import is_traceparent
 from supervisor.kernel.metrics import Form
 from supervisor.policy.http_exposure import is_loopback
 
@@ -92,6 +93,12 @@ class Head(msgspec.Struct, frozen=True):
     def wants_stream(self) -> str | None:
         """The type of a stream that is asked for rather than a whole, or None."""
         return next((name for name in self._accepted() if name in STREAMS), None)
+
+    @property
+    def traceparent(self) -> dict[str, str]:
+        """The trace that it belongs to, as an invocation takes it; what is none is left out."""
+        found = self.headers.get("traceparent")
+        return {"traceparent": found} if found is not None and is_traceparent(found) else {}
 
     @property
     def wants_metrics(self) -> Form:

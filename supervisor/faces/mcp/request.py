@@ -30,6 +30,7 @@ from protocol.mcp_server.results import (
     own_error,
 )
 from protocol.problem import described
+from protocol.trace_context import is_traceparent
 from protocol.version import VERSION
 from supervisor.faces.mcp.call import FILE_BYTES, Answered, Call, Channel, File, FileRead
 from supervisor.faces.mcp.questions import CAPABILITIES as ASKED_FOR
@@ -84,10 +85,10 @@ class ClientRequest(msgspec.Struct, frozen=True):
 
     @property
     def traceparent(self) -> dict[str, Any]:
-        """The trace that it belongs to, as an invocation takes it."""
+        """The trace that it belongs to, as an invocation takes it; what is none is left out."""
         meta = self.params.get("_meta")
         found = meta.get("traceparent") if isinstance(meta, dict) else None
-        return {} if found is None else {"traceparent": found}
+        return {"traceparent": found} if is_traceparent(found) else {}
 
 
 class Request:

@@ -21,6 +21,7 @@ import signal
 import subprocess
 from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 import trio
@@ -65,6 +66,9 @@ class Held(NamedTuple):
     """When it began to be what it is (clock ticks since boot)."""
 
 
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
 class Wanted(NamedTuple):
     """What is to be spawned."""
 
@@ -77,6 +81,8 @@ class Wanted(NamedTuple):
     """Set when nobody waits for it any more: what is made from then on is undone."""
     one_output: bool = False
     """Whether what it writes to stdout comes on stderr."""
+    variables: Mapping[str, str] = NOTHING
+    """Of its one request, beside those of its module."""
 
 
 class Process:
@@ -229,12 +235,14 @@ async def spawn(
     opening: Opening | None = None,
     *,
     one_output: bool = False,
+    variables: Mapping[str, str] = NOTHING,
 ) -> Process:
     """Start a module's command, contained; raises `SpawnError` with the reason in words.
 
-    With `one_output` it writes to one place, in the order in which it does: all is stderr.
+    With `one_output` it writes to one place, in the order in which it does: all is stderr. The
+    `variables` are of its one request.
     """
-    wanted = Wanted(descriptor, host, instance, custody, opening, Late(), one_output)
+    wanted = Wanted(descriptor, host, instance, custody, opening, Late(), one_output, variables)
     if opening is None or one_output:  # nobody waits for its answer
         return await _spawn_in_thread(wanted, None)
     with custody.blank() as blank:
@@ -273,8 +281,8 @@ def _environment(descriptor: Descriptor, host: Mapping[str, str], instance: str)
 
 
 def _look(wanted: Wanted) -> tuple[dict[str, str], str]:
-    descriptor, host, instance, custody, *_ = wanted
-    environment = _environment(descriptor, host, instance) | custody.marks
+    descriptor, host, instance, custody, *_, variables = wanted
+    environment = {**_environment(descriptor, host, instance), **variables, **custody.marks}
     # Whether a path leads to a program, and the folder is there, `exec` and `chdir` will tell.
     return environment, named_program(descriptor) or find_program(descriptor, environment)
 
@@ -290,7 +298,7 @@ def _give_up(wanted: Wanted, blank: Blank | None, thread: int) -> None:
 def _spawn(
     wanted: Wanted, blank: Blank | None, environment: dict[str, str], program: str
 ) -> Process:
-    descriptor, _, instance, custody, opening, late, one_output = wanted
+    descriptor, _, instance, custody, opening, late, one_output, _ = wanted
     folder = module_folder(descriptor)
     if blank is not None and not blank.spent:
         filled = _fill(blank, wanted, program, environment)
@@ -350,7 +358,7 @@ def _fill(
     blank: Blank, wanted: Wanted, program: str, environment: Mapping[str, str]
 ) -> Process | None:
     """Have a blank become the program; None if it hears nothing, and nothing is left of it."""
-    descriptor, _, instance, custody, opening, late, _ = wanted
+    descriptor, _, instance, custody, opening, late, *_ = wanted
     blank.spent = True
     containment, folder = blank.containment, module_folder(descriptor)
     with contextlib.ExitStack() as undone, Pipes(custody.file_limit.for_spawns) as pipes:

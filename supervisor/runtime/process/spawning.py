@@ -12,6 +12,9 @@ from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.process import spawn
 from supervisor.runtime.supervision.life import Setting
 
+TRACEPARENT = "TRACEPARENT"
+"""The variable in which a process has the trace context of its request, as of OpenTelemetry."""
+
 
 def begin_dialogue(setting: Setting, instance: str, receiver: Receiver) -> Dialogue:
     """Return the conversation with a process that is about to be spawned, in its dialect."""
@@ -25,14 +28,25 @@ async def incarnate(
     setting: Setting,
     dialogue: Dialogue,
     opening: Opening | None = None,
+    traceparent: str | None = None,
 ) -> Incarnation:
     """Start a process for a dialogue, which gave the `opening`; raises `SpawnError`.
+
+    The `traceparent` is that of its one request.
 
     It is to be run: until then nobody reads it, and nobody sees it end.
     """
     host, timeouts = setting.host, setting.descriptor.supervision.timeouts
     descriptor = _with_arguments(setting.descriptor, dialogue.arguments)
-    process = await spawn(descriptor, host.environment, dialogue.instance, host.custody, opening)
+    variables = {} if traceparent is None else {TRACEPARENT: traceparent}
+    process = await spawn(
+        descriptor,
+        host.environment,
+        dialogue.instance,
+        host.custody,
+        opening,
+        variables=variables,
+    )
     return Incarnation(
         dialogue.instance,
         process,

@@ -117,12 +117,16 @@ class ServiceClient:
                     await connection.aclose()
 
     @asynccontextmanager
-    async def post(self, operation: str, body: bytes) -> AsyncIterator[Reply]:
+    async def post(
+        self, operation: str, body: bytes, traceparent: str | None = None
+    ) -> AsyncIterator[Reply]:
         """Post a request, and give its reply; raises `UnreachableError`, in the block too."""
         response: httpcore.Response | None = None
         try:
             url = f"{self.url}/{operation}"
             headers = [*self._headers.items(), ("Content-Length", str(len(body)))]
+            if traceparent is not None:
+                headers.append(("traceparent", traceparent))
             async with (
                 self._connection() as connection,
                 connection.stream("POST", url, headers=headers, content=_Body(body)) as response,

@@ -114,7 +114,9 @@ class Run:
             return None
         self._opening = dialogue.opening()
         try:
-            incarnation = await incarnate(setting, dialogue, self._opening)
+            incarnation = await incarnate(
+                setting, dialogue, self._opening, self.call.request.traceparent
+            )
         except SpawnError as error:
             dialogue.end()  # what was asked may have set its waits off
             words = f"{self._what} could not be started: {error}"

@@ -320,7 +320,8 @@ class ServiceLife:
         assert self._client is not None  # noqa: S101 - it is made before all else
         client, answer = self._client, None
         try:
-            async with client.post(request.operation, request_body(request)) as reply:
+            body = request_body(request)
+            async with client.post(request.operation, body, request.traceparent) as reply:
                 descriptor = self._setting.descriptor
                 answer = ServiceAnswer(reply.media, descriptor, request, client.secrets)
                 await self._read(reply, answer, receive, opened)

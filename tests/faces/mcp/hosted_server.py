@@ -29,6 +29,7 @@ TOOLS: dict[str, dict[str, Any]] = {
             "refuse",
             "progress",
             "log",
+            "trace",
             "vanish",
             "hang",
             "given_up",
@@ -151,6 +152,8 @@ class Server:
                 told = {"level": "warning", "logger": "hosted", "data": "look"}
                 say(method="notifications/message", params=told)
                 self.tell(named, "done")
+            case "trace":
+                self.tell(named, params["_meta"]["traceparent"])
             case "hang":
                 token = params["_meta"]["progressToken"]
                 told = {"progressToken": token, "progress": 1}

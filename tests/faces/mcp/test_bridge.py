@@ -12,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from protocol.descriptor.model import Descriptor, EraPin, Lifecycle, McpTransport
+from protocol.trace_context import EXAMPLE, is_traceparent
 from supervisor.policy.mcp_views import McpOptions, View
 from tests.faces.mcp.clients import META, McpClient, mcp_client, modern
 from tests.factories import PYTHON, actor, descriptor
@@ -165,6 +166,14 @@ async def progress(talk: Talk) -> None:
     assert talk.told("notifications/progress") == []
 
 
+async def traces(talk: Talk) -> None:
+    heard = json.loads((await talk.call("trace", {"traceparent": EXAMPLE}))["content"][0]["text"])
+    assert (heard[:36], heard != EXAMPLE) == (EXAMPLE[:36], True)
+    other = await talk.call("trace", {"traceparent": EXAMPLE.upper()})  # it is none: ignored
+    assert is_traceparent(heard := json.loads(other["content"][0]["text"]))
+    assert heard[:36] != EXAMPLE[:36]
+
+
 async def logging(talk: Talk) -> None:
     await talk.call("log")
     assert talk.told("notifications/message") == [
@@ -237,6 +246,7 @@ ROWS: tuple[Callable[[Talk], Awaitable[None]], ...] = (
     resources,
     completion,
     progress,
+    traces,
     logging,
     cancel,
     questions,

@@ -125,7 +125,7 @@ async def test_a_call_that_is_given_up_during_the_spawn_has_its_request_withheld
     spawning, may_fail = trio.Event(), trio.Event()
 
     async def incarnate(*args: object) -> Incarnation:
-        opening = args[-1]
+        opening = args[2]
         assert isinstance(opening, Opening)
         openings.append(opening)
         spawning.set()
