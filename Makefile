@@ -93,6 +93,12 @@ test-amcp: $(READY) ## serve AMCP's own clients; installs them into .amcp-client
 	@$(BIN)/python -m scripts.amcp_clients
 	STDIOD_TEST_AMCP=1 $(BIN)/python -m pytest -n 0 -rs tests/amcp $(PYTEST_ARGS)
 
+.PHONY: test-page
+test-page: $(READY) ## try the page in a browser (chromium, chromium-driver); installs axe-core into .axe
+	$(call heading,page)
+	@$(BIN)/python -m scripts.axe
+	STDIOD_TEST_PAGE=1 $(BIN)/python -m pytest -n 0 -rs tests/page $(PYTEST_ARGS)
+
 .PHONY: fuzz-http
 fuzz-http: $(READY) ## ask whatever the OpenAPI document describes; installs schemathesis into .schemathesis
 	$(call heading,OpenAPI)
@@ -167,5 +173,5 @@ soak: $(READY) ## kill, stop, flood and reload at random for MINUTES, and count 
 
 .PHONY: clean
 clean: ## remove all that was made here, .venv too
-	rm -rf .venv .venv-* .amcp-clients .mcp-conformance .mcp-servers .schemathesis .typescript build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* .amcp-clients .axe .pillow .mcp-conformance .mcp-servers .schemathesis .typescript build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name .git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,67 @@
+"""Take docs/page-*.png: views of the page while the sample modules are called.
+
+    .venv/bin/python -m scripts.pictures_of_page
+
+It runs tests/page/test_pictures.py, has the pictures made small by Pillow, which is installed into
+`.pillow`, and writes into each the text that can be seen in it: a test compares that with today's.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from scripts import own_environment
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+DOCS: Final = ROOT / "docs"
+FOLDER_VARIABLE: Final = "STDIOD_PICTURES"
+ENVIRONMENT: Final = ROOT / ".pillow"
+PACKAGES: Final = ("pillow==13.0.0",)
+
+PICTURES: Final[Mapping[str, str]] = {
+    "page-modules": "modules",
+    "page-module": "modules/dice",
+    "page-session": "sessions/walk",
+}
+"""The views that the documents show, by the names of their pictures."""
+
+COLOURS: Final = 64
+TEXT: Final = "Description"
+"""The keyword of the text in a picture (PNG, 11.3.3.2)."""
+
+SMALLER: Final = f"""
+import sys
+from PIL import Image, PngImagePlugin
+taken, text, made = sys.argv[1:]
+said = PngImagePlugin.PngInfo()
+said.add_itxt({TEXT!r}, open(text, encoding="utf-8").read(), zip=True)
+small = Image.open(taken).convert("RGB").quantize({COLOURS}, dither=Image.Dither.NONE)
+small.save(made, optimize=True, pnginfo=said)
+"""
+
+
+def main() -> None:
+    """Write the files."""
+    why = own_environment.install(ENVIRONMENT, PACKAGES)
+    if why is not None:
+        sys.exit(f"{', '.join(PACKAGES)} cannot be installed: {why}")
+    with tempfile.TemporaryDirectory(prefix="stdiod-pictures-") as name:
+        environment = {**os.environ, "STDIOD_TEST_PAGE": "1", FOLDER_VARIABLE: name}
+        tests = ["-n", "0", "-q", "tests/page/test_pictures.py", "-k", "documents"]
+        pytest = [sys.executable, "-m", "pytest", *tests]
+        subprocess.run(pytest, cwd=ROOT, env=environment, check=True)
+        for taken in sorted(Path(name).glob("*.png")):
+            made = DOCS / taken.name
+            words = [str(taken), str(taken.with_suffix(".txt")), str(made)]
+            subprocess.run([str(ENVIRONMENT / "bin/python"), "-c", SMALLER, *words], check=True)
+            print(f"{made}: {made.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()

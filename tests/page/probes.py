@@ -1,0 +1,131 @@
+"""What is looked up in the page: bodies of JavaScript functions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+IS_LIVE: Final = "return document.querySelector('[role=status]')?.innerText.trim() === 'live'"
+"""Whether the page gets each event as it is written."""
+
+NAMED: Final = """
+const [role, name] = arguments;
+const tags = {
+  button: "button, summary, [role=button]", link: "a[href]", heading: "h1, h2, h3, h4",
+  field: "input, textarea, select",
+};
+for (const one of document.querySelectorAll(tags[role])) {
+  const labels = [...(one.labels ?? [])].map((label) => label.textContent);
+  const said = [one.getAttribute("aria-label"), ...labels, one.textContent, one.title];
+  const isSeen = one.checkVisibility() && !one.closest("[inert]");
+  if (isSeen && said.some((text) => text && new RegExp(name, "i").test(text.trim()))) return one;
+}
+return null;
+"""
+"""The first element of a role that is called so."""
+
+FOCUSED: Final = """
+const one = document.activeElement;
+return (one.getAttribute("aria-label") || one.labels?.[0]?.textContent || one.textContent || "")
+  .trim();
+"""
+"""What the element is called that has the focus."""
+
+REACHABLE: Final = """
+const tags = "a[href], button, input, select, textarea, summary, [tabindex='0']";
+return [...document.querySelectorAll(tags)].filter((one) =>
+  one.checkVisibility() && !one.disabled && one.tabIndex >= 0
+  && !one.closest("dialog:not([open])") && !(one.type === "radio" && !one.checked)).length;
+"""
+"""How many elements the Tab key has to reach."""
+
+REACHED: Final = """
+const one = document.activeElement;
+if (one === document.body) return "end";
+if (one.matches("audio, video") && one.dataset.reached) return "inside";  // its own controls
+if (one.dataset.reached) return "again";
+one.dataset.reached = "yes";
+const style = getComputedStyle(one);
+const isShown = style.outlineStyle !== "none" || style.boxShadow !== "none";
+return isShown ? "shown" : `the focus is not seen on ${one.outerHTML.slice(0, 200)}`;
+"""
+"""Whether what has the focus now shows that, and had it before."""
+
+MARKUP: Final = """
+const odd = [
+  "script:not([src])", "iframe", "object", "embed", "base", "meta[http-equiv]",
+  "[onload]", "[onerror]", "[srcdoc]",
+];
+const leads = [...document.querySelectorAll("[href], [src]")].filter((one) =>
+  /^(javascript|data):/i.test(one.getAttribute("href") ?? one.getAttribute("src")));
+return [...document.querySelectorAll(odd.join()), ...leads]
+  .map((one) => one.outerHTML.slice(0, 200));
+"""
+"""Elements that the page itself never has."""
+
+UNSEEN: Final = r"""
+const controls = "\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f";
+const turns = "\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069";
+const unseen = new RegExp(`[${controls}${turns}]`);
+const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+const found = [];
+while (walker.nextNode()) {
+  const text = walker.currentNode.data;
+  if (unseen.test(text)) found.push(JSON.stringify(text.slice(0, 100)));
+}
+return found;
+"""
+"""Texts with characters that cannot be seen, or that turn the text around them."""
+
+SIZE: Final = """
+return [document.getElementsByTagName("*").length, document.body.textContent.length];
+"""
+"""How many elements and characters the document has."""
+
+SETTLED: Final = """
+return new Promise((then) =>
+  requestAnimationFrame(() => requestAnimationFrame(() => then(true))));
+"""
+"""True when two frames were drawn."""
+
+LONG_TASKS: Final = """
+const [frames] = arguments;
+return new Promise((then) => {
+  let left = frames, late = 0;
+  const observer = new PerformanceObserver((list) => (late += list.getEntries().length));
+  observer.observe({ type: "longtask" });
+  const next = () => {
+    if (left--) return requestAnimationFrame(next);
+    observer.disconnect();
+    then(late);
+  };
+  requestAnimationFrame(next);
+});
+"""
+"""How many tasks of more than 50 ms there are in so many frames."""
+
+FRAMES_TO_ANSWER: Final = """
+const [selector, heading, most] = arguments;
+return new Promise((then) => {
+  let frames = 0;
+  const next = () => {
+    frames += 1;
+    const isThere = document.querySelector("main h1")?.innerText === heading;
+    if (isThere || frames > most) then(frames);
+    else requestAnimationFrame(next);
+  };
+  document.querySelector(selector).click();
+  requestAnimationFrame(next);
+});
+"""
+"""How many frames are drawn from a click until a heading is there."""
+
+LONGEST_TREND: Final = """
+const points = (one) => (one.getAttribute("d") ?? "").split("L").length;
+return Math.max(0, ...[...document.querySelectorAll("path.trend")].map(points));
+"""
+"""How many points the longest line has."""
+
+OVERFLOW: Final = """
+return document.documentElement.scrollWidth - document.documentElement.clientWidth;
+"""
+"""By how many pixels the page is wider than the window."""

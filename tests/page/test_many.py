@@ -1,0 +1,67 @@
+"""300 modules, each of which changes its state ten times a second: the page answers in time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+
+import pytest
+
+from tests.page.chromium import Chromium
+from tests.page.churning import MODULES
+from tests.page.probes import FRAMES_TO_ANSWER, LONG_TASKS
+
+FRAMES = 120
+"""That are watched: 2 s where nothing is in the way."""
+
+MOST_LONG_TASKS = 30
+"""More than 50 ms each, in FRAMES: one in four frames may be late."""
+
+MOST_ELEMENTS = 40 * MODULES
+MOST_HEAP_BYTES = 64 * 2**20
+
+MOST_FRAMES = 10
+"""From a click to the view that it shows."""
+
+PATIENCE = 600
+"""Frames that it is waited for, to say how many it takes."""
+
+
+@pytest.fixture
+def churning() -> Iterator[dict[str, str]]:
+    """A daemon whose modules change all the time: where it is, and a code to log in with."""
+    with tempfile.TemporaryDirectory(prefix="stdiod-") as folder:
+        words = [sys.executable, "-m", "tests.page.churning", folder]
+        with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+            try:
+                assert process.stdout is not None
+                yield json.loads(process.stdout.readline())
+            finally:
+                process.kill()
+
+
+def test_the_page_answers_while_300_modules_change_their_states(
+    browser: Chromium, churning: dict[str, str]
+) -> None:
+    address = churning["address"]
+    browser.open(f"{address}/login?code={churning['code']}")
+    rows = f"return document.querySelectorAll('main tbody tr').length >= {MODULES}"
+    browser.until(rows, "all modules")
+    late = browser.js(LONG_TASKS, FRAMES)
+    assert late <= MOST_LONG_TASKS, f"{late} tasks of more than 50 ms in {FRAMES} frames"
+    for view, wanted in (("events", "Events"), ("modules", "Modules")):
+        frames = browser.js(FRAMES_TO_ANSWER, f"nav a[href='#/{view}']", wanted, PATIENCE)
+        assert frames <= MOST_FRAMES, f"{view} is there after {frames} frames"
+        sizes = []
+        for _ in range(2):
+            browser.js(LONG_TASKS, FRAMES)
+            browser.cdp("HeapProfiler.collectGarbage")
+            sizes.append(browser.cdp("Runtime.getHeapUsage")["usedSize"])
+            elements = browser.js("return document.getElementsByTagName('*').length")
+            assert elements < MOST_ELEMENTS, f"{view} has {elements} elements"
+        assert max(sizes) < MOST_HEAP_BYTES, f"{view} holds {sizes} bytes"
+    browser.open("about:blank")
+    assert not [line for line in browser.console() if line.startswith("SEVERE")]

@@ -1,0 +1,80 @@
+"""What somebody does on the page, and what must hold whatever he does."""
+
+from __future__ import annotations
+
+import re
+
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webelement import WebElement
+
+from tests.page.chromium import Chromium
+from tests.page.hostile import TRACE
+from tests.page.probes import FOCUSED, NAMED
+from tests.page.site import Site
+
+
+class Visit:
+    """A browser that is logged in at a site."""
+
+    def __init__(self, site: Site, browser: Chromium) -> None:
+        """Log in; what the browser wrote before is nobody's."""
+        self.site = site
+        self.browser = browser
+        site.login(browser)
+        browser.console()
+        browser.hosts()
+        self._expected: list[str] = []
+
+    def go(self, view: str, heading: str | None = None) -> None:
+        """Show a view by its address; returns when it has a heading."""
+        self.browser.open(self.site.url(view))
+        self.browser.until(
+            "return document.readyState === 'complete' && document.querySelector('main h1')",
+            f"a heading in {view}",
+        )
+        if heading is not None:
+            self.element("heading", heading)
+
+    def sees(self, text: str, within: str = "main") -> None:
+        """Wait until a text can be seen."""
+        script = "return document.querySelector(arguments[0])?.innerText.includes(arguments[1])"
+        self.browser.until(script, f"{text!r} in {within}", within, text)
+
+    def element(self, role: str, name: str) -> WebElement:
+        """Wait for an element that people call so; `name` is a pattern."""
+        found: WebElement = self.browser.until(NAMED, f"a {role} named {name!r}", role, name)
+        return found
+
+    def click(self, name: str, role: str = "button") -> None:
+        """Click on what is called so."""
+        self.element(role, name).click()
+
+    def fill(self, name: str, text: str) -> None:
+        """Type into a field, in place of what it has."""
+        field = self.element("field", name)
+        if field.tag_name == "select":
+            field.find_element(By.XPATH, f".//option[normalize-space()='{text}']").click()
+        else:
+            field.clear()
+            field.send_keys(text)
+
+    def expects(self, *patterns: str) -> None:
+        """Take it that the console will have messages like these."""
+        self._expected += patterns
+
+    def assert_well_behaved(self) -> None:
+        """Fail if the page wrote an error, broke its own policy, or turned to anybody else."""
+        odd = [
+            line
+            for line in self.browser.console()
+            if not any(re.search(pattern, line) for pattern in self._expected)
+        ]
+        assert not odd, "\n".join(odd)
+        assert self.browser.hosts() <= {self.site.host}
+        assert self.browser.js(f"return window.{TRACE}") is None
+        assert self.browser.js("return Object.prototype.polluted") is None
+
+    def focused(self) -> str:
+        """Return what the element is called that has the focus."""
+        found: str = self.browser.js(FOCUSED)
+        return found
