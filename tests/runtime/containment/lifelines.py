@@ -7,11 +7,12 @@ import os
 import select
 import socket
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import trio
+
+from tests.bounds import until
 
 PATIENCE_S = 60.0
 """The bound of every wait: far beyond what any of them takes."""
@@ -119,7 +120,6 @@ def letter(pid: int) -> str:
 
 def gone(pid: int) -> bool:
     """Whether nothing of a process is left, no zombie either, once its parent has reaped it."""
-    until = time.monotonic() + PATIENCE_S
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -128,9 +128,8 @@ def gone(pid: int) -> bool:
         ended, _, _ = select.select([pidfd], [], [], PATIENCE_S)
     finally:
         os.close(pidfd)
-    # The kernel tells nobody but the parent of what is left to do: to reap it.
-    while ended and time.monotonic() < until:
-        if not Path(f"/proc/{pid}").exists():
-            return True
-        os.sched_yield()
-    return False
+    if not ended:
+        return False
+    # The kernel tells nobody but the parent of what is left to do: to reap it. If that is the first
+    # process, it may take a second.
+    return until(lambda: not Path(f"/proc/{pid}").exists(), f"process {pid} being reaped")
