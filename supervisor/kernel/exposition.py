@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
@@ -26,9 +25,6 @@ from supervisor.kernel.metrics import (
     of_module,
 )
 
-SAMPLES = 256
-"""So many are written at a time: that takes a millisecond or two."""
-
 _END = "# EOF\n"
 """Of OpenMetrics."""
 
@@ -42,7 +38,8 @@ class Exposition:
 
     def __init__(self, form: Form) -> None:
         self._form = form
-        self._parts: list[str] = []
+        self._heads = {metric.name: self._encoded(_family(metric)) for metric in METRICS}
+        self._lines: dict[str, list[str]] = {metric.name: [] for metric in METRICS}
 
     @property
     def content_type(self) -> str:
@@ -50,32 +47,32 @@ class Exposition:
         return OPENMETRICS_1_0_0 if self._form is Form.OPENMETRICS else CONTENT_TYPE_PLAIN_0_0_4
 
     def write(self, whole: dict[str, Any], told: Iterator[dict[str, Any]]) -> Iterator[None]:
-        """Write all metrics, a module or a few samples with each step.
+        """Write all metrics, those of a module with each step.
 
         `whole` is the answer to `status` without the modules, `told` gives what is said of each,
         with `histogram` and `outcomes`.
         """
-        found = {metric.name: list(of_daemon(metric, whole)) for metric in OF_DAEMON}
-        found |= {metric.name: [] for metric in OF_MODULE}
+        for metric in OF_DAEMON:
+            self._add(metric, of_daemon(metric, whole))
         for module in told:
             for metric in OF_MODULE:
-                found[metric.name] += of_module(metric, module)
+                self._add(metric, of_module(metric, module))
             yield
-        for metric in METRICS:
-            head = self._encoded(_family(metric))
-            samples = iter(found.pop(metric.name))
-            self._parts.append(head)
-            while some := list(islice(samples, SAMPLES)):
-                family = _family(metric)
-                for one in some:
-                    _add(family, metric, one)
-                self._parts.append(self._encoded(family).removeprefix(head))
-                yield
+
+    def _add(self, metric: Metric, samples: Iterable[Sample]) -> None:
+        # Text at once: of thousands of modules, samples would keep the garbage collector busy.
+        family = _family(metric)
+        for one in samples:
+            _add(family, metric, one)
+        self._lines[metric.name].append(
+            self._encoded(family).removeprefix(self._heads[metric.name])
+        )
 
     def text(self) -> str:
         """Return what was written."""
         end = _END if self._form is Form.OPENMETRICS else ""
-        return "".join((*self._parts, end))
+        parts = ("".join((self._heads[name], *lines)) for name, lines in self._lines.items())
+        return "".join((*parts, end))
 
     def _encoded(self, family: Family) -> str:
         encode = as_openmetrics if self._form is Form.OPENMETRICS else as_prometheus
