@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 409690e0cbc9a257a02aca0a3ee8831fe28d5c15ca79933fde2193fb6c35e575
+// The document it was made of: sha256 156d00e7213b915a6c85a79a814909b0a2bc9639a1bc86050972cad685918db6
 
 export interface paths {
     "/": {
@@ -849,6 +849,8 @@ export interface components {
             dropped_log_bytes: number;
             log_error: string | null;
             own_log: components["schemas"]["OwnLog"] | null;
+            /** @description null if none are wanted */
+            spans: components["schemas"]["SpanCounts"] | null;
             longest_stall: components["schemas"]["Stall"] | null;
             /** @description how often the daemon was stopped for a second or more */
             suspensions: {
@@ -1727,6 +1729,15 @@ export interface components {
             live: number;
             busy: number;
             ended: number;
+        };
+        /** @description Spans for a collector of OpenTelemetry, since the daemon started. */
+        SpanCounts: {
+            exported: number;
+            /** @description the collector did not take them */
+            failed: number;
+            /** @description there was no room for them */
+            dropped: number;
+            waiting: number;
         };
         /** @description A turn of the event loop that took long. */
         Stall: {
@@ -2779,6 +2790,7 @@ export type SessionHistory = components['schemas']['SessionHistory'];
 export type SessionParent = components['schemas']['SessionParent'];
 export type SessionState = components['schemas']['SessionState'];
 export type Sessions = components['schemas']['Sessions'];
+export type SpanCounts = components['schemas']['SpanCounts'];
 export type Stall = components['schemas']['Stall'];
 export type StatePatchEvent = components['schemas']['StatePatchEvent'];
 export type Status = components['schemas']['Status'];

@@ -13,6 +13,8 @@ ROOT = Path(__file__).parents[1]
 SHIPPED = ("supervisor", "protocol", "schemas")
 CAME_WITH = {"referencing": "jsonschema"}
 """Imported by name, and a part of the other's interface."""
+OF_EXTRAS = {"opentelemetry": "otel"}
+"""Imported where somebody has asked for them."""
 FOR_TYPES = {"_typeshed"}
 """Known to the type checker only."""
 
@@ -29,6 +31,13 @@ def imported() -> Iterator[str]:
 
 def test_the_dependencies_are_what_the_shipped_packages_import() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    declared = {re.split(r"[<>=~! ]", line, maxsplit=1)[0] for line in project["dependencies"]}
     foreign = set(imported()) - sys.stdlib_module_names - {*SHIPPED, *FOR_TYPES}
-    assert {CAME_WITH.get(name, name) for name in foreign} == declared
+    extra = {name for name in foreign if name in OF_EXTRAS}
+    assert {CAME_WITH.get(name, name) for name in foreign - extra} == named(project["dependencies"])
+    for name in extra:
+        of_extra = named(project["optional-dependencies"][OF_EXTRAS[name]])
+        assert all(one.startswith(name) for one in of_extra)
+
+
+def named(lines: list[str]) -> set[str]:
+    return {re.split(r"[<>=~! ]", line, maxsplit=1)[0] for line in lines}

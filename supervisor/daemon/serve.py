@@ -39,6 +39,7 @@ from supervisor.daemon.log_stream import LogStream
 from supervisor.daemon.project_trust import objection
 from supervisor.daemon.sd_notify import Notifier
 from supervisor.daemon.service_status import tell_status
+from supervisor.daemon.span_export import SpanExport, exporting
 from supervisor.faces import control_socket, stdio
 from supervisor.faces.admission import Admission
 from supervisor.faces.control_socket import SocketPathError, SocketTakenError
@@ -159,6 +160,7 @@ def _serve(
             control_socket.listening(options.socket) as listener,
             _http_doors(options) as doors,
             contextlib.closing(Threads.begun()) as threads,
+            exporting(os.environ) as spans,
         ):
             stalls = Stalls(threads=threads, continued=Continued())
             clock = LoopClock(turn_ended=stalls.turn_ended, woke_late=stalls.woke_late)
@@ -174,6 +176,7 @@ def _serve(
                 file_limit=file_limit,
                 blocking=blocking,
                 own_log=own_log,
+                spans=spans,
             )
             trio.run(_main, begun, edges.keep(), clock=clock, instruments=[clock])
     except* (SocketTakenError, SocketPathError, ContainmentError, DataInUseError) as group:
@@ -209,6 +212,7 @@ class _Begun:
     file_limit: FileLimit
     blocking: BlockingWork
     own_log: LogStream
+    spans: SpanExport | None
 
 
 async def _main(begun: _Begun, kept: Kept) -> None:
@@ -241,6 +245,9 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
         mcp=options.mcp,
     ) as daemon:
         daemon.facts.own_log = begun.own_log
+        daemon.facts.spans = begun.spans
+        if begun.spans is not None:
+            daemon.requests.tell_spans(begun.spans)
         daemon.facts.socket = shown(options.socket)
         daemon.facts.project = None if options.project is None else shown(options.project)
         if begun.doors:

@@ -27,6 +27,7 @@ from supervisor.kernel.long_way import LongWay
 from supervisor.kernel.parties import Calls, Client, Origin
 from supervisor.kernel.request_checks import without_unseen
 from supervisor.kernel.sessions.session import Session
+from supervisor.kernel.spans import Spans
 from supervisor.kernel.store.settings import Span
 from supervisor.kernel.taking_effect import Effects, take_effect
 from supervisor.kernel.wait_graph import Parents
@@ -55,6 +56,8 @@ class Setting(msgspec.Struct, kw_only=True):
     """For what is held of invocations that nobody in particular asked for."""
     now: Callable[[], float]
     """Trio's clock itself: `trio.current_time` asks for it anew, in thrice the time."""
+    spans: Spans | None = None
+    """Who is told of each that has ended."""
     refused: Counter[str]
     """How many invocations no module was asked for, by reason."""
     long_ways: int = 0
@@ -104,6 +107,7 @@ class Invocation(Call, kw_only=True, eq=False):
             or self.parent is not None
             or silence_s is not None
             or self.traceparent is not None
+            or self.setting.spans is not None
             or self.module.span_attributes is not None
         ):
             self.take_long_way().begin(silence_s)

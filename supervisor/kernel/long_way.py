@@ -22,6 +22,7 @@ from supervisor.kernel.durability import acknowledged
 from supervisor.kernel.invoke_record import ERRORS_RECORDED, NOTHING, record_error
 from supervisor.kernel.parties import Calls
 from supervisor.kernel.request_checks import Doubt
+from supervisor.kernel.spans import ended_span
 from supervisor.kernel.taking_effect import InTurn
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.process.dialogue import Dialogue
@@ -72,7 +73,9 @@ class LongWay:
             self._family.adopt(one)
         if one.session is not None:
             one.setting.effects.sessions.began(one.session, one.request_id, one)
-        if one.traceparent is not None or one.module.span_attributes is not None:
+        # What is not in a trace and has nobody to tell of it, needs none.
+        begins = one.setting.spans is not None or one.module.span_attributes is not None
+        if begins or one.traceparent is not None:
             own = trace_context.traceparent(one.span_id, one.first.span_id, one.traceparent)
             one.request = msgspec.structs.replace(one.request, traceparent=own)
         if silence_s is not None:
@@ -195,6 +198,8 @@ class LongWay:
         if self._family is not None:
             self._family.let_go(one)
         response = one.respond(outcome)
+        if one.setting.spans is not None and (span := ended_span(one, response)) is not None:
+            one.setting.spans.ended(span)
         effects.lineage.end(one.request_id)
         if one.session is not None:
             effects.sessions.answered(one.session, response)

@@ -206,6 +206,9 @@ OF_DAEMON: tuple[Metric, ...] = (
         "Lines of the daemon's own log that were lost",
         _at("own_log", "lost_lines"),
     ),
+    _counter("exported_spans_total", "Spans that a collector took", _at("spans", "exported")),
+    _counter("failed_spans_total", "Spans that a collector did not take", _at("spans", "failed")),
+    _counter("dropped_spans_total", "Spans for which there was no room", _at("spans", "dropped")),
     _gauge("journal_events", "Entries in the journal", _at("journal", "events")),
     _gauge("journal_bytes", "Size of the journal", _at("journal", "bytes")),
     _gauge(

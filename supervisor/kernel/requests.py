@@ -53,6 +53,7 @@ from supervisor.kernel.request_checks import (
     unknown_module,
 )
 from supervisor.kernel.sessions.session import Session
+from supervisor.kernel.spans import Spans
 from supervisor.kernel.store.settings import IN_FLIGHT, Span
 from supervisor.kernel.taking_effect import Effects
 from supervisor.kernel.wait_graph import Parents
@@ -251,6 +252,10 @@ class Requests:
         else:
             invocation.enter()
         return None if invocation.ended else invocation
+
+    def tell_spans(self, spans: Spans) -> None:
+        """Have each invocation that is accepted from now on told of once it has ended."""
+        self._setting.spans = spans
 
     @property
     def deadlines(self) -> Deadlines:

@@ -58,6 +58,8 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
     log_files: LogFiles
     own_log: Shown | None = None
     """What the daemon says of itself, if anybody is told."""
+    spans: Shown | None = None
+    """What hands spans to a collector, if somebody does."""
     journal: Shown | None = None
     """The daemon's memory, unless it has none."""
     stalls: Stalls
@@ -95,6 +97,7 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "dropped_log_bytes": facts.log_files.dropped_bytes,
         "log_error": facts.log_files.last_error,
         "own_log": None if facts.own_log is None else facts.own_log.status(),
+        "spans": None if facts.spans is None else facts.spans.status(),
         **facts.stalls.status(),
         "stuck": msgspec.to_builtins(facts.custody.blocking.stuck()),
         "journal": None if facts.journal is None else facts.journal.status(),
