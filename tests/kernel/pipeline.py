@@ -28,6 +28,7 @@ from supervisor.kernel.taking_effect import Effects
 from supervisor.kernel.tokens import Tokens
 from supervisor.kernel.ui_events import UiEvents
 from supervisor.policy.latency import Histogram
+from supervisor.policy.tally import Tally
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.containment.custody import Custody
@@ -54,7 +55,7 @@ class FakeModule:
         self.descriptions = undescribed(self.descriptor)
         self.has_room = True
         self.span_attributes = None
-        self.counters: Any = Counters()
+        self.tally = Tally()
         self.latency = Histogram()
         self.calls: dict[str, Call] = {}
         self.resumed: Counter[str] = Counter()
@@ -80,10 +81,6 @@ class FakeModule:
 
     def is_paused(self, op: str) -> bool:
         return bool(self.calls[op].listener.congested())
-
-
-class Counters:
-    invocations = failures = 0
 
 
 class Served:

@@ -1,6 +1,5 @@
 """What is said of every sample: its files, its descriptor, its examples."""
 
-import json
 import re
 
 import jsonschema
@@ -30,10 +29,8 @@ def test_a_descriptor_names_its_folder_and_has_valid_schemas(name: str) -> None:
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-def test_every_example_in_the_readme_is_a_valid_request() -> None:
+def test_the_readme_has_an_example_for_every_sample() -> None:
+    # They are played in tests/system/test_samples.py.
     text = (MODULES / "README.md").read_text(encoding="utf-8")
-    shown = re.findall(r"^    stdiod invoke (\w+) (\w+)(?: --args '(.*?)')?", text, re.MULTILINE)
-    for name, op, args in shown:
-        schema = DESCRIPTORS[name].get("inputs", {op: {"type": "object"}})[op]
-        jsonschema.validate(json.loads(args or "{}"), schema)
-    assert {name for name, _, _ in shown} == DESCRIPTORS.keys()
+    shown = re.findall(r"^    stdiod invoke (\w+)", text, re.MULTILINE)
+    assert set(shown) == DESCRIPTORS.keys()
