@@ -10,7 +10,7 @@ thousands of modules and open requests: a fifth of a second in which nobody is s
 makes two kinds in its place (`collect_all`):
 
     often       only what has come since the last one; what survives counts as what stays
-    grown       all that lives, once the process has grown by half since the last one of this kind,
+    grown       all that lives, once what is held has grown by half since the last one of this kind,
                 at a moment when little is open
 
 So a cycle that became garbage late holds memory until the daemon has grown, and no longer.
@@ -21,6 +21,7 @@ from __future__ import annotations
 import atexit
 import gc
 import math
+import sys
 from collections.abc import Callable
 
 NEVER = 1 << 30
@@ -31,8 +32,12 @@ DUE_AFTER = 3
 
 GROWN = 1.5
 LEAST_BYTES = 32 << 20
-"""By so much the memory of the process has to have grown before all that lives is looked through:
-by a factor, and by no less than that."""
+"""By so much what is held has to have grown before all that lives is looked through: by a factor,
+and by no less than that."""
+
+BLOCK_BYTES, BUFFERS = 80, 4
+"""What counts are small objects, of which each cycle has some. All memory of the process counts for
+a quarter: a crowd of long answers comes and goes, and is no garbage."""
 
 CALM_AGAIN_S = 1.0
 """Between two looks whether it is a good moment for that."""
@@ -72,7 +77,7 @@ async def collect_all(calm: Callable[[], bool], memory_bytes: Callable[[], int])
             token.run_sync_soon(due.set, idempotent=True)  # from whatever thread
 
     gc.callbacks.append(collected)
-    limit_bytes, at_latest = _limit_bytes(memory_bytes()), math.inf
+    limit_bytes, at_latest = _limit_bytes(_held_bytes(memory_bytes())), math.inf
     try:
         while True:
             with trio.move_on_after(math.inf if at_latest == math.inf else CALM_AGAIN_S):
@@ -81,7 +86,7 @@ async def collect_all(calm: Callable[[], bool], memory_bytes: Callable[[], int])
                 due = trio.Event()
                 gc.collect()
                 gc.freeze()
-            if memory_bytes() <= limit_bytes:
+            if _held_bytes(memory_bytes()) <= limit_bytes:
                 at_latest = math.inf
                 continue
             at_latest = min(at_latest, trio.current_time() + AT_LATEST_S)
@@ -89,10 +94,14 @@ async def collect_all(calm: Callable[[], bool], memory_bytes: Callable[[], int])
                 gc.unfreeze()
                 gc.collect()
                 gc.freeze()
-                limit_bytes, at_latest = _limit_bytes(memory_bytes()), math.inf
+                limit_bytes, at_latest = _limit_bytes(_held_bytes(memory_bytes())), math.inf
     finally:
         gc.callbacks.remove(collected)
 
 
-def _limit_bytes(memory_bytes: int) -> float:
-    return max(memory_bytes * GROWN, memory_bytes + LEAST_BYTES)
+def _held_bytes(memory_bytes: int) -> int:
+    return max(sys.getallocatedblocks() * BLOCK_BYTES, memory_bytes // BUFFERS)
+
+
+def _limit_bytes(held_bytes: int) -> float:
+    return max(held_bytes * GROWN, held_bytes + LEAST_BYTES)
