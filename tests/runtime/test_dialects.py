@@ -308,7 +308,7 @@ async def test_of_a_process_that_never_was_nothing_is_waited_for(
     monkeypatch.setitem(DIALECTS, "argued", hesitant)
     module = await running.ready(speaking(tmp_path, "argued"))
 
-    async def no_spawn(*_: object) -> None:
+    async def no_spawn(*_: object, **__: object) -> None:
         raise SpawnError("there is nothing to spawn it with")
 
     monkeypatch.setattr(spawning, "spawn", no_spawn)
