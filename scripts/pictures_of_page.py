@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from scripts import own_environment
 
@@ -24,14 +24,24 @@ FOLDER_VARIABLE: Final = "STDIOD_PICTURES"
 ENVIRONMENT: Final = ROOT / ".pillow"
 PACKAGES: Final = ("pillow==13.0.0",)
 
-PICTURES: Final[Mapping[str, str]] = {
-    "page-modules": "modules",
-    "page-module": "modules/dice",
-    "page-session": "sessions/walk",
-}
-"""The views that the documents show, by the names of their pictures."""
 
-COLOURS: Final = 64
+class View(NamedTuple):
+    """What a picture shows: a view in its colours, once some words can be seen in it."""
+
+    place: str
+    scheme: str
+    height: int
+    words: str
+
+
+PICTURES: Final[Mapping[str, View]] = {
+    "page-modules": View("modules", "light", 1280, "Counts the words"),
+    "page-module": View("modules/dice", "dark", 800, "answered health and describe"),
+    "page-session": View("sessions/walk", "light", 640, "primes"),
+}
+"""Those that the documents show, by the names of their files."""
+
+COLOURS: Final = 256
 TEXT: Final = "Description"
 """The keyword of the text in a picture (PNG, 11.3.3.2)."""
 
@@ -41,7 +51,9 @@ from PIL import Image, PngImagePlugin
 taken, text, made = sys.argv[1:]
 said = PngImagePlugin.PngInfo()
 said.add_itxt({TEXT!r}, open(text, encoding="utf-8").read(), zip=True)
-small = Image.open(taken).convert("RGB").quantize({COLOURS}, dither=Image.Dither.NONE)
+# What is rare counts as much as what is not: the green of a small dot.
+ways = {{"method": Image.Quantize.MAXCOVERAGE, "dither": Image.Dither.NONE}}
+small = Image.open(taken).convert("RGB").quantize({COLOURS}, **ways)
 small.save(made, optimize=True, pnginfo=said)
 """
 

@@ -61,12 +61,10 @@ class Chromium:
             options.add_argument(flag)
         options.binary_location = CHROMIUM or ""
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-        # Some of its processes leave the session, some overwrite their environment: each has one.
+        # Some of its processes leave their parent, others overwrite their environment.
+        home = {"HOME": str(self._home), "TMPDIR": str(self._home), MARKER: self._home.name}
         self._service = Service(
-            CHROMEDRIVER,
-            log_output=str(self._home / "log"),
-            env={**os.environ, "HOME": str(self._home), MARKER: self._home.name},
-            popen_kw={"start_new_session": True},
+            CHROMEDRIVER, log_output=str(self._home / "log"), env={**os.environ, **home}
         )
         try:
             with _adopting_orphans():
@@ -182,16 +180,19 @@ class Chromium:
         return left
 
     def _processes(self) -> Mapping[int, str]:
-        found = {}
+        """Return those that it has, by their pids."""
+        names, parents, found = {}, {}, set()
         marker = f"{MARKER}={self._home.name}".encode()
-        session = getattr(self._service, "process", None)
         for process in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
+                pid = int(process.name)
                 name, _, rest = (process / "stat").read_text().rpartition(")")
-                of_driver = session is not None and int(rest.split()[3]) == session.pid
-                if of_driver or marker in (process / "environ").read_bytes().split(b"\0"):
-                    found[int(process.name)] = name.partition("(")[2]
-        return found
+                names[pid], parents[pid] = name.partition("(")[2], int(rest.split()[1])
+                if marker in (process / "environ").read_bytes().split(b"\0"):
+                    found.add(pid)
+        while below := {pid for pid, parent in parents.items() if parent in found} - found:
+            found |= below
+        return {pid: names[pid] for pid in found}
 
 
 def _is_gone(pid: int) -> bool:

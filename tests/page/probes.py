@@ -65,7 +65,8 @@ return [...document.querySelectorAll(odd.join()), ...leads]
 UNSEEN: Final = r"""
 const controls = "\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f";
 const turns = "\\u061c\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069";
-const unseen = new RegExp(`[${controls}${turns}]`);
+const piles = "\\p{M}{9}";
+const unseen = new RegExp(`[${controls}${turns}]|${piles}`, "u");
 const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 const found = [];
 while (walker.nextNode()) {
@@ -74,7 +75,7 @@ while (walker.nextNode()) {
 }
 return found;
 """
-"""Texts with characters that cannot be seen, or that turn the text around them."""
+"""Texts with characters that cannot be seen, that turn what is around them, or lie over it."""
 
 SIZE: Final = """
 return [document.getElementsByTagName("*").length, document.body.textContent.length];

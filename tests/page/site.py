@@ -12,6 +12,7 @@ from typing import Any, Self
 from tests.bounds import until
 from tests.page.chromium import Chromium
 from tests.page.probes import IS_LIVE
+from tests.system import descriptors
 from tests.system.daemon import Daemon
 
 SAMPLES = Path(__file__).parents[2] / "modules"
@@ -49,7 +50,9 @@ class Site:
         return f"{self.address}/#/{view}" if view else f"{self.address}/"
 
     def _started(self, where: str) -> Daemon:
-        return Daemon(self._folder, options=("--http", where, "--policy", str(self._policy)))
+        options = ("--http", where, "--policy", str(self._policy))
+        # What its modules hand over is theirs to make and nobody's to remove.
+        return Daemon(self._folder, options=options, environment={"TMPDIR": str(self._folder)})
 
     # What happens to the daemon.
 
@@ -61,10 +64,11 @@ class Site:
             (self.daemon.modules / name).write_text(text)
         self._reload()
 
-    def serve_samples(self) -> None:
-        """Have exactly the sample modules."""
+    def serve_samples(self, *documents: dict[str, Any]) -> None:
+        """Have exactly the sample modules and these."""
         self._remove_all_but(())
         shutil.copytree(SAMPLES, self.daemon.modules, dirs_exist_ok=True)
+        descriptors.write(self.daemon.modules, *documents)
         self._reload()
 
     def _remove_all_but(self, names: Collection[str]) -> None:

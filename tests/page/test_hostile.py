@@ -50,9 +50,10 @@ def module() -> dict[str, Any]:
 @pytest.fixture
 def said(site: Site) -> Iterator[None]:
     """Have a hostile module say all that it has to say."""
-    name = f"<script>{hostile.TRACE}=1<"
-    (site.daemon.modules / f"{name}.json").write_text(json.dumps({"name": SCRIPT, ALL: ALL}))
     site.serve(module())
+    bad = site.daemon.modules / f"<script>{hostile.TRACE}=1<.json"
+    bad.write_text(json.dumps({"name": SCRIPT, ALL: ALL}))
+    site.daemon.op("reload")
     client = site.daemon.client
     if SESSION not in [one["session_id"] for one in site.daemon.op("session.list")["sessions"]]:
         site.daemon.op(
@@ -66,8 +67,7 @@ def said(site: Site) -> Iterator[None]:
         content: dict[str, Any] = {"op": op, "args": {}, "session_id": SESSION}
         client.answer(client.send(NAME, "invoke", content))
     yield
-    for path in site.daemon.modules.glob("*"):
-        path.unlink()
+    bad.unlink()
 
 
 def assert_harmless(visit: Visit, view: str) -> None:

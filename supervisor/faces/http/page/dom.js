@@ -68,9 +68,15 @@ function flat(children) {
 const UNSEEN = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu;
 const UNSEEN_BUT_BREAKS = /(?![\n\t])[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/gu;
 
+/* Marks above and below one letter. No script needs so many, and a pile of thousands would lie over
+   whatever else the page shows. */
+const PILE = /(\p{M}{8})\p{M}+/gu;
+
 /** Write what cannot be seen as escapes, so that a text is what it looks like. */
 export function printable(text, { lines = false } = {}) {
-  return String(text).replace(lines ? UNSEEN_BUT_BREAKS : UNSEEN, escaped);
+  return String(text)
+    .replace(lines ? UNSEEN_BUT_BREAKS : UNSEEN, escaped)
+    .replace(PILE, "$1…");
 }
 
 function escaped(char) {
