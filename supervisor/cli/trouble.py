@@ -15,20 +15,23 @@ WORST_FIRST = (
     "ready",
 )
 _BAD = frozenset({"failed", "backoff", "degraded"})
+_NOT_UP = frozenset({"down", "preparing", "starting"})
+"""A module that crashes again and again is in each of them between two tries."""
 
 
 def in_trouble(module: dict[str, Any]) -> bool:
     """Tell whether somebody should look at a module; `module` is its entry in `status`.
 
-    It is in a bad state, waits for another one, is down because it ended badly, or its descriptor
-    was changed and is no good. One that was stopped, or that waits for its first request, is not.
+    It is in a bad state, waits for another one, is not up again since it ended badly, or its
+    descriptor was changed and is no good. One that was stopped, or that waits for its first
+    request, is not.
     """
     if module["state"] in _BAD or module.get("quarantined"):
         return True
-    if module["state"] != "down":
+    if module["state"] not in _NOT_UP:
         return False
     died = module["last_exit"]
-    if module["wanted"] == "up" and module["waits_for"]:
+    if module["state"] == "down" and module["wanted"] == "up" and module["waits_for"]:
         return True
     return died is not None and died["reason"] != "stopped" and died["exit_code"] != 0
 

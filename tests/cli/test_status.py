@@ -88,14 +88,20 @@ WAITING = module("d", state="down", wanted="up", waits_for=["kv"])
 STALE = module("e", quarantined="its descriptor is bad")
 FAILED = module("y", state="failed", next_retry_s=None)
 DEGRADED = module("x", state="degraded")
+AGAIN = module("r", state="starting", last_exit=last_exit("exited", exit_code=3))
+FIRST = module("f", state="starting")
+ANEW = module("n", state="starting", last_exit=last_exit("x", reason="stopped"))
 
 
 def test_those_in_trouble_come_first_the_worst_before_the_others() -> None:
-    order = trouble_first([CRASHED, STOPPED, LAZY, WAITING, STALE, module(), DEGRADED, FAILED])
-    assert [one["name"] for one in order] == ["y", "x", "a", "d", "e", "b", "c", "dice"]
+    fleet = [CRASHED, STOPPED, LAZY, WAITING, STALE, module(), DEGRADED, FAILED, AGAIN]
+    order = trouble_first(fleet)
+    assert [one["name"] for one in order] == ["y", "x", "r", "a", "d", "e", "b", "c", "dice"]
 
 
-@pytest.mark.parametrize("well", [ENDED, STOPPED, LAZY, module()], ids=lambda one: one["name"])
+@pytest.mark.parametrize(
+    "well", [ENDED, STOPPED, LAZY, FIRST, ANEW, module()], ids=lambda one: one["name"]
+)
 def test_what_was_stopped_or_has_nothing_to_do_is_in_no_trouble(well: dict[str, Any]) -> None:
     assert not in_trouble(well)
 

@@ -98,8 +98,8 @@ def invoke(
     Events go to stderr, the result goes to stdout. With --json, each event goes to stdout as it
     comes, one per line, and the response comes last. Ctrl-C cancels the call.
 
-    With --stdin, the responses go to stdout, one line for each line of stdin, in the same order.
-    Each call begins when the one before has been answered.
+    With --stdin, the responses go to stdout, one line for each line of stdin that is not blank, in
+    the same order. Each call begins when the one before has been answered.
 
     Exits with 0 if the call succeeded, 1 if it failed (with --stdin, if one of them did), 3 if no
     daemon is there, 130 after Ctrl-C.

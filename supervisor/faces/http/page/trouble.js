@@ -13,13 +13,14 @@ const WORST_FIRST = [
   "ready",
 ];
 const BAD = new Set(["failed", "backoff", "degraded"]);
+const NOT_UP = new Set(["down", "preparing", "starting"]);
 const CAUSE_CHARS = 300;
 
 export function inTrouble(module) {
   if (BAD.has(module.state) || module.quarantined) return true;
-  if (module.state !== "down") return false;
+  if (!NOT_UP.has(module.state)) return false;
   const died = module.last_exit;
-  if (module.wanted === "up" && module.waits_for.length) return true;
+  if (module.state === "down" && module.wanted === "up" && module.waits_for.length) return true;
   return died !== null && died.reason !== "stopped" && died.exit_code !== 0;
 }
 
