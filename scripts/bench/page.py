@@ -25,14 +25,14 @@ HEAD: Final = """\
 
 <!-- Written by `python -m scripts.bench --write`, of docs/benchmarks.json. Change nothing here. -->
 
-What stdiod costs beside the cheapest way to do the same, and beside others. All sides of a row were
-measured in one run on one machine, in turn and round by round, so that whatever else the machine
-did met all of them alike. A figure is the median of the rounds, with the smallest and the largest
-in brackets; so is a ratio, which is ours to theirs, round by round. Ratios travel from machine to
-machine; absolute figures do not.
+This page compares what stdiod costs with the cheapest way to do the same work, and with other
+programs. All parties of a row were measured in one run on one machine. They took turns in each
+round, so that other load on the machine affected all of them alike. A figure is the median of the
+rounds, with the smallest and the largest in brackets. A ratio is stdiod's figure divided by the
+other's, taken in each round. Ratios are comparable between machines; absolute figures are not.
 
-Run it yourself: `make bench` measures beside the peers that are there, `make bench-peers` installs
-them first. With `BENCH_ARGS="--write"` either writes this page.
+To run it yourself, type `make bench`, which measures the peers that are installed, or
+`make bench-peers`, which installs them first. With `BENCH_ARGS="--write"` both write this page.
 """
 
 
@@ -72,10 +72,10 @@ def _about(findings: Findings) -> Iterator[str]:
     if machine.load > machine.cores / 2:
         yield (
             f"**The machine was busy with other things** (load average {machine.load:g} on "
-            f"{machine.cores} cores as it began): take no figure for what it could be.\n"
+            f"{machine.cores} cores at the start): on an idle machine, the figures would differ.\n"
         )
     if findings.quick:
-        yield "**A quick run**: it shows that the benchmark works, and no figure that counts.\n"
+        yield "**A quick run**: it shows only that the benchmark works. Its figures mean nothing.\n"
     yield _table(("Party", "Version"), map(_party, findings.parties))
 
 
@@ -135,7 +135,7 @@ def _shares(findings: Findings, result: Result) -> Iterator[str]:
     parts = findings.shares_of(result)
     if parts:
         whole = sum(part.cpu_us for part in parts)
-        yield "Where our own CPU time goes, sampled in one round:\n"
+        yield "Where stdiod spends its CPU time, sampled in one round:\n"
         yield _table(
             ("Part", "us", "%"),
             (
@@ -152,10 +152,10 @@ def _percent(part: float, whole: float) -> str:
 def _scale(drawn: Sequence[Curve]) -> Iterator[str]:
     yield "## What grows with the number of modules\n"
     yield (
-        "One daemon, native modules, one round. The last column is k of n^k through the first and "
-        "the last size: 0 is constant, 1 linear.\n"
+        "One daemon, native modules, one round. The last column is the exponent k of the curve n^k "
+        "through the first and the last size: 0 is constant, 1 is linear.\n"
     )
-    yield f"![what grows how, as curves]({PLOT})\n"
+    yield f"![curves of each measure over the number of modules]({PLOT})\n"
     for family in dict.fromkeys(curve.family for curve in drawn):
         of = [curve for curve in drawn if curve.family == family]
         sizes = [f"{size:,}" for size, _ in of[0].points]

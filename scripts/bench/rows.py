@@ -98,8 +98,8 @@ BARE_NOTE = (
     "nothing else: no deadline, no journal, no supervision."
 )
 MCP_NOTE = (
-    "The MCP SDK's client calls a tool of a server in C, so that the client is what is measured; "
-    "`both ends` has the SDK's own server too."
+    "The MCP SDK's client calls a tool of a server in C, so that only the client is measured; "
+    "`both ends` measures it with the SDK's own server."
 )
 
 STREAM = Row(
@@ -131,17 +131,17 @@ SHORT_WAY = Row(
     "invoke, those on the short way, in process",
     "% of calls",
     (least(100.0),),
-    note="Of the calls of the two rows above, all plain: the rest took what sessions, gates and "
-    "host calls need (`supervisor.kernel.long_way`).",
+    note="The share of the calls of the two rows above that took the short way. All of them are "
+    "plain; the long way (`supervisor.kernel.long_way`) is for sessions, gates and host calls.",
 )
 SOCKET_ONE = Row(
     "invoke, one at a time, over the control socket",
     "calls/s",
     (least(0.5, RELAY),),
     (OURS, RELAY, NODE_RELAY, MCP),
-    "Client and daemon are processes of their own. The relays stand in the daemon's place, with "
-    "the same client and the same module: that on bare trio looks at no line, that on Node parses "
-    "each and writes it anew. The MCP SDK talks to its child directly.",
+    "Client and daemon are separate processes. A relay replaces the daemon, with the same client "
+    "and the same module: the trio relay copies lines without parsing them, the Node relay parses "
+    "and encodes each line. The MCP SDK talks to its child directly.",
 )
 SOCKET_MANY = Row(
     "invoke, 64 at a time, over the control socket",
@@ -151,8 +151,8 @@ SOCKET_MANY = Row(
     "As the row above.",
 )
 HOSTED_NOTE = (
-    "The same server in C, hosted by stdiod and as the child of the MCP SDK's client. With both, "
-    "the caller is in the process that talks to it."
+    "The same server in C is hosted by stdiod, and is the child of the MCP SDK's client. In both "
+    "cases the caller runs in the process that talks to the server."
 )
 HOSTED_ONE = Row(
     "hosted MCP server, `tools/call`, one at a time",
@@ -169,8 +169,8 @@ HOSTED_MANY = Row(
     "As the row above.",
 )
 PLAIN_NOTE = (
-    "The plain app is on the same h11, wsproto and trio, and answers a constant: it reads no JSON, "
-    "knows nobody, and asks no module."
+    "The plain app uses the same h11, wsproto and trio, and answers a constant: it reads no JSON, "
+    "identifies no caller, and calls no module."
 )
 HTTP_INVOKE = Row(
     "invoke, one at a time, over HTTP",
@@ -191,7 +191,7 @@ SSE_FAN_OUT = Row(
     "events/s",
     (least(0.5, PLAIN),),
     (OURS, PLAIN),
-    "An event counts once for each client. The plain app writes bytes that it has at hand.",
+    "An event counts once for each client. The plain app writes prepared bytes.",
 )
 TOOL = Row(
     "per-invocation native tool",
@@ -205,15 +205,15 @@ LONE_TOOL = Row(
     "ms",
     (most(1.2, BELOW_CGROUPS), most(3.5)),
     (OURS, BELOW_CGROUPS),
-    "The median of calls that come alone. Both are the same daemon, with the highest containment "
-    "there is, and with the containment `subreaper`, which moves no process into a cgroup.",
+    "The median of calls that come alone. Both parties are the same daemon: one uses the best "
+    "containment available, the other `subreaper`, which moves no process into a cgroup.",
 )
 WARM = Row(
     "per-invocation Python tool, warm",
     "ms",
     (most(0.1, COLD),),
     (OURS, COLD),
-    "Each invocation finds a process that was started before (`warm`); cold starts one. The tool "
+    "Warm, each invocation finds a process that was started before; cold, it starts one. The tool "
     "ends with `os._exit`.",
 )
 WARM_SHUTDOWN = Row(
@@ -221,59 +221,60 @@ WARM_SHUTDOWN = Row(
     "ms",
     (most(0.25, COLD),),
     (OURS, COLD),
-    "As the row above, but the tool ends as programs do: an answer counts once its process is "
-    "gone, and what the interpreter does until then comes after it was asked, warm or not.",
+    "As the row above, but the tool ends without `os._exit`. A call counts as answered once its "
+    "process is gone, so the interpreter's shutdown is part of its time, warm or cold.",
 )
 CRASH = Row(
     "crash (SIGKILL) to running again",
     "ms",
     (most(8.0),),
     SUPERVISORS,
-    "With stdiod to *ready* again (health and description answered), with the others to the first "
-    "act of the next process; each had run for more than a second, and has its defaults.",
+    "For stdiod, until the module is *ready* again (it has answered health and describe); for the "
+    "others, until the next process does its first action. Each process had run for more than a "
+    "second, and each supervisor has its default settings.",
 )
 FLEET_START = Row(
     "200 persistent modules: start",
     "s",
     (most(1.0),),
     SUPERVISORS,
-    "With stdiod it is `stdiod up`, until all are ready; with the others until all processes run.",
+    "For stdiod, `stdiod up` until all modules are ready; for the others, until all processes run.",
 )
 FLEET_IDLE = Row(
     "200 persistent modules: idle CPU",
     "%",
     (most(0.4),),
     SUPERVISORS,
-    "Of one core; the supervisor and its helpers, without the modules.",
+    "CPU time of the supervisor and its helpers, without the modules, in percent of one core.",
 )
 FLEET_MEMORY = Row(
     "200 persistent modules: memory (PSS)",
     "MB",
     (most(50.0),),
     SUPERVISORS,
-    "As the row above.",
+    "Memory of the supervisor and its helpers, without the modules.",
 )
 FLEET_STOP = Row(
     "200 persistent modules: stop",
     "s",
     (most(0.6),),
     SUPERVISORS,
-    "Until the supervisor and all processes are gone; with stdiod it is `stdiod down`.",
+    "Until the supervisor and all processes are gone; for stdiod, by `stdiod down`.",
 )
 VERSION = Row("`stdiod --version`", "ms", (most(40.0),))
 VERSION_CPU = Row("`stdiod --version`: CPU", "ms")
 STATUS = Row("`stdiod status`", "ms", (most(130.0),))
-STATUS_CPU = Row("`stdiod status`: CPU", "ms", note="Of the command, without the daemon's.")
+STATUS_CPU = Row("`stdiod status`: CPU", "ms", note="CPU time of the command, without the daemon's.")
 MCP_ENTRY = Row(
     "`stdiod mcp`: until `initialize` is answered",
     "ms",
     (most(150.0),),
-    note="From the start of the command, as an MCP client starts it, while the daemon runs.",
+    note="The time from the start of the command by an MCP client. The daemon is already running.",
 )
 MCP_FIRST = Row(
     "`stdiod mcp` without a daemon: until `initialize` is answered",
     "ms",
-    note="It starts the daemon first.",
+    note="The command starts the daemon first.",
 )
 JOURNAL_WRITE = Row("journal: entries written, durable", "entries/s")
 JOURNAL_READ = Row("journal: the same read back with `events`", "entries/s")
