@@ -264,7 +264,9 @@ FLEET_STOP = Row(
 VERSION = Row("`stdiod --version`", "ms", (most(40.0),))
 VERSION_CPU = Row("`stdiod --version`: CPU", "ms")
 STATUS = Row("`stdiod status`", "ms", (most(130.0),))
-STATUS_CPU = Row("`stdiod status`: CPU", "ms", note="CPU time of the command, without the daemon's.")
+STATUS_CPU = Row(
+    "`stdiod status`: CPU", "ms", note="CPU time of the command, without the daemon's."
+)
 MCP_ENTRY = Row(
     "`stdiod mcp`: until `initialize` is answered",
     "ms",
