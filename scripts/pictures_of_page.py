@@ -37,7 +37,7 @@ class View(NamedTuple):
 PICTURES: Final[Mapping[str, View]] = {
     "page-modules": View("modules", "light", 1280, "Counts the words"),
     "page-module": View("modules/dice", "dark", 800, "answered health and describe"),
-    "page-session": View("sessions/walk", "light", 640, "primes"),
+    "page-session": View("sessions/tour", "light", 640, "primes"),
 }
 """Those that the documents show, by the names of their files."""
 

@@ -81,9 +81,9 @@ def call_samples(site: Site, number: int) -> None:
     """Call each so often that there is a trend to see."""
     client = site.daemon.client
     if number == 0:
-        site.daemon.op("session.new", session_id="walk", title="a walk through the house")
+        site.daemon.op("session.new", session_id="tour", title="a walk through the house")
     sent = [
-        client.send(module, "invoke", {"op": op, "args": args, "session_id": "walk"})
+        client.send(module, "invoke", {"op": op, "args": args, "session_id": "tour"})
         for place, (module, op, args, most) in enumerate(CALLS)
         for _ in range(max(1, most * ((number * (place + 3)) % 8 + 1) // 8))
     ]
