@@ -261,7 +261,8 @@ class HttpConnection:
 
     def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """Answer the open request."""
-        self.begin_body(status, [*headers, ("Content-Length", str(len(body)))], body)
+        length = [] if status in _NO_BODY else [("Content-Length", str(len(body)))]
+        self.begin_body(status, [*headers, *length], body)
         self.end_body()
 
     def begin_body(self, status: int, headers: Headers, body: bytes = b"") -> None:
@@ -456,6 +457,10 @@ class HttpConnection:
 
 _NOT_WHOLE = {h11.IDLE, h11.SEND_BODY, h11.MUST_CLOSE, h11.CLOSED, h11.ERROR}
 """Where a client is that has not ended a request, or will not begin another one."""
+
+_NO_BODY = {204, 304}
+"""A length would be that of what is not there: a cache would take it for the new one of what it
+holds (RFC 9110 8.6)."""
 
 JSON = ("Content-Type", "application/json")
 RETRY = ("Retry-After", "1")

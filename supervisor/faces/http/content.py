@@ -21,7 +21,10 @@ from supervisor.runtime.supervision.call import Congestion
 
 _RANGE = re.compile(r"bytes=(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))")
 _MEDIA = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(; ?[a-z]+=[A-Za-z0-9_.-]+)*")
-_SHOWN = re.compile(r"(image/(png|jpeg|gif|webp)|audio/.*|video/.*|text/plain|application/json)\b")
+_SHOWN = re.compile(
+    r"(image/(png|jpeg|gif|webp)|(audio|video)/[\w.-]+|text/plain|application/json)(;.*)?"
+)
+"""A type that ends with `+xml` is a document to a browser, whatever it begins with."""
 
 _SAFE: Headers = [
     ("Content-Security-Policy", "default-src 'none'; sandbox"),
@@ -104,7 +107,7 @@ class Content:
             *_SAFE,
             ("Content-Type", media if _MEDIA.fullmatch(media) else "application/octet-stream"),
             ("Content-Length", str(length)),
-            ("Content-Disposition", "inline" if _SHOWN.match(media) else "attachment"),
+            ("Content-Disposition", "inline" if _SHOWN.fullmatch(media) else "attachment"),
         ]
         if length != size:
             status = 206

@@ -86,7 +86,13 @@ async def test_a_part_of_it_is_read(
 
 @pytest.mark.parametrize(
     ("media", "shown"),
-    [("text/html", "attachment"), ("image/svg+xml", "attachment"), ("text/plain", "inline")],
+    [
+        ("text/html", "attachment"),
+        ("image/svg+xml", "attachment"),
+        ("image/png+xml", "attachment"),
+        ("audio/mpeg+xml", "attachment"),
+        ("text/plain; charset=utf-8", "inline"),
+    ],
 )
 async def test_what_could_run_is_a_download(media: str, shown: str, tmp_path: Path) -> None:
     async with handed_over(tmp_path, media) as client:

@@ -51,6 +51,7 @@ async def test_a_file_that_a_browser_has_is_not_sent_again(tmp_path: Path) -> No
         for said in (tag, f'W/{tag}, "another"'):
             again = await client.ask("GET", "/page/app.js", headers=[("If-None-Match", said)])
             assert (again.status, again.body, again.headers["etag"]) == (304, b"", tag)
+            assert "content-length" not in again.headers, "it would be of what a cache holds"
         changed = await client.ask("GET", "/page/app.js", headers=[("If-None-Match", '"old"')])
         assert (changed.status, changed.body) == (200, whole.body)
 
