@@ -69,6 +69,7 @@ export class Figures {
   /** What is new beyond states is not asked for sooner: under a flood of news that would be all the
       time, and trends would be of another length. */
   #hear(entries) {
+    if (!this.#listeners.size) return; // nobody asks for the status then, which ends each of these
     const changes = entries.filter((one) => one.event === "module:state");
     const at = performance.now();
     for (const { module, data } of changes)

@@ -27,7 +27,8 @@ export class Live {
   #waiting = [];
   #leftOut = 0;
   #seen = null;
-  #journal = "";
+  /** Whose numbers the entries have. */
+  journal = null;
   #stream = null;
   #wake = () => {};
   #deliver = inFrame(() => this.#tell());
@@ -98,7 +99,7 @@ export class Live {
     try {
       const headers = { Accept: "text/event-stream" };
       if (this.#seen !== null) headers["Last-Event-ID"] = String(this.#seen);
-      const query = this.#seen === null ? { last: 0 } : { journal: this.#journal };
+      const query = this.#seen === null ? { last: 0 } : { journal: this.journal };
       const where = path(["events"], query);
       const response = await request("GET", where, { headers, signal: stream.signal });
       let data = "";
@@ -120,7 +121,8 @@ export class Live {
   #take(entry) {
     this.#become("live");
     if (entry.journal !== undefined && entry.seq === undefined) {
-      this.#journal = entry.journal;
+      if (entry.journal !== this.journal) this.#leaveOut(); // of another one
+      this.journal = entry.journal;
       this.#seen = entry.since;
       return;
     }
@@ -132,6 +134,11 @@ export class Live {
       this.#leftOut += 1;
     }
     this.#deliver();
+  }
+
+  #leaveOut() {
+    this.#leftOut += this.#waiting.length;
+    this.#waiting = [];
   }
 
   #tell() {

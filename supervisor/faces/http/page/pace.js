@@ -18,8 +18,11 @@ export function paced(work, ms) {
     }
     busy = true;
     last = performance.now();
-    await work();
-    busy = false;
+    try {
+      await work();
+    } finally {
+      busy = false; // what failed once may go well the next time
+    }
     if (again) {
       again = false;
       soon();

@@ -25,7 +25,7 @@ export function render(into, page) {
   const context = { page, after: () => (questions.querySelector("button:enabled, input, select") ?? heading).focus() };
   const draw = () => {
     if (waiting === null) return;
-    for (const one of waiting) known.set(one.id, one);
+    for (const one of waiting) known.set(one.id, one.prompt);
     keyed(questions, waiting, (one) => one.id, (one) => question(one, context), (element, one) => element.show(one));
     empty.hidden = Boolean(waiting.length);
     write(summary, waiting.length ? `${count(waiting.length, "question")} wait${waiting.length === 1 ? "s" : ""} for an answer` : "");
@@ -42,6 +42,7 @@ export function render(into, page) {
       if (entry.event !== "approval:decision") continue;
       past.hidden = false;
       answered.prepend(decided(entry, known));
+      known.delete(entry.data?.id);
       if (answered.children.length > ANSWERED) answered.lastChild.remove();
     }
   });
@@ -107,16 +108,16 @@ function question(asked, { page, after }) {
   return form;
 }
 
-const BY = { timeout: "nobody answered in time", withdrawn: "its request has ended", too_many: "too many waited" };
+const BY = { timeout: "nobody answered in time", withdrawn: "its request has ended", daemon_restart: "the daemon was restarted" };
 
 function decided(entry, known) {
   const data = entry.data ?? {};
-  const asked = known.get(data.approval ?? data.id);
-  const allowed = data.allowed === true || entry.status === "allowed" || entry.status === "ok";
-  const who = BY[data.decided_by ?? data.by] ?? (entry.by ? `by ${printable(entry.by.name)}` : "");
+  const prompt = known.get(data.id);
+  const allowed = entry.status === "allowed";
+  const who = BY[data.by] ?? (entry.by ? `by ${printable(entry.by.name)}` : "");
   return el("li", {},
     el("span", { class: "verdict", "data-ok": allowed ? "yes" : "no" }, allowed ? "allowed" : "denied"), " ",
-    said(asked?.prompt ?? data.prompt ?? `${entry.module ?? ""}`, 200),
+    said(prompt ?? `${entry.module ?? ""}`, 200),
     el("div", { class: "note" }, timeOfDay(entry.ts), who ? `, ${who}` : ""),
   );
 }

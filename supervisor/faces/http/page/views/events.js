@@ -39,12 +39,19 @@ export function render(into, page) {
   );
 
   let kept = new Map();
+  let journal = null;
   let paused = null;
   let leftOut = 0;
   const wanted = () => ({
     event: pattern(inputs.event.value.trim()), module: inputs.module.value.trim(), session: inputs.session.value.trim(), words: text.value.toLowerCase(),
   });
   const take = (entries) => {
+    if (journal !== null && page.live.journal !== journal) {
+      // A new one may begin at 1 again: what is kept of the other would stand above it for ever.
+      kept = new Map();
+      if (paused !== null) paused = 0;
+    }
+    journal = page.live.journal;
     for (const entry of entries) kept.set(entry.seq, entry);
     for (const seq of kept.keys()) {
       if (kept.size <= KEPT) break;
@@ -55,7 +62,7 @@ export function render(into, page) {
     const filter = wanted();
     const all = [...kept.values()].filter((entry) => fits(entry, filter)).sort((a, b) => b.seq - a.seq);
     const shown = (paused === null ? all : all.filter((one) => one.seq <= paused)).slice(0, SHOWN);
-    keyed(rows, shown, (one) => one.seq, row, () => {});
+    keyed(rows, shown, (one) => one.id, row, () => {});
     table.hidden = !shown.length;
     empty.hidden = Boolean(shown.length);
     const held = paused === null ? 0 : all.filter((one) => one.seq > paused).length;

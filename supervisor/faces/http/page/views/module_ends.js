@@ -30,7 +30,7 @@ export function ends(name, page) {
     keyed(
       list,
       [...changes].reverse(),
-      (one) => one.seq,
+      (one) => one.id,
       newChange,
       () => {},
     ),
@@ -38,9 +38,10 @@ export function ends(name, page) {
   const add = (entries) => {
     const found = entries.filter((one) => one.event === "module:state" && one.module === name);
     if (!found.length) return;
-    const seen = new Set(changes.map((one) => one.seq));
-    changes = [...changes, ...found.filter((one) => !seen.has(one.seq))]
-      .sort((a, b) => a.seq - b.seq)
+    const seen = new Set(changes.map((one) => one.id));
+    // By time and not by number: a new journal begins at 1 again.
+    changes = [...changes, ...found.filter((one) => !seen.has(one.id))]
+      .sort((a, b) => a.ts - b.ts)
       .slice(-MOST);
     draw();
   };
