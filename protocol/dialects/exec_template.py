@@ -164,7 +164,7 @@ def _filled(hole: Hole, args: Mapping[str, Any]) -> str:
 def _filled_in(name: str, value: Any) -> str:
     text = value if isinstance(value, str) else encode(value).decode()
     if "\0" in text:
-        raise UnfitArgError(name, "holds a NUL, which no command line can")
+        raise UnfitArgError(name, "holds a NUL, which is passed to no command")
     return text
 
 

@@ -159,7 +159,7 @@ def _transport(one: _Server) -> dict[str, Any]:
         raise one.left_out(f"is {described(server)}, must be an object")
     for field in ("url", "type"):
         if field in server and server[field] != "stdio":
-            raise one.left_out("means HTTP; this version runs servers over stdio only", field)
+            raise one.left_out("means HTTP; stdiod runs MCP servers over stdio only", field)
     command = server.get("command")
     if not isinstance(command, str) or not command:
         raise one.left_out(f"is {described(command)}, must be a string", "command")

@@ -35,8 +35,11 @@ def test_no_op_is_called_unless_somebody_says_so(run: Run, tmp_path: Path) -> No
     assert "exit status of go: not called: say --op go, or --all-ops" in ended.stdout
     ended = run("check", str(path), "--op", "run")
     assert "exit status of run: it has no such op; it has go" in ended.stdout
+    assert ended.exit_code == 1, "a misspelt op is no check of it"
+    assert "no module was called with --op run" in ended.stderr
     assert not marks.exists()
-    assert run("check", str(path), "--op", "go").exit_code == 0
+    (path.parent / "package.json").write_text('{"name": "m", "version": "1.0.0"}')
+    assert run("check", str(path.parent), "--op", "go").exit_code == 0
     assert marks.exists()
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from supervisor.cli.exit_status import NO, EndError
+from supervisor.cli.exit_status import NO, EndError, NoError
 from supervisor.cli.options import example, with_json
 from supervisor.cli.quantities import count
 from supervisor.cli.results import print_json
@@ -61,13 +61,14 @@ def check(
 ) -> None:
     """Run modules, and check that they keep to their protocol.
 
-    PATH is a descriptor, or a directory as a daemon would read it. An op is called only if --op,
-    --all-ops, or `examples` in its schema says so, because it might do harm. What was not tried is
-    listed, and the verdict is then "partial" at best. Exits with 1 if a clause fails.
+    PATH is a descriptor, the folder of a module, or a directory as a daemon would read it. An op is
+    called only if --op, --all-ops, or `examples` in its schema says so, because it might do harm.
+    What was not tried is listed, and the verdict is then "partial" at best. Exits with 1 if a
+    clause fails, or if an OP was called in no module.
     """
     from supervisor.cli import checked, checking
 
-    found = checked.check(paths).descriptors
+    found = checked.check([_module_in(path) for path in paths]).descriptors
     if not found:
         where = ", ".join(map(str, paths))
         raise click.UsageError(f"{where}: no descriptors are there (*.json or */module.json)")
@@ -80,18 +81,32 @@ def check(
 
     good = [_read(one) for one in found if one.ok]
     bad = [one for one in found if not one.ok]
-    checking.examine_all(good, _permission(ops, all_ops=all_ops), tell)
+    permission = _permission(ops, all_ops=all_ops)
+    checking.examine_all(good, permission, tell)
     well = not bad and all(one.verdict != "fail" for one in reports)
+    uncalled = [op for op in permission.args if not any(_called(one, op) for one in reports)]
     if as_json:
         invalid = [{"descriptor": str(one.path), "problems": one.problems} for one in bad]
         modules = [one.document() for one in reports]
-        print_json({"ok": well, "modules": modules, "invalid": invalid})
+        print_json({"ok": well and not uncalled, "modules": modules, "invalid": invalid})
     else:
         _summarise(reports, bad)
     if junit is not None:
         _write(junit, reports)
     if not well:
         raise click.exceptions.Exit(NO)
+    if uncalled:
+        raise NoError(f"no module was called with --op {', --op '.join(map(one_line, uncalled))}")
+
+
+def _module_in(path: Path) -> Path:
+    """Return the descriptor of a module's folder: `package.json` beside it is none."""
+    inside = path / "module.json"
+    return inside if inside.is_file() else path
+
+
+def _called(report: Report, op: str) -> bool:
+    return any(one.op == op and one.status != "not tried" for one in report.findings)
 
 
 def _read(one: CheckedDescriptor) -> Descriptor:
