@@ -16,6 +16,7 @@ from supervisor.cli.top.figures import figures
 from supervisor.cli.top.view import rate
 from supervisor.cli.trouble import in_trouble, severity
 from supervisor.faces.http.page_files import FOLDER
+from supervisor.policy.approval import allows
 from supervisor.policy.lifecycle import State
 from supervisor.policy.principals import Principal, Scope
 
@@ -25,7 +26,8 @@ import { duration, latency, rate, size } from "./format.js";
 import { compared } from "./figures.js";
 import { may } from "./principal.js";
 import { inTrouble, severity } from "./trouble.js";
-const all = { printable, duration, latency, rate, size, compared, may, inTrouble, severity };
+import { allows } from "./views/approvals.js";
+const all = { allows, printable, duration, latency, rate, size, compared, may, inTrouble, severity };
 const asked = JSON.parse(await new Promise((resolve) => {
   let text = "";
   process.stdin.on("data", (part) => (text += part)).on("end", () => resolve(text));
@@ -45,6 +47,17 @@ TEXTS = [
 SECONDS = [0, 0.04, 0.9994, 0.9996, 3.21, 9.949, 9.951, 47, 59.6, 185, 3599.6, 7500, 90000, 273600]
 MILLISECONDS = [0.004, 0.214, 0.9949, 0.996, 3.42, 99.94, 99.96, 250, 999.6, 3210]
 SIZES = [0, 640, 1023, 1024, 12.3 * 1024**2, 1024**3 - 1, 5 * 1024**4]
+OPTIONS = [
+    "allow",
+    "Yes, always",
+    " approve it",
+    "yes-man: no",
+    "allowed",
+    "deny",
+    "no",
+    "ye\u017f",
+    ",",
+]
 RATES = [0, 0.25, 9.99, 9.996, 12.34, 999.94, 999.96, 1234.6]
 
 
@@ -100,6 +113,7 @@ def expected() -> list[tuple[list[Any], Any]]:
     told += [(["rate", one], rate(one)) for one in RATES]
     told += [(["inTrouble", one], in_trouble(one)) for one in modules()]
     told += [(["severity", str(state)], severity(str(state))) for state in State]
+    told += [(["allows", option], allows(option, [option])) for option in OPTIONS]
     for glob in ("*", "kv", "k*", "*v", "k*v*", "kv.get", "k%2Ev", "a.b", "k(", "k.*"):
         principal = Principal("p", "http", frozenset({Scope.ADMIN}), (glob,))
         for name in ("kv", "k.v", "kvv", "a.b", "k(", "k", "k\nv"):

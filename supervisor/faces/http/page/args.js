@@ -30,12 +30,13 @@ export class Args {
   }
 
   put(args) {
-    for (const [name, one] of this.#fields) one.control.put(this.#byHand ? args : args?.[name]);
+    const given = (name) => (Object.hasOwn(args ?? {}, name) ? args[name] : undefined);
+    for (const [name, one] of this.#fields) one.control.put(this.#byHand ? args : given(name));
   }
 
   /** What was typed, and whether all of it is good: a field that is not says why. */
   read() {
-    let args = {};
+    let args = Object.create(null); // a field may be called __proto__
     let firstBad = null;
     for (const [name, one] of this.#fields) {
       one.fail("");

@@ -8,7 +8,12 @@ import { fieldsOf } from "../question_form.js";
 
 const ANSWERED = 20;
 const WORDS = { allow: "Allow", deny: "Deny" };
-const ALLOWS = /^(allow|approve|yes)\b/i;
+const ALLOWS = /^[\s,]*(allow|approve|yes)(?=[\s,]|$)/iu;
+
+/** Whether an option allows, as the daemon decides it (`supervisor.policy.approval`). */
+export function allows(option) {
+  return ALLOWS.test(option);
+}
 
 export function render(into, page) {
   const summary = el("p", { class: "summary" });
@@ -67,7 +72,7 @@ function question(asked, { page, after }) {
   }, said(words, 100));
   const answers = fields
     ? [button("Answer", "allow", "main"), button("Decline", "deny", "danger")]
-    : asked.options.map((one, at) => button(WORDS[one] ?? one, one, at === 0 && ALLOWS.test(one) ? "main" : ALLOWS.test(one) ? null : "danger"));
+    : asked.options.map((one, at) => button(WORDS[one] ?? one, one, at === 0 && allows(one) ? "main" : allows(one) ? null : "danger"));
   const first = fields ? "allow" : asked.options[0];
   const form = el("form", { class: "panel question", "data-question": asked.id, "aria-labelledby": `prompt-${asked.id}`, novalidate: true,
     on: { submit: (event) => { event.preventDefault(); reply(first); } } },
@@ -89,7 +94,7 @@ function question(asked, { page, after }) {
     write(left, `${words} in ${duration(Math.max(0, Math.round((ends - performance.now()) / 1000)))}`);
   };
   const reply = async (answer) => {
-    const isDenial = answer === "deny" || !ALLOWS.test(answer);
+    const isDenial = !allows(answer);
     const body = fields && !isDenial ? { answer, content: fields.content() } : { answer };
     set(form, "aria-busy", "true");
     for (const one of form.querySelectorAll("button")) one.disabled = true;
