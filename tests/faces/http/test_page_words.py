@@ -27,7 +27,8 @@ import { compared } from "./figures.js";
 import { may } from "./principal.js";
 import { inTrouble, severity } from "./trouble.js";
 import { allows } from "./views/approvals.js";
-const all = { allows, printable, duration, latency, rate, size, compared, may, inTrouble, severity };
+const quantities = { duration, latency, rate, size };
+const all = { ...quantities, allows, printable, compared, may, inTrouble, severity };
 const asked = JSON.parse(await new Promise((resolve) => {
   let text = "";
   process.stdin.on("data", (part) => (text += part)).on("end", () => resolve(text));
