@@ -33,7 +33,10 @@ def install() -> str | None:
     npm = ["npm", "install", "--no-fund", "--no-audit", "--loglevel", "error", "--save-exact"]
     command = [*npm, "--prefix", str(FOLDER), *PACKAGES]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, check=False, timeout=WITHIN_S)
+        # What npm prints is no part of the types, which may go to stdout.
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False, timeout=WITHIN_S
+        )
     except subprocess.TimeoutExpired:
         return f"npm took longer than {WITHIN_S:g} s"
     if done.returncode:
