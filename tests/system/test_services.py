@@ -55,6 +55,9 @@ def test_a_second_daemon_uses_the_modules_of_the_first_and_outlives_it(folder: P
             far.process.kill()
             far.process.wait()
             gone = near.invoke("echo")
+            if gone.verdict == "unreachable/reset":
+                # A connection that was kept, and whose end had not been heard of yet.
+                gone = near.invoke("echo")
             assert gone.verdict == "unreachable/refused"
             assert near.status("echo")["state"] == "degraded"
 
