@@ -112,7 +112,7 @@ trio.run(living, go_on)
 print(json.dumps({"most": max(looked_through)[0], "times": len(looked_through)}))
 """
     )
-    assert found["times"] > 10
+    assert found["times"] > 5  # Python 3.13 waits for three times as many objects as 3.11
     assert found["most"] < 100_000  # of 500,000 that live
 
 
