@@ -129,8 +129,14 @@ class Invocation(Call, kw_only=True, eq=False):
     def event(self, event: CallEvent, call: Call, line: bytes | None) -> None:
         """Pass an event on."""
         del call
-        # Streams pass here; `isinstance` is slow to say no.
-        if type(event) is UiEvent and self.setting.effects.ui.is_plain(event):
+        # Streams pass here: `isinstance` is slow to say no, and to call `UiEvents.is_plain`, which
+        # the first look repeats, would cost as much as that itself.
+        if (
+            type(event) is UiEvent
+            and event.event in self.setting.effects.ui.plain
+            and type(payload := event.payload) is dict
+            and type(payload.get("content")) is str
+        ):
             self.client.event(event, line)
         elif type(event) is UiEvent or type(event) is StatePatch or type(event) is ErrorEvent:
             self.pass_on(event, line)

@@ -147,7 +147,7 @@ class UiEvents:
     def __init__(self) -> None:
         self._placeholders = 0
         self._subscriptions: list[Subscription] = []
-        self._plain = _RUNNING_TEXT
+        self.plain = _RUNNING_TEXT
         """What is passed on as it is; nothing while somebody subscribes."""
 
     def status(self) -> dict[str, int]:
@@ -162,18 +162,18 @@ class UiEvents:
             words += f" of all {len(self._subscriptions)}, and may be {SUBSCRIPTIONS}"
             raise RefusedError(Failure.because(Reason.QUEUE_FULL, words))
         self._subscriptions.append(subscription)
-        self._plain = frozenset()
+        self.plain = frozenset()
         return partial(self._unsubscribe, subscription)
 
     def _unsubscribe(self, subscription: Subscription) -> None:
         self._subscriptions.remove(subscription)
         if not self._subscriptions:
-            self._plain = _RUNNING_TEXT
+            self.plain = _RUNNING_TEXT
 
     def is_plain(self, event: UiEvent) -> bool:
         """Tell whether it is running text as agreed, and nobody subscribes; streams ask this."""
         return (
-            event.event in self._plain
+            event.event in self.plain
             and type(event.payload) is dict
             and type(event.payload.get("content")) is str
         )
