@@ -112,7 +112,7 @@ def test_a_folder_that_is_there_is_left_as_it_is(run: Run, tmp_path: Path) -> No
     ("arguments", "said"),
     [
         (("a/b", "--lang", "exec"), "'a/b' is not a valid module name"),
-        (("m", "--lang", "exec", "--protocol", "mcp"), "none speaks mcp; leave it out"),
+        (("m", "--lang", "exec", "--protocol", "mcp"), "speaks no protocol; leave out --protocol"),
         (("m", "--lang", "exec", "--kind", "hook"), "cannot be a hook"),
         (
             ("m", "--lang", "c", "--protocol", "mcp", "--lifecycle", "per-invocation"),

@@ -91,10 +91,12 @@ def _choice(
 
     if lang == "exec":
         if protocol is not None:
-            words = f"--lang exec is a command as it is, and none speaks {protocol}; leave it out"
+            words = "--lang exec wraps a command, which speaks no protocol; leave out --protocol"
             raise click.UsageError(words)
         if kind == "hook":
-            words = "--lang exec cannot be a hook: what a hook answers is an object, not a text"
+            words = (
+                "--lang exec cannot be a hook: a hook answers with an object, a command with text"
+            )
             raise click.UsageError(words)
     spoken = protocol or ("exec" if lang == "exec" else "module")
     lifecycles = DIALECTS[spoken].lifecycles
