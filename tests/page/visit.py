@@ -12,6 +12,18 @@ from tests.page.hostile import TRACE
 from tests.page.probes import FOCUSED, NAMED
 from tests.page.site import Site
 
+STANDING = """
+const [element, done] = arguments;
+let before;
+const look = () => {
+  const {x, y} = element.getBoundingClientRect(), now = `${x} ${y}`;
+  now === before ? done() : requestAnimationFrame(look);
+  before = now;
+};
+look();
+"""
+"""A click goes to where an element was: so it is not to move any more."""
+
 
 class Visit:
     """A browser that is logged in at a site."""
@@ -47,7 +59,9 @@ class Visit:
 
     def click(self, name: str, role: str = "button") -> None:
         """Click on what is called so."""
-        self.element(role, name).click()
+        element = self.element(role, name)
+        self.browser.driver.execute_async_script(STANDING, element)
+        element.click()
 
     def fill(self, name: str, text: str) -> None:
         """Type into a field, in place of what it has."""
