@@ -153,8 +153,6 @@ class ModuleConnection:
         self._open: dict[str, _Open] = {}
         self._echoes_ids = False
         self._omits_ids = False
-        self._held_ascii = True
-        """Whether all is ASCII of the unfinished line."""
         self._streaming = False
         """Whether the last line was an event."""
         self._step = ModuleStep(descriptor.name)
@@ -264,12 +262,7 @@ class ModuleConnection:
     def _receive_data(self, data: bytes) -> list[Received]:
         received: list[Received] = []
         streaming = self._streaming
-        is_ascii = data.isascii()
-        all_ascii = is_ascii and self._held_ascii
-        lines = self._splitter.feed(data)
-        # What is held is the end of what came; so if it is no longer than `data`, it came with it.
-        self._held_ascii = all_ascii or (is_ascii and self._splitter.pending_bytes <= len(data))
-        for line in lines:
+        for line in self._splitter.feed(data):
             if not isinstance(line, bytes):
                 self._reject(overlong_fault(line), None, received, owned=True)
             # After an event mostly comes another one: the look costs a fifth of what an event does.
@@ -294,7 +287,7 @@ class ModuleConnection:
                 # `type() is`: where the answer is no, `isinstance` of a msgspec type takes five
                 # times as long.
                 kind = type(event)
-                if not (all_ascii or is_utf8(line)):
+                if not (line.isascii() or is_utf8(line)):
                     self._receive_slowly(line, received)
                 elif (kind is UiEvent or kind is Log or kind is StatePatch) and named in self._open:
                     received.append(EventReceived(named, event, line))

@@ -186,6 +186,29 @@ def with_json(function: F) -> F:
     )(function)
 
 
+def with_scopes(scope_help: str) -> Callable[[F], F]:
+    """Add --scope and --modules: how far somebody's rights go."""
+
+    def add(function: F) -> F:
+        function = click.option(
+            "--modules",
+            type=TEXT,
+            multiple=True,
+            metavar="GLOB",
+            help="The modules (kv) or ops (kv.get*) that it covers; repeat it for more."
+            "  [default: all]",
+        )(function)
+        return click.option(
+            "--scope",
+            "scopes",
+            type=click.Choice(("read", "invoke", "admin")),
+            multiple=True,
+            help=scope_help,
+        )(function)
+
+    return add
+
+
 class Subverbs(click.Group):
     """The verbs of a verb; a wrong one is told with the one that was probably meant."""
 

@@ -61,13 +61,19 @@ EDGES_US = tuple(1 << power for power in range(8, 27))
 _INF = "+Inf"
 
 
+def _found(shown: dict[str, Any], path: tuple[str, ...]) -> Any:
+    """Return what stands at a path; None where something on the way is null."""
+    found: Any = shown
+    for key in path:
+        found = None if found is None else found[key]
+    return found
+
+
 def _at(*path: str, per: float = 1) -> Read:
     """Read a number, or how many there are of something, which may be null."""
 
     def read(shown: dict[str, Any]) -> Iterator[Sample]:
-        found: Any = shown
-        for key in path:
-            found = None if found is None else found[key]
+        found = _found(shown, path)
         if found is not None:
             yield Sample((len(found) if isinstance(found, list) else found) / per)
 
@@ -78,10 +84,7 @@ def _is(*path: str) -> Read:
     """Read whether there is something."""
 
     def read(shown: dict[str, Any]) -> Iterator[Sample]:
-        found: Any = shown
-        for key in path:
-            found = None if found is None else found[key]
-        yield Sample(float(found is not None))
+        yield Sample(float(_found(shown, path) is not None))
 
     return read
 
@@ -90,10 +93,7 @@ def _each(*path: str) -> Read:
     """Read an object of numbers; the key is the label."""
 
     def read(shown: dict[str, Any]) -> Iterator[Sample]:
-        found: Any = shown
-        for key in path:
-            found = found[key]
-        for label, value in found.items():
+        for label, value in _found(shown, path).items():
             yield Sample(value, (label,))
 
     return read

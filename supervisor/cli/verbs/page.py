@@ -16,11 +16,9 @@ import click
 from supervisor.cli.client import SUPERVISOR, Client
 from supervisor.cli.exit_status import NoError
 from supervisor.cli.locations import runtime_folder
-from supervisor.cli.options import TEXT, example, socket_option, with_json, with_socket
+from supervisor.cli.options import example, socket_option, with_json, with_scopes, with_socket
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import shell_word
-
-SCOPES = ("read", "invoke", "admin")
 
 EXAMPLE_ADDRESS = "127.0.0.1:8420"
 
@@ -29,20 +27,7 @@ _ANY_ADDRESS = {"0.0.0.0": "localhost", "::": "localhost"}  # noqa: S104 - repla
 
 @click.command(epilog=example("page", "page --no-browser --scope read"))
 @click.option("--no-browser", is_flag=True, help="Only print the address.")
-@click.option(
-    "--scope",
-    "scopes",
-    type=click.Choice(SCOPES),
-    multiple=True,
-    help="What the page may do; repeat it for more.  [default: all that you may]",
-)
-@click.option(
-    "--modules",
-    type=TEXT,
-    multiple=True,
-    metavar="GLOB",
-    help="The modules (kv) or ops (kv.get*) that it covers; repeat it for more.  [default: all]",
-)
+@with_scopes("What the page may do; repeat it for more.  [default: all that you may]")
 @with_json
 @with_socket
 def page(

@@ -9,12 +9,11 @@ from typing import Any
 import click
 
 from supervisor.cli.client import SUPERVISOR, Answer, Client
-from supervisor.cli.options import TEXT, Subverbs, example, with_json, with_socket
+from supervisor.cli.options import TEXT, Subverbs, example, with_json, with_scopes, with_socket
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import one_line
 
 DAY_S = 86400.0
-SCOPES = ("read", "invoke", "admin")
 
 
 @click.group(cls=Subverbs, epilog=example("token new ada --scope read --expires 30"))
@@ -26,20 +25,7 @@ def token() -> None:
     epilog=example("token new ada --scope read --scope invoke --modules 'dice*' --expires 30")
 )
 @click.argument("name", type=TEXT)
-@click.option(
-    "--scope",
-    "scopes",
-    type=click.Choice(SCOPES),
-    multiple=True,
-    help="What it allows; repeat it for more.  [default: read and invoke]",
-)
-@click.option(
-    "--modules",
-    type=TEXT,
-    multiple=True,
-    metavar="GLOB",
-    help="The modules (kv) or ops (kv.get*) that it covers; repeat it for more.  [default: all]",
-)
+@with_scopes("What it allows; repeat it for more.  [default: read and invoke]")
 @click.option(
     "--expires",
     "days",
