@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from protocol.errors import Outcome, Success
-from protocol.transcript import EXCERPT_BYTES, KEPT_LINE_BYTES, Entry, Happened, Source
+from protocol.transcript import EXCERPT_BYTES, KEPT_LINE_BYTES, Entry, EntrySource, Happened
 
 UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowError)
 
@@ -19,7 +19,7 @@ class Piece(msgspec.Struct, frozen=True, gc=False):
 
     at_s: float
     instance: str
-    source: Source
+    source: EntrySource
     data: bytes
 
 
@@ -28,7 +28,7 @@ class Gap(msgspec.Struct, frozen=True, gc=False):
 
     at_s: float
     instance: str
-    source: Source
+    source: EntrySource
     size: int
     lines: int
     mid_line: bool
@@ -43,7 +43,7 @@ class Transcriber:
 
     def __init__(self) -> None:
         self.missing_bytes = 0
-        self._streams: dict[tuple[str, Source], _Stream] = {}
+        self._streams: dict[tuple[str, EntrySource], _Stream] = {}
 
     def take(self, heard: Heard) -> list[Entry]:
         """Return the entries that this completes."""
@@ -63,11 +63,11 @@ class Transcriber:
         instance = entry.instance or ""
         if entry.event is Happened.ATTACHED and entry.mid_line:
             # Its beginning was not heard, and its end alone would be taken for a line.
-            self._stream(instance, Source.MODULE).skip_line(count=False)
+            self._stream(instance, EntrySource.MODULE).skip_line(count=False)
         elif entry.event is Happened.EOF:
-            entries += self._finish(instance, Source.MODULE, entry.at_s)
+            entries += self._finish(instance, EntrySource.MODULE, entry.at_s)
         elif entry.event is Happened.EXITED:
-            for source in (Source.HOST, Source.MODULE, Source.STDERR):
+            for source in (EntrySource.HOST, EntrySource.MODULE, EntrySource.STDERR):
                 entries += self._finish(instance, source, entry.at_s)
         return [*entries, entry]
 
@@ -78,7 +78,7 @@ class Transcriber:
             entries += self._finish(instance, source, at_s)
         ended = Entry(
             at_s=at_s,
-            source=Source.RECORDER,
+            source=EntrySource.RECORDER,
             event=Happened.ENDED,
             missing_bytes=self.missing_bytes,
             why=why,
@@ -94,19 +94,19 @@ class Transcriber:
         return Entry(
             at_s=gap.at_s,
             instance=gap.instance,
-            source=Source.RECORDER,
+            source=EntrySource.RECORDER,
             event=Happened.MISSING,
             size=size,
             lines=gap.lines,
         )
 
-    def _stream(self, instance: str, source: Source) -> _Stream:
+    def _stream(self, instance: str, source: EntrySource) -> _Stream:
         stream = self._streams.get((instance, source))
         if stream is None:
             stream = self._streams[instance, source] = _Stream(instance, source)
         return stream
 
-    def _finish(self, instance: str, source: Source, at_s: float) -> list[Entry]:
+    def _finish(self, instance: str, source: EntrySource, at_s: float) -> list[Entry]:
         stream = self._streams.pop((instance, source), None)
         return [] if stream is None else stream.finish(at_s)
 
@@ -114,7 +114,7 @@ class Transcriber:
 class _Stream:
     """One of a process's three streams: its unfinished line, bounded in memory."""
 
-    def __init__(self, instance: str, source: Source) -> None:
+    def __init__(self, instance: str, source: EntrySource) -> None:
         self._instance = instance
         self._source = source
         self._skipping = False

@@ -29,7 +29,7 @@ EXCERPT_BYTES = 4096
 """How much of such a line is kept."""
 
 
-class Source(StrEnum):
+class EntrySource(StrEnum):
     """Who or what an entry is from."""
 
     HOST = "host"
@@ -78,7 +78,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     at_s: Annotated[float, msgspec.Meta(ge=0)]
-    source: Source = msgspec.field(name="from")
+    source: EntrySource = msgspec.field(name="from")
     instance: str | None = None
     line: str | None = None
     base64: str | None = None
@@ -228,7 +228,7 @@ def _words(line: bytes, error: Exception) -> str:
     return str(error)
 
 
-_SPEAKERS = (Source.HOST, Source.MODULE, Source.STDERR)
+_SPEAKERS = (EntrySource.HOST, EntrySource.MODULE, EntrySource.STDERR)
 _OF_RECORDER = (Happened.MISSING, Happened.ENDED)
 
 
@@ -237,7 +237,7 @@ def _faults(entry: Entry) -> Iterator[str]:
     kinds = [entry.is_line, entry.outcome is not None, entry.event is not None]
     if sum(kinds) != 1:
         yield 'an entry is a line ("line" or "base64"), an "outcome" or an "event", one of them'
-    elif entry.source is not Source.RECORDER and entry.instance is None:
+    elif entry.source is not EntrySource.RECORDER and entry.instance is None:
         yield '"instance" is missing; it is the process\'s name, such as "dice#1"'
     elif entry.is_line:
         yield from _line_faults(entry)
@@ -264,7 +264,7 @@ def _line_faults(entry: Entry) -> Iterator[str]:
 
 
 def _outcome_faults(entry: Entry) -> Iterator[str]:
-    if entry.source is not Source.HOST:
+    if entry.source is not EntrySource.HOST:
         yield f'an "outcome" is from "host", not from "{entry.source}"'
     if entry.request_id is None or entry.operation is None:
         yield 'an "outcome" needs "request_id" and "operation"'
@@ -273,7 +273,7 @@ def _outcome_faults(entry: Entry) -> Iterator[str]:
 
 
 def _event_faults(entry: Entry, event: Happened) -> Iterator[str]:
-    wanted = Source.RECORDER if event in _OF_RECORDER else Source.PROCESS
+    wanted = EntrySource.RECORDER if event in _OF_RECORDER else EntrySource.PROCESS
     if entry.source is not wanted:
         yield f'the event "{event}" is from "{wanted}", not from "{entry.source}"'
     if event is Happened.EXITED and (entry.exit_code is None) is (entry.signal is None):

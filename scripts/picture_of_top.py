@@ -21,7 +21,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, Final
 
-from supervisor.cli.client import Client
+from supervisor.cli.client import DaemonClient
 from supervisor.cli.top.figures import Figures, Order, Trends, figures
 from supervisor.cli.top.live import ARGS
 from supervisor.cli.top.view import Look, view
@@ -89,7 +89,7 @@ def _spans(line: str) -> Iterator[str]:
 def screen(socket: Path) -> list[str]:
     """Call the modules for some time; return what a terminal shows at the end."""
     trends = Trends()
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         status: dict[str, Any] = client.known("status", ARGS).result
         now: Figures | None = None
         for number in range(ROUNDS):
@@ -103,7 +103,7 @@ def screen(socket: Path) -> list[str]:
     return view(now, trends.of, Look(interval_s=1.0, order=Order.RATE), WIDTH, HEIGHT)
 
 
-def _call(client: Client, number: int) -> None:
+def _call(client: DaemonClient, number: int) -> None:
     sent = {
         client.send(module, "invoke", {"op": op, "args": args})
         for place, (module, op, args, most) in enumerate(CALLS)

@@ -13,7 +13,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from supervisor.cli.client import Client, NoAnswerError
+from supervisor.cli.client import DaemonClient, NoAnswerError
 from supervisor.cli.locations import absolute_socket, default_socket
 from supervisor.cli.options import Kind
 
@@ -57,6 +57,6 @@ def _known(kind: Kind, ctx: click.Context) -> dict[str, str]:
 
 def _ask(ctx: click.Context, op: str, args: dict[str, Any]) -> dict[str, Any]:
     given = ctx.params.get("socket") or ctx.find_root().params.get("socket")
-    with Client(absolute_socket(Path(given) if given else default_socket())) as client:
+    with DaemonClient(absolute_socket(Path(given) if given else default_socket())) as client:
         result: dict[str, Any] = client.own(op, args, timeout_s=PATIENCE_S).result
     return result

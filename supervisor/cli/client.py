@@ -79,7 +79,7 @@ class NoAnswerError(Exception):
     """The time the caller was ready to wait is over."""
 
 
-class Client:
+class DaemonClient:
     """A connection to a daemon."""
 
     def __init__(self, path: Path) -> None:

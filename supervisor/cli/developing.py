@@ -29,7 +29,7 @@ from protocol.events import Progress
 from protocol.json_document import read_document
 from protocol.replies import Operation
 from protocol.response import Response
-from protocol.transcript import Happened, Source
+from protocol.transcript import EntrySource, Happened
 from supervisor.cli.args_words import args_of, read_words
 from supervisor.cli.failure_text import failure_text
 from supervisor.cli.quantities import duration
@@ -57,7 +57,7 @@ SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages", "target"})
 IDLE_S = 1e9
 """Between two probes of the health: they would be all that is seen."""
 
-Look = dict[str, tuple[int, int]]
+FileStamps = dict[str, tuple[int, int]]
 """Of each file its last change and its size."""
 
 
@@ -279,7 +279,7 @@ class Development:
             before = now
 
 
-def look(path: Path, descriptor: Descriptor | None) -> Look:
+def look(path: Path, descriptor: Descriptor | None) -> FileStamps:
     """Look at the descriptor and the sources: the files of its commands, and those of their kind.
 
     What a `prepare` makes is none of them.
@@ -292,7 +292,7 @@ def look(path: Path, descriptor: Descriptor | None) -> Look:
         suffixes = {Path(one).suffix for one in named if Path(one).is_file()} - {""}
         files |= {one for one in named if Path(one).is_file()}
         files |= set(_of_kind(Path(module_folder(descriptor)), suffixes))
-    seen: Look = {}
+    seen: FileStamps = {}
     for one in files:
         try:
             found = Path(one).stat()
@@ -317,9 +317,9 @@ class _Tap:
 
     def __init__(self, screen: Display) -> None:
         self._screen = screen
-        self._rest = {Source.HOST: b"", Source.MODULE: b""}
+        self._rest = {EntrySource.HOST: b"", EntrySource.MODULE: b""}
 
-    def said(self, instance: str, source: Source, data: bytes) -> None:
+    def said(self, instance: str, source: EntrySource, data: bytes) -> None:
         """Show the lines that are complete."""
         del instance
         if source not in self._rest:
@@ -328,8 +328,8 @@ class _Tap:
         for line in lines:
             self._show(source, line)
 
-    def _show(self, source: Source, line: bytes) -> None:
-        sign = ">" if source is Source.HOST else "<"
+    def _show(self, source: EntrySource, line: bytes) -> None:
+        sign = ">" if source is EntrySource.HOST else "<"
         self._screen.said(sign, line.decode(errors="backslashreplace"))
 
     def happened(self, instance: str, event: Happened, **facts: Any) -> None:

@@ -10,13 +10,13 @@ import click
 from protocol.errors import Reason
 from protocol.json_document import read_document
 from supervisor.cli.args_document import ARGS_MIB
-from supervisor.cli.client import Client
+from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import interruption
 from supervisor.cli.terminal import one_line
 from supervisor.cli.verbs.invoke import Shown, call
 
 
-def answer_lines(client: Client, module: str, content: dict[str, Any], show: Shown) -> bool:
+def answer_lines(client: DaemonClient, module: str, content: dict[str, Any], show: Shown) -> bool:
     """Print a response for each line that is not blank; returns whether all were ok.
 
     The object on a line adds to the args of `content`. A line that is none is answered by

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import click
 
-from supervisor.cli.client import Answer, Client
+from supervisor.cli.client import Answer, DaemonClient
 from supervisor.cli.options import MODULE, F
 
 
@@ -29,7 +29,7 @@ def with_modules(function: F) -> F:
 
 
 def chosen(
-    client: Client, modules: tuple[str, ...], *, every: bool, wanted: bool = False
+    client: DaemonClient, modules: tuple[str, ...], *, every: bool, wanted: bool = False
 ) -> list[str]:
     """Return the names that were typed, or all; of all, those that are to be up if `wanted`."""
     if not every:

@@ -17,9 +17,9 @@ import msgspec
 from protocol.descriptor.model import Descriptor, Lifecycle
 from protocol.transcript import (
     Entry,
+    EntrySource,
     Happened,
     Header,
-    Source,
     descriptor_document,
     encode_record,
 )
@@ -182,7 +182,7 @@ def _of_protocol(lines: list[str], protocol: str) -> Iterator[str]:
 
 # The transcript: what is said to it, and what it has to answer.
 
-Said = list[tuple[Source, dict[str, Any]]]
+Said = list[tuple[EntrySource, dict[str, Any]]]
 
 
 def transcript_of(choice: Choice, descriptor: Descriptor, when: str) -> bytes:
@@ -201,20 +201,24 @@ def transcript_of(choice: Choice, descriptor: Descriptor, when: str) -> bytes:
     for number, said in enumerate(_conversations(choice), 1):
         records += _entries(said, f"{choice.name}#{number}", persistent=persistent)
     end = Entry(
-        at_s=0, source=Source.RECORDER, event=Happened.ENDED, missing_bytes=0, why="all is said"
+        at_s=0,
+        source=EntrySource.RECORDER,
+        event=Happened.ENDED,
+        missing_bytes=0,
+        why="all is said",
     )
     return b"".join(map(encode_record, [*records, end]))
 
 
 def _entries(said: Said, instance: str, *, persistent: bool) -> Iterator[Entry]:
     def happened(event: Happened, **facts: Any) -> Entry:
-        return Entry(at_s=0, source=Source.PROCESS, instance=instance, event=event, **facts)
+        return Entry(at_s=0, source=EntrySource.PROCESS, instance=instance, event=event, **facts)
 
     yield happened(Happened.SPAWNED)
     for source, line in said:
         text = msgspec.json.encode(line).decode()
         yield Entry(at_s=0, source=source, instance=instance, line=text)
-        if source is Source.HOST and not persistent:
+        if source is EntrySource.HOST and not persistent:
             yield happened(Happened.STDIN_CLOSED)
     if persistent:
         yield happened(Happened.STDIN_CLOSED)
@@ -252,7 +256,7 @@ def _answered(choice: Choice) -> Iterator[Said]:
     for number, (operation, content, answer) in enumerate(asked, 1):
         named = {"requestId": f"r{number}"}
         request = {**named, "tool": choice.name, "operation": operation, "input": content}
-        yield [(Source.HOST, request), (Source.MODULE, {**named, **answer})]
+        yield [(EntrySource.HOST, request), (EntrySource.MODULE, {**named, **answer})]
 
 
 def _told(choice: Choice) -> Iterator[Said]:
@@ -271,8 +275,8 @@ def _told(choice: Choice) -> Iterator[Said]:
         named = {"requestId": f"r{number}", "tool": choice.name}
         request = {**named, "operation": operation, "input": content}
         yield [
-            (Source.HOST, request),
-            *((Source.MODULE, {"version": "0", **one}) for one in events),
+            (EntrySource.HOST, request),
+            *((EntrySource.MODULE, {"version": "0", **one}) for one in events),
         ]
 
 
@@ -322,11 +326,11 @@ def _served(choice: Choice) -> Said:
     said: Said = []
     for number, (method, params, answer) in enumerate(answered, 1):
         named = {"jsonrpc": "2.0", "id": number}
-        said.append((Source.HOST, {**named, "method": method, "params": params}))
-        said.append((Source.MODULE, {**named, **answer}))
+        said.append((EntrySource.HOST, {**named, "method": method, "params": params}))
+        said.append((EntrySource.MODULE, {**named, **answer}))
         if method == "initialize":
             told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-            said.append((Source.HOST, told))
+            said.append((EntrySource.HOST, told))
     return said
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, Answer, Client, own_op
+from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient, own_op
 from supervisor.cli.exit_status import NoDaemonError
 from supervisor.cli.results import print_json
 from supervisor.cli.session_text import change_line
 from supervisor.cli.terminal import is_terminal, one_line
 
 
-def watch(client: Client, session_id: str, *, as_json: bool) -> Answer | None:
+def watch(client: DaemonClient, session_id: str, *, as_json: bool) -> Answer | None:
     """Print each change until the session ends; returns the answer of an op that failed.
 
     Raises `NoDaemonError` when the daemon goes away.

@@ -12,7 +12,7 @@ from protocol.connection import Answered, Events, Notice, Request, Warned
 from protocol.errors import Failure, Outcome, Success
 from protocol.replies import Operation
 from protocol.service_answer import ServiceAnswer, request_body
-from protocol.transcript import Source
+from protocol.transcript import EntrySource
 from supervisor.conformance.examination import Examination
 from supervisor.conformance.persistent import LONG_BYTES
 from supervisor.conformance.report import Status
@@ -131,11 +131,13 @@ class _Asked:
         request, body = self._request, request_body(self._request)
         if self._unknown:
             body = msgspec.json.encode({**msgspec.json.decode(body), **self._unknown})
-        self.exchange.said("", Source.HOST, f"POST /{request.operation} ".encode() + body + b"\n")
+        self.exchange.said(
+            "", EntrySource.HOST, f"POST /{request.operation} ".encode() + body + b"\n"
+        )
         async with client.post(request.operation, body) as reply:
             answer = ServiceAnswer(reply.media, self._exam.descriptor, request, client.secrets)
             async for chunk in reply.chunks:
-                self.exchange.said("", Source.MODULE, chunk)
+                self.exchange.said("", EntrySource.MODULE, chunk)
                 self._take(answer.receive_data(chunk))
                 if answer.is_over:
                     return

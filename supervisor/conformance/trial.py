@@ -44,7 +44,7 @@ from protocol.dialects import DIALECTS
 from protocol.errors import Outcome, Reason
 from protocol.json_line import Fault, excerpt, read_object
 from protocol.replies import Operation
-from protocol.transcript import Happened, Source
+from protocol.transcript import EntrySource, Happened
 from supervisor.policy.verdict import Exit, Said
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.custody import Custody
@@ -127,12 +127,12 @@ class Exchange:
             lines += [f"{sign} {excerpt(one)}" for one in chunk.splitlines() if one.strip()]
         return tuple(lines[-SHOWN_LINES:])
 
-    def said(self, instance: str, source: Source, data: bytes) -> None:
+    def said(self, instance: str, source: EntrySource, data: bytes) -> None:
         """Keep what passed."""
         del instance
-        if source is Source.HOST:
+        if source is EntrySource.HOST:
             self._since_written.clear()
-        elif source is Source.MODULE and len(self._since_written) < KEPT_BYTES:
+        elif source is EntrySource.MODULE and len(self._since_written) < KEPT_BYTES:
             self._since_written += data
         sign = _SIGNS.get(source, "!")
         if self._mid_line.get(sign):
@@ -152,7 +152,7 @@ class Exchange:
         """Do nothing: there are no calls."""
 
 
-_SIGNS = {Source.HOST: ">", Source.MODULE: "<"}
+_SIGNS = {EntrySource.HOST: ">", EntrySource.MODULE: "<"}
 
 
 class Trial:

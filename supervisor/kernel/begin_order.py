@@ -19,7 +19,7 @@ from protocol.errors import Failure
 from supervisor.kernel.request_checks import Doubt
 from supervisor.runtime.checking.checks import Check, Checks
 
-Begin = Callable[[Failure | None], None]
+BeginHeld = Callable[[Failure | None], None]
 """Begins a request, or refuses it for this reason."""
 
 
@@ -29,13 +29,13 @@ class Held:
     __slots__ = ("_order", "begin", "check", "doubt", "module")
 
     def __init__(
-        self, order: BeginOrder, module: str | None, doubt: Doubt | None, begin: Begin
+        self, order: BeginOrder, module: str | None, doubt: Doubt | None, begin: BeginHeld
     ) -> None:
         self._order = order
         self.module = module
         """What it is for; None for an op of the daemon's own."""
         self.doubt = doubt
-        self.begin: Begin | None = begin
+        self.begin: BeginHeld | None = begin
         self.check: Check | None = None
 
     @property
@@ -74,7 +74,7 @@ class BeginOrder:
         """Whether an op of the daemon's own begins now."""
         return not self._lines
 
-    def hold(self, module: str | None, doubt: Doubt | None, begin: Begin) -> Held:
+    def hold(self, module: str | None, doubt: Doubt | None, begin: BeginHeld) -> Held:
         """Have a request wait for its turn and the look at its args; `begin` is called then.
 
         Perhaps at once.

@@ -33,7 +33,7 @@ URI_CHARS = 2048
 
 GONE = Stopped(Reason.DISCONNECT, "whoever wanted to follow a resource does not any more")
 
-Told = Callable[[str], None]
+Updated = Callable[[str], None]
 """Takes the URI of what has changed: what is followed, or something below it."""
 
 
@@ -43,7 +43,7 @@ class ResourceFollower(msgspec.Struct, eq=False):
     module: str
     uri: str
     principal: Principal
-    told: Told
+    told: Updated
 
 
 class ResourceUpdates:

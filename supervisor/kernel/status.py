@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from supervisor.policy.findings import why_bad
-from supervisor.policy.latency import Histogram, Reading, quantile_us
+from supervisor.policy.latency import BucketCounts, Histogram, quantile_us
 from supervisor.policy.lifecycle import HAS_PROCESS, State
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.custody import Custody
@@ -202,7 +202,7 @@ def _latency(latency: Histogram, *, histogram: bool) -> dict[str, Any]:
     return {**found, **more} if histogram else found
 
 
-def _quantile_ms(reading: Reading, fraction: float, max_us: int) -> float | None:
+def _quantile_ms(reading: BucketCounts, fraction: float, max_us: int) -> float | None:
     found_us = quantile_us(reading, fraction)
     # The middle of a bucket may lie above all that is in it.
     return None if found_us is None else min(found_us, max_us) / 1000

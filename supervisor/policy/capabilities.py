@@ -139,7 +139,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     modules: Mapping[str, Rules] = {}
 
 
-class Source(StrEnum):
+class RulePlace(StrEnum):
     """Where the rule that decided stands."""
 
     DESCRIPTOR = "descriptor"
@@ -155,7 +155,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     `line` are None for a mode that is the default.
     """
 
-    source: Source
+    source: RulePlace
     module: str | None = None
     entry: str | None = None
     file: str | None = None
@@ -163,7 +163,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return one line, such as `policy.toml:3: deny "log"`."""
-        if self.source is Source.DESCRIPTOR:
+        if self.source is RulePlace.DESCRIPTOR:
             return "the descriptor's capabilities do not list it"
         scope = "" if self.module is None else f"[modules.{quoted(self.module)}] "
         said = f"{scope}{self.source} {quoted(self.entry or '')}"
@@ -182,12 +182,12 @@ class Decision(msgspec.Struct, frozen=True):
 def decide(policy: Policy, module: str, declared: Iterable[str], capability: str) -> Decision:
     """Decide by the rules at the top; `declared` are the capabilities in the descriptor."""
     if not any(covers(entry, capability) for entry in declared):
-        rule = Rule(source=Source.DESCRIPTOR, module=module)
+        rule = Rule(source=RulePlace.DESCRIPTOR, module=module)
         return Decision(Verdict.DENIED, module, capability, rule)
     own = policy.modules.get(module, Rules())
-    for source, verdict in ((Source.DENY, Verdict.DENIED), (Source.ALLOW, Verdict.ALLOWED)):
+    for source, verdict in ((RulePlace.DENY, Verdict.DENIED), (RulePlace.ALLOW, Verdict.ALLOWED)):
         for scope, rules in ((module, own), (None, policy.everywhere)):
-            for entry in rules.deny if source is Source.DENY else rules.allow:
+            for entry in rules.deny if source is RulePlace.DENY else rules.allow:
                 if covers(entry.text, capability):
                     rule = Rule(
                         source=source,
@@ -200,7 +200,7 @@ def decide(policy: Policy, module: str, declared: Iterable[str], capability: str
     scope, rules = (None, policy.everywhere) if own.mode is None else (module, own)
     mode = rules.mode or Mode.STRICT
     rule = Rule(
-        source=Source.MODE, module=scope, entry=mode, file=policy.source, line=rules.mode_line
+        source=RulePlace.MODE, module=scope, entry=mode, file=policy.source, line=rules.mode_line
     )
     return Decision(_verdict_of(mode), module, capability, rule)
 

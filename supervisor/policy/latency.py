@@ -21,7 +21,7 @@ _EXACT_BELOW_US = 8
 _SUB_BITS = 2
 """4 buckets per power of two."""
 
-Reading = list[tuple[int, int]]
+BucketCounts = list[tuple[int, int]]
 """Pairs of the least duration of a bucket (us) and how many it holds; ascending, no empty ones."""
 
 
@@ -76,14 +76,14 @@ class Histogram:
         if duration_us > self.max_us:  # noqa: PLR1730 - as above
             self.max_us = duration_us
 
-    def reading(self) -> Reading:
+    def reading(self) -> BucketCounts:
         """Return what was counted so far."""
         if self._counts is None:
             return []
         return [pair for pair in zip(_LEAST, self._counts, strict=True) if pair[1]]
 
 
-def between(before: Reading, after: Reading) -> Reading | None:
+def between(before: BucketCounts, after: BucketCounts) -> BucketCounts | None:
     """Return what was counted between two readings; None if `after` is not a later one."""
     counts = dict(after)
     for least, count in before:

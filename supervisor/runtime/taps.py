@@ -14,7 +14,7 @@ import msgspec
 from protocol.connection import HostCalled
 from protocol.errors import Outcome
 from protocol.events import CallEvent
-from protocol.transcript import Happened, Source
+from protocol.transcript import EntrySource, Happened
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.supervision.call import Call, Congestion, Listener
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Tap(Protocol):
     """Whoever listens in; none of its methods may block."""
 
-    def said(self, instance: str, source: Source, data: bytes) -> None:
+    def said(self, instance: str, source: EntrySource, data: bytes) -> None:
         """Take bytes that passed through one of the process's pipes."""
 
     def happened(self, instance: str, event: Happened, **facts: Any) -> None:
@@ -94,7 +94,7 @@ class Taps:
         finally:
             del self._processes[process.instance]
 
-    def said(self, instance: str, source: Source, data: bytes | memoryview) -> None:
+    def said(self, instance: str, source: EntrySource, data: bytes | memoryview) -> None:
         """Tell what was written or read, if anything was."""
         if self.tap is not None and data:
             self.tap.said(instance, source, bytes(data))
@@ -134,7 +134,7 @@ class _All:
     def __init__(self, listeners: tuple[Tap, ...]) -> None:
         self._listeners = listeners
 
-    def said(self, instance: str, source: Source, data: bytes) -> None:
+    def said(self, instance: str, source: EntrySource, data: bytes) -> None:
         for one in self._listeners:
             one.said(instance, source, data)
 
@@ -158,7 +158,7 @@ class _NewOnly:
         self.listener = listener
         self._old = old
 
-    def said(self, instance: str, source: Source, data: bytes) -> None:
+    def said(self, instance: str, source: EntrySource, data: bytes) -> None:
         if instance not in self._old:
             self.listener.said(instance, source, data)
 

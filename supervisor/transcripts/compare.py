@@ -11,7 +11,7 @@ import msgspec
 
 from protocol.framing import EXCERPT_BYTES, UNCOUNTED, Line, LineSplitter, Overlong
 from protocol.json_line import Fault, excerpt, read_object
-from protocol.transcript import KEPT_LINE_BYTES, Entry, Source
+from protocol.transcript import KEPT_LINE_BYTES, Entry, EntrySource
 
 ALWAYS_IGNORED = ("/requestId", "/timestamp")
 """Members that differ from run to run by their nature."""
@@ -54,7 +54,7 @@ def recorded_lines(
     splitter = LineSplitter(line_bytes, UNCOUNTED)
     lines: list[Heard] = []
     for entry in entries:
-        if entry.source is not Source.MODULE or not entry.is_line:
+        if entry.source is not EntrySource.MODULE or not entry.is_line:
             continue
         size = entry.size or 0
         if entry.whole:

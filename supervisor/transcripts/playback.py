@@ -32,7 +32,7 @@ from protocol.errors import Outcome
 from protocol.framing import UNCOUNTED, Line, LineSplitter
 from protocol.host_call import Chunk
 from protocol.outgoing import Outgoing, Written
-from protocol.transcript import Entry, Happened, Source
+from protocol.transcript import Entry, EntrySource, Happened
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
@@ -279,10 +279,10 @@ def _cues(entries: Sequence[Entry], understood: Connection) -> tuple[list[Cue], 
             continue
         content = entry.content()
         data = content + b"\n" if entry.newline else content
-        if entry.source is Source.MODULE and content.strip():
+        if entry.source is EntrySource.MODULE and content.strip():
             lines += 1
             answers += _answers(understood.receive_data(data))
-        elif entry.source is Source.HOST:
+        elif entry.source is EntrySource.HOST:
             asks = any(isinstance(one, Asked) for one in understood.sent(content))
             cues.append(Cue(data, answers, 0 if asks else lines))
     return cues, answers, lines

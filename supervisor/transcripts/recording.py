@@ -21,7 +21,14 @@ import trio
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Outcome
 from protocol.transcriber import Gap, Heard, Piece, Transcriber, outcome_document
-from protocol.transcript import Entry, Happened, Header, Source, descriptor_document, encode_record
+from protocol.transcript import (
+    Entry,
+    EntrySource,
+    Happened,
+    Header,
+    descriptor_document,
+    encode_record,
+)
 from protocol.version import VERSION
 from supervisor.runtime.held_bytes import TRANSCRIPTS, Account
 from supervisor.runtime.supervision.call import Call
@@ -61,7 +68,7 @@ class Recording:
         self._lock = threading.Lock()
         self._heard: list[tuple[Heard, int]] = []
         self._waiting = 0
-        self._gaps: dict[tuple[str, Source], Gap] = {}
+        self._gaps: dict[tuple[str, EntrySource], Gap] = {}
         self._transcriber = Transcriber()
         self.saw_an_end = False
         """Whether a process has ended, and all that was asked of it has its outcome."""
@@ -80,7 +87,7 @@ class Recording:
 
     # What the tap hears.
 
-    def said(self, instance: str, source: Source, data: bytes) -> None:
+    def said(self, instance: str, source: EntrySource, data: bytes) -> None:
         """Keep bytes that passed through a pipe."""
         self._put(Piece(self.elapsed_s, instance, source, data), ENTRY_BYTES + len(data))
 
@@ -92,7 +99,7 @@ class Recording:
             self.saw_an_end = True
             del self._open[instance]
         entry = Entry(
-            at_s=self.elapsed_s, instance=instance, source=Source.PROCESS, event=event, **facts
+            at_s=self.elapsed_s, instance=instance, source=EntrySource.PROCESS, event=event, **facts
         )
         self._put(entry, ENTRY_BYTES)
 
@@ -108,7 +115,7 @@ class Recording:
         entry = Entry(
             at_s=self.elapsed_s,
             instance=instance,
-            source=Source.HOST,
+            source=EntrySource.HOST,
             request_id=request.request_id,
             operation=request.operation,
             op=request.op or None,
@@ -173,7 +180,7 @@ class Recording:
             size, lines = len(heard.data), heard.data.count(b"\n")
             mid_line = not heard.data.endswith(b"\n")
         # What is no piece is an entry that is lost as a whole; no line is broken by that.
-        source = heard.source if isinstance(heard, Piece) else Source.PROCESS
+        source = heard.source if isinstance(heard, Piece) else EntrySource.PROCESS
         before = self._gaps.get((instance, source))
         if before is not None:
             size, lines = size + before.size, lines + before.lines

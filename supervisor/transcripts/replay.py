@@ -47,7 +47,7 @@ from protocol.errors import Outcome, Success
 from protocol.json_line import Fault
 from protocol.outgoing import Written
 from protocol.transcriber import outcome_document
-from protocol.transcript import Entry, Happened, Source, Transcript
+from protocol.transcript import Entry, EntrySource, Happened, Transcript
 from supervisor.policy.verdict import Breach, Exit, Said, on_death, on_invocation
 from supervisor.transcripts.recorded_outcome import BY_HOST, reason_of, same
 
@@ -153,22 +153,22 @@ class _Process:
     def play(self, entry: Entry) -> None:
         """Do again what an entry tells."""
         match entry.source:
-            case Source.HOST if entry.outcome is not None:
+            case EntrySource.HOST if entry.outcome is not None:
                 self._host_decided(entry)
-            case Source.HOST:
+            case EntrySource.HOST:
                 if not self._per_invocation:
                     self._write(entry)
-            case Source.MODULE:
+            case EntrySource.MODULE:
                 self._receive(self._connection.receive_data(self._bytes(entry)))
-            case Source.PROCESS if entry.event is Happened.EOF:
+            case EntrySource.PROCESS if entry.event is Happened.EOF:
                 self._receive(self._connection.receive_eof())
-            case Source.PROCESS if entry.event is Happened.EXITED:
+            case EntrySource.PROCESS if entry.event is Happened.EXITED:
                 self._exited(entry)
             case _:
                 pass
 
     def _write(self, entry: Entry) -> None:
-        if entry.source is Source.HOST and entry.is_line and entry.newline:
+        if entry.source is EntrySource.HOST and entry.is_line and entry.newline:
             self._receive(self._connection.sent(entry.content()))
             self._connection.outgoing.take()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.cli.client import Client
+from supervisor.cli.client import DaemonClient
 from tests.cli.conftest import Serve
 from tests.cli.fake_daemon import log, module, ok, status
 
@@ -87,7 +87,7 @@ def test_a_daemon_that_is_asked_for_what_it_knows_imports_no_validator(
     try:
         with os.fdopen(reading, "rb") as ready:
             assert ready.read() == b"ready\n"
-        with Client(socket_path) as client:
+        with DaemonClient(socket_path) as client:
             assert client.own("wait", {"for": "verdict"}, timeout_s=60).ok
             assert client.known("status", {"histogram": True}).ok
             assert client.known("shutdown").ok

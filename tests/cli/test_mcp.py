@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.cli.client import Client
+from supervisor.cli.client import DaemonClient
 from tests.bounds import WAIT_S
 from tests.cli.conftest import Run, Serve
 from tests.cli.fake_daemon import not_ok
@@ -97,7 +97,7 @@ def test_many_start_one_daemon_that_stays_and_each_ends_with_its_client(
         for entry in entries:
             entry.kill()
             entry.wait()
-        with Client(socket_path) as client:
+        with DaemonClient(socket_path) as client:
             pid = client.daemon_pid()
             ends = os.pidfd_open(pid)
             last = subprocess.Popen(

@@ -273,7 +273,9 @@ def test_down_tells_which_modules_are_down_and_returns_when_the_daemon_is_gone(
     run: Run, serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
-        monkeypatch.setattr("supervisor.cli.client.Client.daemon_pid", lambda client: process.pid)
+        monkeypatch.setattr(
+            "supervisor.cli.client.DaemonClient.daemon_pid", lambda client: process.pid
+        )
 
         def script(frame: Frame) -> list[Reply] | None:
             match frame["input"]["op"]:

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 
 from protocol.dialects.mcp.greeting import DISCOVER, INITIALIZE, LEGACY, MODERN
-from protocol.transcript import Source
+from protocol.transcript import EntrySource
 from tests.conformance.test_transcripts import FILES, SERVERS, read
 from tests.protocol.mcp_revisions import check
 
 
-def agreed_on(lines: Sequence[tuple[Source, dict[str, Any]]]) -> str:
+def agreed_on(lines: Sequence[tuple[EntrySource, dict[str, Any]]]) -> str:
     """Return the revision that was agreed on, in either handshake."""
     for source, line in lines:
         result = line.get("result", {})
-        if source is Source.MODULE and "supportedVersions" in result:
+        if source is EntrySource.MODULE and "supportedVersions" in result:
             return str(max(result["supportedVersions"]))
-        if source is Source.MODULE and "protocolVersion" in result:
+        if source is EntrySource.MODULE and "protocolVersion" in result:
             return str(result["protocolVersion"])
     raise AssertionError("there is no handshake")
 
@@ -37,13 +37,13 @@ def test_each_line_to_a_server_of_others_is_valid(path: Path) -> None:
     lines = [
         (one.source, json.loads(one.line))
         for one in read(path).entries
-        if one.line is not None and one.source in (Source.HOST, Source.MODULE)
+        if one.line is not None and one.source in (EntrySource.HOST, EntrySource.MODULE)
     ]
     revision = agreed_on(lines)
     asked: dict[str, str] = {}
     for source, line in lines:
-        if source is Source.MODULE and "method" in line:
+        if source is EntrySource.MODULE and "method" in line:
             asked[repr(line.get("id"))] = line["method"]
-        if source is Source.HOST:
+        if source is EntrySource.HOST:
             wanted = GREETINGS.get(str(line.get("method")), revision)
             check(line, wanted, asked.get(repr(line.get("id"))))

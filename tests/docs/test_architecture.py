@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -64,22 +63,46 @@ def test_the_picture_of_the_house_names_what_is_told_upwards(interface: type) ->
     assert set(label[1].split(", ")) == told
 
 
-def public_classes(path: Path) -> list[str]:
-    body = ast.parse(path.read_text(encoding="utf-8")).body
+def public_types(path: Path) -> list[str]:
+    """Return the classes and type aliases of a file; a type variable is neither."""
     return [
-        one.name for one in body if isinstance(one, ast.ClassDef) and not one.name.startswith("_")
+        name
+        for one in ast.parse(path.read_text(encoding="utf-8")).body
+        for name in defined(one)
+        if not name.startswith("_") and name != name.upper()
     ]
 
 
-def test_the_words_are_classes_of_today_and_few_enough_to_hold_in_mind() -> None:
+def defined(statement: ast.stmt) -> list[str]:
+    match statement:
+        case ast.ClassDef(name=name) | ast.AnnAssign(target=ast.Name(id=name)):
+            return [name] if name[0].isupper() or name[0] == "_" else []
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) if name[0].isupper():
+            return [] if ast.unparse(value).startswith("TypeVar(") else [name]
+    return []
+
+
+def types_of(*folders: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for folder in folders:
+        for path in sorted((ROOT / folder.replace(".", "/")).rglob("*.py")):
+            for name in public_types(path):
+                found.setdefault(name, []).append(path.relative_to(ROOT).as_posix())
+    return found
+
+
+def test_each_word_is_the_name_of_one_type_of_the_whole_house_and_they_are_few() -> None:
     words = rows("ARCHITECTURE.md", "Word")
     assert len(words) <= 40
-    for word, _, home in words:
-        assert word in public_classes(ROOT / home.strip("`")), f"{home} has no class {word}"
+    house = types_of(
+        *{ring.strip("`").partition(".")[0] for ring, *_ in rows("ARCHITECTURE.md", "Ring")}
+    )
+    assert {word: house.get(word, []) for word, *_ in words} == {
+        word: [home.strip("`")] for word, _, home in words
+    }
 
 
-def test_no_public_class_name_stands_twice_in_a_ring() -> None:
+def test_no_name_of_a_public_type_stands_twice_in_a_ring() -> None:
     for ring, *_ in rows("ARCHITECTURE.md", "Ring"):
-        folder = ROOT / ring.strip("`").replace(".", "/")
-        names = Counter(name for path in folder.rglob("*.py") for name in public_classes(path))
-        assert [name for name, times in names.items() if times > 1] == []
+        found = types_of(ring.strip("`"))
+        assert {name: places for name, places in found.items() if len(places) > 1} == {}

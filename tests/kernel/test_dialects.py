@@ -21,7 +21,7 @@ from protocol.errors import Reason, Success
 from protocol.host_call import HostCall
 from protocol.host_events import RegisteredAsset
 from protocol.replies import Operation
-from protocol.transcript import Source
+from protocol.transcript import EntrySource
 from supervisor.kernel import descriptions
 from supervisor.kernel.assets import intake as asset_intake
 from supervisor.kernel.assets.store import AssetOptions
@@ -76,7 +76,7 @@ class Wire:
 
     def _results(self) -> dict[str, Any]:
         for one in self._recording.take():
-            if one.source is Source.HOST and one.is_line:
+            if one.source is EntrySource.HOST and one.is_line:
                 self.messages.append(json.loads(one.content()))
         return {one["result_of"]: one["said"] for one in self.messages if "result_of" in one}
 
@@ -325,7 +325,7 @@ async def test_describe_is_asked_of_the_newest(tmp_path: Path) -> None:
         recording = Recording(lambda: None)
         module.taps.attach(recording)
         assert isinstance(await module.ask(Operation.DESCRIBE), Success)
-        asked = {one.instance for one in recording.take() if one.source is Source.HOST}
+        asked = {one.instance for one in recording.take() if one.source is EntrySource.HOST}
         assert asked == {"m#2"}
 
 

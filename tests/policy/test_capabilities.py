@@ -16,8 +16,8 @@ from supervisor.policy.capabilities import (
     Mode,
     Policy,
     Rule,
+    RulePlace,
     Rules,
-    Source,
     Verdict,
     covers,
     decide,
@@ -125,7 +125,7 @@ def entry_at(line: int) -> tuple[Entry, ...]:
 
 
 RULES: dict[str, tuple[Callable[[Policy], Policy], Verdict, Rule]] = {}
-for source, verdict in ((Source.DENY, Verdict.DENIED), (Source.ALLOW, Verdict.ALLOWED)):
+for source, verdict in ((RulePlace.DENY, Verdict.DENIED), (RulePlace.ALLOW, Verdict.ALLOWED)):
     for own in (True, False):
         line = len(RULES) + 1
         RULES[f"{source} of the {'module' if own else 'file'}"] = (
@@ -151,7 +151,7 @@ for own in (True, False):
             with_rules(own, mode=mode, mode_line=line),
             verdict,
             Rule(
-                source=Source.MODE,
+                source=RulePlace.MODE,
                 module="m" if own else None,
                 entry=mode,
                 file="p.toml",
@@ -192,7 +192,7 @@ def test_of_two_rules_the_stronger_decides(stronger: str, weaker: str) -> None:
 def test_what_the_descriptor_does_not_list_is_denied_whatever_the_policy_says(name: str) -> None:
     decision = decide(RULES[name][0](FILE), "m", ["module.invoke:kv", "log"], WANTED)
     assert decision.verdict is Verdict.DENIED
-    assert decision.rule.source is Source.DESCRIPTOR
+    assert decision.rule.source is RulePlace.DESCRIPTOR
     assert str(decision.rule) == "the descriptor's capabilities do not list it"
 
 

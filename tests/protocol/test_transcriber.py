@@ -11,8 +11,8 @@ from protocol.transcript import (
     EXCERPT_BYTES,
     KEPT_LINE_BYTES,
     Entry,
+    EntrySource,
     Happened,
-    Source,
     encode_record,
     read_transcript,
 )
@@ -26,7 +26,7 @@ def transcribed(data: bytes, lengths: Cuts = ()) -> list[Entry]:
     entries = [
         entry
         for piece in pieces(data, lengths)
-        for entry in transcriber.take(Piece(0.1, "m#1", Source.MODULE, piece))
+        for entry in transcriber.take(Piece(0.1, "m#1", EntrySource.MODULE, piece))
     ]
     entries += transcriber.end(0.2, "the test is over")
     written = [encode_record(entry) for entry in entries]
@@ -58,40 +58,40 @@ def test_a_line_too_long_to_keep_is_its_beginning_with_length_and_digest() -> No
 
 def test_the_end_of_a_process_ends_its_lines() -> None:
     transcriber = Transcriber()
-    assert not transcriber.take(Piece(0.1, "m#1", Source.STDERR, b"oh"))
+    assert not transcriber.take(Piece(0.1, "m#1", EntrySource.STDERR, b"oh"))
     exited = Entry(
-        at_s=0.2, instance="m#1", source=Source.PROCESS, event=Happened.EXITED, exit_code=1
+        at_s=0.2, instance="m#1", source=EntrySource.PROCESS, event=Happened.EXITED, exit_code=1
     )
     last, ended = transcriber.take(exited)
-    assert (last.source, last.line, last.newline) == (Source.STDERR, "oh", False)
+    assert (last.source, last.line, last.newline) == (EntrySource.STDERR, "oh", False)
     assert ended is exited
 
 
 def test_who_attaches_in_the_middle_of_a_line_begins_with_the_next() -> None:
     transcriber = Transcriber()
     attached = Entry(
-        at_s=0.1, instance="m#1", source=Source.PROCESS, event=Happened.ATTACHED, mid_line=True
+        at_s=0.1, instance="m#1", source=EntrySource.PROCESS, event=Happened.ATTACHED, mid_line=True
     )
     assert transcriber.take(attached) == [attached]
-    (entry,) = transcriber.take(Piece(0.2, "m#1", Source.MODULE, b'true}\n{"ok":true}\n'))
+    (entry,) = transcriber.take(Piece(0.2, "m#1", EntrySource.MODULE, b'true}\n{"ok":true}\n'))
     assert entry.line == '{"ok":true}'
     assert transcriber.missing_bytes == 0
 
 
 def test_a_gap_counts_what_it_broke_and_the_next_whole_line_is_kept() -> None:
     transcriber = Transcriber()
-    transcriber.take(Piece(0.1, "m#1", Source.MODULE, b"abc"))
-    (gap,) = transcriber.take(Gap(0.2, "m#1", Source.MODULE, 10, 1, mid_line=True))
+    transcriber.take(Piece(0.1, "m#1", EntrySource.MODULE, b"abc"))
+    (gap,) = transcriber.take(Gap(0.2, "m#1", EntrySource.MODULE, 10, 1, mid_line=True))
     assert (gap.event, gap.size, gap.lines) == (Happened.MISSING, 13, 1)
-    (entry,) = transcriber.take(Piece(0.3, "m#1", Source.MODULE, b"rest\nwhole\n"))
+    (entry,) = transcriber.take(Piece(0.3, "m#1", EntrySource.MODULE, b"rest\nwhole\n"))
     assert entry.line == "whole"
     assert transcriber.end(0.4, "over")[-1].missing_bytes == 17
 
 
 def test_after_a_gap_of_whole_lines_none_is_skipped() -> None:
     transcriber = Transcriber()
-    transcriber.take(Gap(0.2, "m#1", Source.MODULE, 10, 1, mid_line=False))
-    (entry,) = transcriber.take(Piece(0.3, "m#1", Source.MODULE, b"whole\n"))
+    transcriber.take(Gap(0.2, "m#1", EntrySource.MODULE, 10, 1, mid_line=False))
+    (entry,) = transcriber.take(Piece(0.3, "m#1", EntrySource.MODULE, b"whole\n"))
     assert entry.line == "whole"
 
 

@@ -13,7 +13,7 @@ import trio
 from protocol.connection import Answered, Events, Request, StartAgain, Wait
 from protocol.dialects import DIALECTS, Dialect
 from protocol.errors import Failure, Outcome
-from protocol.transcript import Happened, Source
+from protocol.transcript import EntrySource, Happened
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.process import dialogue as dialogue_module
 from supervisor.runtime.process import spawning
@@ -51,7 +51,7 @@ def told(recording: Recording) -> list[tuple[str, Any]]:
     return [
         (one.instance or "", json.loads(one.content()))
         for one in recording.take()
-        if one.source is Source.HOST and one.is_line
+        if one.source is EntrySource.HOST and one.is_line
     ]
 
 

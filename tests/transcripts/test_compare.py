@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from protocol.framing import Overlong
-from protocol.transcript import KEPT_LINE_BYTES, Entry, Source, read_transcript
+from protocol.transcript import KEPT_LINE_BYTES, Entry, EntrySource, read_transcript
 from supervisor.transcripts.compare import (
     DIFFED_LINES,
     Heard,
@@ -58,7 +58,7 @@ def test_recorded_lines_are_those_a_dialect_would_see() -> None:
 def test_long_lines_are_compared_by_digest_and_too_long_ones_by_their_beginning() -> None:
     def entry(size: int) -> list[Entry]:
         cut = {"line": "x" * 4096, "size": size, "sha256": DIGEST}
-        return [Entry(at_s=0, instance="m#1", source=Source.MODULE, **cut)]  # type: ignore[arg-type]
+        return [Entry(at_s=0, instance="m#1", source=EntrySource.MODULE, **cut)]  # type: ignore[arg-type]
 
     long = heard(b"x" * (KEPT_LINE_BYTES + 1), ())
     assert recorded_lines(entry(KEPT_LINE_BYTES + 1), (), 8 << 20) != [long]  # another digest

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Success
-from protocol.transcript import Entry, Happened, Source, Transcript, read_transcript
+from protocol.transcript import Entry, EntrySource, Happened, Transcript, read_transcript
 from supervisor.runtime.supervision.module import Module
 from supervisor.transcripts import recording as recording_module
 from supervisor.transcripts import recording as transcript_file
@@ -32,7 +32,7 @@ class Kept:
         return [*self.recording.take()]
 
 
-def said(entries: list[Entry], source: Source) -> list[bytes]:
+def said(entries: list[Entry], source: EntrySource) -> list[bytes]:
     return [one.content() for one in entries if one.source is source and one.is_line]
 
 
@@ -63,8 +63,8 @@ async def test_a_conversation_is_kept_from_spawn_to_exit(running: Running, tmp_p
         Happened.SPAWNED, Happened.STDIN_CLOSED, Happened.EOF, Happened.EXITED,
     ] or events(entries) == [Happened.SPAWNED, Happened.STDIN_CLOSED, Happened.EXITED]  # fmt: skip
     assert outcomes(entries) == ["health", "describe", "echo"]
-    assert len(said(entries, Source.HOST)) == 3
-    assert len(said(entries, Source.MODULE)) == 3
+    assert len(said(entries, EntrySource.HOST)) == 3
+    assert len(said(entries, EntrySource.MODULE)) == 3
     assert kept.wakes
     assert kept.recording.saw_an_end
 
@@ -87,7 +87,7 @@ async def test_it_is_attached_and_detached_while_the_process_runs(
     entries, more = kept.entries(), other.entries()
     assert events(entries) == [Happened.ATTACHED]
     assert entries[0].mid_line is False
-    assert b"during" in said(entries, Source.HOST)[0]
+    assert b"during" in said(entries, EntrySource.HOST)[0]
     assert outcomes(entries) == ["echo"]
     assert outcomes(more) == ["echo", "echo"]
     assert module.restarts == 0
@@ -118,8 +118,8 @@ async def test_stderr_and_the_end_of_a_tool_are_kept_before_its_outcome(
     module.taps.attach(kept.recording)
     await ask(module, "light")
     entries = kept.entries()
-    assert said(entries, Source.STDERR) == [b"oops"]
-    (line,) = [one for one in entries if one.source is Source.MODULE]
+    assert said(entries, EntrySource.STDERR) == [b"oops"]
+    (line,) = [one for one in entries if one.source is EntrySource.MODULE]
     assert not line.newline
     assert entries[-2].exit_code == 3
     assert outcomes(entries[-1:]) == ["light"]
@@ -141,7 +141,7 @@ async def test_what_does_not_fit_is_counted_and_the_module_goes_on(
     assert kept.recording.missing_bytes == sum(one.size or 0 for one in missing) > 20_000
     # Taken, there is room again.
     await ask(module, "echo", text="last")
-    assert any(b"last" in line for line in said(kept.entries(), Source.MODULE))
+    assert any(b"last" in line for line in said(kept.entries(), EntrySource.MODULE))
     await running.down()
 
 
@@ -195,7 +195,7 @@ async def test_a_disk_that_stalls_costs_entries_and_no_waiting(
         file = TranscriptFile(path, header_of(descriptor(tmp_path, ["true"]), ""))
         piece = b"x" * 65535 + b"\n"
         for _ in range(recording_module.WAITING_BYTES // len(piece) * 3):
-            file.recording.said("m#1", Source.MODULE, piece)
+            file.recording.said("m#1", EntrySource.MODULE, piece)
         file.close("the test is over")
         assert file.error is not None
         assert "did not answer" in file.error

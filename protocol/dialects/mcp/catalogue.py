@@ -123,7 +123,7 @@ class _Listing:
         self.cursors: set[str] = set()
 
 
-class Catalogue:
+class ServerLists:
     """The lists of one server."""
 
     def __init__(self, agreed: Agreed) -> None:

@@ -23,7 +23,7 @@ from protocol.connection import (
     Wait,
 )
 from protocol.descriptor.model import Descriptor
-from protocol.dialects.mcp.catalogue import CHANGED, LISTS, TOOLS, Catalogue
+from protocol.dialects.mcp.catalogue import CHANGED, LISTS, TOOLS, ServerLists
 from protocol.dialects.mcp.greeting import (
     DISCOVER,
     INITIALIZE,
@@ -53,7 +53,7 @@ class Introduction:
         listening: Listening,
     ) -> None:
         self.waits: tuple[Wait, ...] = ()
-        self.catalogue: Catalogue | None = None
+        self.catalogue: ServerLists | None = None
         """What it offers, once it has been greeted."""
         self.is_ready = False
         self._descriptor = descriptor
@@ -144,7 +144,7 @@ class Introduction:
     def _agreed(self, agreed: Agreed, received: list[Received]) -> None:
         self._asked = {}
         self._speaker.agreed = agreed
-        catalogue = self.catalogue = Catalogue(agreed)
+        catalogue = self.catalogue = ServerLists(agreed)
         if not self._speaker.is_modern:
             self._speaker.notify("notifications/initialized", {})
         seconds = self._descriptor.supervision.timeouts.describe_s
@@ -152,7 +152,7 @@ class Introduction:
         self._list(catalogue, catalogue.offered)
         self._listed(received)
 
-    def _list(self, catalogue: Catalogue, names: list[str]) -> None:
+    def _list(self, catalogue: ServerLists, names: list[str]) -> None:
         for name in names:
             if catalogue.is_coming(name):
                 self._outdated.add(name)
@@ -162,7 +162,7 @@ class Introduction:
 
     def _answered_list(
         self,
-        catalogue: Catalogue,
+        catalogue: ServerLists,
         name: str,
         outcome: dict[str, Any] | RpcError,
         received: list[Received],
@@ -205,7 +205,7 @@ class Introduction:
             self._listening.begin(catalogue.agreed.capabilities)
         self._list_anew(catalogue)
 
-    def _list_anew(self, catalogue: Catalogue) -> None:
+    def _list_anew(self, catalogue: ServerLists) -> None:
         """Ask again for the lists that changed while they were on their way."""
         outdated, self._outdated = self._outdated, set()
         self._list(catalogue, sorted(outdated))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from supervisor.cli.client import Client, NoAnswerError
+from supervisor.cli.client import DaemonClient, NoAnswerError
 from supervisor.cli.doctor import (
     containment,
     descriptors,
@@ -83,7 +83,7 @@ def examine(
 def _status(socket: Path) -> tuple[dict[str, Any] | None, Finding]:
     """Ask the daemon, if there is one; the finding says what became of that."""
     try:
-        client = Client(socket)
+        client = DaemonClient(socket)
     except NoDaemonError:
         return None, ok("daemon", f"no daemon answers on {socket}")
     try:

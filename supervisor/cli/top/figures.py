@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from supervisor.cli.trouble import WORST_FIRST, in_trouble, severity
-from supervisor.policy.latency import Reading, between, quantile_us
+from supervisor.policy.latency import BucketCounts, between, quantile_us
 
 Status = dict[str, Any]
 
@@ -142,11 +142,11 @@ def _cpu_percent(before: Status | None, after: Status, interval_s: float | None)
     return round(100 * max(0.0, sum(used)) / interval_s, 1) if used else None
 
 
-def _reading(module: Status) -> Reading:
+def _reading(module: Status) -> BucketCounts:
     return [(least_us, count) for least_us, count in module["latency_ms"]["histogram_us"]]
 
 
-def _quantile_ms(came: Reading | None, fraction: float, longest_us: float) -> float | None:
+def _quantile_ms(came: BucketCounts | None, fraction: float, longest_us: float) -> float | None:
     found_us = None if came is None else quantile_us(came, fraction)
     return None if found_us is None else round(min(found_us, longest_us) / 1000, 3)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from supervisor.cli.client import SUPERVISOR, Answer, Client, NoAnswerError, own_op
+from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient, NoAnswerError, own_op
 from supervisor.cli.exit_status import NoDaemonError
 
 _REST_OF_A_LINE_S = 0.05
@@ -18,7 +18,7 @@ class Link:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._client: Client | None = None
+        self._client: DaemonClient | None = None
         self._asked = ""
 
     @property
@@ -33,7 +33,7 @@ class Link:
     def ask(self, op: str, args: dict[str, Any]) -> None:
         """Ask; raises `NoDaemonError` if nobody listens."""
         if self._client is None:
-            self._client = Client(self._path)
+            self._client = DaemonClient(self._path)
         self._asked = self._client.send(SUPERVISOR, "invoke", own_op(op, args))
 
     def answer(self) -> Answer | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from supervisor.cli.client import Client
+from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import NoDaemonError
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.top.figures import Figures, Status, figures
@@ -19,7 +19,7 @@ from supervisor.cli.top.view import table
 
 def print_once(path: Path, interval_s: float, *, as_json: bool) -> None:
     """Watch for one interval and print it; raises `NoDaemonError`."""
-    with Client(path) as client:
+    with DaemonClient(path) as client:
         before = _ask(client, as_json=as_json)
         time.sleep(interval_s)
         now = figures(before, _ask(client, as_json=as_json))
@@ -42,11 +42,11 @@ def print_lines(path: Path, interval_s: float) -> None:
 
 
 def _answers(path: Path, interval_s: float) -> Iterator[Status]:
-    client: Client | None = Client(path)
+    client: DaemonClient | None = DaemonClient(path)
     while True:
         try:
             if client is None:
-                client = Client(path)
+                client = DaemonClient(path)
                 click.echo("stdiod: the daemon is back", err=True)
             yield _ask(client, as_json=True)
         except NoDaemonError as error:
@@ -58,7 +58,7 @@ def _answers(path: Path, interval_s: float) -> Iterator[Status]:
         time.sleep(interval_s)
 
 
-def _ask(client: Client, *, as_json: bool) -> Status:
+def _ask(client: DaemonClient, *, as_json: bool) -> Status:
     answer = client.known("status", ARGS)
     if not answer.ok:
         end_with_failure(answer, as_json=as_json, module="status")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, Client
+from supervisor.cli.client import SUPERVISOR, DaemonClient
 from supervisor.cli.options import example, with_json, with_socket
 from supervisor.cli.quantities import duration
 from supervisor.cli.results import end_with_failure, print_json
@@ -110,7 +110,7 @@ def approvals(*, follow: bool, as_json: bool, socket: Path) -> None:
         else:
             click.echo(change_line(fields))
 
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         if follow:
             answer = client.own("approvals", {"follow": True}, show)
         else:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, Client
+from supervisor.cli.client import SUPERVISOR, DaemonClient
 from supervisor.cli.options import TEXT, example, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import one_line
@@ -49,7 +49,7 @@ def approve(
         if not equals or not field:
             raise click.UsageError(f"--set {entry} is not FIELD=VALUE")
         args.setdefault("content", {})[field] = value
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         found = client.known("approve", args)
     if not found.ok:
         end_with_failure(found, as_json=as_json, module=SUPERVISOR, op="approve")

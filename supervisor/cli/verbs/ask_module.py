@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from supervisor.cli.client import Client
+from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import NO
 from supervisor.cli.many_modules import chosen, in_turn, with_modules
 from supervisor.cli.options import example, with_json, with_socket
@@ -54,7 +54,7 @@ def _ask(
 ) -> None:
     # The daemon bounds each itself, by the module's health_s and describe_s.
     failed = 0
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         names = chosen(client, modules, every=every, wanted=True)
         answers = client.together([(one, operation, {}) for one in names])
         for name, answer in in_turn(names, answers):

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, Answer, Client
+from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient
 from supervisor.cli.exit_status import NoError
 from supervisor.cli.options import TEXT, example, with_json, with_socket
 from supervisor.cli.quantities import count, size, utc_stamp
@@ -86,7 +86,7 @@ def open_asset(asset: str, *, only_print: bool, as_json: bool, socket: Path) -> 
 
 
 def _ask(socket: Path, op: str, args: dict[str, Any], *, as_json: bool) -> Answer:
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         answer = client.known(op, args)
     if not answer.ok:
         end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op=op)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import Answer, Client
+from supervisor.cli.client import Answer, DaemonClient
 from supervisor.cli.exit_status import NO, interruption
 from supervisor.cli.many_modules import chosen, in_turn, with_modules
 from supervisor.cli.options import example, with_json, with_socket
@@ -62,7 +62,7 @@ def _control(
     op: str, modules: tuple[str, ...], socket: Path, *, every: bool, as_json: bool, **args: bool
 ) -> None:
     # The daemon bounds each by the module's own prepare_s, start_s and stop_s.
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         names = chosen(client, modules, every=every, wanted=op == "restart")
         asked = [(op, {"module": one, **args}) for one in names]
         words = f"{one_line(', '.join(names))}: told to {op}, and no longer waited for"

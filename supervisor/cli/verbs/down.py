@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, Answer, Client, NoAnswerError, own_op
+from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient, NoAnswerError, own_op
 from supervisor.cli.exit_status import NoError, interruption
 from supervisor.cli.options import example, with_socket
 from supervisor.cli.quantities import duration
@@ -28,7 +28,7 @@ GONE_S = 60.0
 def down(socket: Path) -> None:
     """End the daemon and all its modules; returns when it is gone."""
     began_s = time.monotonic()
-    with Client(socket) as client, Ticker() as ticker, _pidfd(client.daemon_pid()) as process:
+    with DaemonClient(socket) as client, Ticker() as ticker, _pidfd(client.daemon_pid()) as process:
         status = client.known("status")
         # Without one, say from a daemon of another version, the end is not shown but comes.
         modules = status.result["modules"] if status.ok else []
@@ -43,7 +43,7 @@ def down(socket: Path) -> None:
     click.echo(f"stdiod{whose} is down (pid {pid}), in {took}")
 
 
-def _shut_down(client: Client, ticker: Ticker, running: list[str]) -> int:
+def _shut_down(client: DaemonClient, ticker: Ticker, running: list[str]) -> int:
     """Ask for the end, and show it coming until the connection closes; returns the daemon's pid."""
     if running:
         # Open while the daemon ends, this request tells which modules are down already.

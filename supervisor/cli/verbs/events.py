@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import Answer, Client
+from supervisor.cli.client import Answer, DaemonClient
 from supervisor.cli.exit_status import NoDaemonError, NoError
 from supervisor.cli.options import TEXT, example, with_json, with_socket
 from supervisor.cli.quantities import time_of_day, utc_stamp
@@ -100,7 +100,7 @@ class _Feed:
     def read(self, socket: Path) -> Answer | None:
         """Show entries up to the end; returns None where a follower is to try again."""
         try:
-            with Client(socket) as client:
+            with DaemonClient(socket) as client:
                 answer = client.own("events", {**self._asked, **self.place}, self._show)
         except NoDaemonError:
             if not self._follow or "journal" not in self.place:

@@ -11,7 +11,7 @@ import msgspec
 
 from supervisor.cli.args_document import read_args
 from supervisor.cli.args_words import Word, args_of, read_words
-from supervisor.cli.client import ANSWER_S, SUPERVISOR, Client, NoAnswerError, OnEvent
+from supervisor.cli.client import ANSWER_S, SUPERVISOR, DaemonClient, NoAnswerError, OnEvent
 from supervisor.cli.event_text import EventPrinter, log_line
 from supervisor.cli.exit_status import INTERRUPTED, NO, OK, NoDaemonError, interruption
 from supervisor.cli.failure_text import failure_text
@@ -120,7 +120,7 @@ def invoke(
     if line_by_line:
         from supervisor.cli.many_calls import answer_lines
 
-        with Client(socket) as client:
+        with DaemonClient(socket) as client:
             add_words(client, module, content, typed)
             well = answer_lines(client, module, content, show)
         raise click.exceptions.Exit(OK if well else NO)
@@ -204,13 +204,15 @@ def ask_daemon(
     """Have a daemon invoke a module; returns the response. Raises `NoDaemonError`."""
     with (
         interruption(one_line(f"{module}.{content['op']} was cancelled")),
-        Client(socket) as client,
+        DaemonClient(socket) as client,
     ):
         add_words(client, module, content, typed)
         return call(client, module, content, on_event)
 
 
-def call(client: Client, module: str, content: dict[str, Any], on_event: OnEvent) -> dict[str, Any]:
+def call(
+    client: DaemonClient, module: str, content: dict[str, Any], on_event: OnEvent
+) -> dict[str, Any]:
     """Invoke a module over a connection; returns the response. Raises `NoDaemonError`."""
     # Without --timeout the daemon bounds it, by a timeout that only the module's descriptor knows.
     timeout_s = content["timeout_s"] + GRACE_S if "timeout_s" in content else None
@@ -221,13 +223,15 @@ def call(client: Client, module: str, content: dict[str, Any], on_event: OnEvent
         raise NoDaemonError(words) from None
 
 
-def add_words(client: Client, module: str, content: dict[str, Any], typed: Sequence[Word]) -> None:
+def add_words(
+    client: DaemonClient, module: str, content: dict[str, Any], typed: Sequence[Word]
+) -> None:
     """Add to the args what was typed as words, as the daemon knows the op's schema."""
     if typed:
         content["args"] |= args_of(typed, _schema(client, module, content["op"], typed))
 
 
-def _schema(client: Client, module: str, op: str, typed: Sequence[Word]) -> Any:
+def _schema(client: DaemonClient, module: str, op: str, typed: Sequence[Word]) -> Any:
     """Return the op's schema, or None where nobody knows it: a module that has never run, say."""
     if all(word.is_json for word in typed):
         return None

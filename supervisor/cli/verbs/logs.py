@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import Answer, Client
+from supervisor.cli.client import Answer, DaemonClient
 from supervisor.cli.exit_status import NO
 from supervisor.cli.many_modules import chosen, with_modules
 from supervisor.cli.options import Lines, example, with_json, with_socket
@@ -57,7 +57,7 @@ def logs(
     a request, `log` for what it logs outside of one, or `host` for what the daemon noted. With
     --json each line is {"ts","instance","stream","text"}, `ts` in seconds since 1970.
     """
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         names = chosen(client, modules, every=every)
         show = _Shown(names, as_json=as_json)
         if len(modules) == 1:
@@ -69,7 +69,9 @@ def logs(
             raise click.exceptions.Exit(NO)
 
 
-def _merged(client: Client, names: list[str], lines: int, show: _Shown, *, follow: bool) -> bool:
+def _merged(
+    client: DaemonClient, names: list[str], lines: int, show: _Shown, *, follow: bool
+) -> bool:
     """Show the last lines of all by time, then those that come; returns whether all had a log.
 
     Those that come are followed before the last ones are asked for, so that none is missed; what

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from supervisor.cli import configured
-from supervisor.cli.client import Client
+from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import NoDaemonError, NoError
 from supervisor.cli.options import TEXT, example, socket_option, with_socket
 from supervisor.cli.relay import DAEMON_ENDED, relay
@@ -62,10 +62,10 @@ def mcp(
 
 def _joined(
     ctx: click.Context, socket: Path, config: Path | None, directories: tuple[Path, ...]
-) -> Client:
+) -> DaemonClient:
     """Return a connection to the daemon there is, or to one that is started for it."""
     try:
-        return Client(socket)
+        return DaemonClient(socket)
     except NoDaemonError as error:
         configured.refuse_untrusted(ctx, directories_named=True)
         file = configured.said(ctx)
@@ -82,13 +82,13 @@ def _joined(
     arguments += ["--", *(str(one.absolute()) for one in directories)]
     with _alone(socket):
         try:
-            return Client(socket)
+            return DaemonClient(socket)
         except NoDaemonError:
             pid = background.start(arguments, data_dir)
     keep_s = file.mcp.keep_s if file and file.mcp else None
     ends = "`stdiod down`" if keep_s is None else f"{keep_s:g} s without a client"
     click.echo(f"stdiod: started a daemon (pid {pid}), which stays until {ends}", err=True)
-    return Client(socket)
+    return DaemonClient(socket)
 
 
 @contextlib.contextmanager

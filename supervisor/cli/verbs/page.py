@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, Client
+from supervisor.cli.client import SUPERVISOR, DaemonClient
 from supervisor.cli.exit_status import NoError
 from supervisor.cli.locations import runtime_folder
 from supervisor.cli.options import example, socket_option, with_json, with_scopes, with_socket
@@ -48,7 +48,7 @@ def page(
         args["scopes"] = list(scopes)
     if modules:
         args["modules"] = list(modules)
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         status = client.known("status")
         if not status.ok:
             end_with_failure(status, as_json=as_json, module=SUPERVISOR, op="status")

@@ -11,7 +11,7 @@ import click
 
 from protocol.plan import plan_problems
 from supervisor.cli.args_document import read_args
-from supervisor.cli.client import SUPERVISOR, Client, NoAnswerError
+from supervisor.cli.client import SUPERVISOR, DaemonClient, NoAnswerError
 from supervisor.cli.exit_status import NO, NoDaemonError, NoError
 from supervisor.cli.options import SECONDS, TEXT, Subverbs, example, with_json, with_socket
 from supervisor.cli.results import end_with_failure
@@ -97,7 +97,7 @@ def _session(
     if session_id is not None:
         yield session_id
         return
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         answer = client.known("session.new", {"plan": document})
     if not answer.ok:
         end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="session.new")
@@ -106,5 +106,5 @@ def _session(
         yield own
     finally:
         # Whatever happened has been told, or is being told: a daemon that is gone ends it no more.
-        with contextlib.suppress(NoDaemonError, NoAnswerError), Client(socket) as client:
+        with contextlib.suppress(NoDaemonError, NoAnswerError), DaemonClient(socket) as client:
             client.own("session.end", {"session_id": own}, timeout_s=END_S)

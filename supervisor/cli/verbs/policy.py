@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, Client
+from supervisor.cli.client import SUPERVISOR, DaemonClient
 from supervisor.cli.exit_status import NO, NoError
 from supervisor.cli.options import MODULE, TEXT, Subverbs, example, with_json, with_socket
 from supervisor.cli.quantities import count
@@ -113,7 +113,7 @@ def check(*, file: Path, directories: tuple[Path, ...], as_json: bool) -> None:
 @with_socket
 def forget(*, module: str, as_json: bool, socket: Path) -> None:
     """Forget the remembered answers about MODULE, so that it is asked about again."""
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         answer = client.own("policy.forget", {"module": module})
     if not answer.ok:
         end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="policy.forget")
@@ -127,7 +127,7 @@ def forget(*, module: str, as_json: bool, socket: Path) -> None:
 
 
 def _ask(socket: Path, module: str, capability: str, *, as_json: bool) -> dict[str, Any]:
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         answer = client.known("policy.explain", {"module": module, "capability": capability})
     if not answer.ok:
         end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="policy.explain")

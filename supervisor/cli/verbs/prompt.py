@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, Client
+from supervisor.cli.client import SUPERVISOR, DaemonClient
 from supervisor.cli.event_text import EventPrinter
 from supervisor.cli.exit_status import interruption
 from supervisor.cli.options import SECONDS, SESSION, TEXT, example, with_json, with_socket
@@ -59,7 +59,7 @@ def prompt(
         args["timeout_s"] = timeout_s
     shown = _Answer(as_json=as_json)
     words = one_line(f"the prompt of {session_id} was cancelled")
-    with interruption(words), Client(socket) as client:
+    with interruption(words), DaemonClient(socket) as client:
         answer = client.own(OP, args, shown.event)
     shown.end(answer.result if answer.ok else None)
     if not answer.ok:

@@ -13,7 +13,7 @@ from typing import IO, Any, Self
 import click
 import msgspec
 
-from supervisor.cli.client import Client
+from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import INTERRUPTED, NoDaemonError, NoError
 from supervisor.cli.options import MODULE, SECONDS, example, with_socket
 from supervisor.cli.results import echo_json, end_with_failure
@@ -129,7 +129,7 @@ def record(
     args: dict[str, Any] = {"module": module, "until_exit": until_exit, "restart": restart}
     if seconds is not None:
         args["seconds"] = seconds
-    with Client(socket) as client, TranscriptWriter(output) as transcript:
+    with DaemonClient(socket) as client, TranscriptWriter(output) as transcript:
 
         def keep(event: dict[str, Any], line: bytes) -> None:
             del line

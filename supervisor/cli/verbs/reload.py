@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from supervisor.cli.client import Client
+from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import NO, interruption
 from supervisor.cli.options import example, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_json
@@ -24,7 +24,10 @@ def reload(*, dry_run: bool, as_json: bool, socket: Path) -> None:
     the last good version then stays in use.
     """
     goes_on = "the reload goes on, and is no longer waited for"
-    with Client(socket) as client, contextlib.nullcontext() if dry_run else interruption(goes_on):
+    with (
+        DaemonClient(socket) as client,
+        contextlib.nullcontext() if dry_run else interruption(goes_on),
+    ):
         answer = client.own("reload", {"dry_run": dry_run})
     if not answer.ok:
         end_with_failure(answer, as_json=as_json, module="reload")

@@ -10,7 +10,7 @@ import click
 
 from supervisor.cli import session_watch
 from supervisor.cli.args_document import read_args
-from supervisor.cli.client import SUPERVISOR, Answer, Client
+from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient
 from supervisor.cli.options import SESSION, TEXT, Subverbs, example, with_json, with_socket
 from supervisor.cli.quantities import count
 from supervisor.cli.results import end_with_failure, print_json, print_laid_out
@@ -228,7 +228,7 @@ def watch(*, session_id: str, as_json: bool, socket: Path) -> None:
     Returns when the session ends; Ctrl-C leaves it (status 130). With --json each line is the entry
     of the journal.
     """
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         failed = session_watch.watch(client, session_id, as_json=as_json)
     if failed is not None:
         end_with_failure(failed, as_json=as_json, module=SUPERVISOR, op="events")
@@ -239,7 +239,7 @@ def _given(**args: Any) -> dict[str, Any]:
 
 
 def _ask(socket: Path, op: str, args: dict[str, Any], *, as_json: bool) -> Answer:
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         answer = client.known(op, args)
     if not answer.ok:
         end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op=op)

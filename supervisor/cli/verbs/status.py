@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import Client
+from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import NO
 from supervisor.cli.options import MODULE, example, with_json, with_socket
 from supervisor.cli.results import end_with_failure, print_document
@@ -30,7 +30,7 @@ def status(module: str | None, failing: bool, as_json: bool, socket: Path) -> No
     A module is in trouble if it is failed, in backoff or degraded, waits for another one, has
     ended badly, or has a bad changed descriptor. So is a quarantined descriptor.
     """
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         answer = client.known("status", {} if module is None else {"module": module})
     if not answer.ok:
         end_with_failure(answer, as_json=as_json, module=module or "status")

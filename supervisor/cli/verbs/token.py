@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, Answer, Client
+from supervisor.cli.client import SUPERVISOR, Answer, DaemonClient
 from supervisor.cli.options import TEXT, Subverbs, example, with_json, with_scopes, with_socket
 from supervisor.cli.results import end_with_failure, print_json
 from supervisor.cli.terminal import one_line
@@ -110,7 +110,7 @@ def _words(one: dict[str, Any]) -> str:
 
 
 def _ask(socket: Path, op: str, args: dict[str, Any], *, as_json: bool) -> Answer:
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         answer = client.known(op, args)
     if not answer.ok:
         end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op=op)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from supervisor.cli.client import Client
+from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import BROKEN_PIPE
 from supervisor.cli.options import SECONDS, example, with_json, with_socket
 from supervisor.cli.results import end_with_failure
@@ -59,7 +59,7 @@ def _watch(socket: Path, interval_s: float) -> None:
     from supervisor.cli.top.screen import ClosedTerminalError, taken_over
 
     # Whoever cannot be asked once is not worth a screen.
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         first = client.known("status", ARGS)
     if not first.ok:
         end_with_failure(first, as_json=False, module="status")

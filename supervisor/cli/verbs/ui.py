@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import SUPERVISOR, Client
+from supervisor.cli.client import SUPERVISOR, DaemonClient
 from supervisor.cli.event_text import event_line
 from supervisor.cli.options import TEXT, example, with_json, with_socket
 from supervisor.cli.results import echo_json, end_with_failure
@@ -50,7 +50,7 @@ def ui(
         "events": list(events) or None,
     }
     args = {key: value for key, value in given.items() if value is not None}
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         answer = client.own("ui.subscribe", args, show)
     if not answer.ok:
         end_with_failure(answer, as_json=as_json, module=SUPERVISOR, op="ui.subscribe")

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from supervisor.cli import background
-from supervisor.cli.client import Client, NoAnswerError
+from supervisor.cli.client import DaemonClient, NoAnswerError
 from supervisor.cli.daemon_options import absolute, http_exposure, with_daemon_options
 from supervisor.cli.exit_status import INTERRUPTED, NO, NoDaemonError, NoError
 from supervisor.cli.options import SECONDS, example, socket_option, with_json, with_socket
@@ -85,7 +85,7 @@ def up(
 
 def _refuse_second(socket: Path) -> None:
     try:
-        with Client(socket) as client:
+        with DaemonClient(socket) as client:
             pid = client.daemon_pid()
     except NoDaemonError:
         return  # nobody, or nobody who answers: then the new one finds the socket taken and says so
@@ -112,7 +112,7 @@ def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, 
         count = f"{ready}/{fields.get('of')} ready"
         ticker.step(one_line(str(event.get("message"))), count)
 
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         ticker.show("starting the modules")
         try:
             answer = client.own("wait", {"for": "verdict"}, progress, timeout_s)
@@ -121,7 +121,7 @@ def _follow(socket: Path, ticker: Ticker, timeout_s: float | None) -> dict[str, 
         else:
             if not answer.ok:
                 end_with_failure(answer, as_json=False, module="wait")
-    with Client(socket) as client:
+    with DaemonClient(socket) as client:
         answer = client.known("status")
     if not answer.ok:
         end_with_failure(answer, as_json=False, module="status")

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.client import Client, NoAnswerError
+from supervisor.cli.client import DaemonClient, NoAnswerError
 from supervisor.cli.exit_status import NO, NoError
 from supervisor.cli.many_modules import chosen, with_modules
 from supervisor.cli.options import SECONDS, example, with_json, with_socket
@@ -43,7 +43,7 @@ def wait(
     Exits with 1 as soon as one of them cannot get there by itself (it failed too often, or was
     stopped), or when the time is over.
     """
-    with Client(socket) as client, Ticker(silent=as_json) as ticker:
+    with DaemonClient(socket) as client, Ticker(silent=as_json) as ticker:
         pending = chosen(client, modules, every=every)
         last = ", ".join(pending)
         ticker.show(one_line(f"waiting for {last}"))

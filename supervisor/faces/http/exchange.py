@@ -25,7 +25,7 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import FREE_BYTES
 from supervisor.runtime.supervision.call import Congestion
 
-View = Callable[[Any], Any]
+Selection = Callable[[Any], Any]
 """What of a result is shown."""
 
 
@@ -46,7 +46,7 @@ def whole(result: Any) -> Any:
     return result
 
 
-def tell_result(response: Response, view: View = whole, status: int = 200) -> Told:
+def tell_result(response: Response, view: Selection = whole, status: int = 200) -> Told:
     """Say the result of an op, or its failure as a route's error."""
     outcome = response.outcome
     if isinstance(outcome, Success):

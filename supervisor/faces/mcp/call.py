@@ -21,7 +21,7 @@ from supervisor.runtime.supervision.call import Congestion
 FILE_BYTES = 16 << 20
 """What a file may have that is told in an answer, and all files of one together."""
 
-Answered = Callable[[Outcome, Mapping[str, RegisteredAsset]], None]
+TakeOutcome = Callable[[Outcome, Mapping[str, RegisteredAsset]], None]
 """Takes what a call came to, and the files that it handed over, by the module's own ids."""
 
 
@@ -102,7 +102,7 @@ class Asking(Protocol):
         """Withdraw that: somebody has answered, or the time is over."""
 
 
-class Call:
+class McpCall:
     """An invocation; events that MCP has a word for are told as they come."""
 
     def __init__(
@@ -111,7 +111,7 @@ class Call:
         by: Caller,
         told: Audience,
         asking: Asking,
-        answered: Answered,
+        answered: TakeOutcome,
     ) -> None:
         """Tell `told` of events, ask `asking`, and tell `answered` what it came to."""
         self._begin = begin

@@ -32,7 +32,7 @@ from protocol.mcp_server import lines
 from supervisor.faces.http.connection import HttpConnection
 from supervisor.faces.http.head import SSE, Headers, Refusal
 from supervisor.faces.http.streams import Streams
-from supervisor.faces.mcp.session import Session, Whose
+from supervisor.faces.mcp.session import McpSession, Whose
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ANSWERS, Account, HeldBytes
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
@@ -83,7 +83,7 @@ class HttpSession:
     def __init__(self, whose: Whose, streams: Streams, account: Account) -> None:
         self.id = secrets.token_urlsafe(24)
         self.whose = whose
-        self.session = Session(whose, self._tell)
+        self.session = McpSession(whose, self._tell)
         self.asked: dict[str, Callable[[dict[str, Any] | RpcError], None]] = {}
         """What was asked of the client, by the id of the question."""
         self.requests: dict[RpcId, OpenRequest] = {}

@@ -34,7 +34,7 @@ from protocol.mcp_server.results import (
 )
 from protocol.problem import described, did_you_mean, quoted
 from supervisor.faces.mcp.call import File
-from supervisor.faces.mcp.request import SERVER, ClientRequest, Request
+from supervisor.faces.mcp.request import SERVER, ClientRequest, McpRequest
 from supervisor.faces.mcp.set_aside import SCHEME as SET_ASIDE
 from supervisor.faces.mcp.table import Table
 
@@ -64,14 +64,14 @@ LISTS: Mapping[str, Callable[[Table], Mapping[str, dict[str, Any]]]] = {
 class Method(msgspec.Struct, frozen=True):
     """A method: what serves it, and in which era."""
 
-    serve: Callable[[Request], None]
+    serve: Callable[[McpRequest], None]
     eras: frozenset[Era] = frozenset(Era)
 
 
 # Of a client and what there is.
 
 
-def _greet(request: Request) -> None:
+def _greet(request: McpRequest) -> None:
     def told(table: Table) -> None:
         client = request.asked.client
         found: dict[str, Any] = {"capabilities": CAPABILITIES}
@@ -87,12 +87,12 @@ def _greet(request: Request) -> None:
     request.with_table(told, wait=False)
 
 
-def _ping(request: Request) -> None:
+def _ping(request: McpRequest) -> None:
     request.finish({})
 
 
 def _lister(field: str) -> Method:
-    def serve(request: Request) -> None:
+    def serve(request: McpRequest) -> None:
         def listed(table: Table) -> None:
             entries = request.asked.given[field] = LISTS[field](table)
             request.finish(_page(field, entries, table, request.asked))
@@ -131,7 +131,7 @@ def _cacheable(found: dict[str, Any], asked: ClientRequest) -> dict[str, Any]:
 # Tools.
 
 
-def _call_tool(request: Request) -> None:
+def _call_tool(request: McpRequest) -> None:
     name = request.text("name")
     if name is None:
         return
@@ -186,7 +186,7 @@ def _passed_on(outcome: Outcome) -> Mapping[str, Any] | RpcError:
     return RpcError(INTERNAL_ERROR, f"the module answered with {described(result)}, no object")
 
 
-def _pass_on(request: Request, outcome: Outcome, assets: Mapping[str, RegisteredAsset]) -> None:
+def _pass_on(request: McpRequest, outcome: Outcome, assets: Mapping[str, RegisteredAsset]) -> None:
     found = _passed_on(outcome)
     if isinstance(found, RpcError):
         request.finish(found)
@@ -194,7 +194,7 @@ def _pass_on(request: Request, outcome: Outcome, assets: Mapping[str, Registered
         request.finish_with(found, assets)
 
 
-def _get_prompt(request: Request) -> None:
+def _get_prompt(request: McpRequest) -> None:
     name = request.text("name")
     if name is None:
         return
@@ -211,7 +211,7 @@ def _get_prompt(request: Request) -> None:
     request.with_table(found)
 
 
-def _read_resource(request: Request) -> None:
+def _read_resource(request: McpRequest) -> None:
     uri = request.text("uri")
     if uri is None:
         return
@@ -224,7 +224,7 @@ def _read_resource(request: Request) -> None:
     request.with_table(lambda table: _read_of(request, uri, table.readers_of(uri)))
 
 
-def _read_of(request: Request, uri: str, modules: Sequence[str]) -> None:
+def _read_of(request: McpRequest, uri: str, modules: Sequence[str]) -> None:
     """Ask one module after the other, until one knows the resource."""
 
     def ask(left: Sequence[str], why: str) -> None:
@@ -251,7 +251,7 @@ def _read_of(request: Request, uri: str, modules: Sequence[str]) -> None:
     ask(modules, "")
 
 
-def _read_asset(request: Request, uri: str) -> None:
+def _read_asset(request: McpRequest, uri: str) -> None:
     def read(found: File | Failure) -> None:
         if isinstance(found, Failure):
             request.finish(own_error(found, uri))
@@ -262,7 +262,7 @@ def _read_asset(request: Request, uri: str) -> None:
     request.read(uri.removeprefix(ASSET_SCHEME), read)
 
 
-def _read_set_aside(request: Request, uri: str) -> None:
+def _read_set_aside(request: McpRequest, uri: str) -> None:
     data = request.server.set_aside.find(uri, request.asked.party.principal)
     if data is None:
         words = f"there is no result {quoted(uri)} (any more)"
@@ -272,7 +272,7 @@ def _read_set_aside(request: Request, uri: str) -> None:
         request.finish(_cacheable(told, request.asked))
 
 
-def _complete(request: Request) -> None:
+def _complete(request: McpRequest) -> None:
     ref = request.asked.params.get("ref")
     if not isinstance(ref, dict):
         words = f'"ref" is {described(ref)}, it must be an object'

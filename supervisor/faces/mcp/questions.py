@@ -26,7 +26,7 @@ from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
 if TYPE_CHECKING:
-    from supervisor.faces.mcp.request import Request
+    from supervisor.faces.mcp.request import McpRequest
 
 PARKED_S = 600.0
 """How long a request waits for its client to come back; its own deadline may be sooner."""
@@ -44,10 +44,10 @@ METHODS = {ours: theirs for theirs, ours in HOST_METHODS.items()}
 CAPABILITIES = {ROOTS: "roots", SAMPLE: "sampling", ASK: "elicitation"}
 """What a client has to say that it can, by the host method that it would answer."""
 
-Answered = Callable[["dict[str, Any] | RpcError"], None]
+TakeAnswer = Callable[["dict[str, Any] | RpcError"], None]
 
 
-Questions = dict[str, Answered]
+Questions = dict[str, TakeAnswer]
 """What was asked of a client of the older era, by the id of the question."""
 
 
@@ -55,7 +55,7 @@ def ask_client(
     open_questions: Questions,
     method: str,
     params: Mapping[str, Any],
-    answered: Answered,
+    answered: TakeAnswer,
     write: Callable[[bytes], None],
 ) -> Callable[[], None]:
     """Write a request to a client; returns what withdraws it."""
@@ -76,7 +76,7 @@ class Inquiry(msgspec.Struct, frozen=True):
 
     method: str
     params: Mapping[str, Any]
-    answered: Answered
+    answered: TakeAnswer
 
 
 def outcome_of(answer: dict[str, Any] | RpcError) -> Outcome:
@@ -112,7 +112,7 @@ def decision_of(question: Mapping[str, Any], answer: dict[str, Any] | RpcError) 
 class Parked(msgspec.Struct):
     """A request whose client is to come back."""
 
-    request: Request
+    request: McpRequest
     whose: tuple[Principal, str, str]
     timer: Timer
 
@@ -125,7 +125,7 @@ class ParkingPlace:
         self._key = secrets.token_bytes(32)
         self._all: dict[str, Parked] = {}
 
-    def park(self, request: Request) -> str:
+    def park(self, request: McpRequest) -> str:
         """Let a request wait; returns the state that its client has to come back with."""
         if len(self._all) >= PARKED:
             self._give_up(next(iter(self._all)))
@@ -136,7 +136,7 @@ class ParkingPlace:
 
     def take(
         self, state: object, whose: tuple[Principal, str, str], arguments: object
-    ) -> Request | RpcError:
+    ) -> McpRequest | RpcError:
         """Return the request that waits for this state of this client's, with these arguments."""
         named, _, signature = state.partition(".") if isinstance(state, str) else ("", "", "")
         good = hmac.compare_digest(signature.encode(), self._sign(named, whose).encode())

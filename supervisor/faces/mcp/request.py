@@ -32,7 +32,7 @@ from protocol.mcp_server.results import (
 from protocol.problem import described
 from protocol.trace_context import is_traceparent
 from protocol.version import VERSION
-from supervisor.faces.mcp.call import FILE_BYTES, Answered, Call, Channel, File, FileRead
+from supervisor.faces.mcp.call import FILE_BYTES, Channel, File, FileRead, McpCall, TakeOutcome
 from supervisor.faces.mcp.questions import CAPABILITIES as ASKED_FOR
 from supervisor.faces.mcp.questions import (
     COLLECT_S,
@@ -91,7 +91,7 @@ class ClientRequest(msgspec.Struct, frozen=True):
         return {"traceparent": found} if is_traceparent(found) else {}
 
 
-class Request:
+class McpRequest:
     """One request, whatever serves it at the moment."""
 
     def __init__(self, server: McpServer, asked: ClientRequest, told: Channel) -> None:
@@ -101,7 +101,7 @@ class Request:
         self.ended = False
         self.has_output_schema = False
         """Whether its result has to have structured content."""
-        self._call: Call | FileRead | TableOnItsWay | _Awaiting | None = None
+        self._call: McpCall | FileRead | TableOnItsWay | _Awaiting | None = None
         self._inquiries: dict[str, Inquiry] = {}
         """What the client is to be asked, in the newer era."""
         self._given: Mapping[str, Any] = {}
@@ -180,7 +180,7 @@ class Request:
         """Whether its client says that it was asked something, and brings answers."""
         return any(name in self.asked.params for name in ("requestState", "inputResponses"))
 
-    def resumed(self) -> Request:
+    def resumed(self) -> McpRequest:
         """Return the request that goes on with the answers: one that waited, or itself."""
         params = self.asked.params
         answers = params.get("inputResponses", {})
@@ -193,7 +193,7 @@ class Request:
         else:
             state, arguments = params["requestState"], params.get("arguments")
             waited = self.server.parked.take(state, self.whose, arguments)
-            if isinstance(waited, Request):
+            if isinstance(waited, McpRequest):
                 waited.go_on(self.asked, self.told, answers)
                 return waited
             self.finish(waited)
@@ -345,10 +345,10 @@ class Request:
         awaiting = self._call = _Awaiting(answered)
         awaiting.begin(self.server, asked.party, "offers", {"wait": wait})
 
-    def invoke(self, module: str, op: str, args: dict[str, Any], answered: Answered) -> None:
+    def invoke(self, module: str, op: str, args: dict[str, Any], answered: TakeOutcome) -> None:
         """Have an op asked; `answered` goes on with what it came to."""
         asked = self.asked
-        call = self._call = Call(self.server.begin, asked, self, self, answered)
+        call = self._call = McpCall(self.server.begin, asked, self, self, answered)
         call.invoke(module, op, args, **asked.traceparent)
 
     def read(self, asset: str, answered: Callable[[File | Failure], None]) -> None:

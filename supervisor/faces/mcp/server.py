@@ -15,7 +15,7 @@ from supervisor.faces.mcp.methods import METHODS
 from supervisor.faces.mcp.questions import (
     ParkingPlace,
 )
-from supervisor.faces.mcp.request import ClientRequest, Request
+from supervisor.faces.mcp.request import ClientRequest, McpRequest
 from supervisor.faces.mcp.set_aside import SetAside
 from supervisor.faces.mcp.table import Table
 from supervisor.kernel.daemon import Daemon
@@ -48,15 +48,15 @@ class McpServer:
         self._tables: dict[tuple[View, Principal], Table] = {}
         self._names: dict[tuple[View, Principal], Names] = {}
 
-    def serve(self, asked: ClientRequest, told: Channel) -> Request:
+    def serve(self, asked: ClientRequest, told: Channel) -> McpRequest:
         """Begin a request, or go on with one that waited for its client; `told` is told of it."""
-        request = Request(self, asked, told)
+        request = McpRequest(self, asked, told)
         if asked.client.is_modern and request.comes_back:
             return request.resumed()
         self.start(request)
         return request
 
-    def start(self, request: Request) -> None:
+    def start(self, request: McpRequest) -> None:
         """Have a request served by its method, if the client's era has that."""
         asked = request.asked
         method = METHODS.get(asked.method)

@@ -25,7 +25,7 @@ from protocol.problem import described
 from protocol.response import Response
 from supervisor.faces.mcp.call import Channel
 from supervisor.faces.mcp.methods import LISTS
-from supervisor.faces.mcp.request import Absent, ClientRequest, Given, Request
+from supervisor.faces.mcp.request import Absent, ClientRequest, Given, McpRequest
 from supervisor.faces.mcp.server import McpServer
 from supervisor.faces.mcp.table import Table
 from supervisor.faces.mcp.updates import RESOURCE_UPDATED, FollowedResource
@@ -40,7 +40,7 @@ CANCELLED = "notifications/cancelled"
 SUBSCRIPTIONS = 1024
 """Resources that one client may follow."""
 
-Tell = Callable[[str, dict[str, Any]], None]
+Notify = Callable[[str, dict[str, Any]], None]
 """Takes a notification: its method and params."""
 
 OwnMethod = Callable[[Mapping[str, Any], Channel], None]
@@ -112,10 +112,10 @@ def serve_modern(
     return None if serving.ended else serving
 
 
-class Session:
+class McpSession:
     """A client of the older era."""
 
-    def __init__(self, whose: Whose, tell: Tell) -> None:
+    def __init__(self, whose: Whose, tell: Notify) -> None:
         """Tell of what is of no request by `tell`."""
         self.client: McpClient | None = None
         """What it said in `initialize`, once it has."""
@@ -351,7 +351,7 @@ class Follow:
 
     def _with_table(self, then: Callable[[Table], None], *, wait: bool) -> None:
         asked = self._whose.asked(0, LISTEN, {}, self._client)
-        Request(self._whose.server, asked, Absent()).with_table(then, wait=wait)
+        McpRequest(self._whose.server, asked, Absent()).with_table(then, wait=wait)
 
     def _take(self, table: Table) -> None:
         for field, pick in LISTS.items():

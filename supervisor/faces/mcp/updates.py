@@ -10,7 +10,7 @@ from protocol.errors import Failure
 from protocol.events import Log, Progress
 from protocol.problem import quoted
 from protocol.response import Response
-from supervisor.faces.mcp.request import Absent, ClientRequest, Request
+from supervisor.faces.mcp.request import Absent, ClientRequest, McpRequest
 from supervisor.faces.mcp.server import McpServer
 from supervisor.faces.mcp.table import Table
 from supervisor.kernel.parties import DAEMON, Handle
@@ -42,7 +42,7 @@ class FollowedResource:
 
     def begin(self) -> None:
         """Look for the module, and have it followed there."""
-        Request(self._server, self._asked, _Refused(self._settle)).with_table(self._found)
+        McpRequest(self._server, self._asked, _Refused(self._settle)).with_table(self._found)
 
     def when_settled(self, settled: Settled) -> None:
         """Call this once it is followed, or cannot be; perhaps at once."""

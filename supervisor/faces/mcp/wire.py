@@ -26,7 +26,7 @@ from protocol.problem import described
 from protocol.weight import LONG_BYTES, collector_paused, is_deeper
 from supervisor.faces.mcp.questions import Questions, ask_client
 from supervisor.faces.mcp.server import McpServer
-from supervisor.faces.mcp.session import CANCELLED, Serving, Session, Whose, serve_modern
+from supervisor.faces.mcp.session import CANCELLED, McpSession, Serving, Whose, serve_modern
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
@@ -56,7 +56,7 @@ class McpWire:
         self._ended = ended
         self._open: dict[RpcId, _Told] = {}
         self._asked: Questions = {}
-        self._session = Session(self._whose, self._tell)
+        self._session = McpSession(self._whose, self._tell)
 
     @property
     def all_answered(self) -> bool:

@@ -24,7 +24,7 @@ from supervisor.kernel.host_calls.method import Host, Method, check_params
 from supervisor.kernel.host_calls.methods import method_named
 from supervisor.kernel.host_calls.open_call import OpenCall
 from supervisor.kernel.parties import Caller, RefusedError
-from supervisor.policy.capabilities import LOG, Decision, Source, Verdict, covers
+from supervisor.policy.capabilities import LOG, Decision, RulePlace, Verdict, covers
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ALL_BYTES, ARGS, PARTY_BYTES
 from supervisor.runtime.process.dialogue import Dialogue
@@ -179,7 +179,7 @@ def _answered(call: OpenCall) -> Iterator[None]:
 def _denied(grant: Grant) -> Failure:
     capability = grant.decision.capability[:CAPABILITY_CHARS]
     rule, why = grant.decision.rule, grant.words
-    if rule.source is Source.MODE and rule.file is None:
+    if rule.source is RulePlace.MODE and rule.file is None:
         allow = f"`allow = [{quoted(capability)}]`"
         why = f"no policy grants it: put {allow} in a file and start with `--policy FILE`"
     words = f"{grant.decision.module} may not {capability}: {why}"

@@ -38,7 +38,7 @@ class KeptPast(msgspec.Struct, frozen=True):
     past: Past
 
 
-class History:
+class SessionHistory:
     """The newest invocations of one session."""
 
     __slots__ = ("_newest", "_places", "_session_id", "_slots", "count", "last")

@@ -9,7 +9,7 @@ import msgspec
 from protocol.errors import Failure
 from protocol.merge_patch import encoded_bytes, merge_into, merged
 from protocol.response import Response
-from supervisor.kernel.sessions.history import History, Past
+from supervisor.kernel.sessions.history import Past, SessionHistory
 from supervisor.policy.roles import Roles
 from supervisor.policy.session import (
     Bounds,
@@ -88,7 +88,7 @@ class Session:
         self.changed = False
         """Whether there is something that neither the last document nor a patch tells."""
         self._bounds = bounds
-        self.history = History(
+        self.history = SessionHistory(
             kept.session_id, kept.history, kept.invocations, kept.last, places=bounds.history
         )
         self._most_bytes = encoded_bytes(kept.state)

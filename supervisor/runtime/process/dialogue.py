@@ -24,7 +24,7 @@ from protocol.connection import Connection, Events, Flow, HostCalled, Received, 
 from protocol.errors import Failure, Outcome, Reason
 from protocol.host_call import Chunk
 from protocol.outgoing import Written
-from protocol.transcript import Happened, Source
+from protocol.transcript import EntrySource, Happened
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.process import Process
@@ -110,7 +110,7 @@ class Dialogue:
         self._process = process
         opening = process.opening
         if opening is not None:
-            self._taps.said(self.instance, Source.HOST, opening.written)
+            self._taps.said(self.instance, EntrySource.HOST, opening.written)
             self._left = memoryview(opening.left)
             if process.stdin is None:
                 self._taps.happened(self.instance, Happened.STDIN_CLOSED)
@@ -304,7 +304,7 @@ class Dialogue:
         except OSError:
             written = 0  # whatever it is, the writer will meet it too
         if self._taps.tap is not None:
-            self._taps.said(self.instance, Source.HOST, data[:written])
+            self._taps.said(self.instance, EntrySource.HOST, data[:written])
         if written < len(data):
             self._left = memoryview(data)[written:]
             self._to_write.set()
@@ -356,6 +356,6 @@ class Dialogue:
             except OSError:
                 return False  # EPIPE: it closed its stdin; SIGPIPE is ignored by Python
             else:
-                self._taps.said(self.instance, Source.HOST, self._left[:written])
+                self._taps.said(self.instance, EntrySource.HOST, self._left[:written])
                 self._left = self._left[written:]
         return True

@@ -30,7 +30,7 @@ import msgspec
 import structlog
 import trio
 
-from protocol.transcript import Happened, Source
+from protocol.transcript import EntrySource, Happened
 from supervisor.policy.verdict import Breach, Exit
 from supervisor.runtime.files.module_log import ModuleLog, Stderr
 from supervisor.runtime.process.dialogue import Dialogue
@@ -211,13 +211,13 @@ class Incarnation:
         turn.begin()
         survivors: tuple[int, ...] = ()
         try:
-            for piece in self._rest(self._said, self._process.stdout, Source.MODULE):
+            for piece in self._rest(self._said, self._process.stdout, EntrySource.MODULE):
                 self.dialogue.receive_data(piece)
                 if turn.took_piece():
                     await trio.lowlevel.cancel_shielded_checkpoint()
                     turn.begin()
             self.dialogue.receive_eof()
-            for piece in self._rest(self._complained, self._process.stderr, Source.STDERR):
+            for piece in self._rest(self._complained, self._process.stderr, EntrySource.STDERR):
                 self.stderr.feed(piece)
                 if turn.took_piece():
                     await trio.lowlevel.cancel_shielded_checkpoint()
@@ -294,7 +294,7 @@ class Incarnation:
         known = {} if tracer is None else {"traced_by": tracer.words}
         log.error("process cannot be killed", instance=self.instance, pid=self.pid, **known)
 
-    def _rest(self, untaken: deque[bytes], pipe: int, source: Source) -> Iterator[bytes]:
+    def _rest(self, untaken: deque[bytes], pipe: int, source: EntrySource) -> Iterator[bytes]:
         """Give in turns what was read and not taken yet, then what is still in a pipe."""
         yield from untaken
         for chunk in read_rest(pipe):
@@ -309,7 +309,7 @@ class Incarnation:
         while data := await read(self._process.stdout, drained=drained):
             drained = len(data) < READ_BYTES
             if self._taps.tap is not None:
-                self._taps.said(self.instance, Source.MODULE, data)
+                self._taps.said(self.instance, EntrySource.MODULE, data)
             self._said += pieces(data)
             while self._said:
                 if self._take_turn("stdout", self._said, dialogue.receive_data):
@@ -329,7 +329,7 @@ class Incarnation:
         drained = True
         while data := await read(self._process.stderr, drained=drained):
             drained = len(data) < READ_BYTES
-            self._taps.said(self.instance, Source.STDERR, data)
+            self._taps.said(self.instance, EntrySource.STDERR, data)
             self._complained += pieces(data)
             while self._complained:
                 self._take_turn("stderr", self._complained, self.stderr.feed)

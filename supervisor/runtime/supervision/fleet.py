@@ -25,7 +25,7 @@ from supervisor.runtime.turns import in_turns
 
 log = structlog.get_logger()
 
-Verdict = TypeVar("Verdict")
+T = TypeVar("T")
 
 
 class Fleet:
@@ -135,9 +135,7 @@ class Fleet:
         """Have those who wait look again."""
         self._changes.tell_all()
 
-    async def wait_until(
-        self, verdict: Callable[[], Verdict | None], of: Module | None = None
-    ) -> Verdict:
+    async def wait_until(self, verdict: Callable[[], T | None], of: Module | None = None) -> T:
         """Wait until `verdict` returns something, asking after each change of a state.
 
         With `of`, it is about that module, and asked after changes that matter to that.

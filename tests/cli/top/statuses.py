@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.policy.latency import Reading
+from supervisor.policy.latency import BucketCounts
 from tests.cli import fake_daemon
 
 Status = dict[str, Any]
@@ -14,7 +14,7 @@ def module(
     name: str = "dice",
     invocations: int = 0,
     failures: int = 0,
-    histogram: Reading | None = None,
+    histogram: BucketCounts | None = None,
     max_ms: float | None = 5000.0,
     **others: Any,
 ) -> Status:

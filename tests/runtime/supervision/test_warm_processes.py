@@ -13,7 +13,7 @@ import trio
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Reason, Success
 from protocol.replies import Operation
-from protocol.transcript import Happened, Source
+from protocol.transcript import EntrySource, Happened
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.module import Module
@@ -353,6 +353,6 @@ async def test_a_recording_tells_which_process_was_asked_and_all_that_was_said(
     happened = [event for event in events(entries) if event is not Happened.EOF]
     assert happened == [Happened.SPAWNED, Happened.STDIN_CLOSED, Happened.EXITED]
     assert outcomes(entries) == ["echo"]
-    assert len(said(entries, Source.HOST)) == 1
-    assert len(said(entries, Source.MODULE)) == 2
-    assert said(entries, Source.STDERR) == [b"prepared"]
+    assert len(said(entries, EntrySource.HOST)) == 1
+    assert len(said(entries, EntrySource.MODULE)) == 2
+    assert said(entries, EntrySource.STDERR) == [b"prepared"]
