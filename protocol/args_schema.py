@@ -11,7 +11,14 @@ from typing import Any
 
 import msgspec
 
-from protocol.plain_args import Accepts, NotPlainError, has_few_parts, nothing, plain_acceptance
+from protocol.plain_args import (
+    MOST_VALUES,
+    Accepts,
+    NotPlainError,
+    has_few_parts,
+    nothing,
+    plain_acceptance,
+)
 from protocol.plain_schema import is_plain
 from protocol.problem import Problem, step
 
@@ -28,13 +35,16 @@ class ArgsValidator:
     """Accept the args of each op before the module is bothered, as far as that takes no time.
 
     `inputs` maps each op to a schema, and must have passed `ops_problems`, or `op_schemas` if it is
-    not `vouched` for. What is not accepted may still be valid: that takes `args_problem`, which
-    nothing bounds, in a process of its own.
+    not `vouched` for. What is not accepted may still be valid, or is too much to look at here
+    (`most_values`): that takes `args_problem`, which nothing bounds, in a process of its own.
     """
 
-    def __init__(self, inputs: dict[str, Any], *, vouched: bool = True) -> None:
+    def __init__(
+        self, inputs: dict[str, Any], *, vouched: bool = True, most_values: int = MOST_VALUES
+    ) -> None:
         self._inputs = inputs
         self._vouched = vouched
+        self._most_values = most_values
         self._accepting: dict[str, Accepts] = {}
         self._encoded: dict[str, OpSchema] = {}
 
@@ -71,7 +81,7 @@ class ArgsValidator:
         if not has_few_parts(schema) or not (self._vouched or _is_plain(schema)):
             return nothing
         try:
-            return plain_acceptance(schema)
+            return plain_acceptance(schema, self._most_values)
         except (NotPlainError, RecursionError):
             return nothing
 

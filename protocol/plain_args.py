@@ -1,8 +1,9 @@
 """Accept args by an everyday schema without jsonschema, in a quarter of the time, and in bounds.
 
 A schema of everyday keywords becomes nested functions, which look at each part of the args no more
-than `MOST_BREADTH` times; patterns are searched for only as far as `bounded_pattern` has a proof,
-and no further than `MOST_STEPS` in all. They decide one way only: what they accept is valid, and of
+than `MOST_BREADTH` times, and at no more than `MOST_VALUES` where the schema says nothing of how
+many there may be; patterns are searched for only as far as `bounded_pattern` has a proof, and no
+further than `MOST_STEPS` in all. They decide one way only: what they accept is valid, and of
 what they do not accept jsonschema says whether it is, and why not. So each test here may be
 stricter than the keyword (`enum` and `const` accept no float, since `1.0` equals `1`, and no array
 or object), never laxer. A test holds them to jsonschema.
@@ -10,6 +11,7 @@ or object), never laxer. A test holds them to jsonschema.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +19,10 @@ from protocol.bounded_pattern import bounded
 
 MOST_STEPS = 200_000
 """Of all patterns together, for one check: some 2 ms."""
+
+MOST_VALUES = 5_000
+"""How many values of arrays and open objects are looked at in one check: some 3 ms. A value counts
+for each schema that may have to be asked about it, and a member of an object twice."""
 
 MOST_BREADTH = 16
 """How many of the schemas that are alternatives may have to be asked about one value."""
@@ -36,16 +42,17 @@ class NotPlainError(Exception):
     """The schema has something that is not checked here."""
 
 
-def plain_acceptance(schema: Any) -> Accepts:
+def plain_acceptance(schema: Any, most_values: int = MOST_VALUES) -> Accepts:
     """Return a function that accepts only what is valid; the schema must be valid itself.
 
-    Raises `NotPlainError`, or `RecursionError` if it is too deep.
+    It accepts nothing for which more than `most_values` have to be looked at. Raises
+    `NotPlainError`, or `RecursionError` if it is too deep.
     """
     if _breadth(schema) > MOST_BREADTH:
         raise NotPlainError
-    patterns = _Patterns()
-    accepts = _accepting(schema, patterns)
-    return patterns.begun(accepts) if patterns.count else accepts
+    budget = _Budget(most_values)
+    accepts = _accepting(schema, budget)
+    return budget.begun(accepts) if budget.is_spent else accepts
 
 
 def has_few_parts(schema: Any) -> bool:
@@ -59,26 +66,48 @@ def has_few_parts(schema: Any) -> bool:
     return count <= MOST_PARTS
 
 
-class _Patterns:
-    """The patterns of one schema, and what they may still cost."""
+class _Budget:
+    """What a check by one schema may still cost, and where in the schema it is spent."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self._left = 0
+    def __init__(self, most_values: int) -> None:
+        self.is_spent = False
+        """Whether any check costs something that depends on more than the schema."""
+        self.repeats = False
+        """Whether the part that is made ready now is asked about any number of values."""
+        self._most_values = most_values
+        self._patterns = 0
+        self._steps_left = self._values_left = 0
 
     def begun(self, accepts: Accepts) -> Accepts:
-        """Return the same, with all steps to spend at the beginning of each check."""
+        """Return the same, with all to spend at the beginning of each check."""
 
         def begin(value: Any) -> bool:
-            self._left = MOST_STEPS
+            self._steps_left, self._values_left = MOST_STEPS, self._most_values
             return accepts(value)
 
         return begin
 
-    def accepting(self, pattern: str) -> Accepts:
+    def paying(self) -> Callable[[int], bool]:
+        """Return what spends so many values, and tells whether there were as many."""
+        self.is_spent = True
+        return self._pay
+
+    def _pay(self, values: int) -> bool:
+        self._values_left -= values
+        return self._values_left >= 0
+
+    def repeated(self, schema: Any) -> Accepts:
+        """Return what accepts each of any number of values, for which its caller has to pay."""
+        around, self.repeats = self.repeats, True
+        accepts = _accepting(schema, self)
+        self.repeats = around
+        return accepts
+
+    def searching(self, pattern: str) -> Accepts:
         """Return a function that accepts what a pattern is found in, while steps are left."""
-        self.count += 1
-        proof = bounded(pattern) if self.count <= MOST_PATTERNS else None
+        self.is_spent = True
+        self._patterns += 1
+        proof = bounded(pattern) if self._patterns <= MOST_PATTERNS else None
         if proof is None:
             raise NotPlainError
         most, steps, search = proof.chars, proof.steps, proof.compiled.search
@@ -86,8 +115,8 @@ class _Patterns:
         def accepts(value: Any) -> bool:
             if not isinstance(value, str):
                 return True
-            self._left -= steps
-            return len(value) <= most and self._left >= 0 and search(value) is not None
+            self._steps_left -= steps
+            return len(value) <= most and self._steps_left >= 0 and search(value) is not None
 
         return accepts
 
@@ -101,10 +130,15 @@ def _breadth(schema: Any) -> int:
     return max(map(_breadth, inner), default=1) + sum(map(_breadth, schema.get("anyOf", ())))
 
 
-def _accepting(schema: Any, patterns: _Patterns) -> Accepts:
+def _asked(schema: Any) -> int:
+    """Return how many schemas may be asked about a value itself, apart from what it holds."""
+    return 1 + sum(map(_asked, schema.get("anyOf", ()))) if isinstance(schema, dict) else 1
+
+
+def _accepting(schema: Any, budget: _Budget) -> Accepts:
     if isinstance(schema, bool):
         return _anything if schema else nothing
-    tests = _tests(schema, patterns)
+    tests = _tests(schema, budget)
     if not tests:
         return _anything
     if len(tests) == 1:
@@ -122,18 +156,18 @@ def _accepting(schema: Any, patterns: _Patterns) -> Accepts:
     return accepts
 
 
-def _tests(schema: dict[str, Any], patterns: _Patterns) -> list[Accepts]:
+def _tests(schema: dict[str, Any], budget: _Budget) -> list[Accepts]:
     if not schema.keys() <= _KNOWN:
         raise NotPlainError
     tests = [make(schema[keyword]) for keyword, make in _TESTS.items() if keyword in schema]
     if "pattern" in schema:
-        tests.append(patterns.accepting(schema["pattern"]))
+        tests.append(budget.searching(schema["pattern"]))
     if "items" in schema:
-        tests.append(_items(_accepting(schema["items"], patterns)))
+        tests.append(_items(schema["items"], budget))
     if _OF_OBJECTS & schema.keys():
-        tests.append(_members(schema, patterns))
+        tests.append(_members(schema, budget))
     if "anyOf" in schema:
-        tests.append(_any_of([_accepting(one, patterns) for one in schema["anyOf"]]))
+        tests.append(_any_of([_accepting(one, budget) for one in schema["anyOf"]]))
     return tests
 
 
@@ -167,11 +201,13 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def _members(schema: dict[str, Any], patterns: _Patterns) -> Accepts:
+def _members(schema: dict[str, Any], budget: _Budget) -> Accepts:
     required = tuple(schema.get("required", ()))
-    others = _accepting(schema.get("additionalProperties", True), patterns)
-    properties = schema.get("properties", {})
-    known = {name: _accepting(one, patterns) for name, one in properties.items()}
+    properties, additional = schema.get("properties", {}), schema.get("additionalProperties", True)
+    known = {name: _accepting(one, budget) for name, one in properties.items()}
+    others = budget.repeated(additional)
+    # A closed object ends at its first member too many; of an open one only those known matter.
+    most = len(known) if others is _anything else sys.maxsize
 
     def accepts(value: Any) -> bool:
         if not isinstance(value, dict):
@@ -179,16 +215,28 @@ def _members(schema: dict[str, Any], patterns: _Patterns) -> Accepts:
         for name in required:
             if name not in value:
                 return False
+        if len(value) > most:
+            value = {name: value[name] for name in known if name in value}
         for name, member in value.items():  # noqa: SIM110 - as above
             if not known.get(name, others)(member):
                 return False
         return True
 
-    return accepts
+    if not budget.repeats and (others is _anything or others is nothing):
+        return accepts
+    each = 2 * max(map(_asked, (additional, *properties.values())))
+    pays = budget.paying()
+    return lambda value: not isinstance(value, dict) or (pays(each * len(value)) and accepts(value))
 
 
-def _items(each: Accepts) -> Accepts:
-    return lambda value: not isinstance(value, list) or all(map(each, value))
+def _items(schema: Any, budget: _Budget) -> Accepts:
+    accepts, each = budget.repeated(schema), _asked(schema)
+    if accepts is _anything:
+        return _anything
+    pays = budget.paying()
+    return lambda value: (
+        not isinstance(value, list) or (pays(each * len(value)) and all(map(accepts, value)))
+    )
 
 
 def _any_of(branches: list[Accepts]) -> Accepts:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from protocol import args_schema, plain_args
 from protocol.args_problem import CompiledSchema
 from protocol.args_schema import ArgsValidator, op_schemas, ops_problems
 from protocol.bounded_pattern import bounded
-from protocol.plain_args import MOST_PATTERNS, MOST_STEPS
+from protocol.plain_args import MOST_PATTERNS, MOST_STEPS, MOST_VALUES
 from protocol.plain_schema import TYPES, is_plain
 
 ROLL = {
@@ -466,6 +468,63 @@ def test_patterns_stop_accepting_when_their_steps_are_spent_and_begin_anew_with_
     for _ in range(2):
         assert validator.accepts("op", ["a"] * most)
         assert not validator.accepts("op", ["a"] * (most + 1))
+
+
+INTEGER = {"type": "integer", "minimum": 0, "maximum": 9}
+EITHER = {"anyOf": [{"type": "string"}, INTEGER]}
+
+
+def members(count: int) -> dict[str, int]:
+    return {str(number): 1 for number in range(count)}
+
+
+@pytest.mark.fault(29)
+@pytest.mark.parametrize(
+    ("schema", "each", "of_one"),
+    [
+        ({"items": INTEGER}, 1, lambda count: [1] * count),
+        ({"items": {"type": "array", "items": INTEGER}}, 3, lambda count: [[1, 1]] * count),
+        ({"items": EITHER}, 3, lambda count: [1] * count),
+        ({"additionalProperties": INTEGER}, 2, members),
+        ({"items": {"properties": {"a": INTEGER}}}, 3, lambda count: [{"a": 1}] * count),
+        ({"anyOf": [{"items": {"type": "null"}}, {"items": INTEGER}]}, 2, lambda n: [1] * n),
+    ],
+)  # fmt: skip
+def test_args_are_looked_at_value_by_value_up_to_a_bound_and_each_check_begins_anew(
+    schema: Any, each: int, of_one: Callable[[int], Any]
+) -> None:
+    validator, most = ArgsValidator({"op": schema}), MOST_VALUES // each
+    for _ in range(2):
+        assert validator.accepts("op", of_one(most))
+        assert not validator.accepts("op", of_one(most + 1))
+    asked = calls(lambda: validator.accepts("op", of_one(130_000)))
+    assert asked < 10 * MOST_VALUES
+
+
+def test_what_a_schema_says_nothing_of_is_not_looked_at_however_much_it_is() -> None:
+    schema = {"properties": {"a": {"type": "array", "items": {}}, "b": INTEGER}}
+    validator = ArgsValidator({"op": schema})
+    args = {**dict.fromkeys(map(str, range(60_000)), 1), "a": [1] * 60_000}
+    assert calls(lambda: validator.accepts("op", args)) < 100
+    assert validator.accepts("op", args)
+    assert not validator.accepts("op", {**args, "b": -1})
+
+
+def calls(function: Callable[[], object]) -> int:
+    """Return how many functions of Python's were called meanwhile."""
+    count = 0
+
+    def called(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal count
+        count += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(called)
+    try:
+        function()
+    finally:
+        sys.setprofile(before)
+    return count
 
 
 @pytest.mark.fault(29)

@@ -128,7 +128,7 @@ class McpConnection:
             method, params = (DISCOVER if self._speaker.is_modern else PING), {}
         elif catalogue is not None and (op := catalogue.op_of_server(request.op)) is not None:
             if not ACCEPTED[request.op](request.args):
-                words = f"the args of {request.op} are not what MCP has it take"
+                words = f"the args of {request.op} are not what MCP has it take, or too many"
                 return _answer_at_once(request, Failure.because(Reason.INVALID_ARGS, words))
             method, params = op.method, request.args
             if request.op in (SUBSCRIBE, UNSUBSCRIBE) and self._speaker.is_modern:

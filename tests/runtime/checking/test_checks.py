@@ -17,8 +17,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from protocol.args_schema import OpSchema
+from protocol.args_schema import ArgsValidator, OpSchema
 from protocol.problem import Problem
+from protocol.weight import MOST_VALUES
 from supervisor.runtime.checking import checks as checks_module
 from supervisor.runtime.checking.checker import Checker, Unchecked, checker
 from supervisor.runtime.checking.checks import PROCESSES, Checks, Verdict
@@ -43,6 +44,21 @@ def hurried(lifeline: int) -> list[str]:
     """Return a command that gives a schema an eighth of its time: 4 s are enough for large ones."""
     hurry = "from supervisor.runtime.checking import program; program.SCHEMA_CPU_S = 0.5; main("
     return [word.replace("main(", hurry) for word in command(lifeline)]
+
+
+@asynccontextmanager
+async def without_jsonschema() -> AsyncIterator[Checker]:
+    """Have a process in which jsonschema fails, whatever it is asked."""
+    fail = "from supervisor.runtime.checking import program; "
+    fail += "program.CompiledSchema.problem = lambda *_: 1 / 0; main("
+
+    def failing(lifeline: int) -> list[str]:
+        return [word.replace("main(", fail) for word in command(lifeline)]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("supervisor.runtime.checking.checker.command", failing)
+        async with process() as one:
+            yield one
 
 
 async def check(one: Checker, schema: Any, args: Any, *, vouched: bool = True) -> Verdict:
@@ -95,10 +111,21 @@ async def test_what_a_module_described_is_looked_at_here_too_and_may_be_no_schem
         assert isinstance(verdict, Unchecked)  # its schema alone takes too long
 
 
-async def test_what_jsonschema_trips_over_is_refused() -> None:
+@pytest.mark.fault(29)
+async def test_args_of_very_many_values_are_checked_without_jsonschema() -> None:
+    schema = {"properties": {"n": {"items": {"type": "integer", "minimum": 0, "maximum": 9}}}}
+    good = {"n": [1] * MOST_VALUES}
+    assert not ArgsValidator({"op": schema}).accepts("op", good)
+    async with without_jsonschema() as one:
+        assert await check(one, schema, good) is None
+        found = await check(one, schema, {"n": [1, 10]})
+        assert found == Problem("", "cannot be validated: ZeroDivisionError")
+
+
+async def test_what_a_check_trips_over_is_refused() -> None:
     async with process() as one:
         verdict = await check(one, {"type": "nothing"}, {})  # never let through to here
-        assert verdict == Problem("", "cannot be validated: UnknownType")
+        assert verdict == Problem("", "cannot be validated: KeyError")
 
 
 def test_the_program_needs_neither_trio_nor_logging() -> None:
