@@ -21,6 +21,7 @@ from protocol.events import CallEvent
 from protocol.replies import Operation
 from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.supervision.call import Call, Congestion
+from supervisor.runtime.supervision.deadlines import Deadlines
 
 GENEROUS_S = 60
 """A bound against hanging for ever, far beyond what any test takes."""
@@ -125,6 +126,14 @@ def call(op: str = "echo", **args: Any) -> tuple[Call, Heard]:
     """Make an invocation and who waits for it."""
     heard = Heard()
     return Call(Request(f"t{next(_numbers)}", Operation.INVOKE, op, args), heard), heard
+
+
+def pass_time(deadlines: Deadlines, seconds: float) -> None:
+    """Have all that is due within so many seconds happen now.
+
+    So a bound may be generous in a test that waits for what comes first, and for the bound then.
+    """
+    deadlines._tell_who_is_due(trio.current_time() + seconds)
 
 
 def open_files() -> dict[int, str]:

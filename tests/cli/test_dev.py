@@ -26,7 +26,7 @@ from tests.cli.conftest import Run
 from tests.factories import GENEROUS_S
 
 COLUMNS = 40
-BOUND_S = 20
+BOUND_S = 60
 STEERING = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\r")
 
 

@@ -169,7 +169,7 @@ async def test_the_modules_own_timeout_bounds_a_request_and_a_request_may_set_an
 async def test_silence_is_measured_from_the_last_event_and_not_while_it_waits(
     tmp_path: Path,
 ) -> None:
-    supervision = {"timeouts": {"silence_s": 0.2, "stop_s": 0.1}}
+    supervision = {"timeouts": {"silence_s": 2, "stop_s": 0.1}}
     body = f"[ -e second ] && {{ {DONE} exit 0; }}\ntouch second\n{LOG}exec sleep 1000"
     async with daemon_with(tmp_path, script(tmp_path, body, supervision=supervision)) as daemon:
         first, waiting = ask(daemon, "m"), ask(daemon, "m")

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 from msgspec.structs import replace
 
 from protocol.descriptor.model import Lifecycle
 from protocol.errors import Reason
 from supervisor.policy.verdict import Stopped
-from tests.factories import PYTHON, descriptor
+from tests.factories import GENEROUS_S, PYTHON, descriptor, pass_time
 from tests.kernel.conftest import Asker, ask, daemon_with, run_op
 from tests.kernel.test_grants import nothing
 from tests.principals import ADA
@@ -59,16 +60,20 @@ async def test_a_call_has_one_outcome_and_the_next_one_goes_well(
 async def test_a_flood_in_the_place_of_a_greeting_ends_that_start_and_is_quoted(
     tmp_path: Path,
 ) -> None:
-    quick = {"start_s": 0.5, "stop_s": 0.1, "exit_s": 0.1}
-    flooding = attacker(tmp_path, "flood", "flooding", start="lazy", timeouts=quick)
+    bounds = {"start_s": GENEROUS_S, "describe_s": GENEROUS_S, "stop_s": 0.1, "exit_s": 0.1}
+    bounds["invoke_s"] = 3 * GENEROUS_S
+    flooding = attacker(tmp_path, "flood", "flooding", start="lazy", timeouts=bounds)
     async with daemon_with(tmp_path, flooding, attacker(tmp_path, "modern")) as daemon:
         flooded = ask(daemon, "flooding", "well")
         assert (await ask(daemon, "server", "well").document())["ok"]
+        module = daemon.fleet.modules["flooding"]
+        while not module.counters.quarantined_lines:
+            await trio.lowlevel.checkpoint()
+        pass_time(module.host.deadlines, 2 * GENEROUS_S)
         error = (await flooded.document())["error"]
         assert (error["code"], error["details"]["reason"]) == ("timeout", "start_deadline")
         said = "the last line it printed is not an answer: Welcome to this server"
         assert said in error["message"]
-        assert daemon.fleet.modules["flooding"].counters.quarantined_lines > 0
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])

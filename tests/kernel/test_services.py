@@ -301,7 +301,7 @@ async def test_a_service_that_cannot_begin_says_why(tmp_path: Path) -> None:
             if name == "handshake":
                 own = {"url": f"https://localhost:{mute.socket.getsockname()[1]}"}
             timeouts = {
-                "start_s": 0.1 if name in ("silent", "unwell", "handshake") else 60,
+                "start_s": 1 if name in ("silent", "unwell", "handshake") else 60,
                 "describe_s": 0.1 if name == "mute" else 60,
             }
             once = {"start": "lazy", "intensity": 0, "timeouts": timeouts}

@@ -24,14 +24,24 @@ from supervisor.transcripts.recording import Recording
 from tests.dialects.argued import ArguedConnection
 from tests.dialects.fallback import FallbackConnection
 from tests.dialects.registry import FAKES, speaking
-from tests.factories import call, children, open_files, opened_since
+from tests.factories import (
+    GENEROUS_S,
+    call,
+    children,
+    open_files,
+    opened_since,
+    pass_time,
+)
 from tests.runtime.conftest import Running
 
 pytestmark = pytest.mark.usefixtures("made_up_dialects")
 
 NEVER_S = 1000
 CALM = {"health": {"interval_s": NEVER_S}, "backoff": {"initial_s": NEVER_S, "max_s": NEVER_S}}
-SHORT = {**CALM, "timeouts": {"start_s": 0.4, "describe_s": 0.4, "stop_s": 0.2, "exit_s": 0.2}}
+BOUNDED = {
+    **CALM,
+    "timeouts": {"start_s": GENEROUS_S, "describe_s": GENEROUS_S, "exit_s": 0.2, "stop_s": 60},
+}
 
 
 async def ask(module: Module, op: str = "echo", **args: Any) -> Any:
@@ -208,9 +218,13 @@ async def test_a_peer_that_dies_floods_or_lies_while_it_starts_fails_that_start_
     before = open_files()
     if (dialect, fault) == ("fallback", "die"):
         step = 1  # its end after the first line alone is what the dialect asks otherwise for
-    made = speaking(tmp_path, dialect, "--fault", fault, str(step), supervision=SHORT)
+    made = speaking(tmp_path, dialect, "--fault", fault, str(step), supervision=BOUNDED)
     module = running(made)
     module.start("the test")
+    if fault != "die":
+        while not module.counters.quarantined_lines:
+            await trio.lowlevel.checkpoint()
+        pass_time(running.host.deadlines, 2 * GENEROUS_S)
     await running.until(lambda: module.state is State.BACKOFF)
     died = module.last_exit
     assert died is not None
@@ -225,12 +239,15 @@ async def test_a_peer_that_dies_floods_or_lies_while_it_starts_fails_that_start_
 
 
 async def test_no_handshake_is_without_an_end(running: Running, tmp_path: Path) -> None:
-    module = running(speaking(tmp_path, "silent", "fallback", supervision=SHORT))
+    module = running(speaking(tmp_path, "silent", "fallback", supervision=BOUNDED))
     module.start("the test")
+    while not module.instances():
+        await trio.lowlevel.checkpoint()
+    pass_time(running.host.deadlines, 2 * GENEROUS_S)
     await running.until(lambda: module.state is State.BACKOFF)
     died = module.last_exit
     assert died is not None
-    assert died.message == "was not ready within 0.8 s"
+    assert died.message == f"was not ready within {2 * GENEROUS_S} s"
     # The end of its stdin came first: it may have sufficed.
     assert died.stopped_by_host
     assert (died.exit_code, died.signal) in ((0, None), (None, signal.SIGTERM))

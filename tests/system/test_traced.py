@@ -161,7 +161,7 @@ def test_who_is_killed_while_it_is_traced_keeps_its_slot_and_the_others_are_serv
 ) -> None:
     probes: dict[str, Any] = {}
     if end is let_it_miss_its_probes:
-        probes["timeouts"] = {**PATIENT, "health_s": 0.1}
+        probes["timeouts"] = {**PATIENT, "health_s": 1}
         probes["health"] = {"interval_s": 0.1, "failures": 1}
     pid = scene.begin(*vices, **probes)
     scene.daemon.ask("supervisor", "wait", modules=["held"])

@@ -12,7 +12,7 @@ from protocol.hook_result import Action
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.hooks.guard import Guards
 from tests.conformance.test_hook_chains import CASES
-from tests.factories import actor
+from tests.factories import GENEROUS_S, actor
 from tests.kernel.conftest import Asker, ask, daemon_with
 from tests.kernel.hooks.parties import denied, hook, seen, then
 from tests.kernel.hooks.test_observing import begin, reload
@@ -148,9 +148,10 @@ async def test_an_invalid_answer_denies_also_from_an_open_gate(
 async def test_a_gate_that_fails_denies_if_it_is_closed_and_is_a_warning_if_it_is_open(
     tmp_path: Path, answer: str, why: str
 ) -> None:
+    within_s = 0.2 if answer == "hang" else GENEROUS_S
     gates = [
-        hook(tmp_path, "open", {"*": answer}, gate=["tool:pre"], on_failure="open", timeout_s=0.2),
-        hook(tmp_path, "closed", {"*": answer}, gate=["tool:post"], timeout_s=0.2),
+        hook(tmp_path, name, {"*": answer}, gate=[when], on_failure=name, timeout_s=within_s)
+        for name, when in (("open", "tool:pre"), ("closed", "tool:post"))
     ]
     async with daemon_with(tmp_path, actor(tmp_path), *gates) as daemon:
         asker = await answered(daemon)

@@ -13,10 +13,21 @@ import trio
 from protocol.connection import Alive
 from protocol.errors import Failure, Success
 from protocol.replies import Operation
+from protocol.transcript import Source
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.supervision.persistent import PersistentLife
-from tests.factories import Heard, actor, call, children, descriptor, open_files, opened_since
+from supervisor.transcripts.recording import Recording
+from tests.factories import (
+    Heard,
+    actor,
+    call,
+    children,
+    descriptor,
+    open_files,
+    opened_since,
+    pass_time,
+)
 from tests.runtime.conftest import Running
 from tests.runtime.process.test_process import door
 
@@ -114,8 +125,13 @@ async def test_a_program_that_cannot_run_is_why_its_start_failed(
 async def test_one_that_stays_starting_is_told_what_it_said(
     running: Running, tmp_path: Path
 ) -> None:
-    limits = {"timeouts": {"start_s": 0.5}}
-    running(actor(tmp_path, "starting=1000000", supervision={**QUIET, **limits}))
+    module = running(actor(tmp_path, "starting=1000000", supervision=QUIET))
+    recording = Recording(lambda: None)
+    module.taps.attach(recording)
+    module.start("the test")
+    while all(one.source is not Source.MODULE for one in recording.take()):
+        await trio.lowlevel.checkpoint()
+    pass_time(running.host.deadlines, NEVER_S)
     assert 'its health is "starting"' in (await ended(running)).message
 
 
@@ -208,12 +224,13 @@ async def test_a_stopped_process_fails_its_probes_and_a_later_sigcont_raises_no_
     running: Running, tmp_path: Path
 ) -> None:
     supervision = {
-        "health": {"interval_s": 0.01, "failures": 1},
+        "health": {"interval_s": NEVER_S, "failures": 1},
         "timeouts": {"health_s": 0.1},
     }
     module = await running.ready(actor(tmp_path, supervision=supervision))
     (process,) = children()
     process.suspend()
+    pass_time(running.host.deadlines, NEVER_S)  # so it is asked
     await running.until(lambda: module.restarts == 1 and module.state is State.READY)
     assert not process.is_running()
     assert len(children()) == 1

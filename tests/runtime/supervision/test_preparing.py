@@ -15,7 +15,7 @@ from supervisor.policy.lifecycle import SERVES, State
 from supervisor.runtime.files.module_log import LogLine
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
-from tests.factories import actor, call, script
+from tests.factories import GENEROUS_S, actor, call, pass_time, script
 from tests.runtime.conftest import Running
 
 COUNT = "echo once >> prepared; "
@@ -144,16 +144,19 @@ async def test_one_whose_program_is_missing_says_so(running: Running, tmp_path: 
 
 
 async def test_it_has_its_own_bound_and_is_gone_with_all_that_it_started(
-    running: Running, tmp_path: Path
+    running: Running, tmp_path: Path, begun: Callable[[Running], Any]
 ) -> None:
     fifo = Fifo(tmp_path)
-    bound = {"timeouts": {"prepare_s": 0.2}}
-    module = running(prepared(tmp_path, f"({FOREVER}) & {FOREVER}", supervision=bound))
+    bound = {"timeouts": {"prepare_s": GENEROUS_S}}
+    made = prepared(tmp_path, f"({FOREVER}) & echo begun; {FOREVER}", supervision=bound)
+    module = running(made)
     module.start("the test")
+    await begun(running)
+    pass_time(running.host.deadlines, GENEROUS_S)
     await running.until(lambda: module.state is State.BACKOFF)
     assert module.last_exit is not None
     assert module.last_exit.reason == "start_deadline"
-    assert module.last_exit.message == "was not prepared within 0.2 s"
+    assert module.last_exit.message == f"was not prepared within {GENEROUS_S} s"
     await running.down()
     await fifo.wait_gone()
 
