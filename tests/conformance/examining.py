@@ -24,7 +24,8 @@ async def report_of(folder: Path, descriptor: Descriptor, permission: Permission
     log_files, deadlines = LogFiles(folder / "logs"), Deadlines()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(deadlines.run)
-        place = Place(os.environ, Custody.bare(), log_files, deadlines)
+        environment = {**os.environ, "TMPDIR": str(folder)}
+        place = Place(environment, Custody.bare(), log_files, deadlines)
         report = await examined(descriptor, place, permission)
         nursery.cancel_scope.cancel()
     log_files.close()
