@@ -37,6 +37,10 @@ GONE = Stopped(Reason.CLIENT, "the client cancelled the request")
 INPUTS = {"say": {"type": "object", "required": ["lines"], "properties": {"n": {"maximum": 9}}}}
 
 
+SCARCE = {**CALM, "concurrency": 2, "queue": 1}
+"""Of four that ask at once, one is refused."""
+
+
 def event(of: str, **fields: Any) -> str:
     return json.dumps({"version": "0", "type": of, "requestId": ID, **fields})
 
@@ -111,6 +115,14 @@ ANSWERED = st.tuples(st.lists(SAID, max_size=3), ANSWER).map(lambda both: [*both
 WAITING = event("log", level="info", message="waiting")
 """The last that a request says which has to be given up."""
 LEFT_OPEN = st.lists(SAID, max_size=2).map(lambda said: [*said, WAITING])
+REFUSED = (
+    {"op": "nothing"},
+    {"op": ""},
+    {"args": 7},
+    {"session_id": "nowhere"},
+    {"timeout_s": -1},
+)
+"""What no module is asked for."""
 ASKING = st.one_of(
     st.builds(Asking, ANSWERED, st.just("answer"), st.just({})),
     st.builds(Asking, LEFT_OPEN, st.sampled_from(sorted(ENDS)), st.just({})),
@@ -118,7 +130,7 @@ ASKING = st.one_of(
         Asking,
         ANSWERED,
         st.just("answer"),
-        st.sampled_from(({"op": "nothing"}, {"op": ""}, {"session_id": "s"}, {"timeout_s": 60})),
+        st.sampled_from((*REFUSED, {"session_id": "s"}, {"timeout_s": 60})),
     ),
 )
 FIRST = Asking([reply('"ok":true')], "answer", {})
@@ -143,6 +155,7 @@ class Client:
     def finished(self, response: Response) -> None:
         document = response.document()
         self.told.append(_bare(json.dumps(_without(document, "duration_ms", "uptime_s"))))
+        self.waits.set()  # it may have been refused
         self._ended()
 
     def congested(self) -> Congestion:
@@ -176,7 +189,7 @@ async def _talk(folder: Path, talk: list[list[Asking]], patch: pytest.MonkeyPatc
     with taking_turns() as turns:
         patch.setattr(FakeProcess, "_answer", _said)
         without_processes(turns, patch)
-        made = factories.descriptor(folder, ["true"], supervision=CALM, inputs=INPUTS)
+        made = factories.descriptor(folder, ["true"], supervision=SCARCE, inputs=INPUTS)
         async with daemon_with(folder, made, memory=JournalOptions()) as daemon:
             daemon.sessions.new(ADA, "s")
             module = daemon.fleet.modules["m"]
@@ -201,6 +214,8 @@ async def _talk(folder: Path, talk: list[list[Asking]], patch: pytest.MonkeyPatc
             seen = (
                 told,
                 msgspec.to_builtins(module.counters),
+                module.tally.by_outcome,
+                dict(daemon.requests.refused),
                 sum(count for _, count in module.latency.reading()),
                 (module.in_flight, module.queued),
                 [len(queue) for queue in module.host.deadlines._queues.values()],
@@ -235,7 +250,10 @@ def test_what_is_told_recorded_and_counted_is_the_same_on_both_ways(
         long, all_of_them = trio.run(_talk, folder, talk, patch)
     for seen, other in zip(short, long, strict=True):
         assert seen == other
-    refused = sum(one.more.get("op", "say") != "say" for one in asked)
+    refused = sum(one.more in REFUSED for one in asked)
+    tallied, counted = short[2:4]
+    assert sum(counted.values()) == refused
+    assert sum(sum(ops.values()) for ops in tallied.values()) == len(asked) - refused
     assert all_of_them == len(asked) - refused
-    plain = [one for one in asked if not {ERROR} & {*one.lines} and "op" not in one.more]
+    plain = [one for one in asked if ERROR not in one.lines and one.more not in REFUSED]
     assert left <= all_of_them - sum("session_id" not in one.more for one in plain)
