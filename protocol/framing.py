@@ -82,7 +82,8 @@ class LineSplitter:
             if not newline:
                 return lines
             self._complete(lines)
-        *whole, tail = data.split(b"\n")
+        whole = data.split(b"\n")
+        tail = whole.pop()
         if b"\r" in data or len(data) > self._plain:
             for line in whole:
                 if len(line) > self._plain:
@@ -90,9 +91,10 @@ class LineSplitter:
                     self._complete(lines)
                 else:
                     self._deliver(line, lines)
+        elif whole and min(whole) > b"!":
+            lines += whole  # white space is below `!`, what begins a JSON text is not
         else:
-            # White space is below `!`, what begins a JSON text is not: most need no closer look.
-            lines += [line for line in whole if line > b"!" or (line and not line.isspace())]
+            lines += [line for line in whole if line and not line.isspace()]
         if tail:
             self._extend(tail, lines)
         return lines

@@ -269,10 +269,11 @@ class ModuleConnection:
             elif not streaming and line.find(b'"type"') < 0:  # in half the time of `in`
                 self._receive_reply_line(line, received)
             else:
-                # No function of its own: a stream spends its time here.
+                # No function of its own: a stream spends its time here. Nothing is skipped in what
+                # the decoder takes, so it is UTF-8.
                 try:
-                    is_small = len(line) <= SMALL_BYTES or not is_dense(line)
-                    event = decode_event(line) if is_small else None
+                    unread = len(line) > SMALL_BYTES and is_dense(line)
+                    event = None if unread else decode_event(line)
                 except _DECODE_ERRORS:
                     event = None
                 if event is None:
@@ -287,9 +288,7 @@ class ModuleConnection:
                 # `type() is`: where the answer is no, `isinstance` of a msgspec type takes five
                 # times as long.
                 kind = type(event)
-                if not (line.isascii() or is_utf8(line)):
-                    self._receive_slowly(line, received)
-                elif (kind is UiEvent or kind is Log or kind is StatePatch) and named in self._open:
+                if (kind is UiEvent or kind is Log or kind is StatePatch) and named in self._open:
                     received.append(EventReceived(named, event, line))
                 else:
                     self._receive_event(event, line, line, received)

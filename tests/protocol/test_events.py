@@ -328,3 +328,21 @@ def test_integers_beyond_64_bit_reach_the_state_unharmed() -> None:
     event = fast(b'{"version":"0","type":"state_patch","patch":{"n":%d}}' % 2**70)
     assert event is not None
     assert msgspec.to_builtins(event)["patch"] == {"n": 2**70}
+
+
+@pytest.mark.parametrize(
+    "bad", [b"\xff", b"\xc3", b"\xc0\xaf", b"\xed\xa0\x80", b"\xf4\x90\x80\x80"]
+)
+def test_what_the_decoder_takes_is_utf8(bad: bytes) -> None:
+    line = (
+        '{"payload":{"a":["b",{"c":"%s\u00e9"}]},"requestId":"r1","event":"e","type":"ui_event",'
+        '"version":"0","payload":{"a":1},"type":"ui_event"}' % ("long " * 20)
+    ).encode()
+    assert decode_event(line).request_id == "r1"
+    for at in range(len(line) + 1):
+        for spoilt in (line[:at] + bad + line[at:], line[:at] + bad + line[at + 1 :]):
+            try:
+                decode_event(spoilt)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                continue
+            spoilt.decode()

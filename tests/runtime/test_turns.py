@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import trio
 import trio.testing
@@ -14,6 +16,7 @@ from supervisor.runtime.turns import (
     LEAST_S,
     LINES_AT_ONCE,
     PIECES_A_TURN,
+    SAMPLE_BYTES,
     TURN_S,
     LineTurn,
     SharedTurn,
@@ -38,6 +41,27 @@ def test_the_pieces_are_the_chunk_and_each_has_few_lines(runs: list[tuple[bytes,
 def test_a_chunk_of_few_lines_is_one_piece() -> None:
     chunk = b"x" * 65_535 + b"\n"
     assert pieces(chunk)[0] is chunk
+
+
+class Counted(bytes):
+    """Bytes that note how many of them are counted."""
+
+    looked_at = 0
+
+    def count(self, what: Any, begin: Any = 0, end: Any = 1 << 20) -> int:
+        Counted.looked_at += min(end, len(self)) - begin
+        return super().count(what, begin, end)
+
+    def __getitem__(self, at: Any) -> Any:
+        return Counted(super().__getitem__(at))
+
+
+@pytest.mark.parametrize("line_bytes", [20, 130, 360, 700])
+def test_the_newlines_of_a_stream_are_counted_once(line_bytes: int) -> None:
+    chunk = Counted((b"x" * (line_bytes - 1) + b"\n") * (65_536 // line_bytes))
+    Counted.looked_at = 0
+    assert b"".join(pieces(chunk)) == chunk
+    assert Counted.looked_at <= len(chunk) + SAMPLE_BYTES
 
 
 @pytest.mark.fault(29)
