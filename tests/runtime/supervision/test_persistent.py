@@ -13,7 +13,7 @@ import trio
 from protocol.connection import Alive
 from protocol.errors import Failure, Success
 from protocol.replies import Operation
-from protocol.transcript import Source
+from protocol.transcript import EntrySource
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.supervision.persistent import PersistentLife
@@ -129,7 +129,7 @@ async def test_one_that_stays_starting_is_told_what_it_said(
     recording = Recording(lambda: None)
     module.taps.attach(recording)
     module.start("the test")
-    while all(one.source is not Source.MODULE for one in recording.take()):
+    while all(one.source is not EntrySource.MODULE for one in recording.take()):
         await trio.lowlevel.checkpoint()
     pass_time(running.host.deadlines, NEVER_S)
     assert 'its health is "starting"' in (await ended(running)).message
