@@ -29,10 +29,15 @@ from tests.runtime.containment.lifelines import PATIENCE_S, STUBBORN, Lifelines,
 NOBODY = Author("nobody", 0, 0, "boot")
 
 
-def author(daemon: str) -> Author:
+def author(daemon: str | None = None) -> Author:
+    """Return this process as a daemon; of a name of its own, since guardians kill by it.
+
+    With a name that is used twice, the guardian of a test that runs beside this one, in another
+    process or another run of the suite, kills what this one has started.
+    """
     me = procfs.stat(os.getpid())
     assert me is not None
-    return Author(daemon, me.pid, me.start, procfs.boot_id())
+    return Author(daemon or str(uuid.uuid4()), me.pid, me.start, procfs.boot_id())
 
 
 class Guarded:
@@ -83,7 +88,7 @@ def test_a_registered_leader_dies_with_all_of_its_session(
     leader = procfs.stat(popen.pid)
     assert leader is not None
     guarded = Guarded(tmp_path)
-    guarded.tell(author("d").line(), Leader(leader.pid, leader.start, "s#1").line())
+    guarded.tell(author().line(), Leader(leader.pid, leader.start, "s#1").line())
     guarded.daemon_dies()
     lifelines.wait_dead()
     end(popen)
@@ -92,7 +97,7 @@ def test_a_registered_leader_dies_with_all_of_its_session(
 
 def test_a_record_that_was_removed_is_not_made_again(tmp_path: Path) -> None:
     guarded = Guarded(tmp_path, recorded=False)
-    guarded.tell(author("d").line())
+    guarded.tell(author().line())
     guarded.daemon_dies()
     assert list(tmp_path.iterdir()) == []
 
@@ -116,7 +121,7 @@ def test_who_carries_the_brand_of_the_run_dies_whatever_it_wiped(
         popen = stubborn(lifelines, "bare")
     lifelines.take("leader", "bare")
     guarded = Guarded(tmp_path)
-    guarded.tell(author("d")._replace(brand=brands.run).line())
+    guarded.tell(author()._replace(brand=brands.run).line())
     guarded.daemon_dies()
     lifelines.wait_dead()
     end(popen)
@@ -132,7 +137,7 @@ def test_a_registered_stray_dies_and_no_other_of_that_number(
     for start in (stray.start + 1, stray.start):
         assert not lifelines.dead_already()
         guarded = Guarded(tmp_path)
-        guarded.tell(author("d").line(), Adopted(pid, start).line())
+        guarded.tell(author().line(), Adopted(pid, start).line())
         guarded.daemon_dies()
     popen.kill()
     lifelines.wait_dead()
@@ -140,13 +145,13 @@ def test_a_registered_stray_dies_and_no_other_of_that_number(
 
 
 def test_others_are_left_alone(lifelines: Lifelines, tmp_path: Path) -> None:
-    popen = stubborn(lifelines, STDIOD_DAEMON="another")
+    popen = stubborn(lifelines, STDIOD_DAEMON=str(uuid.uuid4()))
     lifelines.take("leader")
     former = procfs.stat(popen.pid)
     assert former is not None
     guarded = Guarded(tmp_path)
     # A number that was given to another since: the start time says so.
-    guarded.tell(author("mine").line(), Leader(popen.pid, former.start + 1, "s#1").line())
+    guarded.tell(author().line(), Leader(popen.pid, former.start + 1, "s#1").line())
     guarded.daemon_dies()
     assert not lifelines.dead_already()
     popen.kill()
@@ -160,7 +165,7 @@ def test_an_unregistered_leader_is_left_alone(lifelines: Lifelines, tmp_path: Pa
     assert leader is not None
     guarded = Guarded(tmp_path)
     guarded.tell(
-        author("d").line(),
+        author().line(),
         Leader(leader.pid, leader.start, "s#1").line(),
         f"-\t{leader.pid}\n".encode(),
     )
@@ -171,10 +176,11 @@ def test_an_unregistered_leader_is_left_alone(lifelines: Lifelines, tmp_path: Pa
 
 
 def test_a_goodbye_ends_it_without_a_kill(lifelines: Lifelines, tmp_path: Path) -> None:
-    popen = stubborn(lifelines, STDIOD_DAEMON="d")
+    daemon = str(uuid.uuid4())
+    popen = stubborn(lifelines, STDIOD_DAEMON=daemon)
     lifelines.take("leader")
     guarded = Guarded(tmp_path)
-    guarded.tell(author("d").line(), b"bye\n")
+    guarded.tell(author(daemon).line(), b"bye\n")
     assert guarded.popen.wait(PATIENCE_S) == 0
     os.close(guarded.pipe)
     assert not lifelines.dead_already()
@@ -198,7 +204,7 @@ async def test_a_full_pipe_never_blocks_and_nothing_is_lost(
     lifelines: Lifelines, tmp_path: Path
 ) -> None:
     guardianship = Guardianship(
-        author("d"),
+        author(),
         None,
         tmp_path / "record",
         Custody.bare(),
@@ -226,7 +232,7 @@ async def test_a_full_pipe_never_blocks_and_nothing_is_lost(
 
 async def test_a_record_that_could_not_be_begun_is_let_go_of_without_a_word(tmp_path: Path) -> None:
     record = tmp_path / "no folder" / "record"
-    guardianship = Guardianship(author("d"), None, record, Custody.bare(), BlockingWork())
+    guardianship = Guardianship(author(), None, record, Custody.bare(), BlockingWork())
     guardianship.register(Leader(10_000_000, 1, "a#1"))
     guardianship.close()
     await guardianship.file.close()
@@ -236,7 +242,7 @@ async def test_one_that_dies_is_replaced_and_its_successor_knows_everything(
     lifelines: Lifelines, tmp_path: Path
 ) -> None:
     guardianship = Guardianship(
-        author("d"),
+        author(),
         None,
         tmp_path / "record",
         Custody.bare(),
@@ -274,9 +280,7 @@ async def test_one_whose_start_is_held_up_holds_up_nobody_and_is_given_up(
     monkeypatch.setattr(guardianship_module, "_start", held)
     for bound in ("SLOW_S", "SPAWN_S", "ENDED_S"):
         monkeypatch.setattr(spawn_threads, bound, 0.01)
-    guardianship = Guardianship(
-        author("d"), None, tmp_path / "record", Custody.bare(), BlockingWork()
-    )
+    guardianship = Guardianship(author(), None, tmp_path / "record", Custody.bare(), BlockingWork())
     async with trio.open_nursery() as nursery:
         with trio.fail_after(PATIENCE_S):
             await nursery.start(guardianship.run)
