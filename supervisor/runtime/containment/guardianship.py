@@ -71,6 +71,8 @@ class Guardianship:
         self._starter = starter
         self._pipe = -1
         self._behind = trio.Event()
+        self._telling_anew = False
+        """Whether the whole is being told: its head would make what comes meanwhile forgotten."""
         try:
             self.file.begin()
         except OSError as error:
@@ -139,6 +141,7 @@ class Guardianship:
         popen.returncode = 0  # it is reaped by its pidfd, and not by Popen, too
         self.pid = popen.pid
         self._behind = trio.Event()
+        self._telling_anew = False
         # At once, and not by the task that catches up: the daemon may be killed before its turn.
         if not all(self._write(line) for line in self._ledger.lines()):
             self._behind.set()
@@ -165,13 +168,17 @@ class Guardianship:
         while True:
             await self._behind.wait()
             self._behind = trio.Event()
+            self._telling_anew = True
             for line in self._ledger.lines():
                 while not self._write(line):
                     await trio.lowlevel.wait_writable(self._pipe)
+            self._telling_anew = False
 
     def _tell(self, line: bytes) -> None:
         self.file.append(line)
-        if self._pipe >= 0 and not self._behind.is_set() and not self._write(line):
+        if self._pipe < 0 or self._behind.is_set():
+            return
+        if self._telling_anew or not self._write(line):
             self._behind.set()
 
     def _write(self, line: bytes) -> bool:

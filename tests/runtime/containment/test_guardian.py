@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import guardianship as guardianship_module
@@ -225,9 +227,45 @@ async def test_a_full_pipe_never_blocks_and_nothing_is_lost(
         assert leader is not None
         guardianship.register(Leader(leader.pid, leader.start, "s#1"))
         os.kill(pid, signal.SIGCONT)
+        with trio.fail_after(PATIENCE_S):
+            while not _all_told(guardianship):
+                await trio.lowlevel.checkpoint()
         nursery.cancel_scope.cancel()  # without a goodbye: as if the daemon had died
     await lifelines.all_dead()
     end(popen)
+
+
+def _all_told(guardianship: Guardianship) -> bool:
+    behind = guardianship._behind.is_set() or guardianship._telling_anew
+    return not behind and _unread(guardianship._pipe) == 0
+
+
+async def test_what_comes_while_the_whole_is_told_anew_is_told_after_its_head(
+    tmp_path: Path,
+) -> None:
+    """A head begins a new ledger: what was told just before it would be forgotten."""
+    guardianship = Guardianship(author(), None, tmp_path / "record", Custody.bare(), BlockingWork())
+    reading, guardianship._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(guardianship._catch_up)
+        while not guardianship._behind.is_set():
+            guardianship.register(Leader(10_000_000, 1, "x" * 100))
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(guardianship._pipe, b"\n")  # a head would be short enough to fit in
+        await trio.testing.wait_all_tasks_blocked()
+        said = os.read(reading, 1 << 20)  # there is room again, and nobody has looked yet
+        guardianship.register(Leader(7, 8, "late#1"))
+        await trio.testing.wait_all_tasks_blocked()
+        said += os.read(reading, 1 << 20)
+        nursery.cancel_scope.cancel()
+    guardianship._drop_pipe()
+    guardianship.file.let_go()
+    os.close(reading)
+    ledger = Ledger()
+    for line in said.splitlines():
+        ledger.read(line)
+    assert sorted(ledger.leaders) == [7, 10_000_000]
 
 
 async def test_a_record_that_could_not_be_begun_is_let_go_of_without_a_word(tmp_path: Path) -> None:
