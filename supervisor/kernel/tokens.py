@@ -27,7 +27,14 @@ from protocol.errors import Failure, Reason
 from protocol.problem import did_you_mean, named, printable
 from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.recorder import Recorder, Restored
-from supervisor.policy.principals import Principal, Scope, token_name
+from supervisor.policy.principals import (
+    GLOBS,
+    WILDCARDS,
+    Principal,
+    Scope,
+    has_few_wildcards,
+    token_name,
+)
 from supervisor.policy.rate import Bucket
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 
@@ -231,7 +238,7 @@ class Tokens:
         found: list[Token] = []
         for document in restored.documents(KIND):
             try:
-                found.append(msgspec.json.decode(document.body, type=Token))
+                found.append(_within_bounds(msgspec.json.decode(document.body, type=Token)))
             except msgspec.DecodeError as error:
                 log.warning("a token was not restored", id=document.name, words=str(error))
         self._all = {one.id: one for one in sorted(found, key=lambda one: one.created)}
@@ -269,6 +276,17 @@ class Tokens:
 
     def _keep(self, token: Token) -> None:
         self._recorder.keep(KIND, token.id, msgspec.json.encode(token))
+
+
+def _within_bounds(token: Token) -> Token:
+    """Return a token of an earlier version with as many globs as a new one may have."""
+    kept = tuple(filter(has_few_wildcards, token.modules))[:GLOBS]
+    if len(kept) == len(token.modules):
+        return token
+    left_out = len(token.modules) - len(kept)
+    words = f"{left_out} of its globs are left out: there may be {GLOBS}, with {WILDCARDS} `*` each"
+    log.warning("a token may use less than before", name=token.name, words=words)
+    return msgspec.structs.replace(token, modules=kept)
 
 
 def _digest(secret: str) -> str:

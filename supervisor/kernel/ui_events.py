@@ -6,8 +6,6 @@ payload that goes with it, nor a subscriber, it also gets a placeholder: a text 
 
 from __future__ import annotations
 
-import fnmatch
-import re
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -92,14 +90,17 @@ class Subscription:
         module: str | None = None,
         party: str = "",
     ) -> None:
-        """Want events whose name fits one of the glob patterns, of a session and a module.
+        """Want events of a session and a module, with one of these names.
 
-        None but those that the principal may see.
+        `NAME*` is each that begins with `NAME`, so `*` each. None but those that the principal may
+        see.
         """
+        patterns = tuple(patterns)
         self.lost = 0
         self.party = party
         self._principal = principal
-        self._names = re.compile("|".join(fnmatch.translate(one) for one in patterns))
+        self._names = frozenset(one for one in patterns if not one.endswith("*"))
+        self._beginnings = tuple(one[:-1] for one in patterns if one.endswith("*"))
         self._session_id = session_id
         self._module = module
         self._waiting: deque[tuple[SeenUiEvent, int]] = deque()
@@ -108,10 +109,11 @@ class Subscription:
 
     def wants(self, event: UiEvent, origin: Origin) -> bool:
         """Tell whether an event is one of those it wants."""
+        name = event.event[:NAME_CHARS]
         return (
             self._session_id in (None, origin.session_id)
             and self._module in (None, origin.module)
-            and self._names.match(event.event[:NAME_CHARS]) is not None
+            and (name in self._names or name.startswith(self._beginnings))
             and self._principal.owns(origin.owner)
             and (not origin.module or self._principal.covers(origin.module, origin.op))
         )

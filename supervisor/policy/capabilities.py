@@ -81,13 +81,9 @@ def covers(entry: str, capability: str) -> bool:
         if at < 0:
             return False
         at += len(part)
-    if not last:
+    if not last or (len(capability) - at >= len(last) and capability.endswith(last)):
         return True
-    while (at := capability.find(last, at)) >= 0:
-        if _level_ends(capability, at + len(last)):
-            return True
-        at += 1
-    return False
+    return any(capability.find(f"{last}{level}", at) >= 0 for level in _LEVELS)
 
 
 def is_about_a_method(entry: str) -> bool:

@@ -16,11 +16,20 @@ from supervisor.kernel.operations import INPUTS
 from supervisor.kernel.operations.scopes import ALL_MODULES, SCOPES, WHOLE_MODULE
 from supervisor.kernel.parties import Party
 from supervisor.kernel.store.settings import JournalOptions
-from supervisor.policy.principals import ALL_SCOPES, EVERYTHING, Principal, Scope
+from supervisor.policy.principals import (
+    ALL_SCOPES,
+    EVERYTHING,
+    GLOBS,
+    WILDCARDS,
+    Principal,
+    Scope,
+)
 from supervisor.policy.verdict import Stopped
 from tests.factories import actor, descriptor
 from tests.kernel.conftest import Asker, begin, daemon_with
 from tests.kernel.remembering import Remembering
+from tests.kernel.test_owners import own
+from tests.principals import ADA
 
 ARGS: dict[str, dict[str, Any]] = {
     "status": {},
@@ -263,3 +272,29 @@ async def test_a_refusal_says_what_is_missing(tmp_path: Path) -> None:
             "message": "ada may not use m as a whole; what it may use is m.echo, n",
             "details": {"origin": "host", "reason": "scope", "module": "m"},
         }
+
+
+@pytest.mark.fault(29)
+@pytest.mark.parametrize("op", ["narrow", "token.new", "page.login"])
+async def test_globs_that_take_long_to_look_for_are_refused(op: str, tmp_path: Path) -> None:
+    args = {"name": "max"} if op == "token.new" else {}
+    many = ["*a" * WILDCARDS, "*a" * (WILDCARDS + 1)]
+    async with daemon_with(tmp_path) as daemon:
+        assert await own(daemon, ADA, op, **args, modules=many) == (
+            '"*a*a*a*a*a" has 5 `*`, and may have 4'
+        )
+        words = await own(daemon, ADA, op, **args, modules=["a"] * (GLOBS + 1))
+        assert words.startswith(f"the args of {op} are not valid: /modules: ")
+        found = await own(daemon, ADA, op, **args, modules=["*a*b*c*"] * GLOBS)
+        assert "modules" in found
+
+
+async def test_a_connection_is_not_narrowed_to_more_globs_than_it_may_have(tmp_path: Path) -> None:
+    ours = ["a*", *(f"c{number}" for number in range(30))]
+    theirs = ["c*", *(f"a{number}" for number in range(30))]
+    async with daemon_with(tmp_path) as daemon:
+        who = ADA.narrowed(None, ours)
+        assert await own(daemon, who, "narrow", modules=theirs) == (
+            "it takes 60 globs to say what both sides cover, and there may be 50"
+        )
+        assert len((await own(daemon, who, "narrow", modules=theirs[:-10]))["modules"]) == GLOBS

@@ -13,7 +13,7 @@ import trio.testing
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.kernel.tokens import TOKENS, Tokens
-from supervisor.policy.principals import ALL_SCOPES, EVERYTHING, Principal, Scope
+from supervisor.policy.principals import ALL_SCOPES, EVERYTHING, GLOBS, Principal, Scope
 from supervisor.runtime.supervision.deadlines import Deadlines
 from tests.factories import actor
 from tests.kernel.conftest import begin, daemon_with
@@ -91,6 +91,29 @@ async def test_tokens_are_good_with_the_next_daemon_and_revoked_ones_are_not(
     async with daemon_with(tmp_path, memory=JournalOptions()) as daemon:
         assert comes_in(daemon, kept) is not None
         assert comes_in(daemon, revoked) is None
+
+
+@pytest.mark.fault(29)
+@pytest.mark.parametrize(
+    ("stored", "left"),
+    [
+        ([f"m{number}" for number in range(100)], [f"m{number}" for number in range(GLOBS)]),
+        (["*a*a*a*a*b", "kv*", "*a*a*a*c"], ["kv*", "*a*a*a*c"]),
+    ],
+)
+async def test_a_token_of_an_earlier_version_covers_no_more_globs_than_a_new_one_may(
+    stored: list[str], left: list[str], tmp_path: Path
+) -> None:
+    async with daemon_with(tmp_path, memory=JournalOptions()) as daemon:
+        scopes = frozenset({Scope.READ})
+        _, said = daemon.tokens.new(ADA, "max", scopes, tuple(stored))
+        _, of_all = daemon.tokens.new(ADA, "all", scopes, EVERYTHING)
+        await made(daemon)  # once that is stored, so are they
+    async with daemon_with(tmp_path, memory=JournalOptions()) as daemon:
+        who = comes_in(daemon, said)
+        assert who is not None
+        assert list(who.modules) == left
+        assert comes_in(daemon, of_all) is not None
 
 
 async def test_who_came_in_with_a_token_is_told_when_it_is_revoked(tmp_path: Path) -> None:

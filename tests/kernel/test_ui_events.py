@@ -24,6 +24,10 @@ def ui(name: str, payload: Any = msgspec.UNSET) -> UiEvent:
     return UiEvent(version="0", event=name, payload=payload)
 
 
+async def nobody(event: Progress | None) -> None:
+    raise AssertionError(event)
+
+
 @pytest.mark.parametrize(
     ("name", "payload"),
     [
@@ -105,15 +109,29 @@ async def test_a_subscriber_gets_what_it_wants_and_then_there_is_no_placeholder(
         (Subscription(ADA, session_id="s-2"), False),
         (Subscription(ADA, module="m"), True),
         (Subscription(ADA, module="n"), False),
-        (Subscription(ADA, ["[mt]oast", "x"]), True),
+        (Subscription(ADA, ["toast", "x"]), True),
+        (Subscription(ADA, ["x", "to*"]), True),
+        (Subscription(ADA, ["toast*"]), True),
+        (Subscription(ADA, ["oast*", "toas", ""]), False),
         (Subscription(ADA, ["TOAST"]), False),
-        (Subscription(ADA, ["*a*" * 60 + "b"]), False),
+        (Subscription(ADA, ["[mt]oast", "?oast", "toas?*"]), False),
     ],
 )
 def test_a_subscriber_may_want_a_session_a_module_and_names(
     wanted: Subscription, got: bool
 ) -> None:
     assert wanted.wants(ui("toast"), HERE) is got
+
+
+@pytest.mark.fault(29)
+@pytest.mark.parametrize("pattern", ["*a", "a*b", "a*b*", "**", "*a*" * 60 + "b"])
+async def test_a_star_that_is_not_the_end_of_a_name_is_refused(
+    pattern: str, tmp_path: Path
+) -> None:
+    async with daemon_with(tmp_path) as daemon:
+        with pytest.raises(RefusedError, match="has a `\\*` that is not its end") as refused:
+            await run_op(daemon, "ui.subscribe", {"events": ["toast", pattern]}, nobody)
+        assert refused.value.failure.details["pointer"] == "/events/1"
 
 
 async def test_a_wrong_payload_reaches_subscribers_with_its_placeholder() -> None:

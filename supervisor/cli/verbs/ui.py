@@ -16,7 +16,12 @@ from supervisor.cli.terminal import dim, one_line
 
 @click.command(epilog=example("ui --event 'approval.*'"))
 @click.option(
-    "--event", "events", type=TEXT, multiple=True, metavar="GLOB", help="Only names that fit."
+    "--event",
+    "events",
+    type=TEXT,
+    multiple=True,
+    metavar="NAME",
+    help="Only those of this name; tool.* for all that begin so.",
 )
 @click.option("--session", type=TEXT, metavar="ID", help="Only those of a session.")
 @click.option("--module", type=TEXT, metavar="NAME", help="Only those of a module.")

@@ -6,18 +6,29 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from protocol.errors import Failure, Reason
+from protocol.problem import quoted
 from supervisor.kernel.operations.op import Asked, Op, Parts, args_schema
 from supervisor.kernel.parties import RefusedError
+from supervisor.policy.capabilities import WILDCARD
 from supervisor.policy.mcp_views import find_view
-from supervisor.policy.principals import Scope
+from supervisor.policy.principals import (
+    GLOB_CHARS,
+    GLOBS,
+    WILDCARDS,
+    Principal,
+    Scope,
+    has_few_wildcards,
+)
 
 NARROW = "narrow"
 MCP = "mcp"
 
-GLOBS = 100
-"""How many globs a connection may narrow itself to."""
-
-GLOB_CHARS = 300
+MODULES: dict[str, Any] = {
+    "type": "array",
+    "items": {"type": "string", "minLength": 1, "maxLength": GLOB_CHARS},
+    "maxItems": GLOBS,
+}
+"""The schema of globs; that they have few wildcards is `globs_of`'s to say."""
 
 
 class ConnectionOps:
@@ -31,9 +42,7 @@ class ConnectionOps:
                 "description": "those to keep; all there are if left out",
             },
             modules={
-                "type": "array",
-                "items": {"type": "string", "minLength": 1, "maxLength": GLOB_CHARS},
-                "maxItems": GLOBS,
+                **MODULES,
                 "description": "globs over MODULE and MODULE.OP to keep; as it is if left out",
             },
         ),
@@ -51,11 +60,8 @@ class ConnectionOps:
         return {NARROW: self._narrow, MCP: self._mcp}
 
     def _narrow(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
-        scopes = args.get("scopes")
         party = asked.party
-        party.principal = party.principal.narrowed(
-            None if scopes is None else map(Scope, scopes), args.get("modules")
-        )
+        party.principal = narrowed(party.principal, args)
         return party.principal.document()
 
     def _mcp(self, args: dict[str, Any], asked: Asked) -> dict[str, Any]:
@@ -70,3 +76,30 @@ class ConnectionOps:
         party.principal = view.narrowed(party.principal)
         party.view = view
         return {"view": view.name, **party.principal.document()}
+
+
+def narrowed(principal: Principal, args: Mapping[str, Any]) -> Principal:
+    """Return a principal with no more than the `scopes` and `modules` of args leave.
+
+    Raises `RefusedError` if that takes too many globs, or too many wildcards.
+    """
+    scopes = args.get("scopes")
+    kept = principal.narrowed(None if scopes is None else map(Scope, scopes), globs_of(args))
+    if len(kept.modules) > max(GLOBS, len(principal.modules)):
+        words = f"it takes {len(kept.modules)} globs to say what both sides cover, and there may be"
+        raise _invalid(f"{words} {GLOBS}", "/modules")
+    return kept
+
+
+def globs_of(args: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """Return the `modules` of args, None if left out; raises `RefusedError`."""
+    globs = args.get("modules")
+    for index, one in enumerate(globs or ()):
+        if not has_few_wildcards(one):
+            words = f"{quoted(one)} has {one.count(WILDCARD)} `*`, and may have {WILDCARDS}"
+            raise _invalid(words, f"/modules/{index}")
+    return None if globs is None else tuple(globs)
+
+
+def _invalid(words: str, pointer: str) -> RefusedError:
+    return RefusedError(Failure.because(Reason.INVALID_ARGS, words, pointer=pointer))

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 import trio
 
 from protocol.errors import Failure, Reason
-from supervisor.kernel.operations.connection import ConnectionOps
+from supervisor.kernel.operations.connection import ConnectionOps, narrowed
 from supervisor.kernel.operations.op import Asked, Op, Parts, args_schema
 from supervisor.kernel.page_codes import CODE_S
 from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.tokens import PAGE_S
-from supervisor.policy.principals import Scope, is_user
+from supervisor.policy.principals import is_user
 
 LOGIN = "page.login"
 
@@ -37,10 +37,7 @@ class PageOps:
         if not is_user(asked.principal.name):
             words = f"a login is for a user of this machine, and {asked.principal.name} is none"
             raise RefusedError(Failure.because(Reason.SCOPE, f"{words}: ask on the control socket"))
-        scopes = args.get("scopes")
-        principal = asked.principal.narrowed(
-            None if scopes is None else map(Scope, scopes), args.get("modules")
-        )
+        principal = narrowed(asked.principal, args)
         code = self._codes.new(principal, trio.current_time())
         shown = {key: principal.document()[key] for key in ("name", "scopes", "modules")}
         return {"code": code, "code_s": CODE_S, "login_s": PAGE_S, **shown}

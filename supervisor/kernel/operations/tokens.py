@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Mapping
 from typing import Any, ClassVar
 
-from supervisor.kernel.operations.connection import GLOB_CHARS, GLOBS
+from supervisor.kernel.operations.connection import MODULES, globs_of
 from supervisor.kernel.operations.op import Asked, Op, Parts, args_schema
 from supervisor.kernel.tokens import NAME_CHARS
 from supervisor.policy.principals import EVERYTHING, Scope
@@ -36,9 +36,7 @@ class TokenOps:
                 "default": [str(one) for one in USUAL],
             },
             modules={
-                "type": "array",
-                "items": {"type": "string", "minLength": 1, "maxLength": GLOB_CHARS},
-                "maxItems": GLOBS,
+                **MODULES,
                 "default": list(EVERYTHING),
                 "description": "globs over MODULE and MODULE.OP that it may use",
             },
@@ -73,7 +71,7 @@ class TokenOps:
             asked.principal,
             args["name"],
             frozenset(map(Scope, args.get("scopes", USUAL))),
-            tuple(args.get("modules", EVERYTHING)),
+            EVERYTHING if (globs := globs_of(args)) is None else globs,
             expires_s=args.get("expires_s"),
             rate_per_s=args.get("rate_per_s"),
         )

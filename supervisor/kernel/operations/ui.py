@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from protocol.errors import Failure
+from protocol.errors import Failure, Reason
 from protocol.events import Log
+from protocol.problem import quoted
 from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
 from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.ui_events import NAME_CHARS, Subscription
 
 PATTERNS = 32
-"""How many globs a subscriber may have."""
+"""How many names, or beginnings of names, a subscriber may ask for."""
 
 WATCHING = "watching for ui events"
 
@@ -28,7 +29,7 @@ class UiOps:
                 "minItems": 1,
                 "maxItems": PATTERNS,
                 "default": ["*"],
-                "description": "globs; the name of an event fits one of them",
+                "description": "names; one that ends in * is each that begins so",
             },
             session_id={"type": "string"},
             module=MODULE,
@@ -45,6 +46,13 @@ class UiOps:
         return {"ui.subscribe": self._subscribe}
 
     async def _subscribe(self, args: dict[str, Any], asked: Asked) -> Any:
+        patterns = args.get("events", ["*"])
+        for index, one in enumerate(patterns):
+            if "*" in one[:-1]:
+                words = f"{quoted(one)} has a `*` that is not its end: say a name, what it begins"
+                words += " with (`tool.*`), or `*` for each"
+                pointer = f"/events/{index}"
+                raise RefusedError(Failure.because(Reason.INVALID_ARGS, words, pointer=pointer))
         session_id = args.get("session_id")
         if session_id is not None:
             found = self._sessions.find_live(session_id, asked.principal)
@@ -52,7 +60,7 @@ class UiOps:
                 raise RefusedError(found)
         subscription = Subscription(
             asked.principal,
-            args.get("events", ["*"]),
+            patterns,
             session_id,
             args.get("module"),
             asked.party.label,
