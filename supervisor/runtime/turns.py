@@ -73,6 +73,12 @@ class Turn:
         """Whether it is the neighbours' turn."""
         return self._clock() >= self._until
 
+    async def go_on(self) -> None:
+        """Go on in this turn, or after the neighbours' in the next one."""
+        if self.over:
+            await trio.lowlevel.checkpoint()
+            self.begin()
+
 
 class LineTurn(Turn):
     """How much of a module's turn is left."""
@@ -179,9 +185,7 @@ async def each_in_turns(items: Iterable[T]) -> AsyncIterator[T]:
     turn.begin()
     for one in items:
         yield one
-        if turn.over:
-            await trio.lowlevel.checkpoint()
-            turn.begin()
+        await turn.go_on()
 
 
 def pieces(data: bytes) -> list[bytes]:

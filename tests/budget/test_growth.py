@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -102,7 +103,13 @@ async def test_telling_the_status_of_a_module_costs_the_same_among_many(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("op", "args"), [("status", {}), ("offers", {"wait": False}), ("offers", {"wait": True})]
+    ("op", "args"),
+    [
+        ("status", {}),
+        ("offers", {"wait": False}),
+        ("offers", {"wait": True}),
+        ("wait", {"for": "down", "modules": [f"m{one}" for one in range(FEW)]}),
+    ],
 )
 async def test_a_long_answer_leaves_the_neighbours_their_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str, args: dict[str, Any]
@@ -126,8 +133,8 @@ async def test_a_long_answer_leaves_the_neighbours_their_turns(
         nursery.start_soon(neighbour)
         told = await run_op(daemon, op, args, ignore)
         nursery.cancel_scope.cancel()
-    named = [one["name"] if op == "status" else one.module for one in told["modules"]]
-    assert named == sorted(f"m{one}" for one in range(FEW))
+    name: Any = {"status": itemgetter("name"), "offers": attrgetter("module"), "wait": str}[op]
+    assert sorted(map(name, told["modules"])) == sorted(f"m{one}" for one in range(FEW))
     assert rounds >= FEW // 2  # who of the two comes first in a turn is chance
 
 

@@ -9,6 +9,7 @@ import trio
 from protocol.events import Log, Progress
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.operations import INPUTS
+from supervisor.kernel.operations.modules import WAITED
 from supervisor.kernel.parties import Party, RefusedError
 from supervisor.policy.findings import Quarantined
 from supervisor.policy.lifecycle import State
@@ -130,6 +131,7 @@ async def test_an_op_on_an_unknown_module_is_refused(tmp_path: Path, op: str) ->
         ("status", {"modul": "m"}, "invalid_args"),
         ("status", [], "invalid_args"),
         ("wait", {"for": "ever"}, "invalid_args"),
+        ("wait", {"modules": ["m"] * (WAITED + 1)}, "invalid_args"),
         ("logs", {"module": "m", "lines": -1}, "invalid_args"),
         ("logs", {"module": "m", "lines": 10**9}, "invalid_args"),
         ("invoke", {"module": "m"}, "invalid_args"),
@@ -191,9 +193,12 @@ async def test_waiting_tells_of_each_module_and_returns_their_states(tmp_path: P
         events = Events()
         assert await run(daemon, "wait", events) == {"modules": {"a": "ready", "b": "ready"}}
         assert events.texts == ["a is ready", "b is ready"]
+        events = Events()
+        assert await run(daemon, "wait", events, modules=["b", "b"]) == {"modules": {"b": "ready"}}
+        assert events.texts == ["b is ready"]  # it is one, however often it is named
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lambda: run(daemon, "stop", module="a"))
-            waited = await run(daemon, "wait", modules=["a"], for_="down")
+            waited = await run(daemon, "wait", modules=["a", "a"], for_="down")
             assert waited == {"modules": {"a": "down"}}
 
 

@@ -172,9 +172,7 @@ class FigureOps:
             turn = Turn()
             turn.begin()
             for _ in exposition.write(whole, told):
-                if turn.over:
-                    await trio.lowlevel.checkpoint()
-                    turn.begin()
+                await turn.go_on()
         return {"content_type": exposition.content_type, "text": exposition.text()}
 
 

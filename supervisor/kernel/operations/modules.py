@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, ClassVar
 
 import trio
@@ -20,9 +20,14 @@ from supervisor.runtime.held_bytes import LOGS
 from supervisor.runtime.process.reaping import tracer_of
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.supervision.refusal import unavailable
+from supervisor.runtime.turns import Turn
 
 LOG_LINES = 50
 MAX_LOG_LINES = 10_000
+
+WAITED = 10_000
+"""How many modules a `wait` may name: as many as a large fleet has."""
+
 KILLED_WITHIN_S = 5.0
 """How long a module may take to be gone once its own timeouts are over, before its stop is refused:
 a process that was killed is gone in milliseconds, unless a debugger or the kernel holds it."""
@@ -44,7 +49,12 @@ class ModuleOps:
             },
         ),
         "wait": args_schema(
-            modules={"type": "array", "items": MODULE, "description": "all eager ones if left out"},
+            modules={
+                "type": "array",
+                "items": MODULE,
+                "maxItems": WAITED,
+                "description": "all eager ones if left out",
+            },
             for_={"enum": ["ready", "down", "verdict"], "default": "ready"},
         ),
         "logs": args_schema(
@@ -112,32 +122,45 @@ class ModuleOps:
         return self._status_of(module, principal)
 
     async def _wait(self, args: dict[str, Any], asked: Asked) -> Any:
-        names, principal = args.get("modules"), asked.principal
-        if names is None:
-            modules = [one for one in self._fleet.eager() if principal.sees(one.name)]
-        else:
-            modules = [self._module(one, principal) for one in names]
-        goal = args.get("for", "ready")
-        pending = {module.name: module for module in modules}
+        goal, changes, turn = args.get("for", "ready"), self._fleet.changes(), Turn()
+        pending = await self._awaited(args.get("modules"), asked.principal, turn)
+        count = len(pending)
         verdicts: dict[str, str] = {}
-        changes = self._fleet.changes()
         looked_at = list(pending.values())
         preparing: set[str] = set()
         while pending:
-            for module, well in self._settled(looked_at, goal):
-                del pending[module.name]
-                verdicts[module.name] = str(module.state)
-                await asked.emit(_progress(module, len(verdicts), len(modules), well=well))
-                if not well and goal != "verdict":
-                    raise RefusedError(self._fleet.verdict(module) or unavailable(module))
             for module in looked_at:
-                if module.state is State.PREPARING and module.name not in preparing:
+                await turn.go_on()
+                well = self._settled(module, goal)
+                if well is not None:
+                    del pending[module.name]
+                    verdicts[module.name] = str(module.state)
+                    await asked.emit(_progress(module, len(verdicts), count, well=well))
+                    if not well and goal != "verdict":
+                        raise RefusedError(self._fleet.verdict(module) or unavailable(module))
+                elif module.state is State.PREPARING and module.name not in preparing:
                     preparing.add(module.name)
                     await asked.emit(_preparing(module))
             if pending:
-                names = await changes.take()
-                looked_at = [pending[name] for name in names or pending if name in pending]
+                changed = await changes.take()
+                looked_at = [pending[name] for name in changed or pending if name in pending]
         return {"modules": verdicts}
+
+    async def _awaited(
+        self, names: list[str] | None, principal: Principal, turn: Turn
+    ) -> dict[str, Module]:
+        """Return the modules that are named, each once, or all eager ones, by name."""
+        found: dict[str, Module] = {}
+        if names is None:
+            for module in self._fleet.eager():
+                await turn.go_on()
+                if principal.sees(module.name):
+                    found[module.name] = module
+        else:
+            for name in names:
+                await turn.go_on()
+                found[name] = self._module(name, principal)
+        return found
 
     async def _logs(self, args: dict[str, Any], asked: Asked) -> Any:
         module = self._module(args["module"], asked.principal)
@@ -183,19 +206,15 @@ class ModuleOps:
     def _start_verdict(self, module: Module) -> Failure | bool | None:
         return True if module.is_ready() else self._fleet.verdict(module)
 
-    def _settled(self, modules: Iterable[Module], goal: str) -> list[tuple[Module, bool]]:
-        settled: list[tuple[Module, bool]] = []
-        for module in modules:
-            if module.succession.undecided:
-                continue
-            if goal == "down":
-                if module.state is State.DOWN:
-                    settled.append((module, True))
-            elif module.is_ready() or module.asleep:  # a request is all it waits for
-                settled.append((module, True))
-            elif self._fleet.verdict(module, final=goal == "ready") is not None:
-                settled.append((module, False))
-        return settled
+    def _settled(self, module: Module, goal: str) -> bool | None:
+        """Tell whether a module has come to what is waited for, or cannot; None if it may yet."""
+        if module.succession.undecided:
+            return None
+        if goal == "down":
+            return True if module.state is State.DOWN else None
+        if module.is_ready() or module.asleep:  # a request is all it waits for
+            return True
+        return None if self._fleet.verdict(module, final=goal == "ready") is None else False
 
 
 def _never_ends(module: Module) -> Failure:
