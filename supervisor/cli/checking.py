@@ -19,7 +19,7 @@ from supervisor.conformance.report import Report
 from supervisor.conformance.trial import Place
 from supervisor.runtime.containment.custody import holding
 from supervisor.runtime.files.log_files import LogFiles
-from supervisor.runtime.loop_clock import LoopClock
+from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.supervision.deadlines import Deadlines
 
 
@@ -32,10 +32,7 @@ def examine_all(
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
-        clock = LoopClock()
-        trio.run(
-            _examine, descriptors, permission, tell, Path(folder), clock=clock, instruments=[clock]
-        )
+        run_timed(_examine, descriptors, permission, tell, Path(folder))
 
 
 async def _examine(

@@ -42,7 +42,7 @@ from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.directory import read_descriptor
 from supervisor.runtime.files.module_log import LogLine
-from supervisor.runtime.loop_clock import LoopClock
+from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.process.program import module_folder, of_prepare, program_files
 from supervisor.runtime.supervision.call import Call, Congestion
 
@@ -90,9 +90,8 @@ def develop(path: Path, screen: Display, typed: Callable[[Development], Typed]) 
         wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-    clock = LoopClock()
     one = Development(path, screen)
-    trio.run(one.run, typed(one), clock=clock, instruments=[clock])
+    run_timed(one.run, typed(one))
 
 
 class Development:

@@ -41,7 +41,7 @@ from supervisor.policy.findings import Found
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.directory import read_descriptor
 from supervisor.runtime.files.module_log import LogLine
-from supervisor.runtime.loop_clock import LoopClock
+from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.supervision.call import Congestion
 from supervisor.transcripts.recording import Recording, TranscriptFile, header_of
 
@@ -95,8 +95,7 @@ def invoke(
     with tempfile.TemporaryDirectory(prefix="stdiod-", ignore_cleanup_errors=True) as folder:
         asker = _Asker(on_line)
         run = partial(_run, alone, content, asker, on_log, Path(folder), record=record)
-        clock = LoopClock()
-        trio.run(run, clock=clock, instruments=[clock])
+        run_timed(run)
     assert asker.response is not None  # noqa: S101 - every invocation ends with one
     return asker.response, asker.interrupted
 

@@ -58,7 +58,7 @@ from supervisor.runtime.containment.survivors import DataInUseError
 from supervisor.runtime.files.directory import MissingDirectoryError, shown
 from supervisor.runtime.files.looks import Looks
 from supervisor.runtime.files.sources import Sources
-from supervisor.runtime.loop_clock import LoopClock
+from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.process.file_limit import FileLimit
 from supervisor.runtime.stalls import SERVING, Stalls, Threads
 
@@ -163,7 +163,6 @@ def _serve(
             exporting(os.environ) as spans,
         ):
             stalls = Stalls(threads=threads, continued=Continued())
-            clock = LoopClock(turn_ended=stalls.turn_ended, woke_late=stalls.woke_late)
             begun = _Begun(
                 options=options,
                 found=found,
@@ -178,7 +177,7 @@ def _serve(
                 own_log=own_log,
                 spans=spans,
             )
-            trio.run(_main, begun, edges.keep(), clock=clock, instruments=[clock])
+            run_timed(_main, begun, edges.keep(), stalls=stalls)
     except* (SocketTakenError, SocketPathError, ContainmentError, DataInUseError) as group:
         # What is raised within a nursery comes in a group; what is raised before it does not.
         refusals = _leaves(group)

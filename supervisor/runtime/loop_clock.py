@@ -17,9 +17,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar, TypeVarTuple
 
 import trio
+
+from supervisor.runtime.stalls import Stalls
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 LATE_S = 0.5
 """What is later than that did not come of a little work, here or elsewhere on the machine."""
@@ -96,3 +102,16 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
         """Stand still at the time `since` until what has waited is dealt with."""
         self._floor = max(self._floor, since - self._lost_s)
         self._lost_s = until + GRACE_S - self._floor
+
+
+def run_timed(
+    main: Callable[[*Ts], Awaitable[T]],
+    *args: *Ts,
+    stalls: Stalls | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> T:
+    """Run an event loop by this clock; `stalls` is told of its turns and of late wake-ups."""
+    timed = LoopClock(clock)
+    if stalls is not None:
+        timed = LoopClock(clock, turn_ended=stalls.turn_ended, woke_late=stalls.woke_late)
+    return trio.run(main, *args, clock=timed, instruments=[timed])

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
 import threading
+import time
+from typing import Any
 
 import pytest
 import structlog.testing
+import trio
 
+from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.stalls import Serving, Stalls, Threads, Times
 from tests.bounds import WAIT_S
 
@@ -197,3 +204,73 @@ def test_the_times_of_threads_never_fall_and_are_nothing_once_closed() -> None:
     threads.close()
     threads.close()
     assert (threads.own(), threads.others()) == (Times(), {})
+
+
+# In an event loop that runs.
+
+
+@pytest.mark.fault(29)
+def test_of_an_event_loop_that_runs_a_blocking_wait_is_told_and_run_delay_and_a_stop_are_not(
+    world: World,
+) -> None:
+    class Stop(trio.abc.Instrument):
+        """Has nobody sleep really, and the machine stopped for some seconds in the first sleep."""
+
+        stopped_s = 3.5
+
+        def before_io_wait(self, timeout: float) -> None:
+            if timeout > 0:
+                trio.lowlevel.current_trio_token().run_sync_soon(lambda: None)
+                world.now += timeout + self.stopped_s
+                self.stopped_s = 0.0
+
+    async def block(who: str, seconds: float, delayed: float = 0.0) -> None:
+        world.serving.begin(who, "its end")
+        world.now += seconds
+        world.delay += delayed
+        world.serving.end()
+        await trio.lowlevel.checkpoint()
+
+    async def main() -> None:
+        assert trio.current_time() == world.now
+        await block("a#1", 0.2, delayed=0.195)
+        told.append(world.longest)
+        await block("b#1", 0.06)
+        told.append(world.longest)
+        trio.lowlevel.add_instrument(Stop())
+        await trio.sleep(1)
+        assert world.stalls.suspensions.last_s == pytest.approx(3.5)
+        told.append(world.longest)
+        with trio.move_on_after(2) as bound:
+            await block("c#1", 3.0)  # the time of the loop stands still, and that of a stall not
+        assert not bound.cancelled_caught
+        told.append(world.longest)
+
+    told: list[Any] = []
+    run_timed(main, stalls=world.stalls, clock=lambda: world.now)
+    of_b, of_c = (60.0, "b#1", "its end"), (3000.0, "c#1", "its end")
+    assert told == [None, of_b, of_b, of_c]
+
+
+def test_a_wait_that_blocks_the_event_loop_of_this_machine_is_told() -> None:
+    serving = Serving()
+    silent, kept_open = os.pipe()
+
+    async def main() -> None:
+        ends_at = time.monotonic() + WAIT_S
+        # What the machine does meanwhile is taken off: so it may take more than one.
+        while (found := stalls.longest) is None or found.ms < 20:
+            assert time.monotonic() < ends_at, f"no stall of 50 ms was told, but {found}"
+            serving.begin("m#1", "stdout")
+            select.select([silent], [], [], 0.05)
+            serving.end()
+            await trio.lowlevel.checkpoint()
+        assert (found.culprit, found.doing) == ("m#1", "stdout")
+
+    try:
+        with contextlib.closing(Threads.begun()) as threads:
+            stalls = Stalls(threads=threads, serving=serving)
+            run_timed(main, stalls=stalls)
+    finally:
+        os.close(silent)
+        os.close(kept_open)
