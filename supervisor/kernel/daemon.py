@@ -287,7 +287,7 @@ async def running(
                 durability=Durability(recorder, host.deadlines),
                 sessions=Sessions(recorder, host.wall_clock),
                 assets=Assets(recorder, nursery, checks, host.wall_clock),
-                ui=UiEvents(),
+                ui=UiEvents(host.ledger),
                 answers=Answers(recorder, host.wall_clock),
                 tokens=Tokens(recorder, host.wall_clock, host.deadlines),
                 descriptions=RememberedDescriptions(recorder, host.wall_clock),

@@ -7,11 +7,11 @@ comes is left out, and it is told how much that was.
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import Iterator
 
 import trio
 
+from supervisor.kernel.last_items import LastItems
 from supervisor.runtime.files.module_log import LogLine, ModuleLog
 from supervisor.runtime.held_bytes import LOGS, Account, HeldBytes
 
@@ -52,51 +52,34 @@ class Follower:
 
     def __init__(self, followed: _Followed) -> None:
         self._followed = followed
-        self._next = followed.end_number
+        self._next = followed.lines.end_number
 
     async def next(self) -> tuple[int, LogLine]:
         """Wait for the next line; returns how many were left out before it, and the line."""
-        followed = self._followed
-        while self._next >= followed.end_number:
-            await followed.some.park()
-        left_out = max(followed.first_number - self._next, 0)
+        lines = self._followed.lines
+        while self._next >= lines.end_number:
+            await self._followed.some.park()
+        left_out = max(lines.first_number - self._next, 0)
         self._next += left_out + 1
-        return left_out, followed.lines[self._next - 1 - followed.first_number]
+        return left_out, lines[self._next - 1]
 
 
 class _Followed:
-    """The last lines of one log, numbered."""
+    """The last lines of one log."""
 
     def __init__(self, log: ModuleLog, ledger: HeldBytes) -> None:
         self.followers = 0
-        self.lines: deque[LogLine] = deque()
-        self.first_number = 0
-        self.some = trio.lowlevel.ParkingLot()
         self._account = Account(ledger, f"the followed log of {log.module}")
+        self.lines: LastItems[LogLine] = LastItems(
+            self._account, LOGS, FOLLOWED_LINES, FOLLOWED_BYTES
+        )
+        self.some = trio.lowlevel.ParkingLot()
         self._unfollow = log.follow(self._keep)
-
-    @property
-    def end_number(self) -> int:
-        """The number of the line that comes next."""
-        return self.first_number + len(self.lines)
 
     def end(self) -> None:
         self._unfollow()
         self._account.close()
 
     def _keep(self, line: LogLine) -> None:
-        account = self._account
-        self.lines.append(line)
-        account.add(LOGS, _cost_bytes(line))
-        while len(self.lines) > 1 and (
-            len(self.lines) > FOLLOWED_LINES
-            or account.total > FOLLOWED_BYTES
-            or not account.fits(0)
-        ):
-            account.add(LOGS, -_cost_bytes(self.lines.popleft()))
-            self.first_number += 1
+        self.lines.keep(line, LINE_COST_BYTES + len(line.text))
         self.some.unpark_all()
-
-
-def _cost_bytes(line: LogLine) -> int:
-    return LINE_COST_BYTES + len(line.text)

@@ -6,10 +6,10 @@ payload that goes with it, nor a subscriber, it also gets a placeholder: a text 
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import trio
@@ -17,16 +17,29 @@ import trio
 from protocol.errors import Failure, Reason
 from protocol.events import Log, UiEvent, built
 from protocol.host_events import PlaceholderUiEvent, SeenUiEvent
+from supervisor.kernel.last_items import LastItems
 from supervisor.kernel.parties import Origin, RefusedError
 from supervisor.policy.principals import Principal
+from supervisor.runtime.held_bytes import ANSWERS, Account, HeldBytes
 
-WAITING_EVENTS = 1000
-WAITING_BYTES = 4 << 20
-"""What a subscriber that reads slowly may have waiting; the oldest are lost beyond either."""
+KEPT_EVENTS = 10_000
+KEPT_BYTES = 32 << 20
+"""What is kept for all subscribers; beyond either, the oldest are lost to those that are slow."""
+
+EVENT_COST_BYTES = 512
+"""What an event costs beside its text, and"""
+SUBSCRIBER_COST_BYTES = 64
+"""for each subscriber that wants it."""
+
+LOOKED_AT = 64
+"""So many events are looked at for a subscriber that wants none of them, before others go on."""
+
+REMEMBERED = 256
+"""Of so many names, and places where they come from, it is known who wants them."""
 
 SUBSCRIPTIONS = 512
 OF_ONE_PARTY = 64
-"""How many there may be: each event is held against all of them."""
+"""How many there may be: each new name is held against all of them."""
 
 NAME_CHARS = 200
 """A longer name is matched, and shown, by its beginning."""
@@ -78,14 +91,20 @@ KNOWN: dict[str, Rule] = {
 
 _RUNNING_TEXT = frozenset({"message.chunk", "agent.thinking"})
 
+_Source = tuple[str, str | None, str | None]
+"""Where events come from: the module, the session, and whose they are."""
+
+K = TypeVar("K")
+V = TypeVar("V")
+
 
 class Subscription:
-    """What one subscriber wants, and what waits for it."""
+    """What one subscriber wants, and how far it is (`UiEvents.next`)."""
 
     def __init__(
         self,
         principal: Principal,
-        patterns: Iterable[str] = ("*",),
+        patterns: Sequence[str] = ("*",),
         session_id: str | None = None,
         module: str | None = None,
         party: str = "",
@@ -95,60 +114,109 @@ class Subscription:
         `NAME*` is each that begins with `NAME`, so `*` each. None but those that the principal may
         see.
         """
-        patterns = tuple(patterns)
-        self.lost = 0
         self.party = party
+        self.lost = 0
+        """How many of those it wants it was too slow for, since it was told last."""
+        self.number = 0
+        """Of the event that it looks at next."""
+        self.woken = trio.Event()
+        beginnings = {one[:-1] for one in patterns if one.endswith("*")}
+        self.names = frozenset(one for one in patterns if not one.endswith("*"))
+        self.beginnings = frozenset(
+            one for one in beginnings if not any(one[:n] in beginnings for n in range(len(one)))
+        )
+        """Without those that begin with another one."""
         self._principal = principal
-        self._names = frozenset(one for one in patterns if not one.endswith("*"))
-        self._beginnings = tuple(one[:-1] for one in patterns if one.endswith("*"))
         self._session_id = session_id
         self._module = module
-        self._waiting: deque[tuple[SeenUiEvent, int]] = deque()
-        self._bytes = 0
-        self._some = trio.Event()
 
-    def wants(self, event: UiEvent, origin: Origin) -> bool:
-        """Tell whether an event is one of those it wants."""
-        name = event.event[:NAME_CHARS]
+    def sees(self, origin: Origin) -> bool:
+        """Tell whether it is told what comes of some op of a module, in a session."""
         return (
             self._session_id in (None, origin.session_id)
             and self._module in (None, origin.module)
-            and (name in self._names or name.startswith(self._beginnings))
             and self._principal.owns(origin.owner)
-            and (not origin.module or self._principal.covers(origin.module, origin.op))
+            and (not origin.module or self._principal.sees(origin.module))
         )
 
-    def put(self, event: SeenUiEvent, size: int) -> None:
-        """Add an event; the oldest are lost where there is no room."""
-        self._waiting.append((event, size))
-        self._bytes += size
-        while len(self._waiting) > WAITING_EVENTS or self._bytes > WAITING_BYTES:
-            if len(self._waiting) == 1:
-                break  # one that is larger than the bound by itself
-            self._bytes -= self._waiting.popleft()[1]
-            self.lost += 1
-        self._some.set()
+    def covers(self, origin: Origin, op: str | None) -> bool:
+        """Tell whether it is told what comes of an op, None for all of the module's."""
+        return not origin.module or self._principal.covers(origin.module, op)
 
-    async def next(self) -> SeenUiEvent | Log:
-        """Wait for the next event, or for the word that some were lost before it."""
-        while not self._waiting:
-            self._some = trio.Event()
-            await self._some.wait()
-        if self.lost:
-            words = f"{self.lost} events were left out: the subscriber was too slow"
-            self.lost = 0
-            return Log(version="0", level="warn", message=words)
-        event, size = self._waiting.popleft()
-        self._bytes -= size
-        return event
+
+class _Names:
+    """Who wants which names: a name is looked up, and not held against each subscriber."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, set[Subscription]] = {}
+        self._beginnings: dict[str, set[Subscription]] = {}
+        self._lengths: Counter[int] = Counter()
+        """Of the beginnings."""
+
+    def add(self, one: Subscription) -> None:
+        """Take note of what a subscriber wants."""
+        for name in one.names:
+            self._names.setdefault(name, set()).add(one)
+        for name in one.beginnings:
+            self._beginnings.setdefault(name, set()).add(one)
+            self._lengths[len(name)] += 1
+
+    def remove(self, one: Subscription) -> None:
+        """Forget a subscriber."""
+        for name in one.names:
+            _discard(self._names, name, one)
+        for name in one.beginnings:
+            _discard(self._beginnings, name, one)
+            self._lengths[len(name)] -= 1
+        self._lengths += Counter()  # without those of which there are none
+
+    def wanted_by(self, name: str) -> set[Subscription]:
+        """Return who wants events of a name."""
+        found = set(self._names.get(name, _NOBODY))
+        for length in self._lengths:
+            found |= self._beginnings.get(name[:length], _NOBODY)
+        return found
+
+
+def _discard(found: dict[str, set[Subscription]], name: str, one: Subscription) -> None:
+    found[name].discard(one)
+    if not found[name]:
+        del found[name]
+
+
+class _Audience(NamedTuple):
+    """Who is told what comes of a module, in a session: of all its ops, or perhaps of some."""
+
+    whole: frozenset[Subscription]
+    partly: frozenset[Subscription]
+
+
+_NOBODY: frozenset[Subscription] = frozenset()
+
+
+class _Kept(NamedTuple):
+    """An event, and who wants it."""
+
+    event: SeenUiEvent
+    wanted_by: frozenset[Subscription]
 
 
 class UiEvents:
-    """The `ui_event`s of one daemon."""
+    """The `ui_event`s of one daemon: kept once, for all subscribers, each of which reads on."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: HeldBytes) -> None:
+        """Count what is kept in `ledger`."""
         self._placeholders = 0
         self._subscriptions: list[Subscription] = []
+        account = Account(ledger, "the ui_events")
+        self._kept: LastItems[_Kept] = LastItems(
+            account, ANSWERS, KEPT_EVENTS, KEPT_BYTES, self._lose
+        )
+        self._waiting: set[Subscription] = set()
+        """Those that have read all that they want."""
+        self._names = _Names()
+        self._audiences: dict[_Source, _Audience] = {}
+        self._wanted_by: dict[tuple[_Source, str, str], frozenset[Subscription]] = {}
         self.plain = _RUNNING_TEXT
         """What is passed on as it is; nothing while somebody subscribes."""
 
@@ -164,13 +232,30 @@ class UiEvents:
             words += f" of all {len(self._subscriptions)}, and may be {SUBSCRIPTIONS}"
             raise RefusedError(Failure.because(Reason.QUEUE_FULL, words))
         self._subscriptions.append(subscription)
-        self.plain = frozenset()
+        self._names.add(subscription)
+        self._changed()
+        subscription.number = self._kept.end_number
         return partial(self._unsubscribe, subscription)
 
-    def _unsubscribe(self, subscription: Subscription) -> None:
-        self._subscriptions.remove(subscription)
-        if not self._subscriptions:
-            self.plain = _RUNNING_TEXT
+    async def next(self, one: Subscription) -> SeenUiEvent | Log | None:
+        """Wait for the next event, or for the word that some were lost before it.
+
+        None where it has looked at many that others want: it is the neighbours' turn.
+        """
+        kept = self._kept
+        while one.number >= kept.end_number:
+            await self._wait(one)
+        if one.lost:
+            words = f"{one.lost} events were left out: the subscriber was too slow"
+            one.lost = 0
+            return Log(version="0", level="warn", message=words)
+        first = max(one.number, kept.first_number)
+        for number in range(first, min(first + LOOKED_AT, kept.end_number)):
+            one.number = number + 1
+            event, wanted_by = kept[number]
+            if one in wanted_by:
+                return event
+        return None
 
     def is_plain(self, event: UiEvent) -> bool:
         """Tell whether it is running text as agreed, and nobody subscribes; streams ask this."""
@@ -182,21 +267,97 @@ class UiEvents:
 
     def tell(self, event: UiEvent, origin: Origin) -> None:
         """Tell the subscribers of what the host itself has to say."""
-        if self._subscriptions:
-            _tell([one for one in self._subscriptions if one.wants(event, origin)], event, origin)
+        self._keep(event, origin, self._who_wants(event, origin))
 
     def pass_on(self, event: UiEvent, origin: Origin) -> UiEvent:
         """Tell the subscribers; returns the event for the client that invoked."""
         problem = _problem(event)
-        wanted = [one for one in self._subscriptions if one.wants(event, origin)]
+        wanted_by = self._who_wants(event, origin)
         placeholder = None
-        if problem is not None and not (wanted and event.event not in KNOWN):
+        if problem is not None and not (wanted_by and event.event not in KNOWN):
             self._placeholders += 1
             placeholder = f"[{event.event[:NAME_CHARS]!r} cannot be shown: {problem}]"
-        _tell(wanted, event, origin, placeholder)
+        self._keep(event, origin, wanted_by, placeholder)
         if placeholder is None:
             return event
         return PlaceholderUiEvent(**msgspec.structs.asdict(event), placeholder=placeholder)
+
+    def _unsubscribe(self, subscription: Subscription) -> None:
+        self._subscriptions.remove(subscription)
+        self._names.remove(subscription)
+        self._changed()
+
+    def _changed(self) -> None:
+        self._audiences.clear()
+        self._wanted_by.clear()
+        self.plain = frozenset() if self._subscriptions else _RUNNING_TEXT
+        self._forget_what_all_read()
+
+    def _who_wants(self, event: UiEvent, origin: Origin) -> frozenset[Subscription]:
+        if not self._subscriptions:
+            return _NOBODY
+        source = (origin.module, origin.session_id, origin.owner)
+        op, name = origin.op, event.event[:NAME_CHARS]
+        wanted_by = self._wanted_by.get((source, op, name))
+        if wanted_by is None:
+            audience = self._audiences.get(source)
+            if audience is None:
+                audience = self._audience(origin)
+                _remember(self._audiences, source, audience)
+            wanted = self._names.wanted_by(name)
+            some = [one for one in audience.partly & wanted if one.covers(origin, op)]
+            wanted_by = (audience.whole & wanted).union(some)
+            _remember(self._wanted_by, (source, op, name), wanted_by)
+        return wanted_by
+
+    def _audience(self, origin: Origin) -> _Audience:
+        seeing = frozenset(one for one in self._subscriptions if one.sees(origin))
+        whole = frozenset(one for one in seeing if one.covers(origin, None))
+        return _Audience(whole, seeing - whole)
+
+    def _keep(
+        self,
+        event: UiEvent,
+        origin: Origin,
+        wanted_by: frozenset[Subscription],
+        placeholder: str | None = None,
+    ) -> None:
+        if not wanted_by:
+            return
+        seen = SeenUiEvent(
+            **msgspec.structs.asdict(event),
+            origin=origin.document(),
+            placeholder=msgspec.UNSET if placeholder is None else placeholder,
+        )
+        try:
+            size = len(_ENCODE(seen))
+        except (RecursionError, ValueError, TypeError, OverflowError):
+            size = 0  # it is replaced by a word when it is written
+        number = self._kept.end_number
+        size += EVENT_COST_BYTES + len(wanted_by) * SUBSCRIBER_COST_BYTES
+        self._kept.keep(_Kept(seen, wanted_by), size)
+        for one in wanted_by & self._waiting:
+            one.number = number
+            one.woken.set()
+        self._waiting -= wanted_by
+
+    def _lose(self, number: int, kept: _Kept) -> None:
+        for one in kept.wanted_by - self._waiting:
+            if one.number <= number:
+                one.lost += 1
+
+    async def _wait(self, one: Subscription) -> None:
+        one.woken = trio.Event()
+        self._waiting.add(one)
+        self._forget_what_all_read()
+        try:
+            await one.woken.wait()
+        finally:
+            self._waiting.discard(one)
+
+    def _forget_what_all_read(self) -> None:
+        if len(self._waiting) == len(self._subscriptions):
+            self._kept.forget()
 
 
 def _problem(event: UiEvent) -> str | None:
@@ -207,19 +368,7 @@ def _problem(event: UiEvent) -> str | None:
     return None if wrong is None else f"its payload is wrong, {wrong}"
 
 
-def _tell(
-    wanted: list[Subscription], event: UiEvent, origin: Origin, placeholder: str | None = None
-) -> None:
-    if not wanted:
-        return
-    seen = SeenUiEvent(
-        **msgspec.structs.asdict(event),
-        origin=origin.document(),
-        placeholder=msgspec.UNSET if placeholder is None else placeholder,
-    )
-    try:
-        size = len(_ENCODE(seen))
-    except (RecursionError, ValueError, TypeError, OverflowError):
-        size = 0  # it is replaced by a word when it is written
-    for one in wanted:
-        one.put(seen, size)
+def _remember(found: dict[K, V], key: K, value: V) -> None:
+    if len(found) >= REMEMBERED:
+        found.clear()
+    found[key] = value

@@ -1,7 +1,7 @@
 """Cut what comes from one party into turns that cost no neighbour more than a moment.
 
 A chunk of 65,536 bytes may hold as many lines, and a line that is no protocol costs some 50 us, one
-that many subscribers want far more: taken at once, they would stop the event loop for seconds
+of a name that many subscribe to more: taken at once, they would stop the event loop for seconds
 (promise 4 of ARCHITECTURE.md). A module's lines are taken a few at a time, counted and timed. A
 client's requests are timed one by one: one may cost a thousand times what another one does. What
 follows from them later, in tasks of their own, is timed together (`SharedTurn`): a thousand
@@ -34,7 +34,7 @@ LEAST_S = 0.0005
 """But no less than that, or nobody would get on."""
 
 LINES_AT_ONCE = 128
-"""Between two looks at the clock, and two writes to the module. One line may cost 0.2 ms where as
+"""Between two looks at the clock, and two writes to the module. One line may cost 0.1 ms where as
 many subscribe as may; to take fewer lines at once costs a stream more than all else about turns."""
 
 AIMED_LINES = 96

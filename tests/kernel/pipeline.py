@@ -174,7 +174,7 @@ async def pipeline(folder: Path) -> AsyncIterator[World]:
         durability=Durability(recorder, host.deadlines),
         sessions=Sessions(recorder, host.wall_clock),
         assets=nothing,
-        ui=UiEvents(),
+        ui=UiEvents(HeldBytes()),
         answers=Answers(recorder, host.wall_clock),
         tokens=Tokens(recorder, host.wall_clock, host.deadlines),
         descriptions=RememberedDescriptions(recorder, host.wall_clock),

@@ -276,14 +276,15 @@ async def test_who_watches_a_session_sees_its_course(tmp_path: Path) -> None:
         watched = Subscription(ADA, session_id="s")
         stranger = Principal("bob", "http", frozenset({Scope.READ}))
         others = Subscription(stranger, session_id="s")
+        ui = daemon.requests.prompts.ui
         for one in (watched, others):
-            daemon.requests.prompts.ui.subscribe(one)
+            ui.subscribe(one)
         await op(daemon, "session.new", session_id="s")
         await Prompted(daemon, "say hi").result()
         await op(daemon, "session.end", session_id="s")
         seen: list[str] = []
         while "session.deleted" not in seen:
-            event = await watched.next()
+            event = await ui.next(watched)
             assert isinstance(event, SeenUiEvent)
             seen.append(event.event)
         assert seen == [
@@ -291,7 +292,7 @@ async def test_who_watches_a_session_sees_its_course(tmp_path: Path) -> None:
             "message.start", "message.chunk", "message.complete", "session.status_changed",
             "agent.idle", "session.deleted",
         ]  # fmt: skip
-        assert not others._waiting
+        assert await ui.next(others) is None  # it looked at all, and saw none
 
 
 async def test_the_session_of_another_cannot_be_prompted(tmp_path: Path) -> None:

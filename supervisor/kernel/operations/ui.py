@@ -70,6 +70,6 @@ class UiOps:
             # So that a client knows from when on it misses nothing.
             await asked.emit(Log(version="0", level="info", message=WATCHING))
             while True:  # until it is cancelled
-                await asked.emit(await subscription.next())
+                await asked.emit(await self._ui.next(subscription))
         finally:
             unsubscribe()

@@ -1,0 +1,65 @@
+"""The last of what is said to many: kept once, numbered, within bounds that the ledger counts.
+
+Each reader knows the number of what it reads next, and reads in its own turns. So it costs the same
+to keep an item, however many read, and who reads slowly holds no memory of its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from supervisor.runtime.held_bytes import Account
+
+T = TypeVar("T")
+
+
+class LastItems(Generic[T]):
+    """The last items; the oldest are lost beyond either bound, or where the ledger has no room."""
+
+    def __init__(
+        self,
+        account: Account,
+        what: str,
+        most: int,
+        most_bytes: int,
+        lost: Callable[[int, T], None] | None = None,
+    ) -> None:
+        """Hold them in `account` as `what` (`held_bytes.HELD`); `lost` is told what is lost."""
+        self.first_number = 0
+        self._account = account
+        self._what = what
+        self._most = most
+        self._most_bytes = most_bytes
+        self._lost = lost
+        self._items: deque[tuple[T, int]] = deque()
+
+    @property
+    def end_number(self) -> int:
+        """The number of the item that comes next."""
+        return self.first_number + len(self._items)
+
+    def __getitem__(self, number: int) -> T:
+        """Return one that is kept."""
+        return self._items[number - self.first_number][0]
+
+    def keep(self, item: T, size: int) -> None:
+        """Add an item; one that is larger than the bounds by itself is kept alone."""
+        account, items = self._account, self._items
+        items.append((item, size))
+        account.add(self._what, size)
+        while len(items) > 1 and (
+            len(items) > self._most or account.total > self._most_bytes or not account.fits(0)
+        ):
+            oldest, size = items.popleft()
+            account.add(self._what, -size)
+            self.first_number += 1
+            if self._lost is not None:
+                self._lost(self.first_number - 1, oldest)
+
+    def forget(self) -> None:
+        """Keep none of these any more: everybody has read them, or nobody reads."""
+        self.first_number = self.end_number
+        self._items.clear()
+        self._account.hold(self._what, 0)
