@@ -7,6 +7,7 @@ import json
 import shutil
 import sqlite3
 import tempfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,8 @@ def check(path: Path) -> None:
     numbers = [seq for seq, _ in entries]
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers))) if numbers else True
     ids = [document["id"] for _, document in entries]
-    assert len(set(ids)) == len(ids)
+    again = [one for one, times in Counter(ids).items() if times > 1]
+    assert not again, f"{path}: entries have the same id: {again}"
     event = validator("event.v1")
     seen: set[tuple[Any, ...]] = set()
     for seq, document in entries:

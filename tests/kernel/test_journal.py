@@ -207,10 +207,12 @@ async def test_what_was_in_flight_when_the_daemon_died_is_closed_by_the_next_one
         kept.span_began((IN_FLIGHT, "a-3"), b"not JSON")
         kept.span_began((IN_FLIGHT, "a-4"), b"ended in time")
         end(kept, "a-4")
+    later: set[str] = set()
     for _ in range(2):  # once, and not again
-        async with journal(tmp_path):
-            pass
+        async with journal(tmp_path) as kept:
+            later |= {kept.new_span() for _ in range(256)}
     first, second, third = journals.of(kept.path, "module:invoke")[1:]
+    assert not later & {first["id"], second["id"], third["id"]}, "an id was given twice"
     assert first["span_id"] == "a-1"
     assert (first["module"], first["status"], first["session_id"]) == ("slow", "error", "s")
     assert first["data"] == {"op": "think", "parent_span_id": "a-0"}

@@ -104,7 +104,8 @@ def _close(
     now: float,
 ) -> list[CutShort]:
     open_ones = [(one.name, _in_flight(one, now)) for one in in_flight]
-    ids = (f"{life}-c{number:x}" for number in itertools.count(1))
+    # No digit of those ids that this life gives by and by (`Journal.new_span`) is an "r".
+    ids = (f"{life}-r{number:x}" for number in itertools.count(1))
     entries = [_undecided(_question(one), next(ids), now) for one in questions]
     entries += [_closing(span_id, was, next(ids), now) for span_id, was in open_ones]
     with transaction(database.connection):
