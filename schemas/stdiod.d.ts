@@ -1,6 +1,6 @@
 // TypeScript types of stdiod: what HTTP takes and answers (`paths`), and what stands in files.
 // Made by `make typescript` (scripts/generate_types.py) with openapi-typescript@7.13.0; do not edit.
-// The document it was made of: sha256 156d00e7213b915a6c85a79a814909b0a2bc9639a1bc86050972cad685918db6
+// The document it was made of: sha256 a735c345ddc1369accf0c4b23381e133798ce8d9086877b847082d4968bba2e5
 
 export interface paths {
     "/": {

@@ -46,6 +46,9 @@ PROMPT = "session.prompt"
 QUEUED = 64
 """Prompts of a session that wait for the one that runs; one more is refused."""
 
+CONTENT_CHARS = 4 << 20
+"""Of a prompt: some million tokens."""
+
 SAID_CHARS = 1 << 20
 """Of what a module says in chunks, so much is kept to be its answer, if its result has no text."""
 

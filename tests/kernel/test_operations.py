@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -177,6 +178,44 @@ async def test_stop_start_and_restart_return_the_status_they_led_to(tmp_path: Pa
         assert (await run(daemon, "start", module="m"))["instances"][0]["id"] == "m#2"
         module = await run(daemon, "restart", module="m")
         assert (module["instances"][0]["id"], module["restarts"]) == ("m#3", 0)
+
+
+FREE = {
+    "session.new/plan",
+    "session.new/state",
+    "session.patch/patch",
+    "approve/content",
+    "invoke/args",
+}
+"""Where an op takes anything: its size is the op's to look at, or nobody's here."""
+
+
+@pytest.mark.fault(29)
+def test_each_part_of_what_an_op_takes_has_a_bound() -> None:
+    found = {what for op, schema in INPUTS.items() for what in unbounded(schema, op)}
+    assert found == FREE
+
+
+def unbounded(schema: dict[str, Any], at: str) -> Iterator[str]:
+    """Return where a schema takes text, an array or an object of any size."""
+    one_of_few = "enum" in schema
+    match schema.get("type"):
+        case "boolean" | "integer" | "number":
+            bounded = True
+        case "string":
+            bounded = one_of_few or "maxLength" in schema
+        case "array":
+            bounded = "maxItems" in schema and "items" in schema
+        case "object":
+            bounded = schema.get("additionalProperties") is False
+        case _:
+            bounded = one_of_few
+    if not bounded:
+        yield at
+    for name, one in schema.get("properties", {}).items():
+        yield from unbounded(one, f"{at}/{name}")
+    if "items" in schema:
+        yield from unbounded(schema["items"], f"{at}/items")
 
 
 async def test_a_start_that_fails_is_refused_with_its_cause(tmp_path: Path) -> None:

@@ -21,14 +21,23 @@ from supervisor.kernel.operations.events import EventOps
 from supervisor.kernel.operations.figures import FigureOps
 from supervisor.kernel.operations.modules import ModuleOps
 from supervisor.kernel.operations.offers import OfferOps
-from supervisor.kernel.operations.op import MODULE, Asked, Begun, Op, OpGroup, Parts, args_schema
+from supervisor.kernel.operations.op import (
+    MODULE,
+    WORD,
+    Asked,
+    Begun,
+    Op,
+    OpGroup,
+    Parts,
+    args_schema,
+)
 from supervisor.kernel.operations.page import PageOps
 from supervisor.kernel.operations.policy import PolicyOps
 from supervisor.kernel.operations.record import RecordOps
 from supervisor.kernel.operations.sessions import SessionOps
 from supervisor.kernel.operations.tokens import TokenOps
 from supervisor.kernel.operations.ui import UiOps
-from supervisor.kernel.prompts import PROMPT, Conflict, Priority
+from supervisor.kernel.prompts import CONTENT_CHARS, PROMPT, Conflict, Priority
 from supervisor.kernel.request_checks import MAX_TIMEOUT_S, Doubt
 
 GROUPS: tuple[type[OpGroup], ...] = (
@@ -53,17 +62,22 @@ GROUPS: tuple[type[OpGroup], ...] = (
 _INVOKE = args_schema(
     ("module", "op"),
     module=MODULE,
-    op={"type": "string"},
+    op=WORD,
     args={"type": "object", "default": {}},
-    session_id={"type": "string"},
+    session_id=WORD,
     timeout_s={"type": "number", "exclusiveMinimum": 0},
 )
 
 # As `invoke`: its client is told as its module works, and cancels it (kernel.prompts).
 _PROMPT = args_schema(
     ("session_id", "content"),
-    session_id={"type": "string"},
-    content={"type": "string", "minLength": 1, "description": "what the session is asked"},
+    session_id=WORD,
+    content={
+        "type": "string",
+        "minLength": 1,
+        "maxLength": CONTENT_CHARS,
+        "description": "what the session is asked",
+    },
     priority={"enum": [one.name.lower() for one in Priority], "default": "normal"},
     conflict_strategy={
         "enum": [str(one) for one in Conflict],

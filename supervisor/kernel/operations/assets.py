@@ -8,24 +8,23 @@ from typing import Any, ClassVar
 from protocol.errors import Failure
 from supervisor.kernel.assets.reading import Part, read_asset, send_content
 from supervisor.kernel.assets.record import AssetRecord
-from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, WORD, Asked, Op, Parts, args_schema
 from supervisor.kernel.parties import DAEMON, Origin, RefusedError
 
 LISTED = 1000
 """How many are listed at the most, the newest ones."""
 
 _ASSET = {
-    "type": "string",
+    **WORD,
     "description": "an asset's id, its beginning, or the module's own assetId (the newest of it)",
 }
-_STRING = {"type": "string"}
 
 
 class AssetOps:
     """Ops about assets."""
 
     INPUTS: ClassVar[Mapping[str, Any]] = {
-        "asset.list": args_schema(session_id=_STRING, module=MODULE, request_id=_STRING),
+        "asset.list": args_schema(session_id=WORD, module=MODULE, request_id=WORD),
         "asset.show": args_schema(("asset",), asset=_ASSET),
         "asset.read": args_schema(("asset",), asset=_ASSET),
         "asset.content": args_schema(

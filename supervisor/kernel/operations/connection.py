@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from protocol.errors import Failure, Reason
 from protocol.problem import quoted
-from supervisor.kernel.operations.op import Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import WORD, Asked, Op, Parts, args_schema
 from supervisor.kernel.parties import RefusedError
 from supervisor.policy.capabilities import WILDCARD
 from supervisor.policy.mcp_views import find_view
@@ -39,6 +39,7 @@ class ConnectionOps:
             scopes={
                 "type": "array",
                 "items": {"enum": [str(one) for one in Scope]},
+                "maxItems": len(Scope),
                 "description": "those to keep; all there are if left out",
             },
             modules={
@@ -46,9 +47,7 @@ class ConnectionOps:
                 "description": "globs over MODULE and MODULE.OP to keep; as it is if left out",
             },
         ),
-        MCP: args_schema(
-            view={"type": "string", "description": "what it is to see of the modules"}
-        ),
+        MCP: args_schema(view={**WORD, "description": "what it is to see of the modules"}),
     }
 
     def __init__(self, parts: Parts) -> None:

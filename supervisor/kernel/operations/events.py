@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from protocol.errors import Failure, Reason
-from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, WORD, Asked, Op, Parts, args_schema
 from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.seen_entries import sight
 
@@ -42,9 +42,9 @@ class EventOps:
                 "description": "a pattern for the name: *, ? and [...]",
             },
             module=MODULE,
-            session_id={"type": "string"},
+            session_id=WORD,
             journal={
-                "type": "string",
+                **WORD,
                 "description": "whose seq `since` is; from the first event of a former answer",
             },
         ),

@@ -136,7 +136,13 @@ class OpGroup(Protocol):
         """Return the ops; one for each of `INPUTS`."""
 
 
-MODULE = {"type": "string", "description": "a module's name"}
+WORD_CHARS = 8192
+"""Of a name, an id or a path. What no such thing may have is mostly far less, and refused by the op
+in its own words; beyond this it is refused unread."""
+
+WORD: dict[str, Any] = {"type": "string", "maxLength": WORD_CHARS}
+
+MODULE = {**WORD, "description": "a module's name"}
 
 
 def args_schema(required: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from supervisor.kernel.grants.operator_policy import explained
-from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, WORD, Asked, Op, Parts, args_schema
 from supervisor.policy.capabilities import Verdict
 
 
@@ -20,7 +20,7 @@ class PolicyOps:
             ("module", "capability"),
             module=MODULE,
             capability={
-                "type": "string",
+                **WORD,
                 "minLength": 1,
                 "description": "such as log, or module.invoke:kv.get",
             },

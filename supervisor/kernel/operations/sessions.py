@@ -15,7 +15,7 @@ import msgspec
 from protocol.amcp import EventType
 from protocol.errors import Reason
 from supervisor.kernel.casting import cast_problem
-from supervisor.kernel.operations.op import Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, WORD, Asked, Op, Parts, args_schema
 from supervisor.kernel.parties import Origin, RefusedError
 from supervisor.kernel.sessions.session import Session
 from supervisor.policy.roles import TOOLS, Roles
@@ -24,19 +24,18 @@ from supervisor.policy.verdict import Stopped
 PAGE = 100
 MAX_PAGE = 1000
 
-_SESSION = {"type": "string", "description": "a session's id"}
-_OWN_ID = {"type": "string", "description": "an id of your own; one is made up if left out"}
-_TITLE = {"type": "string", "description": "what people call it"}
-_CWD = {"type": "string", "description": "the folder that it is about, an absolute path"}
-_NAME = {"type": "string", "description": "a module's name"}
+_SESSION = {**WORD, "description": "a session's id"}
+_OWN_ID = {**WORD, "description": "an id of your own; one is made up if left out"}
+_TITLE = {**WORD, "description": "what people call it"}
+_CWD = {**WORD, "description": "the folder that it is about, an absolute path"}
 _ROLES = {
     "type": "object",
     "properties": {
-        "agent": _NAME,
-        "orchestrator": _NAME,
-        "context": _NAME,
-        "provider": _NAME,
-        "tools": {"type": "array", "items": _NAME, "maxItems": TOOLS},
+        "agent": MODULE,
+        "orchestrator": MODULE,
+        "context": MODULE,
+        "provider": MODULE,
+        "tools": {"type": "array", "items": MODULE, "maxItems": TOOLS},
     },
     "additionalProperties": False,
     "description": "who serves its prompts: an agent, or an orchestrator and what it works with",
@@ -57,7 +56,7 @@ class SessionOps:
         ),
         "session.list": args_schema(
             limit={"type": "integer", "minimum": 1, "maximum": MAX_PAGE, "default": PAGE},
-            after={"type": "string", "description": "`next` of the page before"},
+            after={**WORD, "description": "`next` of the page before"},
             ended={"type": "boolean", "default": False, "description": "ended ones too"},
         ),
         "session.show": args_schema(("session_id",), session_id=_SESSION),

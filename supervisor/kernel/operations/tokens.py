@@ -33,6 +33,7 @@ class TokenOps:
             scopes={
                 "type": "array",
                 "items": {"enum": [str(one) for one in Scope]},
+                "maxItems": len(Scope),
                 "default": [str(one) for one in USUAL],
             },
             modules={

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from protocol.errors import Failure, Reason
 from protocol.events import Log
 from protocol.problem import quoted
-from supervisor.kernel.operations.op import MODULE, Asked, Op, Parts, args_schema
+from supervisor.kernel.operations.op import MODULE, WORD, Asked, Op, Parts, args_schema
 from supervisor.kernel.parties import RefusedError
 from supervisor.kernel.ui_events import NAME_CHARS, Subscription
 
@@ -31,7 +31,7 @@ class UiOps:
                 "default": ["*"],
                 "description": "names; one that ends in * is each that begins so",
             },
-            session_id={"type": "string"},
+            session_id=WORD,
             module=MODULE,
         ),
     }
