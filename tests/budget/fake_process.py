@@ -108,7 +108,7 @@ class FakeProcess:
             self.stdin = None
             self._exited.set()
 
-    def signal(self, *signals: int) -> None:
+    async def signal(self, *signals: int) -> None:
         self._exited.set()
 
     async def kill(self) -> None:

@@ -75,8 +75,18 @@ class FigureOps:
             return self._parts.status_of(
                 module, principal, inputs=args.get("inputs", False), **more
             )
+        if self._parts.facts.custody.may_have_orphans:
+            return self._status_after_look(asked, more)
+        return self._status_of_all(asked, more)
+
+    async def _status_after_look(self, asked: Asked, more: dict[str, bool]) -> Any:
+        await self._parts.facts.custody.look_at_orphans()
+        shown = self._status_of_all(asked, more)
+        return shown if isinstance(shown, dict) else await shown
+
+    def _status_of_all(self, asked: Asked, more: dict[str, bool]) -> Begun:
         # First, so that what is said of a module is not older than the reloads that are counted.
-        shown = self._whole(principal)
+        principal, shown = asked.principal, self._whole(asked.principal)
         return self._tell(self._told(principal, **more), shown, asked.party.telling)
 
     def _whole(self, principal: Principal) -> dict[str, Any]:

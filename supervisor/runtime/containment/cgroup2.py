@@ -174,6 +174,11 @@ class Cgroup:
         """Return who is in the cgroup, and who is outside of it and was forked by it."""
         return self._with_members(self._tree.find())
 
+    @property
+    def may_have_left(self) -> bool:
+        """Whether somebody is in the cgroup, or may be outside."""
+        return not self._is_removed() or self._tree.may_have_left
+
     def left(self) -> list[Stat]:
         """Return who is in the cgroup, and who is outside of it and outlived its leader."""
         return self._with_members(self._tree.left())
@@ -187,8 +192,7 @@ class Cgroup:
         ]
 
     def remove(self) -> None:
-        """Remove the folder, and reap what was left."""
-        self._tree.remove()
+        """Remove the folder."""
         if not self._is_removed():
             cgroup_folder.remove_tree(self.folder)
 

@@ -14,7 +14,8 @@ from supervisor.runtime.containment.procfs import Stat
 class Containment(Protocol):
     """The processes of one instance, from just after the spawn until the leader is reaped.
 
-    None of it waits. `find` may be called from any thread.
+    None of it waits. `signal`, `find` and `left` are for threads, since they look at processes, of
+    which there may be thousands.
     """
 
     @property
@@ -51,6 +52,10 @@ class Containment(Protocol):
 
     def find(self) -> list[Stat]:
         """Find all of its living processes, those that ran away too."""
+
+    @property
+    def may_have_left(self) -> bool:
+        """Whether `left` may find anybody, once the leader has ended; cheap."""
 
     def left(self) -> list[Stat]:
         """Find those that live on after the leader, which has ended: `find`, but cheaper."""

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 import trio
@@ -37,7 +38,7 @@ from supervisor.runtime.containment.ledger import (
     Leader,
     Ledger,
 )
-from supervisor.runtime.containment.orphans import Orphans
+from supervisor.runtime.containment.orphans import Led, Orphans
 from supervisor.runtime.containment.process_group import ProcessGroupRung
 from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.containment.survivors import (
@@ -70,7 +71,17 @@ GONE_WITHIN_S = 2.0
 LOOK_S = 0.001
 """Between two looks whether it is gone."""
 
+STRAYS_TOLD = 10
+"""So many new ones of one look have a line each in the log."""
+
 log = structlog.get_logger()
+
+
+class Stray(NamedTuple):
+    """An orphan that shows nothing of whose it is."""
+
+    process: Stat
+    command: str
 
 
 class Custody:
@@ -95,7 +106,9 @@ class Custody:
         self._guardianship: Guardianship | None = None
         self._keeper: ClaimKeeper | None = None
         self._blanks: Blanks | None = None
-        self._strays: dict[int, Stat] = {}
+        self._strays: dict[int, Stray] = {}
+        self._ownerless = trio.Event()
+        """Set when strays have to be ended, since no instance can own them any more."""
 
     @classmethod
     def bare(cls) -> Custody:
@@ -135,6 +148,11 @@ class Custody:
         return self._orphans.reaped_count
 
     @property
+    def may_have_orphans(self) -> bool:
+        """Whether `look_at_orphans` has anybody to look at; cheap."""
+        return self._orphans.may_be_left()
+
+    @property
     def marks(self) -> dict[str, str]:
         """The variables by which a process of this daemon's modules is known."""
         return {DAEMON_VARIABLE: self.daemon}
@@ -159,7 +177,8 @@ class Custody:
 
         Raises `OSError` if it cannot be held as the rung promises; it still runs then.
         """
-        leader = self._told(pid, brand, leads=True)
+        leader = self._told(pid, brand)
+        self._orphans.leads(Led(leader, instance, brand))
         try:
             containment = self._rung.contain(instance, leader, brand)
         except OSError:
@@ -202,7 +221,7 @@ class Custody:
             if process is None:
                 popen.kill()
                 raise OSError("/proc does not show the processes of this machine")
-            self._orphans.spawned(process, leads=False)
+            self._orphans.spawned(process)
             self._orphans.brands.remove(popen.pid)  # of one that was spawned at the same moment
         return popen, process
 
@@ -213,7 +232,7 @@ class Custody:
     def take_born(self, pid: int, name: str, brand: int, folder: str) -> Cgroup:
         """Take hold of a process that was born in a cgroup; raises `OSError`."""
         assert isinstance(self._rung, Cgroup2Rung)  # noqa: S101 - it made the folder
-        leader = self._told(pid, brand, leads=False)  # it is no module's yet
+        leader = self._told(pid, brand)  # it is no module's yet
         return self._rung.hold(folder, name, leader, brand)
 
     def employ(self, containment: Cgroup, instance: str) -> int:
@@ -223,21 +242,22 @@ class Custody:
         """
         since = procfs.now_ticks()
         containment.rename(instance)
-        self._orphans.spawned(containment.leader._replace(start=since), leads=True)
+        leader = containment.leader._replace(start=since)
+        self._orphans.leads(Led(leader, instance, containment.brand))
         return since
 
     def take_helper(self, pid: int, brand: int) -> Stat:
         """Take note of a process just spawned that is no module's; raises `OSError`."""
-        return self._told(pid, brand, leads=False)
+        return self._told(pid, brand)
 
-    def _told(self, pid: int, brand: int, *, leads: bool) -> Stat:
+    def _told(self, pid: int, brand: int) -> Stat:
         found = procfs.stat(pid)
         if found is None:
             # Of a child that nobody reaped, /proc always tells; unless it is not mounted.
             raise OSError("/proc does not show the processes of this machine")
         self.file_limit.give_back(pid)
         self._orphans.brands.put(pid, brand)
-        self._orphans.spawned(found, leads=leads)
+        self._orphans.spawned(found)
         return found
 
     @contextlib.contextmanager
@@ -316,66 +336,122 @@ class Custody:
         self._orphans.reaped(containment.leader)
         containment.remove()
 
+    async def end_the_rest(self, containment: Containment, within_s: float) -> tuple[int, ...]:
+        """Kill whoever an ended leader left, and reap them; returns who is not gone in time.
+
+        Not cancelled.
+        """
+        if not containment.may_have_left:
+            self._hold({})
+            return ()
+
+        def end() -> tuple[list[int], dict[int, Stray]]:
+            left = hunt.exterminate(containment.left, within_s)
+            return left, self._survey()
+
+        with trio.CancelScope(shield=True):
+            left, strays = await self.blocking.run(
+                f"killing what {containment.instance} left", end, abandon_after_s=None
+            )
+        self._hold(strays)
+        return tuple(left)
+
     def possible_survivors(self, since: int = 0) -> tuple[Suspect, ...]:
-        """Return who lives, came of a module, and shows nothing of which one.
+        """Return who lived at the last look, came of a module, and shows nothing of which one.
 
-        `since` leaves out those that started before (clock ticks since boot).
+        `since` leaves out those that started before (clock ticks since boot), and nobody is named
+        who is about to be killed.
         """
-        strays = [one for one in self.notice_strays() if one.start >= since]
-        return tuple(Suspect(one.pid, procfs.command(one.thread)) for one in strays)
+        if not self._strays:
+            return ()
+        ownerless = self._orphans.ownerless(one.process for one in self._strays.values())
+        if ownerless:
+            self._ownerless.set()
+        return tuple(
+            Suspect(pid, one.command)
+            for pid, one in self._strays.items()
+            if one.process.start >= since and one.process not in ownerless
+        )
 
-    def notice_strays(self) -> list[Stat]:
-        """Look for orphans that show nothing of whose they are; returns them.
+    async def look_at_orphans(self) -> None:
+        """Look whose the orphans are, and reap those that have ended; if there are any.
 
-        Those that no instance can own any more are killed; the others die with the daemon. There is
-        no event for an adoption: called whenever an instance or an orphan has ended, and by status.
+        There is no event for an adoption: called whenever a child has ended, and by status. Those
+        that show nothing of whose they are, and that no instance can own any more, are killed; the
+        others die with the daemon.
         """
-        strays = [one for one in self._orphans.strays() if not self._rung.holds(one)]
+        strays: dict[int, Stray] = {}
+        if self._orphans.may_be_left():
+            strays = await self.blocking.run("looking at orphans", self._survey)
+        self._hold(strays)
+
+    # In a thread.
+
+    def _survey(self) -> dict[int, Stray]:
+        strays = [one for one in self._orphans.look() if not self._rung.holds(one)]
         ownerless = self._orphans.ownerless(strays)
         if ownerless:
             everybody = procfs.every_process
             hunt.strike(lambda: hunt.with_descendants(ownerless, everybody()))
-        left = [one for one in strays if one not in ownerless]
-        self._hold({one.pid: one for one in left})
-        return left
-
-    def _hold(self, strays: dict[int, Stat]) -> None:
-        for pid, one in tuple(self._strays.items()):
-            now = strays.get(pid)
-            if now is None or now.start != one.start:
-                del self._strays[pid]
-                if self._guardianship is not None:
-                    self._guardianship.unregister_stray(pid)
-        for pid, one in strays.items():
-            if pid not in self._strays:
-                self._strays[pid] = one
-                command = procfs.command(one.thread)
-                log.warning("an orphan shows nothing of whose it is", pid=pid, command=command)
-                if self._guardianship is not None:
-                    self._guardianship.register_stray(Adopted(pid, one.start))
+        self._orphans.collect()
+        held = self._strays
+        found: dict[int, Stray] = {}
+        for one in strays:
+            if one in ownerless:
+                continue
+            known = held.get(one.pid)
+            if known is None or known.process.start != one.start:
+                known = Stray(one, procfs.command(one.thread))
                 self._rung.hold_stray(one)
+            found[one.pid] = known
+        return found
 
-    async def _collect_zombies(self) -> None:
+    # On the event loop.
+
+    def _hold(self, strays: dict[int, Stray]) -> None:
+        if not self._strays and not strays:
+            return
+        former, self._strays = self._strays, strays
+        known = {(pid, one.process.start) for pid, one in former.items()}
+        now = {(pid, one.process.start) for pid, one in strays.items()}
+        new = [one for one in strays.values() if (one.process.pid, one.process.start) not in known]
+        if self._guardianship is not None:
+            for pid, _ in known - now:
+                self._guardianship.unregister_stray(pid)
+            for one in new:
+                self._guardianship.register_stray(Adopted(one.process.pid, one.process.start))
+        for one in new[:STRAYS_TOLD]:
+            pid, command = one.process.pid, one.command
+            log.warning("an orphan shows nothing of whose it is", pid=pid, command=command)
+        if len(new) > STRAYS_TOLD:
+            log.warning("there are more such orphans", more=len(new) - STRAYS_TOLD)
+
+    async def _attend_children(self) -> None:
         with trio.open_signal_receiver(signal.SIGCHLD) as signals:
             async for _ in signals:
                 if self._blanks is not None:
                     self._blanks.look()
-                self._orphans.collect()
-                self.notice_strays()
+                await self.look_at_orphans()
                 await trio.sleep(COLLECT_S)
                 # Once more: who was passed over, in a spawn or by the kernel's list, is told of by
                 # no further signal.
-                self._orphans.collect()
+                await self.look_at_orphans()
                 while self._orphans.put_off:
                     await trio.sleep(COLLECT_S)
-                    self._orphans.collect()
+                    await self.look_at_orphans()
+
+    async def _end_ownerless(self) -> None:
+        while True:
+            await self._ownerless.wait()
+            self._ownerless = trio.Event()
+            await self.look_at_orphans()
 
     def _last_sweep(self, author: Author) -> list[int]:
         ledger = Ledger()
         ledger.author = author
 
         def find() -> list[Stat]:
-            strays = self._orphans.strays()
+            strays = self._orphans.look()
             ledger.strays = {one.pid: Adopted(one.pid, one.start) for one in strays}
             return ledger.find()
 
@@ -453,13 +529,14 @@ async def holding(
             await nursery.start(guardianship.run)
             nursery.start_soon(guardianship.file.run)
             await nursery.start(keeper.run)
-            # Only where each child that nobody told of is reaped (`_collect_zombies`): a spawner
+            # Only where each child that nobody told of is reaped (`_attend_children`): a spawner
             # that dies in the midst of its work leaves one.
             if whole_process and isinstance(chosen.rung, Cgroup2Rung):
                 custody._blanks = Blanks(custody, chosen.rung)  # noqa: SLF001
                 nursery.start_soon(custody._blanks.run)  # noqa: SLF001
             if whole_process:
-                nursery.start_soon(custody._collect_zombies)  # noqa: SLF001
+                nursery.start_soon(custody._attend_children)  # noqa: SLF001
+                nursery.start_soon(custody._end_ownerless)  # noqa: SLF001
             try:
                 yield custody
             finally:

@@ -24,6 +24,11 @@ class LedGroup(ABC):
         self.leader = leader
         self.brand = brand
 
+    @property
+    @abstractmethod
+    def may_have_left(self) -> bool:
+        """Whether `left` may find anybody."""
+
     @abstractmethod
     def find(self) -> list[Stat]:
         """Find all of its living processes, those that ran away too."""

@@ -14,6 +14,11 @@ An orphan is told by its session or group, which is its leader's number, by its 
 environment marker, or because it was seen below its leader before. One that shows nothing of that
 is a stray: it is given to the only instance that can have started it, when all instances that were
 there at its start have ended but one.
+
+There may be thousands, and each module that ends asks for its own. So each is looked at once, in a
+thread, and what it was told by is kept until it is reaped: until then its number is its own, and
+nobody else's. On the event loop only the list of children is read, to see whether it has somebody
+who was not looked at yet (`may_be_left`).
 """
 
 from __future__ import annotations
@@ -38,6 +43,9 @@ from supervisor.runtime.containment.procfs import Stat
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
+
+NOBODY = ""
+"""Whose a child is that came of no module."""
 
 KNOWN = 64
 """Fewer processes that are known to be an instance's are not worth looking through."""
@@ -70,6 +78,14 @@ class Known(NamedTuple):
     instance: str
 
 
+class Led(NamedTuple):
+    """The leader of an instance, and what tells those who came of it."""
+
+    process: Stat
+    instance: str
+    brand: int
+
+
 class Orphans:
     """The children of this process that it did not spawn.
 
@@ -88,10 +104,15 @@ class Orphans:
         alone = os.getpid() != 1 and not _living_children()
         self._adopts_modules_only = whole_process and alone
         self._lock = threading.Lock()
+        self._looking = threading.Lock()
+        self._looks_begun = 0
+        self._strays: tuple[Stat, ...] = ()
         self._spawning = 0
         self._spawned: dict[int, Stat] = {}
-        self._leaders: dict[int, Stat] = {}
+        self._leaders: dict[int, Led] = {}
         self._known: dict[int, Known] = {}
+        self._adopted: dict[int, Known] = {}
+        """The orphans that were looked at, of whom it is known whose they are; until reaped."""
         self._left: dict[int, Callable[[], None]] = {}
         self.put_off = False
         """Whether the last `collect` left a zombie for later: it must be called again."""
@@ -114,12 +135,16 @@ class Orphans:
             with self._lock:
                 self._spawning -= 1
 
-    def spawned(self, process: Stat, *, leads: bool) -> None:
-        """Take note of a process that somebody else reaps; `leads` tells that it is a module's."""
+    def spawned(self, process: Stat) -> None:
+        """Take note of a process that somebody else reaps."""
         with self._lock:
             self._spawned[process.pid] = process
-            if leads:
-                self._leaders[process.pid] = process
+            self._adopted.pop(process.pid, None)
+
+    def leads(self, led: Led) -> None:
+        """Take note that a process that was spawned leads an instance."""
+        with self._lock:
+            self._leaders[led.process.pid] = led
 
     def reaped(self, process: Stat) -> None:
         """Take note that it is gone."""
@@ -143,29 +168,107 @@ class Orphans:
             new = set(listed).difference(self._spawned)
         return [one for pid in new if (one := procfs.stat(pid)) is not None]
 
-    def adopted(self) -> list[Stat]:
-        """Return the children that were not spawned here, the dead among them too."""
-        me = os.getpid()
-        listed = procfs.children_of_thread(me, me)
-        if listed is None:
-            everybody = procfs.every_process()
-            listed = [one.pid for one in everybody if one.ppid == me]
-        else:
-            # Read twice: the kernel may pass over one while its neighbour in the list exits.
-            listed += procfs.children_of_thread(me, me) or ()
-        with self._lock:
-            new = set(listed).difference(self._spawned)
-        if not new:
-            return []
-        # Nobody gets into a session from outside: who is in the daemon's own came of no module, and
-        # is left alone while it lives. As PID 1 of a container, the daemon reaps it all the same.
-        own = os.getsid(0)
-        found = [one for pid in new if (one := procfs.stat(pid)) is not None]
-        return [one for one in found if one.ppid == me and (one.sid != own or not one.lives)]
+    def may_be_left(self, instance: str | None = None) -> bool:
+        """Whether an orphan may be of this instance, or of any; costs one short file.
 
-    def of(self, held: Containment, adopted: Iterable[Stat]) -> list[Stat]:
-        """Return those of the adopted processes that came of an instance."""
-        found = [one for one in adopted if self._belongs(one, held)]
+        On the event loop, so nobody is looked at: who was not before may be anybody's.
+        """
+        listed = self._listed()
+        if listed is None or self._left:
+            return True
+        if instance is None or not self._whole_process:
+            return bool(listed)  # others may reap here, so that a number says little
+        with self._lock:
+            whose = map(self._adopted.get, listed)
+            return any(one is None or one.instance == instance for one in whose)
+
+    def look(self) -> tuple[Stat, ...]:
+        """Look at those who were not looked at yet; returns the living who show nothing.
+
+        For threads. One that asks while another looks waits for a look that began after it asked,
+        which all who wait have in common.
+        """
+        asked = self._looks_begun
+        with self._looking:
+            if self._looks_begun == asked:
+                self._looks_begun += 1
+                self._strays = tuple(self._look())
+            return self._strays
+
+    def _look(self) -> Iterator[Stat]:
+        me, own = os.getpid(), os.getsid(0)
+        listed = self._listed()
+        if listed is None:
+            listed = {one.pid for one in procfs.every_process() if one.ppid == me}
+            listed = self._not_spawned(listed)
+        for pid in listed:
+            if self._whole_process and pid in self._adopted:
+                continue
+            one = procfs.stat(pid)
+            if one is None or one.ppid != me:
+                continue
+            # Nobody gets into a session from outside: who is in the daemon's own came of no module,
+            # and is left alone while it lives. As PID 1 of a container, the daemon reaps it all
+            # the same.
+            instance = NOBODY if one.sid == own and one.lives else self._instance(one)
+            with self._lock:
+                # A child of which nobody has told yet shows its brand, if there is one.
+                untold = self._spawning and self.brands.run == NO_BRAND
+                if instance is not None and pid not in self._spawned:
+                    self._adopted[pid] = known = Known(one.start, instance)
+                    if instance:
+                        self._known[pid] = known
+            may_be_stray = one.lives and not untold and self._adopts_modules_only
+            if instance is None and may_be_stray and not self._shows_the_run(one):
+                yield one
+
+    def _listed(self) -> set[int] | None:
+        """Return the children that were not spawned here; None if the kernel has no such list."""
+        me = os.getpid()
+        first = procfs.children_of_thread(me, me)
+        if first is None:
+            return None
+        # Read twice: the kernel may pass over one while its neighbour in the list exits.
+        return self._not_spawned({*first, *(procfs.children_of_thread(me, me) or ())})
+
+    def _not_spawned(self, listed: set[int]) -> set[int]:
+        with self._lock:
+            listed.difference_update(self._spawned)
+            for pid in self._adopted.keys() - listed:
+                del self._adopted[pid]
+        return listed
+
+    def _instance(self, one: Stat) -> str | None:
+        """Return of which instance an orphan is, if it shows that."""
+        seen = self._owner_seen(one)
+        if seen is not None:
+            return seen
+        brand = procfs.brand(one.pid)
+        with self._lock:
+            leaders = tuple(self._leaders.values())
+            led = self._leaders.get(one.sid) or self._leaders.get(one.pgid)
+        if led is not None and one.start >= led.process.start:
+            return led.instance
+        if same_run(brand, self.brands.run):
+            # One of an instance that has ended, or a child of which nobody has told yet.
+            return next((led.instance for led in leaders if led.brand == brand), None)
+        if procfs.has_variables(one.thread, self._daemon):
+            name = procfs.variable(one.thread, INSTANCE_VARIABLE)
+            return next((led.instance for led in leaders if led.instance == name), None)
+        return None
+
+    def _shows_the_run(self, one: Stat) -> bool:
+        brand = procfs.brand(one.pid)
+        return same_run(brand, self.brands.run) or procfs.has_variables(one.thread, self._daemon)
+
+    def of(self, held: Containment) -> list[Stat]:
+        """Return the orphans that came of an instance, the dead among them too; for threads."""
+        strays, leader = self.look(), held.leader
+        with self._lock:
+            whose = [pid for pid, one in self._adopted.items() if one.instance == held.instance]
+        found = [one for pid in whose if (one := procfs.stat(pid)) is not None]
+        found += [one for one in strays if self._is_left_over(one, leader)]
+        found = [one for one in found if one.start >= leader.start]
         self.remember(found, held.instance)
         return found
 
@@ -178,15 +281,6 @@ class Orphans:
         with self._lock:
             self._known.update((one.pid, Known(one.start, instance)) for one in processes)
 
-    def strays(self) -> list[Stat]:
-        """Return the living ones that show nothing of whose they are."""
-        with self._lock:
-            # A child of which nobody has told yet shows its brand, if there is one.
-            untold = self._spawning and self.brands.run == NO_BRAND
-        if untold or not self._adopts_modules_only:
-            return []
-        return [one for one in self.adopted() if one.lives and not self._shows(one)]
-
     def ownerless(self, strays: Iterable[Stat]) -> list[Stat]:
         """Return those of whom no living instance can be the owner: all began after they did."""
         strays = tuple(strays)
@@ -195,39 +289,44 @@ class Orphans:
         with self._lock:
             if self._spawning:  # perhaps of the one that is just beginning
                 return []
-            since = min((leader.start for leader in self._leaders.values()), default=None)
+            since = min((led.process.start for led in self._leaders.values()), default=None)
         return [one for one in strays if since is None or one.start < since]
 
-    def collect(self) -> int:
-        """Reap the orphans that have ended, one by one; returns how many.
+    def collect(self) -> None:
+        """Reap the orphans that have ended, one by one; for threads, after a `look`.
 
         During a spawn, one that shows no evidence may be the child nobody has told of yet: it is
         put off, and there will be no further signal for it.
         """
-        reaped = 0
-        self.put_off = False
         self._collect_the_left()
-        for one in self.adopted():
-            if one.lives:
-                continue
-            if not self._may_reap(one):
-                self.put_off = self.put_off or self._whole_process
-                continue
+        listed = self._listed()
+        if listed is None:
+            listed = {one.pid for one in procfs.every_process() if one.ppid == os.getpid()}
+            listed = self._not_spawned(listed)
+        reaped, put_off = 0, False
+        for pid in listed:
             with contextlib.suppress(OSError):
                 # None of one that a tracer holds; the end of that one, or of another, comes here.
-                reaped += os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOHANG) is not None
-        self.reaped_count += reaped
+                if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                    continue
+                if not self._may_reap(pid):
+                    put_off = put_off or self._whole_process
+                    continue
+                reaped += os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is not None
+        with self._lock:
+            self.reaped_count += reaped
+        self.put_off = put_off
         self._forget_the_gone()
-        return reaped
 
     def _collect_the_left(self) -> None:
-        for pid, reaped in tuple(self._left.items()):
+        for pid in tuple(self._left):
             with contextlib.suppress(ChildProcessError):
                 if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is None:
                     continue
             with self._lock:
-                self._left.pop(pid, None)
-            reaped()
+                reaped = self._left.pop(pid, None)
+            if reaped is not None:
+                reaped()
 
     def _forget_the_gone(self) -> None:
         # One that is gone is harmless, since start times are compared: only its room counts. Each
@@ -244,42 +343,17 @@ class Orphans:
         with self._lock:
             self._look_at = max(KNOWN, 2 * len(self._known))
 
-    def _may_reap(self, one: Stat) -> bool:
-        if self._owner_seen(one) is not None:
+    def _may_reap(self, pid: int) -> bool:
+        one = procfs.stat(pid)
+        if one is not None and self._owner_seen(one) is not None:
             return True
         with self._lock:
-            return self._whole_process and not self._spawning and one.pid not in self._spawned
+            return self._whole_process and not self._spawning and pid not in self._spawned
 
     def _owner_seen(self, one: Stat) -> str | None:
         with self._lock:
             known = self._known.get(one.pid)
         return known.instance if known is not None and known.start == one.start else None
-
-    def _shows(self, one: Stat) -> bool:
-        with self._lock:
-            if not self._leaders.keys().isdisjoint((one.sid, one.pgid)):
-                return True
-        return (
-            self._owner_seen(one) is not None
-            or same_run(procfs.brand(one.pid), self.brands.run)
-            or procfs.has_variables(one.thread, self._daemon)
-        )
-
-    def _belongs(self, one: Stat, held: Containment) -> bool:
-        instance, leader = held.instance, held.leader
-        if one.start < leader.start:
-            return False
-        if leader.pid in (one.sid, one.pgid):
-            return True
-        seen = self._owner_seen(one)
-        if seen is not None:
-            return seen == instance
-        brand = procfs.brand(one.pid)
-        if same_run(brand, held.brand):
-            return brand == held.brand
-        if procfs.has_variables(one.thread, self._daemon):
-            return procfs.has_variables(one.thread, f"{INSTANCE_VARIABLE}={instance}")
-        return one.lives and self._is_left_over(one, leader)
 
     def _is_left_over(self, one: Stat, leader: Stat) -> bool:
         with self._lock:
@@ -288,7 +362,7 @@ class Orphans:
             others = [
                 other
                 for pid, other in self._leaders.items()
-                if pid != leader.pid and other.start <= one.start
+                if pid != leader.pid and other.process.start <= one.start
             ]
             if one.pid in self._spawned or one.sid in self._spawned:
                 return False

@@ -46,6 +46,11 @@ class ProcessGroup(LedGroup):
         self._marks = (f"{DAEMON_VARIABLE}={daemon}", f"{INSTANCE_VARIABLE}={instance}")
         self._found: frozenset[tuple[int, int]] = frozenset()
 
+    @property
+    def may_have_left(self) -> bool:
+        """Return True: only the search tells."""
+        return True
+
     def find(self) -> list[Stat]:
         """Search all of /proc."""
         everybody = [one for one in procfs.every_process() if one.pid != os.getpid()]

@@ -207,6 +207,13 @@ def has_variables(thread: int, *entries: str) -> bool:
     return all(b"\0" + os.fsencode(entry) + b"\0" in environment for entry in entries)
 
 
+def variable(thread: int, name: str) -> str | None:
+    """Return a variable of the environment the process was started with."""
+    environment = b"\0" + read_bytes(f"/proc/{thread}/environ")
+    _, found, rest = environment.partition(b"\0" + os.fsencode(name) + b"=")
+    return os.fsdecode(rest.partition(b"\0")[0]) if found else None
+
+
 def holds_file(thread: int, descriptor: int, name: str) -> bool:
     """Whether a process has a file of this name open, or deleted, under this descriptor number."""
     try:

@@ -47,7 +47,11 @@ class Subtree(LedGroup):
     def __init__(self, instance: str, leader: Stat, brand: int, adopted: Orphans) -> None:
         super().__init__(instance, leader, brand)
         self._orphans = adopted
-        self._may_have_left_some = True
+
+    @property
+    def may_have_left(self) -> bool:
+        """Whether somebody was adopted who is not another instance's for certain."""
+        return self._orphans.may_be_left(self.instance)
 
     def find(self) -> list[Stat]:
         """Walk down from the leader and from the orphans it left."""
@@ -61,12 +65,8 @@ class Subtree(LedGroup):
         return self._below()
 
     def _below(self, *leader: Stat) -> list[Stat]:
-        adopted = self._orphans.adopted()
         # Whoever came of a leader that has ended is adopted, or below somebody who is.
-        self._may_have_left_some = bool(leader or adopted)
-        roots = {one.pid: one for one in (*self._orphans.of(self, adopted), *leader)}
-        if not roots:
-            return []
+        roots = {one.pid: one for one in (*self._orphans.of(self), *leader)}
         below = [pid for root in roots for pid in procfs.descendants(root)]
         found = [one for pid in below if (one := procfs.stat(pid)) is not None]
         self.remember(found)
@@ -77,6 +77,4 @@ class Subtree(LedGroup):
         self._orphans.remember(processes, self.instance)
 
     def remove(self) -> None:
-        """Reap what it left."""
-        if self._may_have_left_some:
-            self._orphans.collect()
+        """Do nothing: what it left is reaped with all orphans."""

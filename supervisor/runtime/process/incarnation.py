@@ -364,7 +364,7 @@ class Incarnation:
             await self._pause(self._exit_s)
         if self._first_rung <= StopStep.TERMINATE:
             # A stopped process takes its SIGTERM only once it is continued.
-            self._process.signal(signal.SIGTERM, signal.SIGCONT)
+            await self._process.signal(signal.SIGTERM, signal.SIGCONT)
             await self._pause(self._stop_s)
         await self._process.kill()
         killed_at = trio.current_time()

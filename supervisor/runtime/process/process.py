@@ -28,7 +28,7 @@ import trio
 
 from protocol.descriptor.model import Descriptor, Limits
 from supervisor.policy.verdict import Suspect, Tracer
-from supervisor.runtime.containment import hunt, procfs
+from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.contained import Containment
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.process.blanks import Blank
@@ -162,10 +162,17 @@ class Process:
         """Return when the process has ended; it is not reaped by that."""
         await trio.lowlevel.wait_readable(self._pidfd)
 
-    def signal(self, *signals: signal.Signals) -> None:
-        """Signal the whole containment; without effect once `reap` was called."""
-        if not self._let_go:
-            self.containment.signal(*signals)
+    async def signal(self, *signals: signal.Signals) -> None:
+        """Signal the whole containment; as `kill`."""
+        if self._let_go:
+            return
+        with trio.CancelScope(shield=True):
+            await self._custody.blocking.run(
+                "signalling processes",
+                partial(self.containment.signal, *signals),
+                at_once=KILLS,
+                abandon_after_s=None,
+            )
 
     async def kill(self) -> None:
         """Kill the whole containment; without effect once `reap` was called, and not cancelled.
@@ -189,15 +196,7 @@ class Process:
         is how a cancelled instance ends, and it is bounded.
         """
         await self.kill()
-        if not self.containment.left():
-            return ()
-        with trio.CancelScope(shield=True):
-            left = await self._custody.blocking.run(
-                f"killing what {self.containment.instance} left",
-                partial(hunt.exterminate, self.containment.left, GONE_WITHIN_S),
-                abandon_after_s=None,
-            )
-        return tuple(left)
+        return await self._custody.end_the_rest(self.containment, GONE_WITHIN_S)
 
     def reap(self) -> End | None:
         """Kill what is left, reap the ended leader, close everything.

@@ -8,7 +8,11 @@ import sys
 
 import pytest
 
-from supervisor.runtime.containment.orphans import Orphans
+from supervisor.runtime.containment import procfs
+from supervisor.runtime.containment.orphans import Led, Orphans
+from supervisor.runtime.containment.procfs import Stat
+
+LIVING = 20
 
 
 def collected(orphans: Orphans) -> bool:
@@ -40,3 +44,41 @@ def test_inside_another_program_a_zombie_without_evidence_is_left_to_it() -> Non
     pid = zombie()
     assert collected(orphans)
     os.waitid(os.P_PID, pid, os.WEXITED)
+
+
+@pytest.mark.fault(26)
+def test_one_that_lives_is_looked_at_once_for_all_modules_and_reaped_when_it_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    orphans = Orphans("d", whole_process=True)
+    me = procfs.stat(os.getpid())
+    assert me is not None
+    brand = orphans.brands.next()
+    orphans.leads(Led(me._replace(pid=1), "a#1", brand))
+    with orphans.brands.forking(brand):
+        living = [
+            subprocess.Popen(["sleep", "1000"], start_new_session=True) for _ in range(LIVING)
+        ]
+    looked: list[int] = []
+
+    def stat(pid: int) -> Stat | None:
+        looked.append(pid)
+        return found(pid)
+
+    found = procfs.stat
+    monkeypatch.setattr(procfs, "stat", stat)
+    assert orphans.may_be_left("b#1")
+    assert orphans.look() == ()
+    assert sorted(looked) == sorted(one.pid for one in living)
+    for _ in range(10):  # so many modules end
+        orphans.look()
+        assert not orphans.may_be_left("b#1")
+    assert orphans.may_be_left("a#1")
+    assert len(looked) == LIVING
+    for one in living:
+        one.kill()
+        os.waitid(os.P_PID, one.pid, os.WEXITED | os.WNOWAIT)
+        one.returncode = 0  # somebody else reaps it
+    orphans.collect()
+    assert orphans.reaped_count == LIVING
+    assert not orphans.may_be_left()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,39 @@ async def test_what_is_orphaned_leaves_no_zombie(daemon_with: Make, lifelines: L
         await lifelines.taken("leader", "double", "double")
         await until(daemon, State.READY)
     assert set(procfs.children(os.getpid()) or ()) <= before
+
+
+@pytest.mark.fault(26)
+async def test_orphans_are_looked_at_and_reaped_beside_the_loop_whichever_module_ends(
+    daemon_with: Make, lifelines: Lifelines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There may be thousands of them, and each look or reaping on the loop adds to its turn."""
+    on_loop: list[object] = []
+
+    def noting(function: Callable[..., Any], whom: int) -> Callable[..., Any]:
+        def noted(*words: Any) -> Any:
+            if threading.current_thread() is threading.main_thread():
+                on_loop.append(words[whom])
+            return function(*words)
+
+        return noted
+
+    names = ("stubborn", "other")
+    async with daemon_with("double", modules=names, whole_process=True) as daemon:
+        pids = await lifelines.taken("leader", "double", "leader", "double")
+        for name in names:
+            await until(daemon, State.READY, name)
+        lives: list[Any] = [daemon.fleet.modules[name].workers[0].life for name in names]
+        orphans = {*pids} - {life._incarnation.pid for life in lives}
+        monkeypatch.setattr(procfs, "stat", noting(procfs.stat, 0))
+        monkeypatch.setattr(os, "waitid", noting(os.waitid, 1))
+        for name in names:
+            daemon.fleet.modules[name].stop("the test")
+            await until(daemon, State.DOWN, name)
+        monkeypatch.undo()
+    assert len(orphans) == len(names)
+    assert not orphans & {*on_loop}
+    assert all(gone(pid) for pid in pids)
 
 
 async def test_no_cgroup_folder_and_no_descriptor_is_left(

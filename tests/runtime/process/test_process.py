@@ -89,7 +89,7 @@ async def test_after_the_reap_everything_is_closed_and_nothing_is_left(tmp_path:
     running.reap()
     assert not opened_since(before)
     assert children() == []
-    running.signal(signal.SIGKILL)  # a number that may be another's by now: not sent
+    await running.signal(signal.SIGKILL)  # a number that may be another's by now: not sent
 
 
 async def test_the_reap_kills_a_grandchild_in_the_group(tmp_path: Path) -> None:
