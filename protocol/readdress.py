@@ -70,6 +70,26 @@ class Readdresser:
             line = line.replace(b"\r", b" ")
         return self._spliced(line.strip(b" \t")) or self._rebuilt(line)
 
+    def proves(self, line: bytes) -> bool:
+        """Whether the place of a line's id is where that of the last one was, if it is alone."""
+        return line.startswith(self._proved) and line[-1] == _BRACE and len(line) <= _LONG_BYTES
+
+    def readdress_all(self, lines: list[bytes]) -> bytes | None:
+        r"""Return all that `readdress` makes of lines that it `proves`, with a look at all of them.
+
+        Returns None if one of them has to be looked at by itself.
+        """
+        size = len(self._proved)
+        rests = [line[size:] for line in lines]
+        text = b"\n".join(rests)
+        if (
+            text.find(b"\r") >= 0
+            or text.find(_TEXT) >= 0
+            or ((escape := text.find(b"\\")) >= 0 and _spells_key(text, escape, len(text)))
+        ):
+            return None
+        return b"%b%b\n" % (self._instead, (b"\n" + self._instead).join(rests))
+
     def _spliced(self, line: bytes) -> bytes | None:
         """Return None where the place of the id is not proved."""
         escape = line.find(b"\\")

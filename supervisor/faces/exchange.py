@@ -20,11 +20,16 @@ UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowErro
 """What `encode_line` may raise over a value it was given."""
 
 
+TOGETHER = 128
+"""As many events of a request get the client's id together: they are small, and soon counted."""
+
+
 class Exchange:
     """The client of one request (kernel.parties.Client)."""
 
     __slots__ = (
         "_ended",
+        "_gathered",
         "_outbox",
         "_readdresser",
         "_unread_bytes",
@@ -48,21 +53,44 @@ class Exchange:
         self._outbox = outbox
         self._ended = ended
         self._readdresser: Readdresser | None = None
+        self._gathered: list[tuple[Progress, bytes]] = []
+        """What its client gets at the end of this turn, once it has the id."""
         self._unread_bytes = 0
         """What came of it since its client keeps up no more."""
 
     def event(self, event: Progress, line: bytes | None) -> None:
         """Write an event, in the module's own words if `line` has them."""
-        told = None
         if line is not None:
-            if self._readdresser is None:
-                self._readdresser = Readdresser(self.request_id)
-            told = self._readdresser.readdress(line)
-        if told is None:
-            told = event_line(event, self.request_id)
+            readdresser = self._readdresser
+            if readdresser is None:
+                readdresser = self._readdresser = Readdresser(self.request_id)
+            outbox = self._outbox
+            if readdresser.proves(line) and (outbox.gatherer is self or outbox.awaits(self)):
+                self._gathered.append((event, line))
+                if len(self._gathered) >= TOGETHER:
+                    outbox.gather()
+                return
+            if self._gathered:
+                outbox.gather()  # before the next one is looked at, and what is proved is another
+        told = self._told(event, line)
         self._outbox.put(told)
         if self._outbox.congested:
             self._unread_bytes += len(told)
+
+    def gathered(self) -> list[bytes]:
+        """Return the lines of this turn with the client's id (outbox.Gatherer)."""
+        gathered, self._gathered = self._gathered, []
+        if self._readdresser is not None and len(gathered) > 1:
+            together = self._readdresser.readdress_all([line for _, line in gathered])
+            if together is not None:
+                return [together]
+        return [self._told(event, line) for event, line in gathered]
+
+    def _told(self, event: Progress, line: bytes | None) -> bytes:
+        told = None
+        if line is not None and self._readdresser is not None:
+            told = self._readdresser.readdress(line)
+        return event_line(event, self.request_id) if told is None else told
 
     def finished(self, response: Response) -> None:
         """Write the response as a `done` with its fields."""

@@ -10,6 +10,7 @@ the event loop between, if the client takes it; else a task writes it (`take`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 import trio
 
@@ -22,6 +23,13 @@ LOW_BYTES = 1 << 18
 
 COUNTED_BYTES = 1 << 16
 """What waits is told to the client's account in such steps: a stream of events passes here."""
+
+
+class Gatherer(Protocol):
+    """Whoever has lines for a client that it makes ready together."""
+
+    def gathered(self) -> list[bytes]:
+        """Return them, and have none any more."""
 
 
 class Outbox:
@@ -43,6 +51,8 @@ class Outbox:
         self._is_taken = False
         """Whether the task that writes has some in its hands: the others wait for that."""
         self._to_flush = False
+        self.gatherer: Gatherer | None = None
+        """Whose lines come after those that wait."""
 
     def write_through(self, write: Callable[[bytes], int]) -> None:
         """Have lines written by this: it returns how much it took, or raises `OSError`."""
@@ -52,16 +62,39 @@ class Outbox:
         """Add a line; after `close` it is dropped, for nobody is there to read it."""
         if self._closed:
             return
+        if self.gatherer is not None:
+            self.gather()
+        self._add(line)
+        if not self._flushes():
+            self._some.set()
+
+    def awaits(self, gatherer: Gatherer) -> bool:
+        """Have lines gathered until others come, or all leave; False if they are to be put now."""
+        if self.congested or self._closed or not self._flushes():
+            return False
+        if self.gatherer is not None:
+            self.gather()
+        self.gatherer = gatherer
+        return True
+
+    def _flushes(self) -> bool:
+        """Whether what waits leaves when whoever is served now has been."""
+        if not self._to_flush and self._write is not None and not self._is_taken:
+            self._to_flush = SERVING.afterwards(self._flush)
+        return self._to_flush
+
+    def gather(self) -> None:
+        """Have what is gathered stand with the lines that wait."""
+        gatherer, self.gatherer = self.gatherer, None
+        if gatherer is not None:
+            for line in gatherer.gathered():
+                self._add(line)
+
+    def _add(self, line: bytes) -> None:
         self._lines.append(line)
         self.waiting_bytes += len(line)
         if self.waiting_bytes >= self._count_at:
             self._count()
-        if self._to_flush:
-            return
-        if self._write is not None and not self._is_taken and SERVING.afterwards(self._flush):
-            self._to_flush = True
-        else:
-            self._some.set()
 
     async def take(self) -> bytes:
         """Wait for lines and return all there are; b"" after `close`."""
@@ -69,6 +102,7 @@ class Outbox:
             self._is_taken = False
             self._some = trio.Event()
             await self._some.wait()
+        self.gather()
         self._is_taken = True
         data = b"".join(self._lines)
         self._lines.clear()
@@ -96,6 +130,7 @@ class Outbox:
     def close(self) -> None:
         """Drop what waits; nothing is taken from here on."""
         self._closed = True
+        self.gatherer = None
         self._lines.clear()
         self.waiting_bytes = 0
         self._count()
@@ -113,6 +148,7 @@ class Outbox:
 
     def _flush(self) -> None:
         self._to_flush = False
+        self.gather()
         if not self._lines or self._write is None:
             return  # taken meanwhile, or closed
         data = b"".join(self._lines)

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import pytest
 import trio
 import trio.testing
 
-from protocol.events import Log
-from supervisor.faces.exchange import Exchange
+from protocol.errors import Success
+from protocol.events import Log, decode_event
+from protocol.readdress import Readdresser
+from protocol.response import Response
+from supervisor.faces.exchange import TOGETHER, Exchange
 from supervisor.faces.outbox import HIGH_BYTES, LOW_BYTES, Outbox
 from supervisor.runtime.held_bytes import Account, HeldBytes
+from supervisor.runtime.stalls import SERVING
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 
 
@@ -123,3 +128,55 @@ async def test_closing_drops_what_waits_and_frees_all_who_wait() -> None:
     outbox.put(b"nobody reads this")
     assert await outbox.take() == b""
     assert outbox.waiting_bytes == 0
+
+
+LINE = b'{"version":"0","type":"log","requestId":"%b","level":"info","message":"%d"}'
+
+
+async def test_events_of_a_turn_get_their_id_together_and_leave_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one_by_one, written = list[bytes](), list[bytes]()
+    alone = Readdresser.readdress
+
+    def readdress(self: Readdresser, line: bytes) -> bytes | None:
+        one_by_one.append(line)
+        return alone(self, line)
+
+    def write(data: bytes) -> int:
+        written.append(data)
+        return len(data)
+
+    monkeypatch.setattr(Readdresser, "readdress", readdress)
+    outbox = Outbox(Resumed(), account())
+    outbox.write_through(write)
+    one, other = (Exchange(name, outbox, lambda _: None) for name in ("one", "other"))
+    told = list[bytes]()
+    SERVING.begin("a module", "stdout")
+    for number in range(TOGETHER * 2):
+        if number == TOGETHER // 2:
+            other.event(decode_event(LINE % (b"m2", 0)), LINE % (b"m2", 0))
+            told.append(LINE % (b"other", 0))
+        one.event(decode_event(LINE % (b"m1", number)), LINE % (b"m1", number))
+        told.append(LINE % (b"one", number))
+    one.finished(Response(Success({})))
+    assert written == []
+    SERVING.end()
+    (all_,) = written
+    *events, done, end = all_.split(b"\n")
+    assert (events, b'"done"' in done, end) == (told, True, b"")
+    assert len(one_by_one) == 2  # the first of each, which tells where the place of the id is
+    assert outbox.waiting_bytes == 0
+
+
+async def test_events_that_are_gathered_are_not_lost_when_others_are_taken() -> None:
+    outbox = Outbox(Resumed(), account())
+    outbox.write_through(lambda _: 0)
+    one = Exchange("one", outbox, lambda _: None)
+    SERVING.begin("a module", "stdout")
+    for number in range(3):
+        one.event(decode_event(LINE % (b"m", number)), LINE % (b"m", number))
+    assert await outbox.take() == b"".join(LINE % (b"one", number) + b"\n" for number in range(3))
+    one.event(decode_event(LINE % (b"m", 3)), LINE % (b"m", 3))
+    SERVING.end()
+    outbox.close()

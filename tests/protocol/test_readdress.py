@@ -350,3 +350,30 @@ def test_of_a_line_with_much_before_its_id_nothing_is_kept() -> None:
     line = b'{"event":"%b","requestId":"r1",%b}' % (b"e" * 100_000, CHUNK)
     assert readdresser.readdress(line) == line.replace(b'"r1"', b'"c"') + b"\n"
     assert len(readdresser._proved) + len(readdresser._instead) < 10
+
+
+@given(st.lists(lines(plain()), min_size=1, max_size=6), ids | st.none())
+def test_lines_that_begin_alike_are_told_together_as_they_are_alone(
+    said: list[bytes], request_id: str | None
+) -> None:
+    one = Readdresser(request_id)
+    one.readdress(said[0])
+    alike = [line for line in said * 2 if one.proves(line)]
+    together = one.readdress_all(alike) if alike else b""
+    alone = [one.readdress(line) for line in alike]
+    assert together in (None, b"".join(line for line in alone if line is not None))
+
+
+def test_a_line_that_may_have_the_id_elsewhere_keeps_its_neighbours_from_being_told_together() -> (
+    None
+):
+    begin = b'{"version":"0","requestId":"r1","type":"log","level":"info","message":'
+    one = Readdresser("c")
+    one.readdress(begin + b'"a"}')
+    plain_line = begin + b'"b"}'
+    assert one.readdress_all([plain_line, plain_line]) == 2 * (
+        b'{"version":"0","requestId":"c","type":"log","level":"info","message":"b"}\n'
+    )
+    for odd in (b'"c","requestId":"r1"}', b'"c"\r}', b'"c","request\\u0049d":"r1"}'):
+        assert one.proves(begin + odd)
+        assert one.readdress_all([plain_line, begin + odd]) is None
