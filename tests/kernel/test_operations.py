@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,14 @@ import trio
 
 from protocol.events import Log, Progress
 from supervisor.kernel.daemon import Daemon
-from supervisor.kernel.operations import INPUTS
+from supervisor.kernel.operations import INPUTS, modules
 from supervisor.kernel.operations.modules import WAITED
 from supervisor.kernel.parties import Party, RefusedError
 from supervisor.policy.findings import Quarantined
 from supervisor.policy.lifecycle import State
 from supervisor.runtime import held_bytes
 from supervisor.runtime.containment.ladder import RUNGS
+from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.supervision.call import Congestion
 from tests.bounds import WAIT_S
@@ -272,6 +274,18 @@ async def test_logs_are_the_last_lines_and_what_follows(tmp_path: Path) -> None:
             nursery.cancel_scope.cancel()
         assert events.texts == ["line 4", "line 5"]
         assert not log._followers
+
+
+@pytest.mark.fault(36)
+async def test_a_log_that_cannot_be_read_is_not_waited_for_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = threading.Event()
+    monkeypatch.setattr(modules, "TAIL_S", 0.01)
+    monkeypatch.setattr(LogFiles, "_read_tail", lambda *_: answers.wait(WAIT_S) and [])
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        assert (await refused(daemon, "logs", module="m"))[:2] == ("timeout", "deadline")
+        answers.set()
 
 
 @pytest.mark.fault(30)

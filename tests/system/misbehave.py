@@ -183,6 +183,10 @@ def assets(answer: Answer) -> None:
     answer.event("asset", assetId="c", mediaType="image/png", kind="image", path="/nowhere/c.png")
 
 
+def asset(answer: Answer) -> None:
+    answer.event("asset", assetId="a", kind="k", mediaType="text/plain", path=answer.args["path"])
+
+
 def allocate(answer: Answer) -> None:
     held_bytes = bytearray(answer.number("bytes"))
     held_bytes[::4096] = b"x" * len(held_bytes[::4096])
@@ -262,6 +266,7 @@ FAULTS: dict[str, Callable[[Answer], object]] = {
     "many_values": many_values,
     "big_answer": lambda answer: answer.done("x" * answer.number("bytes")),
     "flood": flood,
+    "asset": asset,
     "assets": assets,
     "allocate": allocate,
     "environment": environment,

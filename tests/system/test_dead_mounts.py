@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.kernel.assets.checks import CHECKS_AT_ONCE
 from supervisor.runtime.process.spawn_threads import AT_ONCE
 from tests.bounds import until
 from tests.system.conftest import StartDaemon
@@ -173,3 +174,79 @@ def test_spawns_that_wait_for_a_dead_mount_leave_their_places_to_others(
         expected = {f"spawning {name}#1" for name in [*names, "sought"]}
         until(lambda: expected <= stuck(daemon), "all that is stuck")
     until(lambda: not stuck(daemon), "nothing being stuck")
+
+
+@pytest.mark.fault(36)
+def test_assets_and_a_policy_that_do_not_answer_are_named_and_keep_no_other_module(
+    folder: Path, start_daemon: StartDaemon
+) -> None:
+    policy = folder / "policy"
+    policy.mkdir()
+    (policy / "policy.toml").write_text("")
+    link = folder / "policy.toml"
+    link.symlink_to(policy / "policy.toml")
+    picture = folder / "picture"
+    picture.write_bytes(b"x")
+    with dead_mount(folder / "mount") as mount:
+        daemon = start_daemon(
+            misbehaving("dead", concurrency=2 * CHECKS_AT_ONCE),
+            misbehaving("live"),
+            options=("--policy", str(link)),
+        )
+        paths = [str(mount / f"picture{n}") for n in range(CHECKS_AT_ONCE + 2)]
+        asked = [daemon.client.send_invoke("dead", fault="asset", path=one) for one in paths]
+        until(lambda: "looking at an asset of dead" in stuck(daemon), "its assets being named")
+        answer = daemon.invoke("live", fault="asset", path=str(picture))
+        assert answer.events[0]["registered"]["bytes"] == 1
+        link.unlink()
+        link.symlink_to(mount / "policy.toml")
+        with daemon.connect() as other:
+            other.send("supervisor", "invoke", {"op": "reload", "args": {}})
+            until(lambda: "reading the policy" in stuck(daemon), "the policy being named")
+            assert daemon.invoke("live", word="on").result["word"] == "on"
+        assert {daemon.client.answer(one).verdict for one in asked} == {"ok"}  # without its asset
+    until(lambda: not stuck(daemon), "nothing being stuck")
+
+
+@pytest.mark.fault(36)
+def test_a_pipe_in_the_place_of_a_file_holds_nobody_up(
+    folder: Path, start_daemon: StartDaemon
+) -> None:
+    modules, policy, pipe = folder / "modules", folder / "policy.toml", folder / "pipe"
+    modules.mkdir()
+    os.mkfifo(modules / "half.json")
+    os.mkfifo(pipe)
+    policy.write_text("")
+    logs = folder / "data" / "logs"
+    logs.mkdir(parents=True)
+    os.mkfifo(logs / "live.log")
+    daemon = start_daemon(
+        misbehaving("live"), misbehaving("other"), options=("--policy", str(policy))
+    )
+    (bad,) = daemon.op("status")["quarantined"]
+    assert (bad["descriptor"], bad["reason"]) == (
+        str(modules / "half.json"),
+        "is not a regular file",
+    )
+    assert daemon.invoke("other", fault="stderr", bytes=1000).ok
+    (said,) = daemon.client.op("logs", module="other", lines=1).events
+    assert said["message"] == "the last words"
+    (warning,) = daemon.invoke("live", fault="stderr+asset", bytes=9, path=str(pipe)).done[
+        "warnings"
+    ]
+    assert "is not a regular file" in warning["message"]
+    assert not daemon.client.op("logs", module="live", lines=1).events
+    assert str(logs / "live.log") in daemon.op("status")["daemon"]["log_error"]
+    for path in (policy, modules / "other.json"):
+        path.unlink()
+        os.mkfifo(path)
+    found = daemon.op("reload")
+    assert "is not a regular file" in found["policy_problem"]
+    assert {one["descriptor"] for one in found["quarantined"]} == {
+        str(modules / "half.json"),
+        str(modules / "other.json"),
+    }
+    assert found["unchanged"] == ["live", "other"]
+    assert daemon.invoke("live").ok
+    assert daemon.invoke("other").ok
+    assert not stuck(daemon)

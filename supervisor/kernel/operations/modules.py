@@ -32,6 +32,10 @@ KILLED_WITHIN_S = 5.0
 """How long a module may take to be gone once its own timeouts are over, before its stop is refused:
 a process that was killed is gone in milliseconds, unless a debugger or the kernel holds it."""
 
+TAIL_S = 10.0
+"""How long a log may take to be read, and the one that is read before it: a disk may be slow, or
+not answer at all."""
+
 
 class ModuleOps:
     """Ops about modules."""
@@ -183,13 +187,19 @@ class ModuleOps:
 
     async def _send_tail(self, module: Module, count: int, asked: Asked) -> None:
         account = asked.party.account
-        async with self._one_tail:
-            tail = await module.log.last_lines(count)
-            if not account.fits(tail.size_bytes):
-                words = f"{tail.size_bytes} bytes of the log of {module.name} find no room to wait"
-                words += " in; ask for fewer lines, or read what was asked for before"
-                raise RefusedError(Failure.because(Reason.QUEUE_FULL, words))
-            account.add(LOGS, tail.size_bytes)
+        with trio.move_on_after(TAIL_S) as bound:
+            async with self._one_tail:
+                tail = await module.log.last_lines(count)
+        if bound.cancelled_caught:
+            words = f"the file with the log of {module.name} was not read within {TAIL_S:g} s"
+            raise RefusedError(
+                Failure.because(Reason.DEADLINE, f"{words}; `stuck` of status says why")
+            )
+        if not account.fits(tail.size_bytes):
+            words = f"{tail.size_bytes} bytes of the log of {module.name} find no room to wait"
+            words += " in; ask for fewer lines, or read what was asked for before"
+            raise RefusedError(Failure.because(Reason.QUEUE_FULL, words))
+        account.add(LOGS, tail.size_bytes)
         try:
             for line in tail:
                 await asked.emit(_log_event(line))

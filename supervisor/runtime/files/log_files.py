@@ -15,6 +15,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 from urllib.parse import quote
 
 from supervisor.runtime.blocking import BlockingWork
@@ -107,7 +108,8 @@ class LogFiles:
             # Anew if somebody deleted it.
             self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o700, exist_ok=True)
-            self.dropped_bytes += len(data) - append(path, data)
+            # A pipe in its place is an error, and not waited for: all modules share the thread.
+            self.dropped_bytes += len(data) - append(path, data, flags=os.O_NONBLOCK)
             self.last_error = None
         except OSError as error:
             # ENOSPC and its like degrade the logs, not the daemon: the next line tries again.
@@ -121,9 +123,13 @@ class LogFiles:
         path = self.path(name)
         kept: deque[bytes] = deque(maxlen=lines)
         for number in range(FILES - 1, -1, -1):
-            with contextlib.suppress(OSError), numbered(path, number).open("rb") as file:
+            with contextlib.suppress(OSError), _opened(numbered(path, number)) as file:
                 kept.extend(line.rstrip(b"\n") for line in file)
         return list(kept)
+
+
+def _opened(path: Path) -> IO[bytes]:
+    return open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))
 
 
 def _file_name(name: str) -> str:

@@ -15,12 +15,13 @@ FILES = 3
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
 
-def append(path: Path, data: bytes | memoryview) -> int:
+def append(path: Path, data: bytes | memoryview, *, flags: int = 0) -> int:
     """Write at the end of a file, made if there is none; returns how much the disk took.
 
-    Raises `OSError`. It is opened anew each time: somebody may have deleted it, or put it aside.
+    Raises `OSError`. It is opened anew each time, with more `flags`: somebody may have deleted it,
+    or put it aside.
     """
-    descriptor = os.open(path, _APPEND, 0o600)
+    descriptor = os.open(path, _APPEND | flags, 0o600)
     try:
         written = os.write(descriptor, data)
         size = os.fstat(descriptor).st_size
