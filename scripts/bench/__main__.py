@@ -8,8 +8,10 @@ figures are this one's.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import datetime as dt
+import gc
 import logging
 import resource
 import sys
@@ -19,7 +21,6 @@ from pathlib import Path
 
 import msgspec
 import structlog
-import trio
 
 from scripts.bench import (
     command_line,
@@ -44,12 +45,16 @@ from scripts.bench.sizes import FULL, QUICK, Sizes
 from scripts.bench.workshop import NoCompilerError, Workshop
 from scripts.peers import environments
 from scripts.peers.supervisors import Packaged
+from supervisor.daemon.daemon_signals import Continued
+from supervisor.runtime.loop_clock import run_timed
+from supervisor.runtime.stalls import SERVING, Stalls, Threads
 
 Scene = Callable[[Workshop, Sizes], Awaitable[Sequence[Sample | Point | Share]]]
 
 SCENES: dict[str, Scene] = {
     "stream": in_process.stream,
     "invoke": in_process.invoke,
+    "relayed": over_socket.stream,
     "socket": over_socket.invoke,
     "hosted": in_process.hosted,
     "http": over_http.http,
@@ -107,7 +112,11 @@ def _measured(options: argparse.Namespace) -> Findings:
             if party.version is None:
                 progress.note(f"{party.name} is left out: {party.why}")
         names = options.scenes or list(SCENES)
-        rounds, others = trio.run(_rounds, workshop, sizes, names, progress)
+        with contextlib.closing(Threads.begun()) as threads:
+            # As `serve` runs the event loop of a daemon of its own.
+            gc.callbacks.append(SERVING.collecting)
+            stalls = Stalls(threads=threads, continued=Continued())
+            rounds, others = run_timed(_rounds, workshop, sizes, names, progress, stalls=stalls)
     progress.end()
     if options.quick:
         progress.note("quick: this shows that it works; measure without it")
@@ -120,6 +129,7 @@ def _measured(options: argparse.Namespace) -> Findings:
         tuple(map(tuple, rounds)),
         tuple(one for one in others if isinstance(one, Point)),
         tuple(one for one in others if isinstance(one, Share)),
+        pinned=True,
     )
 
 

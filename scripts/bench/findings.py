@@ -42,14 +42,26 @@ class Findings(msgspec.Struct, frozen=True):
     rounds: tuple[tuple[Sample, ...], ...]
     points: tuple[Point, ...]
     shares: tuple[Share, ...] = ()
+    pinned: bool = False
+    """Whether rows that say so were measured on one CPU."""
 
     def results(self) -> list[Result]:
         """Sum the rounds up."""
         return results(self.rounds)
 
     def shares_of(self, result: Result) -> list[Share]:
-        """Return what a row's CPU time consists of, the largest part first."""
-        return [share for share in self.shares if share.row == result.row.title]
+        """Return which parts a row's CPU time consists of, the largest first."""
+        parts: dict[str, float] = {}
+        for one in self.shares:
+            if one.row == result.row.title:
+                parts[one.part] = parts.get(one.part, 0.0) + one.cpu_us
+        found = (Share(result.row.title, part, cpu_us) for part, cpu_us in parts.items())
+        return sorted(found, key=lambda one: one.cpu_us, reverse=True)
+
+    def functions_of(self, result: Result, most: int) -> list[Share]:
+        """Return the functions in which a row's CPU time is spent, those that take most."""
+        named = (one for one in self.shares if one.function and one.row == result.row.title)
+        return sorted(named, key=lambda one: one.cpu_us, reverse=True)[:most]
 
 
 def to_json(findings: Findings) -> str:

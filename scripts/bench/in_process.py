@@ -8,12 +8,14 @@ import sys
 import time
 from collections.abc import Callable
 from statistics import median
+from typing import Any
 
 import trio
 
 from protocol.events import Progress
 from protocol.response import Response
-from scripts.bench.peer_programs import each_ms, rate, with_sdk
+from scripts.bench.cpus import cpus_for, pinned_to
+from scripts.bench.peer_programs import peer, with_sdk
 from scripts.bench.rows import (
     ASYNCIO,
     BARE,
@@ -32,11 +34,16 @@ from scripts.bench.rows import (
     TOOL,
     TRIO,
     C,
+    Cost,
     Row,
     Sample,
+    each_ms,
+    now,
+    rate,
+    since,
 )
 from scripts.bench.sizes import Sizes
-from scripts.bench.workshop import PROGRAMS, Workshop, daemon, descriptor
+from scripts.bench.workshop import PROGRAMS, Workshop, daemon
 from supervisor.kernel.daemon import Daemon
 from supervisor.policy.lifecycle import SERVES
 from supervisor.policy.principals import SUPERVISOR
@@ -68,76 +75,79 @@ class Counting:
 async def stream(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Let a module say as much as it can, here and to the peers."""
     arguments = [str(sizes.events), workshop.program("native"), "native"]
+    commands = {
+        RAW: [sys.executable, str(PROGRAMS / "raw_stream.py"), *arguments],
+        ASYNCIO: [sys.executable, str(PROGRAMS / "asyncio_stream.py"), *arguments],
+    }
+    if workshop.node is not None:
+        commands[NODE] = [workshop.node, str(PROGRAMS / "stream.js"), *arguments]
+    samples = [
+        await peer(STREAM, name, sizes.events, command) for name, command in commands.items()
+    ]
     async with daemon(workshop, workshop.native()) as one:
-        commands = {
-            RAW: [sys.executable, str(PROGRAMS / "raw_stream.py"), *arguments],
-            ASYNCIO: [sys.executable, str(PROGRAMS / "asyncio_stream.py"), *arguments],
-        }
-        if workshop.node is not None:
-            commands[NODE] = [workshop.node, str(PROGRAMS / "stream.js"), *arguments]
-        samples = [
-            await rate(STREAM, name, sizes.events, command) for name, command in commands.items()
-        ]
-        ended = trio.Event()
-        answers: list[Response] = []
+        await listen(one, sizes.events // 4)
+        cost = await listen(one, sizes.events)
+    return [*samples, rate(STREAM, OURS, sizes.events, cost)]
 
-        def finished(response: Response) -> None:
-            answers.append(response)
-            ended.set()
 
-        client = Counting(finished)
-        begin = time.perf_counter()
-        one.requests.invoke(
-            SUPERVISOR,
-            "native",
-            {"op": "stream", "args": {"n": sizes.events}, "timeout_s": 600},
-            client,
-        )
-        await ended.wait()
-        ours_s = time.perf_counter() - begin
-        assert answers[0].ok, answers[0]
-        assert client.events == sizes.events, client.events
-    return [*samples, Sample(STREAM.title, OURS, sizes.events / ours_s)]
+async def listen(one: Daemon, count: int, op: str = "stream", **more: Any) -> Cost:
+    """Have `native` tell `count` events by an op of its, and return what that took."""
+    ended = trio.Event()
+    answers: list[Response] = []
+
+    def finished(response: Response) -> None:
+        answers.append(response)
+        ended.set()
+
+    client = Counting(finished)
+    content = {"op": op, "args": {"n": count}, "timeout_s": 600, **more}
+    begun = now()
+    one.requests.invoke(SUPERVISOR, "native", content, client)
+    await ended.wait()
+    cost = since(begun)
+    assert answers[0].ok, answers[0]
+    assert client.events == count, client.events
+    return cost
 
 
 async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Echo through `primes`, one at a time and 64 at a time."""
     samples: list[Sample] = []
-    asked = 0
-    async with daemon(workshop, workshop.primes()) as one:
-        for row, window, count in (
-            (INVOKE_ONE, 1, sizes.sequential),
-            (INVOKE_MANY, WINDOW, sizes.concurrent),
-        ):
-            arguments = [str(count), str(window), workshop.program("primes")]
-            commands = {
-                C: [workshop.program("pingpong"), *arguments],
-                BARE: [sys.executable, str(PROGRAMS / "trio_pingpong.py"), *arguments],
-                ASYNCIO: [sys.executable, str(PROGRAMS / "asyncio_pingpong.py"), *arguments],
-            }
-            if workshop.node is not None:
-                commands[NODE] = [workshop.node, str(PROGRAMS / "pingpong.js"), *arguments]
+    asked = long_ways = 0
+    for row, window, count in (
+        (INVOKE_ONE, 1, sizes.sequential),
+        (INVOKE_MANY, WINDOW, sizes.concurrent),
+    ):
+        arguments = [str(count), str(window), workshop.program("primes")]
+        commands = {
+            C: [workshop.program("pingpong"), *arguments],
+            BARE: [sys.executable, str(PROGRAMS / "trio_pingpong.py"), *arguments],
+            ASYNCIO: [sys.executable, str(PROGRAMS / "asyncio_pingpong.py"), *arguments],
+        }
+        if workshop.node is not None:
+            commands[NODE] = [workshop.node, str(PROGRAMS / "pingpong.js"), *arguments]
+        with pinned_to(cpus_for(row)):
             for name, command in commands.items():
-                samples.append(await rate(row, name, count, command))
-            samples.append(await _echoed(one, "primes", row, count, window))
-            asked += count // 4 + count
+                samples.append(await peer(row, name, count, command))
+            async with daemon(workshop, workshop.primes()) as one:
+                samples.append(await _echoed(one, "primes", row, count, window))
+                asked += count // 4 + count
+                long_ways += one.requests.long_ways
             samples += await with_sdk(workshop, row, count, window)
             samples += await with_sdk(workshop, row, count, window, both_ends=True)
-        short = 1 - one.requests.long_ways / asked
-    return [*samples, Sample(SHORT_WAY.title, OURS, 100 * short)]
+    return [*samples, Sample(SHORT_WAY.title, OURS, 100 * (1 - long_ways / asked))]
 
 
 async def hosted(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Call a tool of an MCP server, one at a time and 64 at a time."""
     samples: list[Sample] = []
-    document = descriptor("server", [workshop.program("mcp_echo")], protocol="mcp")
-    document["supervision"] = {"concurrency": WINDOW}
-    async with daemon(workshop, document) as one:
-        for row, window, count in (
-            (HOSTED_ONE, 1, sizes.sequential),
-            (HOSTED_MANY, WINDOW, sizes.concurrent),
-        ):
-            samples.append(await _echoed(one, "server", row, count, window))
+    for row, window, count in (
+        (HOSTED_ONE, 1, sizes.sequential),
+        (HOSTED_MANY, WINDOW, sizes.concurrent),
+    ):
+        with pinned_to(cpus_for(row)):
+            async with daemon(workshop, workshop.mcp_server()) as one:
+                samples.append(await _echoed(one, "server", row, count, window))
             samples += await with_sdk(workshop, row, count, window)
     return samples
 
@@ -145,10 +155,7 @@ async def hosted(workshop: Workshop, sizes: Sizes) -> list[Sample]:
 async def _echoed(one: Daemon, module: str, row: Row, count: int, window: int) -> Sample:
     """Have a module echo, warmed up."""
     await ask(one, module, "echo", count // 4, window)
-    used_s = time.process_time()
-    took_s = await ask(one, module, "echo", count, window)
-    cpu_us = (time.process_time() - used_s) / count * 1e6
-    return Sample(row.title, OURS, count / took_s, cpu_us=cpu_us)
+    return rate(row, OURS, count, await ask(one, module, "echo", count, window))
 
 
 async def tool(workshop: Workshop, sizes: Sizes) -> list[Sample]:
@@ -160,26 +167,27 @@ async def tool(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     }
     if workshop.node is not None:
         commands[NODE] = [workshop.node, str(PROGRAMS / "spawn_loop.js"), *arguments]
+    samples = [
+        await peer(TOOL, name, sizes.spawns, command, each_ms) for name, command in commands.items()
+    ]
     async with daemon(workshop, workshop.tool()) as one:
-        samples = [
-            await each_ms(TOOL, name, sizes.spawns, command) for name, command in commands.items()
-        ]
-        ours_s = await ask(one, "done", "run", sizes.spawns, 1)
-    samples.append(Sample(TOOL.title, OURS, ours_s / sizes.spawns * 1000))
+        await ask(one, "done", "run", max(1, sizes.spawns // 4), 1)
+        cost = await ask(one, "done", "run", sizes.spawns, 1)
+    samples.append(each_ms(TOOL, OURS, sizes.spawns, cost))
     return [*samples, *await _lone_tool(workshop, sizes)]
 
 
 async def _lone_tool(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     samples: list[Sample] = []
     for name, containment in ((OURS, None), (BELOW_CGROUPS, "subreaper")):
-        took_ms: list[float] = []
-        alone = daemon(workshop, workshop.tool(), containment=containment, whole_process=True)
-        async with alone as one:
+        costs: list[Cost] = []
+        async with daemon(workshop, workshop.tool(), containment=containment) as one:
             await ask(one, "done", "run", 2, 1)
             for _ in range(sizes.spawns):
                 await trio.sleep(APART_S)
-                took_ms.append(await ask(one, "done", "run", 1, 1) * 1000)
-        samples.append(Sample(LONE_TOOL.title, name, median(took_ms)))
+                costs.append(await ask(one, "done", "run", 1, 1))
+        middle = Cost(*map(median, zip(*costs, strict=True)))
+        samples.append(each_ms(LONE_TOOL, name, 1, middle))
     return samples
 
 
@@ -198,8 +206,8 @@ async def crash(workshop: Workshop, sizes: Sizes) -> Sample:
     return Sample(CRASH.title, OURS, median(latencies) * 1000)
 
 
-async def ask(one: Daemon, module: str, op: str, count: int, window: int) -> float:
-    """Invoke `count` times, `window` open at once, and return how long it took (s)."""
+async def ask(one: Daemon, module: str, op: str, count: int, window: int) -> Cost:
+    """Invoke `count` times, `window` open at once, and return what that took."""
     content = {"op": op, "args": {"n": 1}}
     ended = trio.Event()
     sent = answered = 0
@@ -219,11 +227,11 @@ async def ask(one: Daemon, module: str, op: str, count: int, window: int) -> flo
             ended.set()
 
     client = Counting(finished)
-    begin = time.perf_counter()
+    begun = now()
     for _ in range(min(window, count)):
         submit()
     await ended.wait()
-    return time.perf_counter() - begin
+    return since(begun)
 
 
 def _pids(module: Module) -> list[int]:

@@ -14,7 +14,9 @@ from scripts.bench.rows import (
     JOURNAL_SIZE,
     JOURNAL_WRITE,
     OURS,
+    Cost,
     Sample,
+    rate,
 )
 from scripts.bench.sizes import Sizes
 from scripts.bench.workshop import PROGRAM_WITHIN_S, Workshop
@@ -31,8 +33,8 @@ async def journal(workshop: Workshop, sizes: Sizes) -> list[Sample]:
             )
     figures = json.loads(done.stdout)
     return [
-        Sample(JOURNAL_WRITE.title, OURS, sizes.entries / figures["write_s"]),
-        Sample(JOURNAL_READ.title, OURS, sizes.entries / figures["read_s"]),
+        rate(JOURNAL_WRITE, OURS, sizes.entries, Cost(*figures["write"])),
+        rate(JOURNAL_READ, OURS, sizes.entries, Cost(*figures["read"])),
         Sample(JOURNAL_SIZE.title, OURS, figures["bytes"] / sizes.entries * 1000 / 1e6),
         Sample(JOURNAL_MEMORY.title, OURS, figures["grown_bytes"] / 1e6),
     ]

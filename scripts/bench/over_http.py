@@ -8,17 +8,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import psutil
-import trio
-
-from scripts.bench.over_socket import READ_BYTES, Took
+from scripts.bench.cpus import cpus_for, pinned_to
+from scripts.bench.over_socket import READ_BYTES, Call, Served, connected, sample, serving
 from scripts.bench.rows import HTTP_INVOKE, OURS, PLAIN, SSE_FAN_OUT, WS_INVOKE, Row, Sample
 from scripts.bench.sizes import Sizes
-from scripts.bench.supervised import cpu_ns
 from scripts.bench.workshop import PROGRAM_WITHIN_S, PROGRAMS, Stdiod, Workshop, descriptor
 
 CLIENTS = 100
@@ -39,56 +37,48 @@ _LAST = (b"event: message.complete", b"event: done")
 async def http(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Invoke over REST and over WebSocket, one at a time; tell events to 100 clients."""
     samples: list[Sample] = []
-    command = [sys.executable, str(PROGRAMS / "chunks.py")]
-    agent = {**descriptor("chunks", command), "kind": "agent"}
-    stdiod = Stdiod(workshop, workshop.primes(), agent)
     path = workshop.new_folder() / "socket"
-    try:
-        await trio.to_thread.run_sync(stdiod.up, "--http", "sock")
-        stdiod.run("session", "new", "--id", "s", "--agent", "chunks")
-        served = {OURS: (stdiod.folder / "http.sock", stdiod.status()["daemon"]["pid"])}
+    async with with_http(workshop) as ours:
+        parties = {OURS: ours}
         plain = [sys.executable, str(PROGRAMS / "plain_app.py"), str(path)]
         pipe = subprocess.PIPE
         with subprocess.Popen(plain, stdin=pipe, stdout=pipe) as app:  # noqa: ASYNC220 - at once
             assert app.stdin is not None
             assert app.stdout is not None
             app.stdout.readline()
-            served[PLAIN] = (path, app.pid)
-            for row, ask, count in (
-                (HTTP_INVOKE, rest, sizes.sequential),
-                (WS_INVOKE, websocket, sizes.sequential),
-                (SSE_FAN_OUT, fan_out, max(2, sizes.sequential // 100)),
-            ):
-                for name, (where, pid) in served.items():
-                    took = await trio.to_thread.run_sync(_measured, ask, where, pid, count)
-                    samples.append(_sample(row, name, took))
+            parties[PLAIN] = Served(path, app.pid)
+            for row, call, count in calls(sizes):
+                for name, who in parties.items():
+                    with pinned_to(cpus_for(row), who.pid):
+                        samples.append(await sample(row, name, call, who, count))
             app.stdin.close()  # which ends it
-    finally:
-        await trio.to_thread.run_sync(stdiod.end)
     return samples
 
 
-def _sample(row: Row, name: str, took: Took) -> Sample:
-    return Sample(row.title, name, 1 / took.wall_s, cpu_us=took.cpu_s * 1e6)
+@asynccontextmanager
+async def with_http(workshop: Workshop, command: type[Stdiod] = Stdiod) -> AsyncIterator[Served]:
+    """Have a daemon that serves HTTP around the block; gives who listens for that."""
+    chunks = [sys.executable, str(PROGRAMS / "chunks.py")]
+    agent = {**descriptor("chunks", chunks), "kind": "agent"}
+    stdiod = command(workshop, workshop.primes(), agent)
+    async with serving(stdiod, "--http", "sock") as who:
+        stdiod.run("session", "new", "--id", "s", "--agent", "chunks")
+        yield Served(who.path.with_name("http.sock"), who.pid)
 
 
-Ask = Callable[[Path, int], tuple[float, int]]
-"""Asks so often whoever listens at a path; returns how long it took (s), and how often that was."""
-
-
-def _measured(ask: Ask, path: Path, pid: int, count: int) -> Took:
-    ask(path, max(1, count // 4))
-    process = psutil.Process(pid)
-    used_ns = sum(cpu_ns([process]).values())
-    took_s, asked = ask(path, count)
-    used_ns = sum(cpu_ns([process]).values()) - used_ns
-    return Took(took_s / asked, used_ns / 1e9 / asked)
+def calls(sizes: Sizes) -> list[tuple[Row, Call, int]]:
+    """Return what is asked over HTTP, and how often."""
+    return [
+        (HTTP_INVOKE, rest, sizes.sequential),
+        (WS_INVOKE, websocket, sizes.sequential),
+        (SSE_FAN_OUT, fan_out, max(2, sizes.sequential // 100)),
+    ]
 
 
 def rest(path: Path, count: int) -> tuple[float, int]:
     """Invoke with `POST`, on one connection."""
     raw = _post("/api/v1/modules/primes/invoke", {"op": "echo", "args": {"n": 1}})
-    with _connected(path) as client:
+    with connected(path) as client:
         begin = time.perf_counter()
         for _ in range(count):
             client.sendall(raw)
@@ -100,7 +90,7 @@ def websocket(path: Path, count: int) -> tuple[float, int]:
     """Invoke with messages, on one connection; its frames are shorter than a read."""
     text = json.dumps({"id": "1", "payload": {"action": "invoke", **_INVOKE}}).encode()
     frame = bytes([0x81, 0x80 + len(text)]) + bytes(4) + text  # short, and masked with zeros
-    with _connected(path) as client:
+    with connected(path) as client:
         client.sendall(_UPGRADE)
         data = b""
         while b"\r\n\r\n" not in data:
@@ -120,12 +110,12 @@ def fan_out(path: Path, count: int) -> tuple[float, int]:
     if path.name == "http.sock":
         published = _post("/api/v1/sessions/s/prompt", {"content": str(EVENTS)})
     listen = b"GET /api/v1/sessions/s/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
-    listening = [_connected(path) for _ in range(CLIENTS)]
+    listening = [connected(path) for _ in range(CLIENTS)]
     try:
         for one in listening:
             one.sendall(listen)
             assert b" 200 " in _read(one)
-        with _connected(path) as client:
+        with connected(path) as client:
             begin = time.perf_counter()
             for _ in range(count):
                 client.sendall(published)
@@ -147,13 +137,6 @@ def _read_to_last(listening: list[socket.socket]) -> None:
                 key.data.extend(_read(key.fileobj))
                 if any(last in key.data for last in _LAST):
                     selector.unregister(key.fileobj)
-
-
-def _connected(path: Path) -> socket.socket:
-    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    client.settimeout(PROGRAM_WITHIN_S)
-    client.connect(str(path))
-    return client
 
 
 def _read(client: socket.socket) -> bytes:

@@ -6,7 +6,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
@@ -15,9 +17,21 @@ import orjson
 import psutil
 import trio
 
+from scripts.bench.cpus import cpus_for, pinned_to
 from scripts.bench.in_process import WINDOW
 from scripts.bench.peer_programs import with_sdk
-from scripts.bench.rows import NODE_RELAY, OURS, RELAY, SOCKET_MANY, SOCKET_ONE, Row, Sample
+from scripts.bench.rows import (
+    NODE_RELAY,
+    OURS,
+    RELAY,
+    RELAYED,
+    SOCKET_MANY,
+    SOCKET_ONE,
+    Cost,
+    Row,
+    Sample,
+    rate,
+)
 from scripts.bench.sizes import Sizes
 from scripts.bench.supervised import cpu_ns
 from scripts.bench.workshop import PROGRAM_WITHIN_S, PROGRAMS, Stdiod, Workshop
@@ -28,73 +42,97 @@ READ_BYTES = 65536
 async def invoke(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """Echo through `primes`, one at a time and 64 at a time, from the outside."""
     samples: list[Sample] = []
-    relays = {RELAY: [sys.executable, str(PROGRAMS / "relay.py")]}
-    if workshop.node is not None:
-        relays[NODE_RELAY] = [workshop.node, str(PROGRAMS / "relay.js")]
-    stdiod = Stdiod(workshop, workshop.primes())
-    try:
-        await trio.to_thread.run_sync(stdiod.up)
+    relays = {RELAY: [sys.executable, str(PROGRAMS / "relay.py")], **_node_relay(workshop)}
+    async with serving(Stdiod(workshop, workshop.primes())) as ours:
         for row, window, count in (
             (SOCKET_ONE, 1, sizes.sequential),
             (SOCKET_MANY, WINDOW, sizes.concurrent),
         ):
-            pid = stdiod.status()["daemon"]["pid"]
-            took = await trio.to_thread.run_sync(measured, stdiod.socket, pid, count, window)
-            samples.append(_sample(row, OURS, took))
-            for name, command in relays.items():
-                path = workshop.new_folder() / "socket"
-                whole = [*command, str(path), workshop.program("primes")]
-                relayed = await trio.to_thread.run_sync(_relayed, whole, path, count, window)
-                samples.append(_sample(row, name, relayed))
-            samples += await with_sdk(workshop, row, count, window)
-    finally:
-        await trio.to_thread.run_sync(stdiod.end)
+            call = partial(ask, window=window)
+            with pinned_to(cpus_for(row), ours.pid):
+                samples.append(await sample(row, OURS, call, ours, count))
+                for name, command in relays.items():
+                    with _relaying(workshop, *command, workshop.program("primes")) as theirs:
+                        samples.append(await sample(row, name, call, theirs, count))
+                samples += await with_sdk(workshop, row, count, window)
     return samples
 
 
-class Took(NamedTuple):
-    """What a call took, by the clock and of the CPU of whoever serves it."""
-
-    wall_s: float
-    cpu_s: float
-
-
-def _sample(row: Row, name: str, took: Took | None) -> Sample:
-    if took is None:
-        return Sample(row.title, name, None, "did not start")
-    return Sample(row.title, name, 1 / took.wall_s, cpu_us=took.cpu_s * 1e6)
+async def stream(workshop: Workshop, sizes: Sizes) -> list[Sample]:
+    """Let a module say as much as it can to a client outside, and to a relay's client."""
+    async with serving(Stdiod(workshop, workshop.native())) as ours:
+        samples = [await sample(RELAYED, OURS, listen, ours, sizes.events)]
+    for name, command in _node_relay(workshop).items():
+        with _relaying(workshop, *command, workshop.program("native"), "native") as theirs:
+            samples.append(await sample(RELAYED, name, listen, theirs, sizes.events))
+    return samples
 
 
-def _relayed(command: Sequence[str], path: Path, count: int, window: int) -> Took | None:
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as relay:
-        assert relay.stdin is not None
-        assert relay.stdout is not None
+class Served(NamedTuple):
+    """Who listens at a socket."""
+
+    path: Path
+    pid: int
+
+
+@asynccontextmanager
+async def serving(stdiod: Stdiod, *options: str) -> AsyncIterator[Served]:
+    """Have a daemon of its own around the block."""
+    try:
+        await trio.to_thread.run_sync(stdiod.up, *options)
+        yield Served(stdiod.socket, stdiod.status()["daemon"]["pid"])
+    finally:
+        await trio.to_thread.run_sync(stdiod.end)
+
+
+def _node_relay(workshop: Workshop) -> dict[str, list[str]]:
+    node = workshop.node
+    return {} if node is None else {NODE_RELAY: [node, str(PROGRAMS / "relay.js")]}
+
+
+@contextmanager
+def _relaying(
+    workshop: Workshop, program: str, relay: str, *module: str
+) -> Iterator[Served | None]:
+    """Have a relay of a module around the block; None if it does not start."""
+    path, pipe = workshop.new_folder() / "socket", subprocess.PIPE
+    command = [program, relay, str(path), *module]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
         try:
-            if not relay.stdout.readline():
-                return None
-            return measured(path, relay.pid, count, window)
+            yield Served(path, process.pid) if process.stdout.readline() else None
         finally:
-            relay.stdin.close()  # which ends it
+            process.stdin.close()  # which ends it
 
 
-def measured(path: Path, pid: int, count: int, window: int) -> Took:
-    """Ask whoever listens at `path`, warmed up."""
-    ask(path, count // 4, window)
-    process = psutil.Process(pid)
+Call = Callable[[Path, int], tuple[float, int]]
+"""Asks so often whoever listens at a path; returns how long it took (s), and how often that was."""
+
+
+async def sample(row: Row, name: str, call: Call, who: Served | None, count: int) -> Sample:
+    """Ask somebody, warmed up."""
+    if who is None:
+        return Sample(row.title, name, None, "did not start")
+    done, cost = await trio.to_thread.run_sync(measured, call, who, count)
+    return rate(row, name, done, cost)
+
+
+def measured(call: Call, who: Served, count: int) -> tuple[int, Cost]:
+    """Ask somebody, warmed up; returns how often that was, and what it took them."""
+    call(who.path, max(1, count // 4))
+    process = psutil.Process(who.pid)
     used_ns = sum(cpu_ns([process]).values())
-    took_s = ask(path, count, window)
+    took_s, done = call(who.path, count)
     used_ns = sum(cpu_ns([process]).values()) - used_ns
-    return Took(took_s / count, used_ns / 1e9 / count)
+    return done, Cost(took_s, used_ns / 1e9)
 
 
 class Client:
     """A connection on which one thing is asked at a time."""
 
     def __init__(self, path: Path) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.settimeout(PROGRAM_WITHIN_S)
-        self._socket.connect(str(path))
+        self._socket = connected(path)
         self._lines = self._socket.makefile("rb")
 
     def __enter__(self) -> Self:
@@ -122,8 +160,28 @@ class Client:
         return took_s
 
 
-def ask(path: Path, count: int, window: int) -> float:
-    """Invoke `count` times, `window` open at once, and return how long it took (s)."""
+def listen(path: Path, count: int) -> tuple[float, int]:
+    """Have `native` tell `count` events; see `Call`."""
+    request = {"requestId": "r", "tool": "native", "operation": "invoke"}
+    content = {"op": "stream", "args": {"n": count}, "timeout_s": PROGRAM_WITHIN_S}
+    with connected(path) as client:
+        begin = time.perf_counter()
+        client.sendall(orjson.dumps({**request, "input": content}) + b"\n")
+        seen, last = 0, b""
+        while seen <= count:
+            chunk = client.recv(READ_BYTES)
+            assert chunk, "the other side hung up"
+            seen += chunk.count(b"\n")
+            last = (last + chunk)[-READ_BYTES:]
+        took_s = time.perf_counter() - begin
+    answer = orjson.loads(last.splitlines()[-1])
+    assert answer["type"] == "done", answer
+    assert answer["ok"], answer
+    return took_s, count
+
+
+def ask(path: Path, count: int, window: int) -> tuple[float, int]:
+    """Invoke `primes`, `window` calls open at once; see `Call`."""
     sent = answered = 0
 
     def requests(number: int) -> bytes:
@@ -132,9 +190,7 @@ def ask(path: Path, count: int, window: int) -> float:
         frame = b'","tool":"primes","operation":"invoke","input":{"op":"echo","args":{"n":1}}}\n'
         return b"".join(b'{"requestId":"%d%b' % (i, frame) for i in range(first, sent))
 
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-        client.settimeout(PROGRAM_WITHIN_S)
-        client.connect(str(path))
+    with connected(path) as client:
         begin = time.perf_counter()
         client.sendall(requests(min(window, count)))
         rest = b""
@@ -147,4 +203,12 @@ def ask(path: Path, count: int, window: int) -> float:
                 assert answer["ok"], answer
             answered += len(lines)
             client.sendall(requests(min(len(lines), count - sent)))
-        return time.perf_counter() - begin
+        return time.perf_counter() - begin, count
+
+
+def connected(path: Path) -> socket.socket:
+    """Return a connection to who listens at a path."""
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    client.settimeout(PROGRAM_WITHIN_S)
+    client.connect(str(path))
+    return client

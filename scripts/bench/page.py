@@ -12,7 +12,7 @@ from scripts.bench.findings import Findings, Party, to_json
 from scripts.bench.growth import Curve, curves
 from scripts.bench.plot import svg
 from scripts.bench.results import Result, Verdict
-from scripts.bench.rows import OURS, Target
+from scripts.bench.rows import OURS, ROWS, Target
 from scripts.bench.wording import figure, ranged
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
@@ -36,6 +36,14 @@ To run it yourself, type `make bench`, which measures the peers that are install
 """
 
 
+ONE_CPU: Final = (
+    "Since each side waits for the other in turn, all processes of a party share one CPU, its "
+    "client among them."
+)
+MOST: Final = 12
+"""So many functions are shown of what takes the time of a row."""
+
+
 def write(findings: Findings, docs: Path = DOCS) -> list[Path]:
     """Write the page, its data and its plot; returns what was written."""
     texts = files(findings)
@@ -54,9 +62,9 @@ def files(findings: Findings) -> dict[str, str]:
 def page(findings: Findings) -> str:
     """Return the page as Markdown."""
     found = findings.results()
-    parts = [HEAD, *_about(findings), "## Bounds\n", _bounds(found)]
+    parts = [HEAD, *_about(findings), "## Bounds\n", _bounds(found), *_unmeasured(found)]
     for result in found:
-        parts += [f"## {_title(result)}\n", *_row(result), *_shares(findings, result)]
+        parts += [f"## {_title(result)}\n", *_row(findings, result), *_shares(findings, result)]
     if findings.points:
         parts += _scale(curves(findings.points))
     return "\n".join(parts)
@@ -94,6 +102,12 @@ def _bounds(found: Sequence[Result]) -> str:
     )
 
 
+def _unmeasured(found: Sequence[Result]) -> Iterator[str]:
+    left_out = [row for row in ROWS if row not in {result.row for result in found}]
+    if left_out:
+        yield f"Not measured in this run: {'; '.join(row.title for row in left_out)}.\n"
+
+
 def _ours(result: Result) -> str:
     found = result.figures.get(OURS)
     return result.failures.get(OURS, "") if found is None else _with_unit(ranged(found), result)
@@ -106,9 +120,11 @@ def _reached(result: Result, target: Target) -> str:
     return _with_unit(ranged(found), result) if target.peer is None else f"{ranged(found)} x"
 
 
-def _row(result: Result) -> Iterator[str]:
-    if result.row.note:
-        yield f"{result.row.note}\n"
+def _row(findings: Findings, result: Result) -> Iterator[str]:
+    notes = [result.row.note] if result.row.note else []
+    notes += [ONE_CPU] if result.row.one_cpu and findings.pinned else []
+    if notes:
+        yield f"{' '.join(notes)}\n"
     head, lines = ("Who", result.row.unit, "stdiod to it"), list(_contenders(result))
     if result.cpu:
         of = {name: ranged(found) for name, found in result.cpu.items()}
@@ -133,14 +149,24 @@ def _contenders(result: Result) -> Iterator[tuple[str, str, str]]:
 
 def _shares(findings: Findings, result: Result) -> Iterator[str]:
     parts = findings.shares_of(result)
+    whole = sum(part.cpu_us for part in parts)
     if parts:
-        whole = sum(part.cpu_us for part in parts)
         yield "Where stdiod spends its CPU time, sampled in one round:\n"
         yield _table(
             ("Part", "us", "%"),
             (
                 *((part.part, figure(part.cpu_us), _percent(part.cpu_us, whole)) for part in parts),
                 ("all", figure(whole), ""),
+            ),
+        )
+    functions = findings.functions_of(result, MOST)
+    if functions and any(verdict is Verdict.SHORT for _, verdict in result.verdicts()):
+        yield "The functions that take most of it:\n"
+        yield _table(
+            ("Function", "us", "%"),
+            (
+                (f"`{one.function}`", figure(one.cpu_us), _percent(one.cpu_us, whole))
+                for one in functions
             ),
         )
 

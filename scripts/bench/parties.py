@@ -6,7 +6,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
-import sysconfig
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,12 +31,24 @@ def machine() -> Machine:
     )
 
 
-def python_build() -> str:
-    """Say how this interpreter was built: it makes a difference of a third."""
-    options = sysconfig.get_config_var("CONFIG_ARGS") or ""
+def python_build(program: str = sys.executable) -> str:
+    """Say how an interpreter was built: it makes a difference of a third."""
+    read = "import sysconfig; print(sysconfig.get_config_var('CONFIG_ARGS') or '-')"
+    options = _said(program, "-c", read)
     found = [word for word in ("optimizations", "lto") if f"--enable-{word}" in options]
     found += ["lto"] if "--with-lto" in options else []
     return f"built with {' and '.join(found)}" if found else "built without optimizations"
+
+
+def _python(program: str) -> str:
+    return f"{_said(program, '--version')} ({python_build(program)})"
+
+
+def _said(*command: str) -> str:
+    """Return the first line of what a program says."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    lines = (done.stdout or done.stderr).splitlines()
+    return lines[0] if lines else "of unknown version"
 
 
 def parties(workshop: Workshop) -> tuple[Party, ...]:
@@ -45,29 +57,35 @@ def parties(workshop: Workshop) -> tuple[Party, ...]:
 
 
 def _parties(workshop: Workshop) -> Iterator[Party]:
-    yield Party(OURS, VERSION)
-    yield _program(C, workshop.compiler, "--version", "neither `gcc` nor `cc` is in PATH")
-    yield _program(NODE, workshop.node, "--version", "no `node` in PATH")
-    yield Party(ASYNCIO, f"of Python {platform.python_version()}")
+    ours = _python(sys.executable)
+    yield Party(OURS, f"{VERSION}, on {ours}")
+    if workshop.compiler is None:
+        yield Party(C, None, "neither `gcc` nor `cc` is in PATH")
+    else:
+        yield Party(C, f"{_said(workshop.compiler, '--version')}, -O2")
+    if workshop.node is None:
+        yield Party(NODE, None, "no `node` in PATH")
+    else:
+        yield Party(NODE, _said(workshop.node, "--print", _OF_NODE))
+    yield Party(ASYNCIO, f"of {ours}")
     for library in ("trio", "orjson"):
         yield Party(library, importlib.metadata.version(library))
     for name, package in ((MCP, "mcp"), (SUPERVISORD, "supervisor"), (CIRCUS, "circus")):
         version = environments.version(package, workshop.peers)
-        yield _party(name, package, version, workshop.peers)
-    yield _party(S6, "s6", supervisors.S6.version(), workshop.peers)
+        if version is None:
+            yield Party(name, None, environments.why_missing(package, workshop.peers))
+        else:
+            python = environments.program(package, "python", workshop.peers)
+            yield Party(name, f"{version}, on {_python(str(python))}")
+    version = supervisors.S6.version()
+    why = environments.why_missing("s6", workshop.peers) if version is None else ""
+    yield Party(S6, version, why)
 
 
-def _party(name: str, package: str, version: str | None, folder: Path) -> Party:
-    why = environments.why_missing(package, folder) if version is None else ""
-    return Party(name, version, why)
-
-
-def _program(name: str, path: str | None, option: str, otherwise: str) -> Party:
-    if path is None:
-        return Party(name, None, otherwise)
-    done = subprocess.run([path, option], capture_output=True, text=True, check=False)
-    said = (done.stdout or done.stderr).splitlines()
-    return Party(name, said[0] if said else "of unknown version")
+_OF_NODE = (
+    "`${process.version}, V8 ${process.versions.v8}, "
+    "${process.features.debug ? 'debug' : 'release'} build`"
+)
 
 
 def _cpu_model() -> str:

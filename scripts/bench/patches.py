@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import gc
-import time
 from pathlib import Path
 
 import psutil
-import trio
 
 from protocol.events import Progress
-from protocol.response import Response
-from scripts.bench.in_process import Counting
+from scripts.bench.in_process import listen
 from scripts.bench.rows import (
     OURS,
     PATCHES,
     PATCHES_MEMORY,
     PATCHES_READ,
     PATCHES_SIZE,
+    Cost,
     Sample,
+    now,
+    rate,
+    since,
 )
 from scripts.bench.sizes import Sizes
 from scripts.bench.workshop import Workshop, daemon
-from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.event_feed import EventFeed
 from supervisor.kernel.journal import FILE, remembering
 from supervisor.kernel.store.settings import JournalOptions
@@ -39,26 +39,26 @@ async def patch(workshop: Workshop, sizes: Sizes) -> list[Sample]:
     """
     async with daemon(workshop, workshop.native()) as one:
         session = one.sessions.new(SUPERVISOR, "bench")
-        await _run(one, sizes.patches)
+        await listen(one, sizes.patches, "patch", session_id="bench")
         gc.collect()
         before = psutil.Process().memory_info().rss
-        took_s = await _run(one, sizes.patches)
+        cost = await listen(one, sizes.patches, "patch", session_id="bench")
         gc.collect()
         grown = psutil.Process().memory_info().rss - before
         assert session.kept.revision == 2 * sizes.patches, session.kept.revision
         assert session.kept.state["step"] == sizes.patches - 1, session.kept.state
         data_dir = Path(one.facts.data_dir)
-    read_s = await _read(data_dir, 2 * sizes.patches)
+    read = await _read(data_dir, 2 * sizes.patches)
     return [
-        Sample(PATCHES.title, OURS, sizes.patches / took_s),
+        rate(PATCHES, OURS, sizes.patches, cost),
         Sample(PATCHES_MEMORY.title, OURS, max(0, grown) / MEGABYTE),
         Sample(PATCHES_SIZE.title, OURS, (data_dir / FILE).stat().st_size / 2 / MEGABYTE),
-        Sample(PATCHES_READ.title, OURS, 2 * sizes.patches / read_s),
+        rate(PATCHES_READ, OURS, 2 * sizes.patches, read),
     ]
 
 
-async def _read(data_dir: Path, count: int) -> float:
-    """Read all patches back as `events` does; returns how long it took (s)."""
+async def _read(data_dir: Path, count: int) -> Cost:
+    """Read all patches back as `events` does; returns what it took."""
     seen = -1  # the heading comes first
 
     async def emit(event: Progress | None) -> None:
@@ -67,28 +67,9 @@ async def _read(data_dir: Path, count: int) -> float:
 
     async with remembering(data_dir, JournalOptions()) as journal:
         feed = EventFeed(journal, BlockingWork())
-        begin = time.perf_counter()
+        begun = now()
         await feed.send({"since": 0, "last": 0, "event": "session:patch"}, emit, None)
-        took_s = time.perf_counter() - begin
+        cost = since(begun)
         feed.close()
     assert seen == count, seen
-    return took_s
-
-
-async def _run(one: Daemon, count: int) -> float:
-    ended = trio.Event()
-    answers: list[Response] = []
-
-    def finished(response: Response) -> None:
-        answers.append(response)
-        ended.set()
-
-    client = Counting(finished)
-    content = {"op": "patch", "args": {"n": count}, "session_id": "bench", "timeout_s": 600}
-    begin = time.perf_counter()
-    one.requests.invoke(SUPERVISOR, "native", content, client)
-    await ended.wait()
-    took_s = time.perf_counter() - begin
-    assert answers[0].ok, answers[0]
-    assert client.events == count, client.events
-    return took_s
+    return cost

@@ -1,38 +1,32 @@
-"""Run the peers that are programs of their own: each prints how long its work took (s).
+"""Run the peers that are programs of their own: each prints what its work took (s).
 
-The same of its own CPU may stand behind that.
+The first figure is by the clock, the second of its own CPU. Each begins with a quarter as much, to
+warm up.
 """
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
-from scripts.bench.rows import MCP, MCP_BOTH, Row, Sample
+from scripts.bench.rows import MCP, MCP_BOTH, Cost, Row, Sample, rate
 from scripts.bench.sizes import SLOW_PEER, SLOW_PEERS
 from scripts.bench.workshop import PROGRAM_WITHIN_S, PROGRAMS, Workshop
 from scripts.peers import environments
 
+Figure = Callable[[Row, str, int, Cost], Sample]
 
-async def rate(row: Row, peer: str, count: int, command: Sequence[str]) -> Sample:
-    """Have a peer do something `count` times; its figure is how often in a second."""
+
+async def peer(
+    row: Row, name: str, count: int, command: Sequence[str], figure: Figure = rate
+) -> Sample:
+    """Have a peer do something `count` times."""
     try:
-        took_s, *cpu_s = await _seconds(command)
-        return Sample(
-            row.title, peer, count / took_s, cpu_us=cpu_s[0] / count * 1e6 if cpu_s else None
-        )
+        return figure(row, name, count, await _cost(command))
     except (subprocess.CalledProcessError, trio.TooSlowError) as error:
-        return Sample(row.title, peer, None, _why(error))
-
-
-async def each_ms(row: Row, peer: str, count: int, command: Sequence[str]) -> Sample:
-    """Have a peer do something `count` times; its figure is how long one took (ms)."""
-    try:
-        return Sample(row.title, peer, (await _seconds(command))[0] / count * 1000)
-    except (subprocess.CalledProcessError, trio.TooSlowError) as error:
-        return Sample(row.title, peer, None, _why(error))
+        return Sample(row.title, name, None, _why(error))
 
 
 async def with_sdk(
@@ -46,14 +40,13 @@ async def with_sdk(
     server = [python, str(PROGRAMS / "mcp_server.py")] if both_ends else native
     calls = max(count // (SLOW_PEERS if both_ends else SLOW_PEER), window)
     command = [python, str(PROGRAMS / "mcp_host.py"), str(calls), str(window), *server]
-    return [await rate(row, MCP_BOTH if both_ends else MCP, calls, command)]
+    return [await peer(row, MCP_BOTH if both_ends else MCP, calls, command)]
 
 
-async def _seconds(command: Sequence[str]) -> list[float]:
-    """Return how long it took by the clock and, if the program says so, of its own CPU."""
+async def _cost(command: Sequence[str]) -> Cost:
     with trio.fail_after(PROGRAM_WITHIN_S):
         done = await trio.run_process(command, capture_stdout=True, capture_stderr=True)
-    return list(map(float, done.stdout.split()))
+    return Cost(*map(float, done.stdout.split()))
 
 
 def _why(error: subprocess.CalledProcessError | trio.TooSlowError) -> str:

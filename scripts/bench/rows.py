@@ -7,6 +7,7 @@ median of ours alone where the unit says it all.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -40,12 +41,42 @@ class Sample(NamedTuple):
     """What one call took of the contender's own CPU time, without its module's."""
 
 
+class Cost(NamedTuple):
+    """What something took, by the clock and of the CPU time of whoever did it."""
+
+    wall_s: float
+    cpu_s: float
+
+
 class Share(NamedTuple):
     """A part of the CPU time (us) that one of a row's calls takes us."""
 
     row: str
     part: str
     cpu_us: float
+    function: str = ""
+    """The function of that part that takes it; empty for all those that take little."""
+
+
+def now() -> Cost:
+    """Return the time and the CPU time of this process, for `since`."""
+    return Cost(time.perf_counter(), time.process_time())
+
+
+def since(begun: Cost) -> Cost:
+    """Return what has been taken since."""
+    then = now()
+    return Cost(then.wall_s - begun.wall_s, then.cpu_s - begun.cpu_s)
+
+
+def rate(row: Row, name: str, count: int, cost: Cost) -> Sample:
+    """Return how often in a second something was done, which was done `count` times."""
+    return Sample(row.title, name, count / cost.wall_s, cpu_us=cost.cpu_s / count * 1e6)
+
+
+def each_ms(row: Row, name: str, count: int, cost: Cost) -> Sample:
+    """Return how long something took (ms) that was done `count` times."""
+    return Sample(row.title, name, cost.wall_s / count * 1000, cpu_us=cost.cpu_s / count * 1e6)
 
 
 @dataclass(frozen=True)
@@ -80,6 +111,8 @@ class Row:
     contenders: tuple[str, ...] = (OURS,)
     note: str = ""
     """What one has to know of the figure, as Markdown."""
+    one_cpu: bool = False
+    """Whether all of a party share a CPU, since each side waits for the other in turn."""
 
 
 def least(bound: float, peer: str | None = None) -> Target:
@@ -109,6 +142,14 @@ STREAM = Row(
     (OURS, RAW, NODE, ASYNCIO),
     "The peers parse each line as JSON and validate nothing.",
 )
+RELAYED = Row(
+    "event stream of one module, to a client over the control socket",
+    "events/s",
+    (least(0.8, NODE_RELAY),),
+    (OURS, NODE_RELAY),
+    "Client and daemon are separate processes. The Node relay replaces the daemon, with the same "
+    "client and the same module; it parses and encodes each line, and validates nothing.",
+)
 PATCHES = Row("state patches of one module, merged in a session, told and durable", "patches/s")
 PATCHES_MEMORY = Row("state patches: memory that they leave", "MB", (most(8.0),))
 PATCHES_SIZE = Row("state patches: those of a round in the journal", "MB")
@@ -119,6 +160,7 @@ INVOKE_ONE = Row(
     (most(2.0, NODE, of_cpu=True),),
     (OURS, C, BARE, NODE, ASYNCIO, MCP, MCP_BOTH),
     f"The module is native. {BARE_NOTE} {MCP_NOTE}",
+    one_cpu=True,
 )
 INVOKE_MANY = Row(
     "invoke, 64 at a time, in process",
@@ -142,6 +184,7 @@ SOCKET_ONE = Row(
     "Client and daemon are separate processes. A relay replaces the daemon, with the same client "
     "and the same module: the trio relay copies lines without parsing them, the Node relay parses "
     "and encodes each line. The MCP SDK talks to its child directly.",
+    one_cpu=True,
 )
 SOCKET_MANY = Row(
     "invoke, 64 at a time, over the control socket",
@@ -160,6 +203,7 @@ HOSTED_ONE = Row(
     (least(0.8, MCP),),
     (OURS, MCP),
     HOSTED_NOTE,
+    one_cpu=True,
 )
 HOSTED_MANY = Row(
     "hosted MCP server, `tools/call`, 64 at a time",
@@ -178,6 +222,7 @@ HTTP_INVOKE = Row(
     (least(0.5, PLAIN),),
     (OURS, PLAIN),
     PLAIN_NOTE,
+    one_cpu=True,
 )
 WS_INVOKE = Row(
     "invoke, one at a time, over WebSocket",
@@ -185,6 +230,7 @@ WS_INVOKE = Row(
     (least(0.5, PLAIN),),
     (OURS, PLAIN),
     "As the row above.",
+    one_cpu=True,
 )
 SSE_FAN_OUT = Row(
     "events of a session, told to 100 clients as SSE",
@@ -285,6 +331,7 @@ JOURNAL_MEMORY = Row("journal: memory grown meanwhile", "MB", (most(64.0),))
 
 ROWS = (
     STREAM,
+    RELAYED,
     INVOKE_ONE,
     INVOKE_MANY,
     SHORT_WAY,

@@ -1,90 +1,184 @@
-"""The scene of where our own CPU time goes, by ring: what a row that falls short consists of.
-
-A timer of the process's CPU time interrupts, and who is at work then is counted: as many samples
-fall into a part as it takes time, without the cost of a profiler at each call.
-"""
+"""The scene of where our own CPU time goes: what a row that falls short consists of."""
 
 from __future__ import annotations
 
+import json
+import os
 import signal
+import subprocess
+import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from types import FrameType
+from typing import Any
 
+import psutil
 import trio
 
-from scripts.bench.in_process import WINDOW, ask
-from scripts.bench.rows import INVOKE_MANY, INVOKE_ONE, TOOL, Share
+from scripts.bench import over_http, over_socket
+from scripts.bench.cpus import cpus_for, pinned_to
+from scripts.bench.in_process import WINDOW, ask, listen
+from scripts.bench.over_socket import Call, Served, measured, serving
+from scripts.bench.rows import (
+    FLEET_START,
+    HOSTED_MANY,
+    HOSTED_ONE,
+    INVOKE_MANY,
+    INVOKE_ONE,
+    RELAYED,
+    SOCKET_MANY,
+    SOCKET_ONE,
+    STREAM,
+    TOOL,
+    Row,
+    Share,
+)
+from scripts.bench.sampling import Spot, sampled
 from scripts.bench.sizes import Sizes
-from scripts.bench.workshop import Workshop, daemon
+from scripts.bench.supervised import cpu_ns
+from scripts.bench.workshop import PROGRAM_WITHIN_S, Stdiod, Workshop, daemon
 
-ROOT = Path(__file__).parents[2]
+LONGER = 4
+"""How often as much as for a figure is done here, to have samples enough."""
 
-EVERY_S = 0.001
-"""How often to look; the kernel may do it less often."""
-
-PARTS = {
-    str(ROOT / "protocol"): "protocol",
-    str(ROOT / "supervisor/policy"): "supervisor.policy",
-    str(ROOT / "supervisor/runtime"): "supervisor.runtime",
-    str(ROOT / "supervisor/kernel"): "supervisor.kernel",
-    str(Path(trio.__file__).parent): "trio",
-    str(ROOT / "scripts"): "who asks",
-}
-WAITING = "get_events"
-"""Where trio waits for the kernel: CPU time that passes meanwhile is of other threads."""
-THREADS = "epoll, and other threads"
-OTHERS = "Python's library"
+LEAST = 0.01
+"""A function that takes a smaller part of the time is not named."""
 
 
 async def shares(workshop: Workshop, sizes: Sizes) -> list[Share]:
     """Look where the time goes of each row that is mostly ours."""
+    return [
+        *await _in_process(workshop, sizes),
+        *await _outside(workshop, sizes),
+        *await trio.to_thread.run_sync(_fleet, workshop, sizes),
+    ]
+
+
+async def _in_process(workshop: Workshop, sizes: Sizes) -> list[Share]:
     found: list[Share] = []
-    async with daemon(workshop, workshop.primes(), workshop.tool()) as one:
-        for row, module, op, count, window in (
-            (INVOKE_ONE, "primes", "echo", sizes.sequential * 4, 1),
-            (INVOKE_MANY, "primes", "echo", sizes.concurrent * 4, WINDOW),
-            (TOOL, "done", "run", sizes.spawns * 4, 1),
+    documents = (workshop.native(), workshop.primes(), workshop.mcp_server(), workshop.tool())
+    async with daemon(workshop, *documents) as one:
+        for row, work, count in (
+            (STREAM, partial(listen, one), sizes.events),
+            (INVOKE_ONE, partial(ask, one, "primes", "echo", window=1), sizes.sequential),
+            (INVOKE_MANY, partial(ask, one, "primes", "echo", window=WINDOW), sizes.concurrent),
+            (HOSTED_ONE, partial(ask, one, "server", "echo", window=1), sizes.sequential),
+            (HOSTED_MANY, partial(ask, one, "server", "echo", window=WINDOW), sizes.concurrent),
+            (TOOL, partial(ask, one, "done", "run", window=1), sizes.spawns),
         ):
-            with _sampled() as samples:
-                begin = time.process_time()
-                await ask(one, module, op, count, window)
-                each_us = (time.process_time() - begin) / count * 1e6
-            whole = samples.total()
-            found += [
-                Share(row.title, part, each_us * number / whole)
-                for part, number in samples.most_common()
-            ]
+            with pinned_to(cpus_for(row)), sampled() as samples:
+                cost = await work(count * LONGER)
+            found += _shares(row, samples, cost.cpu_s / (count * LONGER))
     return found
 
 
-@contextmanager
-def _sampled() -> Iterator[Counter[str]]:
-    """Count who is at work, by part."""
-    samples: Counter[str] = Counter()
+async def _outside(workshop: Workshop, sizes: Sizes) -> list[Share]:
+    found: list[Share] = []
+    over_the_socket: list[tuple[Row, Call, int]] = [
+        (RELAYED, over_socket.listen, sizes.events),
+        (SOCKET_ONE, partial(over_socket.ask, window=1), sizes.sequential),
+        (SOCKET_MANY, partial(over_socket.ask, window=WINDOW), sizes.concurrent),
+    ]
+    sampling = serving(Sampled(workshop, workshop.native(), workshop.primes()))
+    for served, asked in (
+        (sampling, over_the_socket),
+        (over_http.with_http(workshop, Sampled), over_http.calls(sizes)),
+    ):
+        async with served as who:
+            for row, call, count in asked:
+                found += await trio.to_thread.run_sync(_of_call, row, call, who, count * LONGER)
+    return found
 
-    def look(signum: int, frame: FrameType | None) -> None:
-        del signum
-        samples[_part(frame)] += 1
 
-    before = signal.signal(signal.SIGPROF, look)
-    signal.setitimer(signal.ITIMER_PROF, EVERY_S, EVERY_S)
+def _of_call(row: Row, call: Call, who: Served, count: int) -> list[Share]:
+    with pinned_to(cpus_for(row), who.pid):
+        looked(who)
+        done, cost = measured(call, who, count)
+        return _shares(row, looked(who), cost.cpu_s / done)
+
+
+def _fleet(workshop: Workshop, sizes: Sizes) -> list[Share]:
+    names = [f"idle-{number:03}" for number in range(sizes.fleet)]
+    stdiod = Sampled(workshop, *map(workshop.native, names))
     try:
-        yield samples
+        stdiod.up()
+        who = Served(stdiod.socket, stdiod.status()["daemon"]["pid"])
+        used_ns = sum(cpu_ns([psutil.Process(who.pid)]).values())
+        return _shares(FLEET_START, looked(who), used_ns / 1e9)
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
+        stdiod.end()
 
 
-def _part(frame: FrameType | None) -> str:
-    """Return the part that the innermost frame of ours or of trio's is in."""
-    while frame is not None:
-        code = frame.f_code
-        for folder, part in PARTS.items():
-            if code.co_filename.startswith(folder):
-                return THREADS if part == "trio" and code.co_name == WAITING else part
-        frame = frame.f_back
-    return OTHERS
+def _shares(row: Row, samples: Mapping[Spot, int], each_s: float) -> list[Share]:
+    whole = sum(samples.values())
+    found: Counter[Spot] = Counter()
+    for spot, number in samples.items():
+        found[spot if number >= whole * LEAST else Spot(spot.part)] += number
+    return [
+        Share(row.title, spot.part, each_s * 1e6 * number / whole, spot.function)
+        for spot, number in found.most_common()
+    ]
+
+
+class Sampled(Stdiod):
+    """A daemon that counts where its time goes (programs/sampled.py), for `looked`."""
+
+    _process: subprocess.Popen[bytes] | None = None
+
+    def up(self, *options: str) -> float:
+        """Start it; returns how long it took until all was ready (s)."""
+        begin = time.perf_counter()
+        module = [sys.executable, "-P", "-m", "scripts.bench.programs.sampled"]
+        where = ["--socket", str(self.socket), "--data-dir", str(self.folder / "data")]
+        reading, writing = os.pipe()
+        with os.fdopen(reading, "rb") as ready, tempfile.TemporaryFile() as log:
+            try:
+                words = [str(self.folder), *where, "--ready-fd", str(writing), *options]
+                self._process = subprocess.Popen(
+                    [*module, str(_samples_of(self.socket)), "run", *words],
+                    env=self.environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(writing,),
+                    start_new_session=True,
+                )
+            finally:
+                os.close(writing)
+            assert ready.read(1), f"it did not start: {_said(log)}"
+        self.run("wait", "--all")
+        return time.perf_counter() - begin
+
+    def end(self) -> None:
+        """Stop it."""
+        super().end()
+        if self._process is not None:
+            self._process.wait(PROGRAM_WITHIN_S)
+
+
+def _said(log: Any) -> str:
+    log.seek(0)
+    return str(log.read().decode(errors="replace"))
+
+
+def looked(who: Served) -> Counter[Spot]:
+    """Return what a daemon has counted since this was last asked."""
+    folder = _samples_of(who.path)
+    number = 1
+    while Path(f"{folder}-{number}").exists():
+        number += 1
+    os.kill(who.pid, signal.SIGRTMIN)
+    found = Path(f"{folder}-{number}")
+    ends_at = time.monotonic() + PROGRAM_WITHIN_S
+    while not found.exists():
+        assert time.monotonic() < ends_at, "the daemon does not say where its time went"
+        time.sleep(0.01)
+    counted = json.loads(found.read_text(encoding="utf-8"))
+    return Counter({Spot(part, function): number for part, function, number in counted})
+
+
+def _samples_of(socket: Path) -> Path:
+    return socket.with_name("samples")

@@ -37,10 +37,10 @@ async def _compared(workshop: Workshop, sizes: Sizes, row: Row, *words: str) -> 
         for _ in range(sizes.warm):
             if not refused:
                 await _all_warm()
-                warm_s.append(await ask(one, "warm", "run", 1, 1))
+                warm_s.append((await ask(one, "warm", "run", 1, 1)).wall_s)
                 # Its replacement is to start now, and not beside the cold one.
                 await _all_warm()
-            cold_s.append(await ask(one, "cold", "run", 1, 1))
+            cold_s.append((await ask(one, "cold", "run", 1, 1)).wall_s)
     ours = (
         Sample(row.title, OURS, None, f"not supported yet: {refused}")
         if refused

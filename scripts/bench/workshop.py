@@ -13,14 +13,17 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import trio
 
+from scripts.bench.rows import Cost
 from scripts.peers import environments
+from supervisor.daemon import collector
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.kernel.store.settings import JournalOptions
 from supervisor.policy.lifecycle import SERVES
+from supervisor.runtime.containment.procfs import rss_bytes
 from supervisor.runtime.files.sources import scan
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
@@ -101,6 +104,11 @@ class Workshop:
         document["supervision"] = {"concurrency": 64}
         return dict(document)
 
+    def mcp_server(self) -> dict[str, Any]:
+        """Describe the MCP server of programs/mcp_echo.c."""
+        document = descriptor("server", [self.program("mcp_echo")], protocol="mcp")
+        return {**document, "supervision": {"concurrency": 64}}
+
     def tool(self) -> dict[str, Any]:
         """Describe the per-invocation tool of programs/done.c."""
         return descriptor("done", [self.program("done")], protocol="narratoria")
@@ -131,35 +139,35 @@ async def daemon(
     workshop: Workshop,
     *documents: Mapping[str, Any],
     containment: str | None = None,
-    whole_process: bool = False,
 ) -> AsyncIterator[Daemon]:
     """Run a daemon in this process around the block as it is shipped, all its modules ready.
 
-    `whole_process` as in a daemon of its own: the block starts no process by itself then, since
-    the daemon would reap it.
+    It has the process for itself, so the block starts no other: the daemon would reap it. The clock
+    of its event loop is that of the caller's `trio.run`, and the garbage collector is `serve`'s.
     """
     folder = workshop.descriptors(*documents)
+    collector.put_off()
     async with running(
         scan([folder]),
         data_dir=folder / "data",
         memory=JournalOptions(),
         containment=containment,
-        whole_process=whole_process,
+        whole_process=True,
     ) as one:
         modules = one.fleet.modules.values()
         with trio.fail_after(READY_WITHIN_S):
             await one.fleet.wait_until(
                 lambda: all(module.state in SERVES for module in modules) or None
             )
-        yield one
+        async with trio.open_nursery() as nursery:
+            collector.begin()
+            nursery.start_soon(collector.collect_all, one.is_calm, _memory_bytes)
+            yield one
+            nursery.cancel_scope.cancel()
 
 
-class Cost(NamedTuple):
-    """What a command took."""
-
-    wall_s: float
-    cpu_s: float
-    """Of the command and of what it waited for; a daemon that it left is not in it."""
+def _memory_bytes() -> int:
+    return rss_bytes(os.getpid())
 
 
 _INITIALIZE = (
@@ -180,9 +188,9 @@ class Stdiod:
         paths = (str(ROOT), os.environ.get("PYTHONPATH", ""))
         python_path = os.pathsep.join(filter(None, paths))
         here = {"STDIOD_SOCKET": str(self.socket), "PYTHONPATH": python_path}
-        self._environment = {**os.environ, **here}
+        self.environment = {**os.environ, **here}
         # An installed package has its bytecode; without it each command compiles all it imports.
-        self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        self.environment.pop("PYTHONDONTWRITEBYTECODE", None)
 
     def run(self, *arguments: str) -> str:
         """Run a verb and return what it printed; raises `CommandFailedError`."""
@@ -192,7 +200,7 @@ class Stdiod:
         return done.stdout
 
     def cost(self, *arguments: str) -> Cost:
-        """Run a verb and return what it took."""
+        """Run a verb and return what it took, with what it waited for, but no daemon it left."""
         used = _children_cpu_s()
         begin = time.perf_counter()
         self.run(*arguments)
@@ -212,7 +220,7 @@ class Stdiod:
         data = str(self.folder / "data")
         with subprocess.Popen(
             [*self._command, "mcp", str(self.folder)],
-            env={**self._environment, "STDIOD_DATA_DIR": data},
+            env={**self.environment, "STDIOD_DATA_DIR": data},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         ) as entry:
@@ -237,7 +245,7 @@ class Stdiod:
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*self._command, *arguments],
-            env=self._environment,
+            env=self.environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -13,8 +13,8 @@ from scripts.bench.__main__ import SCENES, main
 from scripts.bench.findings import from_json
 from scripts.bench.growth import LAZY, RUNNING, UNITS
 from scripts.bench.page import files
-from scripts.bench.rows import INVOKE_MANY, INVOKE_ONE, OURS, ROWS, TOOL
-from scripts.bench.shares import OTHERS, PARTS, THREADS, _part, _sampled
+from scripts.bench.rows import OURS, ROWS
+from scripts.bench.sampling import OTHERS, PARTS, THREADS, Spot, sampled, spot
 from tests.scripts.checkout import CHECKOUT, WITHIN_S, run
 
 pytestmark = pytest.mark.bound(WITHIN_S)
@@ -24,7 +24,8 @@ NEEDS_COMPILER = pytest.mark.skipif(
     shutil.which("gcc") is None and shutil.which("cc") is None, reason="there is no C compiler here"
 )
 TITLES = {
-    "stream": ("event stream",),
+    "stream": ("event stream of one module, validated",),
+    "relayed": ("event stream of one module, to a client",),
     "invoke": ("invoke, one at a time, in", "invoke, 64 at a time, in", "invoke, those"),
     "socket": ("invoke, one at a time, over", "invoke, 64 at a time, over"),
     "hosted": ("hosted MCP server",),
@@ -68,14 +69,18 @@ def test_each_scene_measures_its_rows_with_us_and_whoever_is_there() -> None:
             assert figures["low"] <= figures["median"] <= figures["high"]
         assert set(shown["ratios"]) <= set(shown["figures"]) - {OURS}
         assert [target["target"] for target in shown["targets"]] == list(map(str, row.targets))
-    for title, contender, *_ in (sample for samples in found["rounds"] for sample in samples):
+    for title, contender, value, _, cpu_us in (
+        one for samples in found["rounds"] for one in samples
+    ):
         assert contender in BY_TITLE[title].contenders
+        if value is not None and BY_TITLE[title].unit.endswith("/s"):
+            assert cpu_us is not None, f"no CPU time of {contender} beside the rate of {title}"
     assert found["points"] == []
 
 
 def test_whoever_is_at_work_is_counted() -> None:
-    with _sampled() as samples:
-        while not samples[OTHERS]:
+    with sampled() as samples:
+        while not samples[Spot(OTHERS)]:
             pass
     assert signal.getitimer(signal.ITIMER_PROF) == (0.0, 0.0)
 
@@ -83,12 +88,16 @@ def test_whoever_is_at_work_is_counted() -> None:
 @pytest.mark.parametrize(("folder", "part"), PARTS.items())
 def test_a_part_is_told_by_its_folder(folder: str, part: str) -> None:
     frame = SimpleNamespace(
-        f_code=SimpleNamespace(co_filename=f"{folder}/x.py", co_name="f"), f_back=None
+        f_code=SimpleNamespace(co_filename=f"{folder}/x.py", co_name="f", co_qualname="C.f"),
+        f_back=None,
     )
     library = SimpleNamespace(
         f_code=SimpleNamespace(co_filename="/usr/lib/json.py", co_name="g"), f_back=frame
     )
-    assert _part(cast("FrameType", library)) == part
+    found = spot(cast("FrameType", library))
+    assert found.part == part
+    assert found.function.endswith("/x.py: C.f")
+    assert not found.function.startswith("/")
 
 
 @NEEDS_COMPILER
@@ -96,7 +105,8 @@ def test_the_scene_of_shares_looks_into_our_own_time() -> None:
     found = measured("shares")
     assert found["rows"] == []
     shares = from_json(json.dumps(found)).shares
-    assert {share.row for share in shares} <= {row.title for row in (INVOKE_ONE, INVOKE_MANY, TOOL)}
+    assert {share.row for share in shares} <= set(BY_TITLE)
+    assert any(share.function for share in shares)
     assert {share.part for share in shares} <= {*PARTS.values(), THREADS, OTHERS}
     assert all(share.cpu_us > 0 for share in shares)
 

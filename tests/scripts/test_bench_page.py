@@ -3,14 +3,30 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import msgspec
 import pytest
 
 from scripts.bench.findings import Findings, Machine, Party, from_json, to_json
 from scripts.bench.growth import IDLE, MEMORY, RUNNING, START, Point, curves
-from scripts.bench.page import files, page, write
+from scripts.bench.page import ONE_CPU, files, page, write
 from scripts.bench.plot import svg
 from scripts.bench.results import Figures
-from scripts.bench.rows import CRASH, MCP, NODE, OURS, S6, TOOL, WARM, C, Sample, Share
+from scripts.bench.rows import (
+    CRASH,
+    INVOKE_MANY,
+    INVOKE_ONE,
+    MCP,
+    NODE,
+    OURS,
+    ROWS,
+    S6,
+    STREAM,
+    TOOL,
+    WARM,
+    C,
+    Sample,
+    Share,
+)
 from scripts.bench.wording import figure, ranged
 
 MACHINE = Machine("A CPU", 2, 8_000_000_000, "Linux 6", "3.11.7", 0.1)
@@ -33,7 +49,11 @@ POINTS = (
     Point(RUNNING, IDLE, 10, 0.0),
     Point(RUNNING, IDLE, 100, 0.0),
 )
-SHARES = (Share(TOOL.title, "trio", 300.0), Share(TOOL.title, "who asks", 100.0))
+SHARES = (
+    Share(TOOL.title, "trio", 200.0, "trio/_core/_run.py: unrolled_run"),
+    Share(TOOL.title, "who asks", 100.0),
+    Share(TOOL.title, "trio", 100.0),
+)
 FOUND = Findings(
     "2030-01-02", MACHINE, PARTIES, quick=False, rounds=ROUNDS, points=POINTS, shares=SHARES
 )
@@ -56,6 +76,32 @@ def test_the_page_has_bounds_verdicts_figures_and_who_is_missing() -> None:
     assert "Bound: at most 8: **falls short**." in text
     for line in ("| trio | 300 | 75 |", "| who asks | 100 | 25 |", "| all | 400 |  |"):
         assert line in text
+
+
+def test_a_row_that_falls_short_comes_with_the_functions_that_take_its_time() -> None:
+    line = "| `trio/_core/_run.py: unrolled_run` | 200 | 50 |"
+    assert line not in page(FOUND)
+    slow = (Sample(TOOL.title, OURS, 9.0), Sample(TOOL.title, C, 1.0))
+    assert line in page(msgspec.structs.replace(FOUND, rounds=(slow,)))
+
+
+def test_rows_of_one_call_at_a_time_say_that_they_were_measured_on_one_cpu() -> None:
+    alone = {row.title for row in ROWS if row.one_cpu}
+    assert alone == {
+        row.title for row in ROWS if "one at a time" in row.title and row.unit == "calls/s"
+    }
+    rounds = ((Sample(INVOKE_ONE.title, OURS, 1.0), Sample(INVOKE_MANY.title, OURS, 1.0)),)
+    found = msgspec.structs.replace(FOUND, rounds=rounds)
+    assert ONE_CPU not in page(found)
+    assert page(msgspec.structs.replace(found, pinned=True)).count(ONE_CPU) == 1
+
+
+def test_the_page_names_the_rows_that_a_run_left_out() -> None:
+    (line,) = (
+        one for one in page(FOUND).splitlines() if one.startswith("Not measured in this run")
+    )
+    assert STREAM.title in line
+    assert CRASH.title not in line
 
 
 @pytest.mark.parametrize(("load", "busy"), [(0.9, False), (1.1, True)])

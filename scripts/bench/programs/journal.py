@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 import resource
 import sys
-import time
 from pathlib import Path
 
 import trio
 
 from protocol.events import Progress
+from scripts.bench.rows import now, since
 from supervisor.kernel.event_feed import EventFeed
 from supervisor.kernel.journal import Journal, remembering
 from supervisor.kernel.store.settings import JournalOptions
@@ -29,18 +29,20 @@ async def main() -> None:
     async with remembering(folder, JournalOptions()) as journal:
         await write(journal, min(count, AT_ONCE))
         before = peak_bytes()
-        write_s = await write(journal, count)
-        read_s = await read(journal, count)
+        begun = now()
+        await write(journal, count)
+        wrote, begun = since(begun), now()
+        await read(journal, count)
+        have_read = since(begun)
         grown = peak_bytes() - before
         assert journal.dropped == 0
     size = (folder / "journal.db").stat().st_size
-    figures = {"write_s": write_s, "read_s": read_s, "grown_bytes": grown, "bytes": size}
+    figures = {"write": wrote, "read": have_read, "grown_bytes": grown, "bytes": size}
     print(json.dumps(figures))
 
 
-async def write(journal: Journal, count: int) -> float:
-    """Record what an invocation leaves, `count` times; returns how long it took until durable."""
-    begin = time.perf_counter()
+async def write(journal: Journal, count: int) -> None:
+    """Record what an invocation leaves, `count` times, until it is durable."""
     for first in range(0, count, AT_ONCE):
         for number in range(first, min(first + AT_ONCE, count)):
             journal.record(
@@ -55,11 +57,10 @@ async def write(journal: Journal, count: int) -> float:
         durable = trio.Event()
         journal.flush(lambda failure: durable.set() if failure is None else None)  # noqa: B023
         await durable.wait()
-    return time.perf_counter() - begin
 
 
-async def read(journal: Journal, count: int) -> float:
-    """Read the last `count` entries as a client's `events` does; returns how long it took."""
+async def read(journal: Journal, count: int) -> None:
+    """Read the last `count` entries as a client's `events` does."""
     feed, seen = EventFeed(journal, BlockingWork()), 0
 
     async def emit(event: Progress | None) -> None:
@@ -67,12 +68,9 @@ async def read(journal: Journal, count: int) -> float:
         del event
         seen += 1
 
-    begin = time.perf_counter()
     await feed.send({"since": journal.told.last_seq - count, "last": 0}, emit, None)
-    took_s = time.perf_counter() - begin
     feed.close()
     assert seen == count + 1, seen  # the heading is one
-    return took_s
 
 
 def peak_bytes() -> int:

@@ -1,6 +1,6 @@
 // relay.js SOCKET PROGRAM...: serve a module to the clients of a socket, as a careful Node host does: each
-// request is parsed and written anew with an id of its own, each answer finds its client by that, and all that
-// one chunk leads to leaves in one write. It ends with its stdin.
+// request is parsed and written anew with an id of its own, each event and answer finds its client by that, and
+// all that one chunk leads to leaves in one write. It reads no more than its clients do, and ends with its stdin.
 "use strict";
 const { spawn } = require("node:child_process");
 const { createServer } = require("node:net");
@@ -22,11 +22,15 @@ function lines(stream, each, done) {
 const written = new Map();
 lines(child.stdout, (answer) => {
   const { client, requestId } = open.get(answer.requestId);
-  open.delete(answer.requestId);
+  if (answer.type === undefined || answer.type === "done") open.delete(answer.requestId);
   const line = JSON.stringify({ version: "0", type: "done", ...answer, requestId }) + "\n";
   written.set(client, (written.get(client) ?? "") + line);
 }, () => {
-  for (const [client, text] of written) client.write(text);
+  for (const [client, text] of written) {
+    if (client.write(text)) continue;
+    child.stdout.pause();
+    client.once("drain", () => child.stdout.resume());
+  }
   written.clear();
 });
 

@@ -1,6 +1,6 @@
 /* spawn_loop COUNT PROGRAM: run a tool COUNT times, one after the other, the cheapest way there is:
  * posix_spawn with three pipes, a request written, both outputs read to their end, the exit reaped.
- * Prints the seconds it took. */
+ * Prints the seconds it took, and those of its own CPU, after a quarter as many. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <spawn.h>
@@ -16,9 +16,9 @@ static const char request[] =
 
 static void give_up(const char *what) { perror(what); exit(1); }
 
-static double now(void) {
+static double now(clockid_t clock) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(clock, &t);
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
@@ -50,8 +50,9 @@ static void run(char **argv, char **environment) {
 int main(int argc, char **argv, char **environment) {
     if (argc < 3) return 2;
     long count = atol(argv[1]);
-    double begin = now();
+    for (long i = 0; i < count / 4; i++) run(argv + 2, environment);
+    double begin = now(CLOCK_MONOTONIC), used = now(CLOCK_PROCESS_CPUTIME_ID);
     for (long i = 0; i < count; i++) run(argv + 2, environment);
-    printf("%.9f\n", now() - begin);
+    printf("%.9f %.9f\n", now(CLOCK_MONOTONIC) - begin, now(CLOCK_PROCESS_CPUTIME_ID) - used);
     return 0;
 }
