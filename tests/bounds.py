@@ -12,6 +12,7 @@ import faulthandler
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from types import FrameType
@@ -35,7 +36,7 @@ GRACE_S = 90.0
 """What a test that passed its bound has for cleaning up: the end of a daemon has bounds too."""
 
 LAST_S = 60.0
-"""What the process has after its last test."""
+"""What the process has to end, once it does: pytest-xdist's wait for the last test of all."""
 
 
 def until(holds: Callable[[], T | None], awaited: str) -> T:
@@ -129,7 +130,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_unconfigure() -> None:
-    # A thread that was left would keep the process from ending.
+    # A thread that was left would keep the process from ending. Other callbacks come after it.
+    threading._register_atexit(_end_within_bound)  # type: ignore[attr-defined]
+
+
+def _end_within_bound() -> None:
     faulthandler.dump_traceback_later(LAST_S, exit=True, file=_stderr)
 
 
