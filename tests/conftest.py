@@ -17,8 +17,10 @@ import structlog
 from hypothesis import HealthCheck, Phase, settings
 
 from protocol.dialects import DIALECTS
-from tests import journals
+from supervisor.runtime.containment import guardianship
+from tests import journals, shell_guardian
 from tests.dialects.registry import FAKES
+from tests.system import forked
 
 pytest_plugins = ["tests.bounds"]
 
@@ -61,6 +63,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "fault(number, ...): the test holds these rows of tests/faults/rows.py"
     )
+
+
+def pytest_unconfigure() -> None:
+    forked.end()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _guardian_in_a_shell() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(guardianship, "command", shell_guardian.command)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from tests import factories
 from tests.budget.fake_process import FakeProcess, without_processes
 from tests.budget.turns import Turns, taking_turns
 from tests.kernel.conftest import daemon_with
+from tests.system import forked
 
 HOUR_S = 3600
 CALM = {"health": {"interval_s": HOUR_S}, "timeouts": {"invoke_s": HOUR_S}, "concurrency": 64}
@@ -44,6 +45,11 @@ class Bench:
 
     def counting(self) -> AbstractContextManager[Counter[str]]:
         return self.turns.counting(self._patch)
+
+
+@pytest.fixture(autouse=True)
+def _childless() -> None:
+    forked.end()  # a look for orphans would be at this child, too
 
 
 @pytest.fixture

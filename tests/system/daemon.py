@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests import journals
-from tests.system import descriptors
+from tests.system import descriptors, forked
 from tests.system.client import Answer, Client
 from tests.system.liveness import BOUND_S
 
@@ -44,8 +44,12 @@ class Daemon:
         environment: Mapping[str, str] | None = None,
         options: tuple[str, ...] = (),
         wait: bool = True,
+        anew: bool = False,
     ) -> None:
-        """Start it with these descriptors; with `wait`, all eager modules have a verdict then."""
+        """Start it with these descriptors; with `wait`, all eager modules have a verdict then.
+
+        With `anew` it is not forked (`start`).
+        """
         self.folder = folder
         self.modules = folder / "modules"
         self.socket = folder / "socket"
@@ -58,6 +62,7 @@ class Daemon:
                 command(self.modules, self.socket, self.data_dir, *options),
                 {**os.environ, **(environment or {}), MARKER: self.marker},
                 log.fileno(),
+                anew=anew,
             )
         assert ready, self.log_path.read_text()
         self.client = Client(self.socket)
@@ -218,18 +223,33 @@ def command(modules: Path, socket: Path, data_dir: Path, *options: str) -> list[
 
 
 def start(
-    words: list[str], environment: Mapping[str, str], log: int
+    words: list[str],
+    environment: Mapping[str, str],
+    log: int,
+    *,
+    session: bool = False,
+    anew: bool = False,
 ) -> tuple[subprocess.Popen[bytes], bool]:
-    """Start a daemon; returns it, and whether it got ready (if not, it has ended)."""
+    """Start a daemon; returns it, and whether it got ready (if not, it has ended).
+
+    `session` is whether it leads a session of its own. It is forked if that makes no difference
+    (tests/system/forked.py); with `anew`, never.
+    """
     reading, writing = os.pipe()
-    process = subprocess.Popen(
-        [*words, "--ready-fd", str(writing)],
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        env=environment,
-        pass_fds=[writing],
-    )
+    words = [*words, "--ready-fd", str(writing)]
+    process: subprocess.Popen[bytes] | None = None
+    if not anew:
+        process = forked.fork(words, environment, log, writing, session=session)
+    if process is None:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=environment,
+            pass_fds=[writing],
+            start_new_session=session,
+        )
     os.close(writing)
     with os.fdopen(reading, "rb") as ready:
         readable, _, _ = select.select([ready], [], [], BOUND_S)

@@ -12,18 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.runtime.containment.lifelines import PATIENCE_S
-
-_PROGRAM = """
-import sys
-from pathlib import Path
-# As supervisor.cli.main does, so that it starts in the time of `stdiod run`.
-sys.modules["rich"] = None
-from supervisor.daemon import collector
-collector.put_off()
-from supervisor.daemon.serve import ServeOptions, serve
-sys.exit(serve(ServeOptions((Path(sys.argv[1]),), Path(sys.argv[2]), Path(sys.argv[3]),
-    log_format="json", containment=sys.argv[4] or None, ready_fd=int(sys.argv[5]))))
-"""
+from tests.system.daemon import command, start
 
 
 class DaemonProcess:
@@ -43,31 +32,19 @@ class DaemonProcess:
         self.socket = home / "s"
         self.data_dir = home / "data"
         self._requests = 0
-        ready, told = os.pipe()
         self.log = home / "daemon.log"
+        configuration = home / "stdiod.toml"
+        configuration.write_text(f'containment = "{containment or "auto"}"\n')
+        where = (modules, self.socket, self.data_dir)
+        _, *words = command(*where, "--config", str(configuration))
         with self.log.open("ab") as log:
-            self.popen = subprocess.Popen(
-                [
-                    *prefix,
-                    python,
-                    "-c",
-                    _PROGRAM,
-                    *(str(path) for path in (modules, self.socket, self.data_dir)),
-                    containment or "",
-                    str(told),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=[told],
-                env={**os.environ, **(environment or {})},
-                start_new_session=True,
+            self.popen, ready = start(
+                [*prefix, python, *words],
+                {**os.environ, **(environment or {})},
+                log.fileno(),
+                session=True,
             )
-        os.close(told)
-        try:
-            assert os.read(ready, 100) == b"ready\n", self.log.read_text()
-        finally:
-            os.close(ready)
+        assert ready, self.log.read_text()
 
     def connect(self) -> socket.socket:
         connection = socket.socket(socket.AF_UNIX)

@@ -27,6 +27,7 @@ from supervisor.policy.findings import usable
 from supervisor.runtime.files.sources import Sources
 from tests.faces.conftest import connected
 from tests.factories import children, open_files
+from tests.system import forked
 from tests.system.descriptors import misbehaving, per_invocation, write
 from tests.system.promise_parties import BOUND_S, INVOKES, Asker, Process
 
@@ -216,6 +217,7 @@ class World:
     async def run(self) -> AsyncIterator[None]:
         """Run the daemon around the block; nothing may be left of it after that."""
         write(self.modules, *self._documents())
+        forked.end()  # a child that is none of its own
         with socket.socket(socket.AF_UNIX) as self._listener:
             self._listener.bind(str(self.folder / "l"))
             self._listener.listen(1024)

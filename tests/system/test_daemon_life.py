@@ -69,7 +69,8 @@ def test_a_daemon_that_was_killed_does_not_keep_the_next_one_out(
 ) -> None:
     write(folder / "modules", misbehaving("one"))
     words = command(folder / "modules", folder / "socket", folder / "data")
-    process, ready = start(words, os.environ, subprocess.DEVNULL)
+    with (folder / "log").open("wb") as log:
+        process, ready = start(words, os.environ, log.fileno())
     assert ready
     process.kill()
     process.wait()
@@ -179,7 +180,8 @@ def test_a_signal_right_after_ready_ends_it_in_order(folder: Path) -> None:
     write(folder / "modules", *(misbehaving(f"m{n}") for n in range(3)))
     words = command(folder / "modules", folder / "socket", folder / "data")
     for _ in range(3):
-        process, ready = start(words, os.environ, subprocess.DEVNULL)
+        with (folder / "log").open("wb") as log:
+            process, ready = start(words, os.environ, log.fileno())
         assert ready
         process.send_signal(signal.SIGTERM)
         assert process.wait(BOUND_S) == 0

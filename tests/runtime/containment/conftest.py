@@ -13,22 +13,29 @@ from typing import Any
 import pytest
 
 from supervisor.kernel.daemon import Daemon, running
-from supervisor.runtime.containment import ladder, procfs
+from supervisor.runtime.containment import guardian, guardianship, ladder, procfs
 from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.orphans import Orphans
 from supervisor.runtime.files.sources import scan
 from tests.runtime.containment.lifelines import Lifelines, describe
+from tests.system import forked
 
 
 @pytest.fixture(autouse=True)
-def no_zombies() -> Iterator[None]:
-    """Reap what a test orphaned to this process, which other tests want childless."""
+def childless() -> Iterator[None]:
+    """Have no child but a test's own, and reap what it orphaned to this process."""
+    forked.end()
     yield
     for pid in procfs.children(os.getpid()) or ():
         one = procfs.stat(pid)
         if one is not None and not one.lives:
             with contextlib.suppress(ChildProcessError):
                 os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG)
+
+
+@pytest.fixture(autouse=True)
+def _guardian_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guardianship, "command", guardian.command)
 
 
 @pytest.fixture

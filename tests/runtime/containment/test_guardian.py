@@ -11,6 +11,7 @@ import sys
 import termios
 import threading
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,13 @@ from supervisor.runtime.containment.guardian import command
 from supervisor.runtime.containment.guardianship import Guardianship
 from supervisor.runtime.containment.ledger import Adopted, Author, Leader, Ledger
 from supervisor.runtime.process import spawn_threads
+from tests import shell_guardian
 from tests.runtime.containment.lifelines import PATIENCE_S, STUBBORN, Lifelines, gone
+
+Command = Callable[[int, str], list[str]]
+
+EACH = pytest.mark.parametrize("command", [command, shell_guardian.command], ids=["own", "shell"])
+"""The one that daemons have, and the one of daemons within tests."""
 
 NOBODY = Author("nobody", 0, 0, "boot")
 
@@ -45,7 +52,7 @@ def author(daemon: str | None = None) -> Author:
 class Guarded:
     """A guardian and the end of the pipe that keeps it waiting."""
 
-    def __init__(self, folder: Path, *, recorded: bool = True) -> None:
+    def __init__(self, folder: Path, command: Command = command, *, recorded: bool = True) -> None:
         record = folder / "record"
         if recorded:
             record.touch()
@@ -82,14 +89,15 @@ def end(popen: subprocess.Popen[bytes]) -> None:
     popen.stdin.close()
 
 
+@EACH
 def test_a_registered_leader_dies_with_all_of_its_session(
-    lifelines: Lifelines, tmp_path: Path
+    lifelines: Lifelines, tmp_path: Path, command: Command
 ) -> None:
     popen = stubborn(lifelines, "ignores_term", "child")
     lifelines.take("leader", "child")
     leader = procfs.stat(popen.pid)
     assert leader is not None
-    guarded = Guarded(tmp_path)
+    guarded = Guarded(tmp_path, command)
     guarded.tell(author().line(), Leader(leader.pid, leader.start, "s#1").line())
     guarded.daemon_dies()
     lifelines.wait_dead()
@@ -177,11 +185,14 @@ def test_an_unregistered_leader_is_left_alone(lifelines: Lifelines, tmp_path: Pa
     end(popen)
 
 
-def test_a_goodbye_ends_it_without_a_kill(lifelines: Lifelines, tmp_path: Path) -> None:
+@EACH
+def test_a_goodbye_ends_it_without_a_kill(
+    lifelines: Lifelines, tmp_path: Path, command: Command
+) -> None:
     daemon = str(uuid.uuid4())
     popen = stubborn(lifelines, STDIOD_DAEMON=daemon)
     lifelines.take("leader")
-    guarded = Guarded(tmp_path)
+    guarded = Guarded(tmp_path, command)
     guarded.tell(author(daemon).line(), b"bye\n")
     assert guarded.popen.wait(PATIENCE_S) == 0
     os.close(guarded.pipe)
@@ -190,8 +201,9 @@ def test_a_goodbye_ends_it_without_a_kill(lifelines: Lifelines, tmp_path: Path) 
     end(popen)
 
 
-def test_signals_do_not_end_it(tmp_path: Path) -> None:
-    guarded = Guarded(tmp_path)
+@EACH
+def test_signals_do_not_end_it(tmp_path: Path, command: Command) -> None:
+    guarded = Guarded(tmp_path, command)
     # It is ready once it has read a line: a pipe that is empty again says so.
     guarded.tell(NOBODY.line())
     while _unread(guarded.pipe):
