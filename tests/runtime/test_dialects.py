@@ -12,9 +12,10 @@ import trio
 
 from protocol.connection import Answered, Events, Request, StartAgain, Wait
 from protocol.dialects import DIALECTS, Dialect
-from protocol.errors import Failure, Outcome
+from protocol.errors import Failure, Outcome, Reason
 from protocol.transcript import EntrySource, Happened
 from supervisor.policy.lifecycle import State
+from supervisor.policy.verdict import Stopped
 from supervisor.runtime.process import dialogue as dialogue_module
 from supervisor.runtime.process import spawning
 from supervisor.runtime.process.program import SpawnError
@@ -234,6 +235,55 @@ async def test_a_peer_that_dies_floods_or_lies_while_it_starts_fails_that_start_
     assert (await heard.failure()).code in ("unreachable", "timeout")
     await running.down()
     assert children() == []
+    await module.log.last_lines(1)  # by the thread that writes logs, which has none open then
+    assert not opened_since(before)
+
+
+WITH_A_CALL = [(name, steps + 1) for name, steps in STEPS.items()] + [("silent", 4), ("argued", 1)]
+"""Which line is the request, or one that is read before its answer."""
+
+BRIEF = {
+    **CALM,
+    "backoff": {"initial_s": 0.001, "max_s": 0.001, "jitter": 0},
+    "timeouts": {"health_s": 0.1, "invoke_s": 0.1, "exit_s": 0.1, "stop_s": 60},
+}
+LATE = Stopped(Reason.DEADLINE, "it had its time")
+
+
+@pytest.mark.parametrize("fault", EXPECTED)
+@pytest.mark.parametrize(("dialect", "step"), WITH_A_CALL)
+async def test_a_peer_that_dies_floods_or_lies_while_a_call_is_open_fails_that_call_alone(
+    running: Running, tmp_path: Path, dialect: str, step: int, fault: str
+) -> None:
+    before = open_files()
+    made = speaking(tmp_path, dialect, "--fault", fault, str(step), supervision=BRIEF)
+    module = await running.ready(made)
+    recording = recorded(module)
+    one, heard = call("echo", text="hi\n")
+    module.submit(one)
+    if fault != "die":
+
+        def is_heard() -> bool:
+            if dialect == "argued":  # what it prints is no lines
+                return any(entry.source is EntrySource.MODULE for entry in recording.take())
+            return module.counters.quarantined_lines > 0
+
+        while not is_heard():
+            await trio.lowlevel.checkpoint()
+        assert not heard.outcomes  # nothing of it is an answer
+        module.give_up(one, LATE)
+    failure = await heard.failure()
+    if fault == "die":
+        assert failure.details["reason"] == "exited"
+        assert failure.details["exit_code"] == 3
+    else:
+        assert (failure.code, failure.details["reason"]) == ("timeout", "deadline")
+    if dialect != "argued":
+        await running.until(lambda: module.restarts == 1 and module.state is State.READY)
+        assert [one.id for one, _ in module.instances()] == ["dice#2"]
+    await running.down()
+    assert children() == []
+    module.taps.detach(recording)
     await module.log.last_lines(1)  # by the thread that writes logs, which has none open then
     assert not opened_since(before)
 
