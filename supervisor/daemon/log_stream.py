@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.held_bytes import LOGS, Account
 
 PID_FIELD = "daemon_pid"
 """Whose line it is, in the log: another daemon may write to the same file."""
@@ -60,12 +61,21 @@ class LogStream:
         """So many of the lost lines are not said in the log yet."""
         self._torn = False
         self._thread: threading.Thread | None = None
+        self._account: Account | None = None
+        self._account_thread = 0
+
+    def hold_in(self, account: Account) -> None:
+        """Hold what waits in an account of the thread that calls: no other may change a ledger.
+
+        So what the log's own thread has written is taken note of when that thread looks next.
+        """
+        self._account, self._account_thread = account, threading.get_ident()
 
     def write(self, text: str) -> int:
         """Queue a line, or count it as lost; never raises, and never waits."""
         line = text.encode(errors="backslashreplace")
         with self._lock:
-            if self._waiting_bytes + len(line) > QUEUE_BYTES:
+            if self._waiting_bytes + len(line) > QUEUE_BYTES or not self._fits(len(line)):
                 self._lose(1, 0, self.problem or SLOW)
             else:
                 self._submit(line, 1)
@@ -86,7 +96,18 @@ class LogStream:
 
     def status(self) -> dict[str, Any]:
         """Return what `status` shows."""
+        self._hold()
         return {"lost_lines": self.lost_lines, "problem": self.problem}
+
+    def _fits(self, size: int) -> bool:
+        return not self._hold() or self._account is None or self._account.fits(size)
+
+    def _hold(self) -> bool:
+        """Take note of what waits by now; tell whether that was possible here."""
+        if self._account is None or threading.get_ident() != self._account_thread:
+            return False
+        self._account.hold(LOGS, self._waiting_bytes)
+        return True
 
     def _submit(self, line: bytes, lines: int) -> None:
         told, self._untold = self._untold, 0
@@ -98,6 +119,7 @@ class LogStream:
             self._thread = threading.Thread(target=self._run, name="daemon-log", daemon=True)
             self._thread.start()
         self._queue.put(_Waiting(line, lines, told))
+        self._hold()
 
     def _run(self) -> None:
         while (one := self._queue.get()) is not None:

@@ -58,6 +58,7 @@ from supervisor.runtime.containment.survivors import DataInUseError
 from supervisor.runtime.files.directory import MissingDirectoryError, shown
 from supervisor.runtime.files.looks import Looks
 from supervisor.runtime.files.sources import Sources
+from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.process.file_limit import FileLimit
 from supervisor.runtime.stalls import SERVING, Stalls, Threads
@@ -244,6 +245,7 @@ async def _serve_fleet(begun: _Begun, signals: AsyncIterator[int]) -> None:
         mcp=options.mcp,
     ) as daemon:
         daemon.facts.own_log = begun.own_log
+        begun.own_log.hold_in(Account(daemon.facts.ledger, "the daemon's log"))
         daemon.facts.spans = begun.spans
         if begun.spans is not None:
             daemon.requests.tell_spans(begun.spans)

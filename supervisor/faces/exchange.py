@@ -13,7 +13,6 @@ from protocol.readdress import Readdresser
 from protocol.response import Response
 from supervisor.faces.outbox import Outbox
 from supervisor.kernel.parties import Handle
-from supervisor.runtime.held_bytes import FREE_BYTES
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 
 UNENCODABLE = (RecursionError, UnicodeError, TypeError, ValueError, OverflowError)
@@ -97,7 +96,7 @@ class Exchange:
         self.handle = None  # they hold each other, and only the garbage collector would see it
         line = done_line(self.request_id, response)
         outbox = self._outbox
-        large = outbox.congested or len(line) > FREE_BYTES
+        large = outbox.congested or len(line) > outbox.account.free_bytes
         if large and not outbox.account.takes_answer(len(line)):
             line = done_line(self.request_id, _unread(len(line), outbox.waiting_bytes, response))
         outbox.put(line)

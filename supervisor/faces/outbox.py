@@ -19,7 +19,8 @@ from supervisor.runtime.stalls import SERVING
 
 HIGH_BYTES = 1 << 20
 LOW_BYTES = 1 << 18
-"""Congestion begins above the one and ends below the other: the gap keeps it from flapping."""
+"""Congestion begins above the one and ends below the other: the gap keeps it from flapping. Both
+are less where no more is free for a party (`held_bytes.LEAST_FREE_BYTES`)."""
 
 COUNTED_BYTES = 1 << 16
 """What waits is told to the client's account in such steps: a stream of events passes here."""
@@ -112,7 +113,7 @@ class Outbox:
         """Take note that this many bytes have left."""
         self.waiting_bytes -= size
         self._count()
-        if self.congested and self.waiting_bytes < LOW_BYTES:
+        if self.congested and self.waiting_bytes < min(LOW_BYTES, self.account.free_bytes // 4):
             self._relieve()
         elif self.waiting_bytes == 0:
             self._waiting_for_room.unpark_all()
@@ -138,12 +139,12 @@ class Outbox:
         self._relieve()
 
     def _count(self) -> None:
-        waiting = self.waiting_bytes
-        if waiting > HIGH_BYTES:
+        waiting, high = self.waiting_bytes, min(HIGH_BYTES, self.account.free_bytes)
+        if waiting > high:
             self.congested = True
         self._count_at = waiting + COUNTED_BYTES
-        if waiting <= HIGH_BYTES < self._count_at:
-            self._count_at = HIGH_BYTES + 1
+        if waiting <= high < self._count_at:
+            self._count_at = high + 1
         self.account.hold(ANSWERS, waiting)
 
     def _flush(self) -> None:

@@ -70,6 +70,7 @@ class DaemonFacts(msgspec.Struct, kw_only=True):
 
 def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
     """Return the `daemon` part."""
+    own_log = None if facts.own_log is None else facts.own_log.status()  # so the ledger has it
     return {
         "pid": facts.pid,
         "version": facts.version,
@@ -96,7 +97,7 @@ def daemon_status(facts: DaemonFacts, now: float) -> dict[str, Any]:
         "connections": msgspec.to_builtins(facts.connections),
         "dropped_log_bytes": facts.log_files.dropped_bytes,
         "log_error": facts.log_files.last_error,
-        "own_log": None if facts.own_log is None else facts.own_log.status(),
+        "own_log": own_log,
         "spans": None if facts.spans is None else facts.spans.status(),
         **facts.stalls.status(),
         "stuck": msgspec.to_builtins(facts.custody.blocking.stuck()),

@@ -1,14 +1,16 @@
 """What the daemon holds in memory for others: a ledger of bytes, with an account for each party.
 
-A party is a client, a module that calls the host, or a user whose requests go on without a client.
-What is held for it has a name (`HELD`), and two bounds:
+A party is a client, a module that calls the host, a user whose requests go on without a client, or
+what keeps something for many: a log that is followed, a hook's queue, the daemon's own log. What is
+held for it has a name (`HELD`), and two bounds:
 
     PARTY_BYTES  of its own: then it is not read from, until it has less
     ALL_BYTES    all together: nobody may have more than is left of that. So whoever comes late
                  finds room, though less than those before, and what is full is never quite full
                  (dynamic thresholds, Choudhury and Hahne, 1998). What finds no room is refused
 
-`FREE_BYTES` of each party are never refused: who asks little notices nothing of those who ask much.
+`FREE_BYTES` of each party are free: who asks little notices nothing of those who ask much. Once all
+have `ALL_BYTES`, only `LEAST_FREE_BYTES` are, so that not even many such parties have much more.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ import msgspec
 
 FREE_BYTES = 1 << 20
 """As much as may wait for a client to read it, before it is congested (`faces.outbox`)."""
+
+LEAST_FREE_BYTES = 64 << 10
+"""Of a party whose outbox has less, nothing is counted anyway (`faces.outbox.COUNTED_BYTES`)."""
 
 PARTY_BYTES = 32 << 20
 """Two requests of the greatest length, or eight answers of 4 MiB."""
@@ -102,8 +107,13 @@ class Account:
 
     def fits(self, size: int) -> bool:
         """Whether there is room for so much more."""
-        held = self.total + size
-        return held <= FREE_BYTES or held <= ALL_BYTES - self._ledger.total
+        held, left = self.total + size, ALL_BYTES - self._ledger.total
+        return held <= left or held <= (FREE_BYTES if size <= left else LEAST_FREE_BYTES)
+
+    @property
+    def free_bytes(self) -> int:
+        """How much may be held for the party by now, whatever the others have."""
+        return FREE_BYTES if self._ledger.total < ALL_BYTES else LEAST_FREE_BYTES
 
     def takes_answer(self, size: int) -> bool:
         """Whether so much more may wait for the party to read it; one answer always may."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from supervisor.daemon import log_stream
 from supervisor.daemon.log_stream import SLOW, LogStream
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files import rotated_file
+from supervisor.runtime.held_bytes import ALL_BYTES, ARGS, LEAST_FREE_BYTES, Account, HeldBytes
 from tests.bounds import WAIT_S, until
 
 
@@ -123,6 +125,35 @@ def test_what_does_not_take_lines_holds_nobody_up_is_named_and_what_was_lost_is_
     assert pipe.read(len(expected)) == expected
     assert blocking.stuck() == []
     stream.close()
+
+
+@pytest.mark.fault(30)
+def test_what_waits_is_in_the_ledger_and_finds_no_more_room_than_that_has(pipe: Pipe) -> None:
+    stream = stream_to(pipe.writing)
+    ledger = HeldBytes()
+    stream.hold_in(Account(ledger, "the daemon's log"))
+    filled = pipe.fill()
+    line = "y" * 999 + "\n"
+    stream.write(line)
+    assert ledger.total == len(line)
+    others = Account(ledger, "others")
+    others.add(ARGS, ALL_BYTES)
+    fitting = LEAST_FREE_BYTES // len(line)
+    for _ in range(fitting + 10):
+        stream.write(line)
+    assert ledger.total == ALL_BYTES + fitting * len(line)
+    assert stream.status() == {"lost_lines": 11, "problem": SLOW}
+    writer = threading.Thread(target=stream.write, args=["from elsewhere\n"])
+    writer.start()
+    writer.join()
+    assert ledger.total == ALL_BYTES + fitting * len(line)
+    others.close()
+    assert len(pipe.read(filled)) == filled
+    said = f"11 lost: {SLOW}\nfrom elsewhere\n".encode()
+    assert pipe.read(fitting * len(line) + len(said)).endswith(said)
+    stream.close()
+    stream.status()
+    assert ledger.total == 0
 
 
 def test_the_end_waits_for_what_does_not_answer_no_longer_than_it_has_to(

@@ -142,10 +142,41 @@ async def test_a_client_that_asks_too_much_at_a_time_waits_and_another_one_does_
         assert daemon.facts.ledger.total == 0
 
 
+@pytest.mark.fault(30)
+async def test_no_more_large_args_wait_for_a_module_than_one_client_may_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(held_bytes, "PARTY_BYTES", 20_000)
+    count, size, taken = 9, 9_000, 3  # with the last of these it is too much
+    async with (
+        daemon_with(tmp_path, actor(tmp_path, supervision={"concurrency": 1})) as daemon,
+        connected(daemon) as client,
+    ):
+        args = {"pad": "x" * size}
+        asked = [request(str(n), "m", op="hang", args=args) for n in range(count)]
+        await client.send(*asked)
+        ledger, module = daemon.facts.ledger, daemon.fleet.modules["m"]
+
+        def arrived() -> int:
+            lines = sum(one["lines"] for one in ledger.status()["parties"])
+            return module.in_flight + module.queued + int(lines // size)
+
+        while arrived() < count:
+            await trio.testing.wait_all_tasks_blocked()
+        assert module.in_flight + module.queued == taken
+        [shown] = ledger.status()["parties"]
+        assert taken * size < shown["args"] < (taken + 1) * size
+        for number in range(count):  # each makes room for another one
+            assert module.in_flight + module.queued <= taken
+            await client.send(cancel(str(number)))
+            assert (await client.done())["requestId"] == str(number)
+        assert ledger.total == 0
+
+
 async def test_a_request_that_finds_no_room_is_refused_and_a_small_one_is_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(held_bytes, "FREE_BYTES", 10_000)
+    monkeypatch.setattr(held_bytes, "LEAST_FREE_BYTES", 10_000)
     monkeypatch.setattr(held_bytes, "ALL_BYTES", 60_000)
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon, AsyncExitStack() as clients:
         hoarders = [await clients.enter_async_context(connected(daemon)) for _ in range(2)]

@@ -61,7 +61,7 @@ async def test_who_is_slow_is_told_how_much_was_left_out_and_nothing_grows(
     elif bound == "bytes":
         monkeypatch.setattr(followed_log, "FOLLOWED_BYTES", 3 * cost)
     else:
-        monkeypatch.setattr(held_bytes, "FREE_BYTES", 3 * cost)
+        monkeypatch.setattr(held_bytes, "LEAST_FREE_BYTES", 3 * cost)
         monkeypatch.setattr(held_bytes, "ALL_BYTES", 0)
     ledger = HeldBytes()
     logs = FollowedLogs(ledger)

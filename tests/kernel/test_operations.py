@@ -293,6 +293,7 @@ async def test_what_was_read_of_a_log_and_is_not_sent_is_held_for_who_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(held_bytes, "FREE_BYTES", 1000)
+    monkeypatch.setattr(held_bytes, "LEAST_FREE_BYTES", 1000)
     monkeypatch.setattr(held_bytes, "ALL_BYTES", 8000)
     async with daemon_with(tmp_path, actor(tmp_path)) as daemon, trio.open_nursery() as nursery:
         log = daemon.fleet.modules["m"].log

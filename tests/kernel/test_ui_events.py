@@ -175,7 +175,7 @@ async def test_a_slow_subscriber_loses_the_oldest_and_is_told(
     elif bound == "bytes":
         monkeypatch.setattr(ui_events, "KEPT_BYTES", 3 * cost)
     else:
-        monkeypatch.setattr(held_bytes, "FREE_BYTES", 3 * cost)
+        monkeypatch.setattr(held_bytes, "LEAST_FREE_BYTES", 3 * cost)
         monkeypatch.setattr(held_bytes, "ALL_BYTES", 0)
     ledger = HeldBytes()
     events = UiEvents(ledger)

@@ -10,6 +10,7 @@ from supervisor.runtime.held_bytes import (
     ARGS,
     ASSETS,
     FREE_BYTES,
+    LEAST_FREE_BYTES,
     PARTY_BYTES,
     Account,
     HeldBytes,
@@ -20,8 +21,8 @@ def full(ledger: HeldBytes, count: int) -> list[Account]:
     """Have some hold as much as they may each."""
     accounts = [Account(ledger, f"client {number}") for number in range(count)]
     for one in accounts:
-        while one.fits(FREE_BYTES) and not one.is_full:
-            one.add(ARGS, FREE_BYTES)
+        while one.fits(LEAST_FREE_BYTES) and not one.is_full:
+            one.add(ARGS, LEAST_FREE_BYTES)
     return accounts
 
 
@@ -36,9 +37,10 @@ def test_a_party_with_too_many_open_requests_and_unread_answers_is_full() -> Non
 
 def test_all_parties_together_have_no_more_than_the_bound_beside_what_is_free() -> None:
     ledger = HeldBytes()
-    accounts = full(ledger, 64)
-    assert ledger.total <= ALL_BYTES + len(accounts) * FREE_BYTES
+    accounts = full(ledger, 1000)
+    assert ALL_BYTES < ledger.total <= ALL_BYTES + len(accounts) * LEAST_FREE_BYTES
     assert accounts[0].total > PARTY_BYTES >= accounts[1].total - FREE_BYTES
+    assert accounts[-1].total == LEAST_FREE_BYTES
     before = ledger.total
     for one in accounts:
         one.close()
@@ -50,9 +52,10 @@ def test_beside_some_that_are_full_there_is_room_for_others() -> None:
     full(ledger, 4)
     late = Account(ledger, "late")
     assert late.fits(PARTY_BYTES)
+    assert late.free_bytes == FREE_BYTES
     full(ledger, 64)
-    assert late.fits(FREE_BYTES)
-    assert not late.fits(PARTY_BYTES)
+    assert late.fits(LEAST_FREE_BYTES)
+    assert not late.fits(FREE_BYTES)
 
 
 def test_an_answer_of_any_length_is_taken_by_who_has_read_all_before() -> None:

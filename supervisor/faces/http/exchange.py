@@ -22,7 +22,6 @@ from supervisor.faces.http.connection import JSON, RETRY, HttpConnection, error_
 from supervisor.faces.http.head import Headers
 from supervisor.kernel.parties import Handle
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.held_bytes import FREE_BYTES
 from supervisor.runtime.supervision.call import Congestion
 
 Selection = Callable[[Any], Any]
@@ -187,8 +186,8 @@ class Answer:
             shown = self._gather(outcome.result, self._gathered)
             response = msgspec.structs.replace(response, outcome=Success(shown))
         told = self._tell(response)
-        outbox = self._connection.outbox
-        if len(told.body) > FREE_BYTES and not outbox.account.takes_answer(len(told.body)):
+        account = self._connection.account
+        if len(told.body) > account.free_bytes and not account.takes_answer(len(told.body)):
             words = f"an answer of {len(told.body)} bytes found no room to wait in"
             told = tell_failure(Failure.because(Reason.QUEUE_FULL, words, succeeded=response.ok))
         head = self._connection.head

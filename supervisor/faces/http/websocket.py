@@ -46,7 +46,7 @@ from supervisor.faces.http.websocket_requests import (
 )
 from supervisor.kernel.parties import DAEMON, Handle
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.held_bytes import ARGS, FREE_BYTES
+from supervisor.runtime.held_bytes import ARGS
 from supervisor.runtime.stalls import SERVING
 from supervisor.runtime.turns import Turn
 
@@ -200,7 +200,8 @@ class WebSocket:
         except UNENCODABLE as error:
             words = f"what there is to say cannot be passed on: {type(error).__name__}"
             data = encode(AmcpError(ErrorCode.INTERNAL_ERROR, words).frame(frame["id"]))
-        if len(data) > FREE_BYTES and not self.connection.account.takes_answer(len(data)):
+        account = self.connection.account
+        if len(data) > account.free_bytes and not account.takes_answer(len(data)):
             words = f"an answer of {len(data)} bytes found no room to wait in"
             data = encode(AmcpError(ErrorCode.RATE_LIMITED, words).frame(frame["id"]))
         self._send(TextMessage(data.decode()))

@@ -280,7 +280,7 @@ class McpExchange:
             self._end_without_answer()
             return
         body = lines.answer(self._rpc_id, outcome)
-        if len(body) > FREE_BYTES and not self._account.takes_answer(len(body)):
+        if len(body) > self._account.free_bytes and not self._account.takes_answer(len(body)):
             words = f"an answer of {len(body)} bytes found no room to wait in"
             outcome = RpcError(INTERNAL_ERROR, words)
             body = lines.answer(self._rpc_id, outcome)

@@ -32,7 +32,7 @@ from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
 from supervisor.policy.mcp_views import View
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.held_bytes import ALL_BYTES, ARGS, FREE_BYTES
+from supervisor.runtime.held_bytes import ALL_BYTES, ARGS
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 
 OPEN_REQUESTS = 8192
@@ -221,7 +221,7 @@ class _Told:
         if not self._cancelled:
             line = lines.answer(self.rpc_id, outcome) + b"\n"
             outbox = self._outbox
-            large = outbox.congested or len(line) > FREE_BYTES
+            large = outbox.congested or len(line) > outbox.account.free_bytes
             if large and not outbox.account.takes_answer(len(line)):
                 words = f"an answer of {len(line)} bytes was dropped: too much is not read yet"
                 line = lines.answer(self.rpc_id, RpcError(INTERNAL_ERROR, words)) + b"\n"

@@ -21,6 +21,7 @@ from protocol.weight import is_deeper
 from supervisor.kernel.parties import OutcomeOnly
 from supervisor.kernel.recorder import Recorder
 from supervisor.policy.lifecycle import SERVES, State
+from supervisor.runtime.held_bytes import ANSWERS, Account, HeldBytes
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 from supervisor.runtime.supervision.module import Module
 
@@ -39,13 +40,20 @@ class Waiting(NamedTuple):
 class EventQueue:
     """What waits for one observer."""
 
-    def __init__(self, limit: int, drop: Drop, limit_bytes: int = QUEUE_BYTES) -> None:
+    def __init__(
+        self, limit: int, drop: Drop, account: Account, limit_bytes: int = QUEUE_BYTES
+    ) -> None:
         self.dropped = 0
-        self.held_bytes = 0
+        self._account = account
         self._limit = limit
         self._limit_bytes = limit_bytes
         self._drop = drop
         self._waiting: deque[Waiting] = deque()
+
+    @property
+    def held_bytes(self) -> int:
+        """How much waits."""
+        return self._account.total
 
     def bound(self, limit: int, drop: Drop) -> None:
         """Keep within another limit from now on."""
@@ -55,18 +63,19 @@ class EventQueue:
     def put(self, one: Waiting) -> None:
         """Add an event; where there is no room, lose the oldest ones, or this one."""
         size = len(one.body)
-        full = len(self._waiting) >= self._limit or self.held_bytes + size > self._limit_bytes
+        too_much = self.held_bytes + size > self._limit_bytes or not self._account.fits(size)
+        full = len(self._waiting) >= self._limit or too_much
         if full and (self._drop is Drop.NEWEST or size > self._limit_bytes):
             self.dropped += 1
             return
         self._waiting.append(one)
-        self.held_bytes += size
+        self._account.add(ANSWERS, size)
         self._shrink()
 
     def take(self) -> Waiting:
         """Remove and return the oldest; raises `IndexError` if nothing waits."""
         one = self._waiting.popleft()
-        self.held_bytes -= len(one.body)
+        self._account.add(ANSWERS, -len(one.body))
         return one
 
     def __len__(self) -> int:
@@ -74,7 +83,11 @@ class EventQueue:
         return len(self._waiting)
 
     def _shrink(self) -> None:
-        while len(self._waiting) > self._limit or self.held_bytes > self._limit_bytes:
+        while (
+            len(self._waiting) > self._limit
+            or self.held_bytes > self._limit_bytes
+            or not self._account.fits(0)
+        ):
             self.take()
             self.dropped += 1
 
@@ -98,11 +111,12 @@ class Observer:
         recorder: Recorder,
         deadlines: Deadlines,
         *,
+        ledger: HeldBytes,
         descriptor: Descriptor,
         hook: Hook,
     ) -> None:
         self.name = descriptor.name
-        self.queue = EventQueue(hook.queue, hook.drop)
+        self.queue = EventQueue(hook.queue, hook.drop, Account(ledger, f"hook {descriptor.name}"))
         self.in_flight = 0
         self.delivered = 0
         self.failed = 0

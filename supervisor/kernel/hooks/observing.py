@@ -62,6 +62,7 @@ class Observing:
                 self._deliver,
                 self._recorder,
                 self._host.deadlines,
+                ledger=self._host.ledger,
                 descriptor=descriptor,
                 hook=hook,
             )

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.descriptor.model import Drop
 from supervisor.kernel.hooks.observer import EventQueue, Waiting
+from supervisor.runtime.held_bytes import (
+    ALL_BYTES,
+    ANSWERS,
+    ARGS,
+    LEAST_FREE_BYTES,
+    Account,
+    HeldBytes,
+)
 
 LIMIT_BYTES = 10
 STEPS = st.lists(st.integers(0, LIMIT_BYTES + 2) | st.none())
+
+
+def account(ledger: HeldBytes | None = None) -> Account:
+    return Account(ledger or HeldBytes(), "hook h")
 
 
 def one(number: int, size: int) -> Waiting:
@@ -20,7 +33,7 @@ def one(number: int, size: int) -> Waiting:
 def test_it_is_bounded_keeps_the_order_and_counts_what_it_loses(
     limit: int, drop: Drop, steps: list[int | None]
 ) -> None:
-    queue = EventQueue(limit, drop, LIMIT_BYTES)
+    queue = EventQueue(limit, drop, account(), LIMIT_BYTES)
     put = 0
     taken: list[int] = []
     for size in steps:
@@ -42,7 +55,7 @@ def test_it_is_bounded_keeps_the_order_and_counts_what_it_loses(
 def test_which_end_loses_is_as_declared(limit: int, count: int) -> None:
     kept = {}
     for drop in Drop:
-        queue = EventQueue(limit, drop)
+        queue = EventQueue(limit, drop, account())
         for number in range(count):
             queue.put(one(number, 1))
         kept[drop] = [int(queue.take().event) for _ in range(len(queue))]
@@ -52,8 +65,25 @@ def test_which_end_loses_is_as_declared(limit: int, count: int) -> None:
 
 
 def test_a_smaller_bound_holds_at_once() -> None:
-    queue = EventQueue(5, Drop.NEWEST)
+    queue = EventQueue(5, Drop.NEWEST, account())
     for number in range(5):
         queue.put(one(number, 1))
     queue.bound(2, Drop.NEWEST)
     assert (len(queue), queue.dropped, queue.take().event) == (2, 3, "3")
+
+
+@pytest.mark.fault(30)
+@pytest.mark.parametrize("drop", Drop)
+def test_what_waits_is_in_the_ledger_and_drops_where_that_has_no_room(drop: Drop) -> None:
+    ledger = HeldBytes()
+    Account(ledger, "others").add(ARGS, ALL_BYTES)
+    queue = EventQueue(1000, drop, account(ledger))
+    size = LEAST_FREE_BYTES // 4
+    for number in range(10):
+        queue.put(one(number, size))
+        assert ledger.total <= ALL_BYTES + LEAST_FREE_BYTES
+    [_, shown] = ledger.status()["parties"]
+    assert (shown["party"], shown[ANSWERS]) == ("hook h", LEAST_FREE_BYTES)
+    assert (len(queue), queue.dropped) == (4, 6)
+    queue.bound(0, drop)
+    assert ledger.total == ALL_BYTES
