@@ -16,14 +16,18 @@ import structlog
 import trio
 
 from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.containment.survivors import Claim, DataInUseError
+from supervisor.runtime.containment.survivors import KILLED_WITHIN_S, Claim, DataInUseError
 from supervisor.runtime.files.inotify import Inotify, Mask
+from supervisor.runtime.files.looks import NEEDED_PATIENCE_S, NoAnswerError
 
 SETTLE_S = 0.1
 """How long whoever deletes the directory has to finish: `rm -r` fails on what comes back."""
 
 RETRY_S = 5.0
 """How often a directory that could not be taken, or cannot be watched, is looked at."""
+
+LATE_S = 2 * KILLED_WITHIN_S + NEEDED_PATIENCE_S
+"""How long it may take to take it again (`Claim.retake` may kill) before the status says so."""
 
 _CHANGES = Mask.DELETE | Mask.MOVED_FROM | Mask.MOVED_TO | Mask.DELETE_SELF | Mask.MOVE_SELF
 
@@ -100,10 +104,22 @@ class ClaimKeeper:
         return await self._blocking.run(_LOOKING, self._claim.lost)
 
     async def _take_again(self) -> bool:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._say_if_late)
+            taken = await self._try_to_take()
+            nursery.cancel_scope.cancel()
+        return taken
+
+    async def _say_if_late(self) -> None:
+        # It is waited for on: what it makes late has to be known, or two would think it theirs.
+        await trio.sleep(LATE_S)
+        self._say(str(NoAnswerError(self._claim.data_dir)))
+
+    async def _try_to_take(self) -> bool:
         data_dir = self._claim.data_dir
         try:
             replaced = await self._blocking.run(
-                "taking the data directory again", self._claim.retake, abandon_after_s=None
+                "taking the data directory again", self._claim.retake
             )
             await self._renew()
         except (DataInUseError, OSError) as error:

@@ -11,9 +11,7 @@ import errno
 import os
 import signal
 import subprocess
-import threading
 import time
-import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager
 from functools import partial
@@ -25,42 +23,33 @@ import trio
 
 from supervisor.policy.verdict import Suspect
 from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.containment import hunt, ladder, procfs
+from supervisor.runtime.containment import ground, hunt, procfs
 from supervisor.runtime.containment.cgroup2 import Cgroup, Cgroup2Rung
 from supervisor.runtime.containment.claim_keeper import ClaimKeeper
 from supervisor.runtime.containment.contained import Containment
+from supervisor.runtime.containment.ground import Ground
 from supervisor.runtime.containment.guardianship import Guardianship
-from supervisor.runtime.containment.ladder import Chosen
 from supervisor.runtime.containment.ledger import (
     DAEMON_VARIABLE,
     Adopted,
-    Author,
     Leader,
     Ledger,
 )
-from supervisor.runtime.containment.orphans import Led, Orphans
-from supervisor.runtime.containment.process_group import ProcessGroupRung
+from supervisor.runtime.containment.orphans import Led
 from supervisor.runtime.containment.procfs import Stat
-from supervisor.runtime.containment.survivors import (
-    KILLED_WITHIN_S,
-    Claim,
-    DataInUseError,
-    claim,
-)
-from supervisor.runtime.files.looks import NEEDED_PATIENCE_S, NoAnswerError
 from supervisor.runtime.process.blanks import Blank, Blanks
 from supervisor.runtime.process.file_limit import FileLimit
 from supervisor.runtime.process.reaping import tracer_of
 from supervisor.runtime.process.spawn_threads import Late, SpawnThreads, SpawnTooSlowError
-
-CLAIMED_WITHIN_S = 2 * KILLED_WITHIN_S + NEEDED_PATIENCE_S
-"""How long the data directory may take to be the daemon's: `claim` has to kill, and may read."""
 
 LAST_SWEEP_S = 5.0
 """How long the daemon's end may take to kill what all the modules' ends have missed."""
 
 TRACED_SWEEP_S = 0.5
 """How long it tries if a tracer holds each of them: no SIGKILL is heard before that lets go."""
+
+SWEPT_WITHIN_S = TRACED_SWEEP_S + LAST_SWEEP_S + 5.0
+"""How long the daemon's end waits for that: a look at a process may be held up by the kernel."""
 
 COLLECT_S = 0.5
 """Zombies of orphans are reaped at most this often: one costs nothing, a wake-up does."""
@@ -89,23 +78,35 @@ class Custody:
 
     def __init__(
         self,
-        daemon: str,
-        chosen: Chosen,
-        orphans: Orphans,
+        on: Ground,
         file_limit: FileLimit | None = None,
         blocking: BlockingWork | None = None,
+        *,
+        whole_process: bool = False,
     ) -> None:
-        self.daemon = daemon
+        """Hold nobody yet; `in_force` is what keeps it up."""
+        self.daemon = on.daemon
         self.file_limit = file_limit or FileLimit()
-        self.why_not_higher = chosen.why_not_higher
-        self.mark_fd: int | None = None
+        self.why_not_higher = on.chosen.why_not_higher
         self.blocking = blocking or BlockingWork()
         self.spawn_threads = SpawnThreads(self.blocking)
-        self._rung = chosen.rung
-        self._orphans = orphans
+        self.mark_fd: int | None = None
+        self._ground = on
+        self._rung = on.chosen.rung
+        self._orphans = on.orphans
+        self._whole_process = whole_process
         self._guardianship: Guardianship | None = None
         self._keeper: ClaimKeeper | None = None
+        if on.holding is not None:
+            data, author, ledger, file = on.holding
+            self.mark_fd = author.mark_fd
+            self._guardianship = Guardianship(ledger, file, self)
+            self._keeper = ClaimKeeper(data, file.renew, self.blocking)
         self._blanks: Blanks | None = None
+        # Only where each child that nobody told of is reaped (`_attend_children`): a spawner that
+        # dies in the midst of its work leaves one.
+        if whole_process and isinstance(self._rung, Cgroup2Rung):
+            self._blanks = Blanks(self, self._rung)
         self._strays: dict[int, Stray] = {}
         self._ownerless = trio.Event()
         """Set when strays have to be ended, since no instance can own them any more."""
@@ -113,9 +114,7 @@ class Custody:
     @classmethod
     def bare(cls) -> Custody:
         """Contain by process group, without lock, guardian and record."""
-        daemon = str(uuid.uuid4())
-        chosen = Chosen(ProcessGroupRung(daemon), "nobody asked what this machine allows")
-        return cls(daemon, chosen, Orphans(daemon, whole_process=False))
+        return cls(ground.bare())
 
     @property
     def containment(self) -> str:
@@ -446,9 +445,49 @@ class Custody:
             self._ownerless = trio.Event()
             await self.look_at_orphans()
 
-    def _last_sweep(self, author: Author) -> list[int]:
+    @asynccontextmanager
+    async def in_force(self) -> AsyncIterator[None]:
+        """Keep guardian, record and claim within the block, and leave no process at its end."""
+        guardianship, keeper = self._guardianship, self._keeper
+        assert guardianship is not None and keeper is not None  # noqa: PT018, S101 - not a bare one
+        async with trio.open_nursery() as nursery:
+            await nursery.start(guardianship.run)
+            nursery.start_soon(guardianship.file.run)
+            await nursery.start(keeper.run)
+            if self._blanks is not None:
+                nursery.start_soon(self._blanks.run)
+            if self._whole_process:
+                nursery.start_soon(self._attend_children)
+                nursery.start_soon(self._end_ownerless)
+            try:
+                yield
+            finally:
+                if self._blanks is not None:
+                    await self._blanks.close()
+                if await self._leaves_nobody():
+                    guardianship.close()
+                await guardianship.file.close()
+                nursery.cancel_scope.cancel()
+
+    async def _leaves_nobody(self) -> bool:
+        """Kill what all the modules' ends have missed; returns whether nobody is left."""
+        with trio.move_on_after(SWEPT_WITHIN_S, shield=True):
+            left = await self.blocking.run(
+                "looking for what modules left", self._last_sweep, abandon_after_s=0
+            )
+            if left:
+                log.error("left behind", pids=left)
+            return not left
+        log.error("left to the guardian: looking for what modules left took too long")
+        return False
+
+    # In a thread.
+
+    def _last_sweep(self) -> list[int]:
+        assert self._ground.holding is not None  # noqa: S101 - see `in_force`
         ledger = Ledger()
-        ledger.author = author
+        # This process may be older than this run of a daemon in it.
+        ledger.author = self._ground.holding.author._replace(start=self._ground.since)
 
         def find() -> list[Stat]:
             strays = self._orphans.look()
@@ -460,37 +499,6 @@ class Custody:
             left = hunt.exterminate(find, LAST_SWEEP_S)
         self._orphans.collect()
         return left
-
-
-async def _claimed(data_dir: Path, blocking: BlockingWork) -> Claim:
-    """Claim it in a thread; whoever is last, the thread or who gave it up, closes what nobody has.
-
-    Nobody has what a thread makes while, or just before, who waits for it is cancelled.
-    """
-    given_up, handing_over = False, threading.Lock()
-    made: list[Claim] = []
-
-    def work() -> Claim:
-        data = claim(data_dir)
-        with handing_over:
-            made.append(data)
-            if given_up:
-                data.close()
-        return data
-
-    try:
-        with trio.move_on_after(CLAIMED_WITHIN_S):
-            data = await blocking.run(f"taking {data_dir}", work, abandon_after_s=0)
-            made.clear()
-            return data
-    except OSError as error:
-        raise DataInUseError(f"{data_dir} cannot be used: {error.strerror}") from None
-    finally:
-        with handing_over:
-            given_up = True
-            for data in made:
-                data.close()
-    raise DataInUseError(str(NoAnswerError(data_dir)))
 
 
 @asynccontextmanager
@@ -509,43 +517,13 @@ async def holding(
     `DataInUseError`, before anything is started.
     """
     blocking = blocking or BlockingWork()
-    data = await _claimed(data_dir, blocking)
-    with contextlib.ExitStack() as held:
-        held.callback(data.close)
-        daemon = str(uuid.uuid4())
-        orphans = Orphans(daemon, whole_process=whole_process)
-        chosen = ladder.choose(containment, daemon, orphans)
-        held.callback(chosen.rung.close)
-        author = data.author(daemon, orphans.brands.run)
-        custody = Custody(daemon, chosen, orphans, file_limit, blocking)
-        held.callback(custody.spawn_threads.close)
-        custody.mark_fd = author.mark_fd
-        guardianship = Guardianship(author, chosen.rung.folder, data.record, custody, blocking)
-        custody._guardianship = guardianship  # noqa: SLF001 - made here
-        held.callback(guardianship.file.let_go)
-        keeper = ClaimKeeper(data, guardianship.file.renew, blocking)
-        custody._keeper = keeper  # noqa: SLF001
-        async with trio.open_nursery() as nursery:
-            await nursery.start(guardianship.run)
-            nursery.start_soon(guardianship.file.run)
-            await nursery.start(keeper.run)
-            # Only where each child that nobody told of is reaped (`_attend_children`): a spawner
-            # that dies in the midst of its work leaves one.
-            if whole_process and isinstance(chosen.rung, Cgroup2Rung):
-                custody._blanks = Blanks(custody, chosen.rung)  # noqa: SLF001
-                nursery.start_soon(custody._blanks.run)  # noqa: SLF001
-            if whole_process:
-                nursery.start_soon(custody._attend_children)  # noqa: SLF001
-                nursery.start_soon(custody._end_ownerless)  # noqa: SLF001
-            try:
+    taken = await ground.take(data_dir, containment, blocking, whole_process=whole_process)
+    try:
+        custody = Custody(taken, file_limit, blocking, whole_process=whole_process)
+        try:
+            async with custody.in_force():
                 yield custody
-            finally:
-                if custody._blanks is not None:  # noqa: SLF001
-                    await custody._blanks.close()  # noqa: SLF001
-                left = custody._last_sweep(author)  # noqa: SLF001
-                if left:
-                    log.error("left behind", pids=left)
-                else:
-                    guardianship.close()
-                await guardianship.file.close()
-                nursery.cancel_scope.cancel()
+        finally:
+            custody.spawn_threads.close()
+    finally:
+        await ground.leave(taken, blocking)

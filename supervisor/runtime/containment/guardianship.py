@@ -13,16 +13,14 @@ import signal
 import subprocess
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 import structlog
 import trio
 
-from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.guardian import command
-from supervisor.runtime.containment.ledger import Adopted, Author, Leader, Ledger
+from supervisor.runtime.containment.ledger import Adopted, Leader, Ledger
 from supervisor.runtime.containment.ledger_file import LedgerFile
 from supervisor.runtime.process.reaping import reap, tracer_of
 
@@ -54,31 +52,16 @@ class Starter(Protocol):
 class Guardianship:
     """The ledger, and the two who are told of it."""
 
-    def __init__(
-        self,
-        author: Author,
-        cgroup: str | None,
-        record: Path,
-        starter: Starter,
-        blocking: BlockingWork,
-    ) -> None:
-        """Begin the record of this daemon; on a full disk there is none, and the log says so."""
+    def __init__(self, ledger: Ledger, file: LedgerFile, starter: Starter) -> None:
+        """Tell of what is in the ledger from now on; the file was begun."""
         self.pid: int | None = None
-        self._ledger = Ledger()
-        self._ledger.author = author
-        self._ledger.cgroups = [] if cgroup is None else [cgroup]
-        self.file = LedgerFile(record, self._lines, blocking)
+        self.file = file
+        self._ledger = ledger
         self._starter = starter
         self._pipe = -1
         self._behind = trio.Event()
         self._telling_anew = False
         """Whether the whole is being told: its head would make what comes meanwhile forgotten."""
-        try:
-            self.file.begin()
-        except OSError as error:
-            # The guardian knows all the same; only who outlives both of them is not written down.
-            words = os.strerror(error.errno or 0)
-            log.warning("no record of instances", record=str(record), words=words)
 
     def register(self, leader: Leader) -> None:
         """Tell of an instance; from now on it dies with the daemon."""
@@ -115,11 +98,8 @@ class Guardianship:
 
     def close(self) -> None:
         """Say that nothing is left."""
-        self._ledger = Ledger()
+        self._ledger.forget()
         self.file.append(b"bye\n")
-
-    def _lines(self) -> list[bytes]:
-        return self._ledger.lines()
 
     async def _serve(self, task_status: trio.TaskStatus[None]) -> None:
         reading, self._pipe = os.pipe2(os.O_CLOEXEC)

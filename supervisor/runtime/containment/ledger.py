@@ -102,6 +102,10 @@ class Ledger:
         self.strays: dict[int, Adopted] = {}
         self.closed = False
 
+    def forget(self) -> None:
+        """Forget all of it."""
+        self.__init__()  # type: ignore[misc]
+
     def lines(self) -> list[bytes]:
         """Return the shortest lines that say the same."""
         head = [] if self.author is None else [self.author.line()]
@@ -117,7 +121,7 @@ class Ledger:
                 case "daemon":
                     name, pid, start, boot, *mark = fields
                     # A new beginning, after the guardian or the file was too slow for the old one.
-                    self.__init__()  # type: ignore[misc]
+                    self.forget()
                     self.author = Author(name, int(pid), int(start), boot, *map(int, mark))
                 case "cgroup":
                     self.cgroups.append(fields[0])
@@ -137,14 +141,17 @@ class Ledger:
             return
 
     def find(self) -> list[Stat]:
-        """Find all living processes of this daemon's modules, wherever they went."""
+        """Find all living processes of this daemon's modules, wherever they went.
+
+        Of each, as little is read as decides: of one that began before the daemon, nothing more.
+        """
         everybody = [one for one in procfs.every_process() if one.pid != os.getpid()]
         chosen = [one for one in everybody if one.lives and self._names(one)]
         return [one for one in hunt.with_descendants(chosen, everybody) if one.lives]
 
     def _names(self, one: Stat) -> bool:
         author = self.author
-        if author is None or one.pid == author.pid:
+        if author is None or one.pid == author.pid or one.start < author.start:
             return False
         leader = self.leaders.get(one.sid) or self.leaders.get(one.pgid)
         if leader is not None and one.start >= leader.start:
@@ -152,8 +159,8 @@ class Ledger:
         stray = self.strays.get(one.pid)
         if stray is not None and one.start == stray.start:
             return True
-        if author.brand >= 0 and same_run(procfs.brand(one.pid), author.brand):
-            return True
         if author.mark_fd >= 0 and procfs.holds_file(one.thread, author.mark_fd, author.mark):
+            return True
+        if author.brand >= 0 and same_run(procfs.brand(one.pid), author.brand):
             return True
         return procfs.has_variables(one.thread, f"{DAEMON_VARIABLE}={author.daemon}")

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import structlog
 import trio
 
 from supervisor.runtime.blocking import BlockingWork
@@ -25,6 +26,8 @@ GROUP_S = 0.01
 
 CLOSE_S = 5.0
 """How long the daemon's end waits for a disk that does not answer."""
+
+log = structlog.get_logger()
 
 _DOING = "writing the record of instances"
 
@@ -48,8 +51,16 @@ class LedgerFile:
         self._closing = False
 
     def begin(self) -> None:
-        """Write the whole ledger to a new file in its place; raises `OSError`, and may block."""
-        self._begin(self._lines())
+        """Write the whole ledger to a new file in its place; for threads.
+
+        On a full disk there is none, and the log says so.
+        """
+        try:
+            self._begin(self._lines())
+        except OSError as error:
+            # The guardian knows all the same; only who outlives both of them is not written down.
+            words = os.strerror(error.errno or 0)
+            log.warning("no record of instances", record=str(self.path), words=words)
 
     def append(self, line: bytes) -> None:
         """Have a line written soon, if there is a file."""
@@ -72,7 +83,7 @@ class LedgerFile:
     async def renew(self) -> None:
         """Write the whole ledger anew, where it belongs by now; raises `OSError`."""
         self._waiting.clear()
-        await self._blocking.run(_DOING, partial(self._begin, self._lines()), abandon_after_s=None)
+        await self._blocking.run(_DOING, partial(self._begin, self._lines()))
 
     async def close(self) -> None:
         """Write what waits, within a bound, and close the file; not cancelled."""

@@ -18,6 +18,7 @@ import contextlib
 import fcntl
 import os
 import resource
+import threading
 import time
 from pathlib import Path
 from typing import NoReturn
@@ -61,6 +62,8 @@ class Claim:
         self._lock_fd = lock_fd
         self._folder = _identity(data_dir)
         self._daemon: str | None = None
+        self._closing = threading.Lock()
+        self._closed = False
         self._owned = contextlib.ExitStack()
         self._owned.callback(self._unlock)
 
@@ -77,7 +80,10 @@ class Claim:
 
     def lost(self) -> bool:
         """Whether the lock file is not the one that is locked, so that another daemon may start."""
-        held = os.fstat(self._lock_fd)
+        with self._closing:
+            if self._closed:
+                return False
+            held = os.fstat(self._lock_fd)
         return _identity(self.data_dir / LOCK_FILE) != (held.st_dev, held.st_ino)
 
     def retake(self) -> bool:
@@ -95,8 +101,10 @@ class Claim:
         except BaseException:  # see `claim`
             os.close(lock_fd)
             raise
-        self._unlock()
-        self._lock_fd = lock_fd
+        with self._closing:
+            os.close(lock_fd if self._closed else self._lock_fd)
+            if not self._closed:
+                self._lock_fd = lock_fd
         return folder != self._folder
 
     def _clear_up_others(self) -> None:
@@ -111,7 +119,9 @@ class Claim:
         os.close(self._lock_fd)
 
     def close(self) -> None:
-        """Let the next daemon in."""
+        """Let the next daemon in; whoever takes it again meanwhile lets go of it, too."""
+        with self._closing:
+            self._closed = True
         self._owned.close()
 
 

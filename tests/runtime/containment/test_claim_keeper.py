@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from supervisor.runtime.blocking import BlockingWork
-from supervisor.runtime.containment import custody, survivors
+from supervisor.runtime.containment import claim_keeper, custody, ground, survivors
 from supervisor.runtime.containment.claim_keeper import ClaimKeeper
 from supervisor.runtime.containment.survivors import (
     LOCK_FILE,
@@ -165,6 +165,63 @@ async def test_who_was_faster_is_named_until_the_directory_is_free(tmp_path: Pat
     assert "made anew and locked" in keeper.problem
 
 
+class Slow:
+    """A claim on a directory that does not answer for long."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self.answers = threading.Event()
+        self._taken = False
+
+    def lost(self) -> bool:
+        return not self._taken
+
+    def retake(self) -> bool:
+        assert self.answers.wait(PATIENCE_S)
+        self._taken = True
+        return False
+
+
+async def test_a_directory_that_does_not_answer_is_named_until_it_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(claim_keeper, "LATE_S", 0.0)
+    slow, renewed = Slow(tmp_path), trio.Event()
+
+    async def renew() -> None:
+        renewed.set()
+
+    keeper = ClaimKeeper(slow, renew, BlockingWork(), settle_s=0)  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(keeper.run)
+        with trio.fail_after(PATIENCE_S):
+            while keeper.problem is None:
+                await trio.lowlevel.checkpoint()
+            assert f"{tmp_path} does not answer" in keeper.problem
+            slow.answers.set()
+            await renewed.wait()
+            while keeper.problem is not None:
+                await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
+
+
+def test_one_that_is_taken_again_while_it_is_closed_is_let_go_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data_dir = tmp_path / "data"
+    held = claim(data_dir)
+    shutil.rmtree(data_dir)
+    clear_up = held._clear_up_others
+
+    def closed_meanwhile() -> None:
+        clear_up()
+        held.close()
+
+    monkeypatch.setattr(held, "_clear_up_others", closed_meanwhile)
+    held.retake()
+    claim(data_dir).close()
+
+
 def test_what_cannot_be_taken_again_leaves_the_claim_as_it_was(tmp_path: Path) -> None:
     data_dir = tmp_path / "data"
     held = claim(data_dir)
@@ -205,8 +262,8 @@ async def test_data_that_does_not_answer_is_not_waited_for_and_left_if_it_does(
         answers.wait(PATIENCE_S)
         return Late(os.open(data_dir, os.O_RDONLY), data_dir)
 
-    monkeypatch.setattr(custody, "claim", late)
-    monkeypatch.setattr(custody, "CLAIMED_WITHIN_S", 0.01)
+    monkeypatch.setattr(ground, "claim", late)
+    monkeypatch.setattr(ground, "TAKEN_WITHIN_S", 0.01)
     try:
         with pytest.raises(DataInUseError, match="does not answer"):
             async with custody.holding(tmp_path):
@@ -229,7 +286,7 @@ class Dropping(BlockingWork):
 async def test_data_that_answers_as_it_is_given_up_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(custody, "CLAIMED_WITHIN_S", 0.01)
+    monkeypatch.setattr(ground, "TAKEN_WITHIN_S", 0.01)
     with pytest.raises(DataInUseError, match="does not answer"):
         async with custody.holding(tmp_path, blocking=Dropping()):
             pytest.fail("nobody holds it")

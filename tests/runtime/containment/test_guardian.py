@@ -26,6 +26,7 @@ from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.containment.guardian import command
 from supervisor.runtime.containment.guardianship import Guardianship
 from supervisor.runtime.containment.ledger import Adopted, Author, Leader, Ledger
+from supervisor.runtime.containment.ledger_file import LedgerFile
 from supervisor.runtime.process import spawn_threads
 from tests import shell_guardian
 from tests.runtime.containment.lifelines import PATIENCE_S, STUBBORN, Lifelines, gone
@@ -47,6 +48,14 @@ def author(daemon: str | None = None) -> Author:
     me = procfs.stat(os.getpid())
     assert me is not None
     return Author(daemon or str(uuid.uuid4()), me.pid, me.start, procfs.boot_id())
+
+
+def guarding(record: Path) -> Guardianship:
+    ledger = Ledger()
+    ledger.author = author()
+    file = LedgerFile(record, ledger.lines, BlockingWork())
+    file.begin()
+    return Guardianship(ledger, file, Custody.bare())
 
 
 class Guarded:
@@ -217,13 +226,7 @@ def test_signals_do_not_end_it(tmp_path: Path, command: Command) -> None:
 async def test_a_full_pipe_never_blocks_and_nothing_is_lost(
     lifelines: Lifelines, tmp_path: Path
 ) -> None:
-    guardianship = Guardianship(
-        author(),
-        None,
-        tmp_path / "record",
-        Custody.bare(),
-        BlockingWork(),
-    )
+    guardianship = guarding(tmp_path / "record")
     async with trio.open_nursery() as nursery:
         await nursery.start(guardianship.run)
         pid = guardianship.pid
@@ -256,7 +259,7 @@ async def test_what_comes_while_the_whole_is_told_anew_is_told_after_its_head(
     tmp_path: Path,
 ) -> None:
     """A head begins a new ledger: what was told just before it would be forgotten."""
-    guardianship = Guardianship(author(), None, tmp_path / "record", Custody.bare(), BlockingWork())
+    guardianship = guarding(tmp_path / "record")
     reading, guardianship._pipe = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(guardianship._catch_up)
@@ -282,7 +285,7 @@ async def test_what_comes_while_the_whole_is_told_anew_is_told_after_its_head(
 
 async def test_a_record_that_could_not_be_begun_is_let_go_of_without_a_word(tmp_path: Path) -> None:
     record = tmp_path / "no folder" / "record"
-    guardianship = Guardianship(author(), None, record, Custody.bare(), BlockingWork())
+    guardianship = guarding(record)
     guardianship.register(Leader(10_000_000, 1, "a#1"))
     guardianship.close()
     await guardianship.file.close()
@@ -291,13 +294,7 @@ async def test_a_record_that_could_not_be_begun_is_let_go_of_without_a_word(tmp_
 async def test_one_that_dies_is_replaced_and_its_successor_knows_everything(
     lifelines: Lifelines, tmp_path: Path
 ) -> None:
-    guardianship = Guardianship(
-        author(),
-        None,
-        tmp_path / "record",
-        Custody.bare(),
-        BlockingWork(),
-    )
+    guardianship = guarding(tmp_path / "record")
     async with trio.open_nursery() as nursery:
         await nursery.start(guardianship.run)
         former = guardianship.pid
@@ -330,7 +327,7 @@ async def test_one_whose_start_is_held_up_holds_up_nobody_and_is_given_up(
     monkeypatch.setattr(guardianship_module, "_start", held)
     for bound in ("SLOW_S", "SPAWN_S", "ENDED_S"):
         monkeypatch.setattr(spawn_threads, bound, 0.01)
-    guardianship = Guardianship(author(), None, tmp_path / "record", Custody.bare(), BlockingWork())
+    guardianship = guarding(tmp_path / "record")
     async with trio.open_nursery() as nursery:
         with trio.fail_after(PATIENCE_S):
             await nursery.start(guardianship.run)

@@ -1,0 +1,145 @@
+"""What a daemon stands on before it starts a process: its data directory, rung, mark and record.
+
+All of it is files, of which any may be on a disk that does not answer: so it is taken in one go in
+a thread, and let go of in another, each within a bound.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import uuid
+from pathlib import Path
+from typing import NamedTuple
+
+import structlog
+import trio
+
+from supervisor.runtime.blocking import BlockingWork
+from supervisor.runtime.containment import ladder, procfs
+from supervisor.runtime.containment.ladder import Chosen
+from supervisor.runtime.containment.ledger import Author, Ledger
+from supervisor.runtime.containment.ledger_file import LedgerFile
+from supervisor.runtime.containment.orphans import Orphans
+from supervisor.runtime.containment.process_group import ProcessGroupRung
+from supervisor.runtime.containment.survivors import (
+    KILLED_WITHIN_S,
+    Claim,
+    DataInUseError,
+    claim,
+)
+from supervisor.runtime.files.looks import NEEDED_PATIENCE_S, NoAnswerError
+
+TAKEN_WITHIN_S = 2 * KILLED_WITHIN_S + NEEDED_PATIENCE_S
+"""How long the data directory may take to be the daemon's: `claim` has to kill, and may read."""
+
+LEFT_WITHIN_S = NEEDED_PATIENCE_S
+"""How long the daemon's end waits until all of it is let go of; what is left goes with it."""
+
+log = structlog.get_logger()
+
+
+class Holding(NamedTuple):
+    """The data directory, and what is written there."""
+
+    data: Claim
+    author: Author
+    ledger: Ledger
+    file: LedgerFile
+
+
+class Ground:
+    """What one run of a daemon stands on, until it is closed."""
+
+    def __init__(
+        self,
+        orphans: Orphans,
+        chosen: Chosen,
+        daemon: str,
+        holding: Holding | None,
+        owned: contextlib.ExitStack,
+    ) -> None:
+        self.daemon = daemon
+        """A UUID."""
+        self.orphans = orphans
+        self.chosen = chosen
+        self.holding = holding
+        """None of one that leaves no trace on disk."""
+        self.since = procfs.now_ticks()
+        """Who began before came of no module (clock ticks since boot)."""
+        self._owned = owned
+
+    def close(self) -> None:
+        """Let go of all of it, and let the next daemon in; for threads."""
+        self._owned.close()
+
+
+def bare() -> Ground:
+    """Stand on nothing but this process."""
+    daemon = str(uuid.uuid4())
+    chosen = Chosen(ProcessGroupRung(daemon), "nobody asked what this machine allows")
+    orphans = Orphans(daemon, whole_process=False)
+    return Ground(orphans, chosen, daemon, None, contextlib.ExitStack())
+
+
+async def take(
+    data_dir: Path, containment: str | None, blocking: BlockingWork, *, whole_process: bool
+) -> Ground:
+    """Take it all; see `custody.holding`.
+
+    Whoever is last, the thread or who gave it up, closes what nobody has. Nobody has what a thread
+    makes while, or just before, who waits for it is cancelled.
+    """
+    given_up, handing_over = False, threading.Lock()
+    made: list[Ground] = []
+
+    def work() -> Ground:
+        ground = _take(data_dir, containment, blocking, whole_process=whole_process)
+        with handing_over:
+            made.append(ground)
+            if given_up:
+                ground.close()
+        return ground
+
+    try:
+        with trio.move_on_after(TAKEN_WITHIN_S):
+            ground = await blocking.run(f"taking {data_dir}", work, abandon_after_s=0)
+            made.clear()
+            return ground
+    except OSError as error:
+        raise DataInUseError(f"{data_dir} cannot be used: {error.strerror}") from None
+    finally:
+        with handing_over:
+            given_up = True
+            for ground in made:
+                ground.close()
+    raise DataInUseError(str(NoAnswerError(data_dir)))
+
+
+def _take(
+    data_dir: Path, containment: str | None, blocking: BlockingWork, *, whole_process: bool
+) -> Ground:
+    with contextlib.ExitStack() as owned:
+        data = claim(data_dir)
+        owned.callback(data.close)
+        daemon = str(uuid.uuid4())
+        orphans = Orphans(daemon, whole_process=whole_process)
+        chosen = ladder.choose(containment, daemon, orphans)
+        owned.callback(chosen.rung.close)
+        author = data.author(daemon, orphans.brands.run)
+        ledger = Ledger()
+        ledger.author = author
+        ledger.cgroups = [] if chosen.rung.folder is None else [chosen.rung.folder]
+        file = LedgerFile(data.record, ledger.lines, blocking)
+        owned.callback(file.let_go)
+        file.begin()
+        holding = Holding(data, author, ledger, file)
+        return Ground(orphans, chosen, daemon, holding, owned.pop_all())
+
+
+async def leave(ground: Ground, blocking: BlockingWork) -> None:
+    """Close it, in a thread; not cancelled."""
+    with trio.move_on_after(LEFT_WITHIN_S, shield=True):
+        await blocking.run("letting go of the data directory", ground.close, abandon_after_s=0)
+        return
+    log.error("the data directory does not answer; it is free once this process has ended")
