@@ -46,9 +46,9 @@ import msgspec
 
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import CallEvent, Log
+from protocol.framing import Outgoing, Written
 from protocol.host_call import Chunk, HostCall
 from protocol.json_line import Fault
-from protocol.outgoing import Outgoing, Written
 from protocol.problem import printable
 from protocol.replies import Operation
 

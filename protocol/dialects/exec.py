@@ -34,7 +34,7 @@ from protocol.dialects.exec_template import UnfitArgError, arguments, input_name
 from protocol.dialects.one_invocation import OneInvocation
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import AssetBytes, Log
-from protocol.framing import EXCERPT_BYTES
+from protocol.framing import EXCERPT_BYTES, Outgoing, Written
 from protocol.json_line import (
     LONE_SURROGATES,
     Fault,
@@ -44,7 +44,6 @@ from protocol.json_line import (
     without_lone_surrogates,
 )
 from protocol.malformed_json import why_malformed
-from protocol.outgoing import Outgoing, Written
 from protocol.problem import named, step
 from protocol.replies import Operation
 from protocol.weight import MOST_VALUES, ValueCount, collector_paused

@@ -71,7 +71,7 @@ from protocol.events import (
 )
 from protocol.extended_event import decode_extended
 from protocol.frames import RequestFrame, decode_request, encode_line
-from protocol.framing import LineSplitter
+from protocol.framing import LineSplitter, Outgoing, Written
 from protocol.host_call import FEATURE, Chunk, encode_result
 from protocol.json_line import (
     LONE_SURROGATES,
@@ -86,7 +86,6 @@ from protocol.json_line import (
     split_members,
     without_lone_surrogates,
 )
-from protocol.outgoing import Outgoing, Written
 from protocol.replies import (
     Operation,
     completed,

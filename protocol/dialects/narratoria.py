@@ -39,7 +39,7 @@ from protocol.errors import Reason
 from protocol.events import Asset, Done, ErrorEvent, Event, read_event
 from protocol.extended_event import decode_either
 from protocol.frames import RequestFrame, encode_line
-from protocol.framing import LineSplitter, Overlong
+from protocol.framing import LineSplitter, Outgoing, Overlong, Written
 from protocol.json_line import (
     LONE_SURROGATES,
     Fault,
@@ -49,7 +49,6 @@ from protocol.json_line import (
     read_object,
     without_lone_surrogates,
 )
-from protocol.outgoing import Outgoing, Written
 from protocol.replies import Operation, read_done
 from protocol.weight import LONG_BYTES, collector_paused
 

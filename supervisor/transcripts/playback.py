@@ -29,9 +29,8 @@ from protocol.connection import (
 from protocol.descriptor.model import Descriptor, Lifecycle
 from protocol.dialects import DIALECTS
 from protocol.errors import Outcome
-from protocol.framing import UNCOUNTED, Line, LineSplitter
+from protocol.framing import UNCOUNTED, Line, LineSplitter, Outgoing, Written
 from protocol.host_call import Chunk
-from protocol.outgoing import Outgoing, Written
 from protocol.transcript import Entry, EntrySource, Happened
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.containment.custody import Custody

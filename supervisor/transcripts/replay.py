@@ -44,8 +44,8 @@ from protocol.connection import (
 from protocol.descriptor.model import Descriptor, Lifecycle
 from protocol.dialects import DIALECTS
 from protocol.errors import Outcome, Success
+from protocol.framing import Written
 from protocol.json_line import Fault
-from protocol.outgoing import Written
 from protocol.transcriber import outcome_document
 from protocol.transcript import Entry, EntrySource, Happened, Transcript
 from supervisor.policy.verdict import Breach, Exit, Said, on_death, on_invocation

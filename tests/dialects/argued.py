@@ -20,8 +20,8 @@ from protocol.connection import (
 )
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Failure, Outcome, Reason, Success
+from protocol.framing import Outgoing, Written
 from protocol.host_call import Chunk
-from protocol.outgoing import Outgoing, Written
 
 
 class ArguedConnection:

@@ -33,10 +33,9 @@ from protocol.connection import (
 from protocol.descriptor.model import Descriptor
 from protocol.errors import Outcome, Reason, Success
 from protocol.frames import encode_line
-from protocol.framing import LineSplitter
+from protocol.framing import LineSplitter, Outgoing, Written
 from protocol.host_call import UNENCODABLE, Chunk
 from protocol.json_line import Fault, excerpt, overlong_fault, read_object
-from protocol.outgoing import Outgoing, Written
 from protocol.replies import DescribeReply, Operation
 
 

@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from protocol.errors import Success
-from supervisor.faces.inbox import HELD_BYTES
+from supervisor.faces.conversation import HELD_BYTES
 from supervisor.faces.outbox import HIGH_BYTES
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.operations import op

@@ -4,7 +4,7 @@ import trio
 import trio.testing
 
 from protocol.framing import Line, Overlong
-from supervisor.faces.inbox import HELD_BYTES, LINE_COST_BYTES, Inbox
+from supervisor.faces.conversation import HELD_BYTES, LINE_COST_BYTES, Inbox
 from supervisor.runtime.held_bytes import Account, HeldBytes
 
 

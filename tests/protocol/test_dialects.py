@@ -30,8 +30,8 @@ from protocol.connection import (
 from protocol.descriptor.model import Lifecycle
 from protocol.dialects import DIALECTS
 from protocol.errors import Failure, Reason, Success
+from protocol.framing import Written
 from protocol.host_call import Chunk
-from protocol.outgoing import Written
 from protocol.replies import DescribeReply
 from tests.dialects.peers import PEERS, Peer
 from tests.dialects.registry import FAKES

@@ -19,6 +19,7 @@ from protocol.connection import (
 )
 from protocol.dialects.module import ModuleConnection
 from protocol.errors import Failure, Outcome, Reason, Success
+from protocol.framing import Outgoing
 from protocol.host_call import (
     BadCall,
     Chunk,
@@ -26,7 +27,6 @@ from protocol.host_call import (
     encode_result,
     read_host_call,
 )
-from protocol.outgoing import Outgoing
 from protocol.pi_codes import pi_error
 from tests.protocol.wire import (
     Cuts,

@@ -26,7 +26,7 @@ from protocol.dialects.mcp.greeting import LEGACY
 from protocol.dialects.mcp.inquiries import ROUNDS
 from protocol.errors import Failure, Reason, Success
 from protocol.events import AssetBytes, Log, UiEvent
-from protocol.outgoing import Written
+from protocol.framing import Written
 from protocol.replies import Operation
 from protocol.trace_context import EXAMPLE
 from tests.protocol.mcp_server import Served, legacy, modern

@@ -9,7 +9,7 @@ import pytest
 from protocol.connection import Ready, StartAgain, StartFailed
 from protocol.descriptor.model import EraPin
 from protocol.dialects.mcp.greeting import DISCOVER_S
-from protocol.outgoing import Written
+from protocol.framing import Written
 from tests.protocol.mcp_server import Served, discovered, initialized, legacy, modern
 from tests.protocol.wire import health
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from protocol.connection import Answered, ResourceUpdated, Stray, Unanswered
-from protocol.outgoing import Written
+from protocol.framing import Written
 from tests.protocol.mcp_server import ALL, Served, legacy, modern
 from tests.protocol.wire import connected, descriptor, line
 

@@ -21,7 +21,7 @@ from protocol.dialects import DIALECTS
 from protocol.dialects.module import ModuleConnection
 from protocol.errors import Failure, Outcome, Success
 from protocol.events import ErrorEvent, Log, StatePatch, UiEvent
-from protocol.outgoing import Written
+from protocol.framing import Written
 from protocol.replies import Operation
 from tests.protocol.wire import (
     DESCRIPTION,

@@ -20,7 +20,7 @@ from protocol.descriptor.model import Lifecycle
 from protocol.dialects import DIALECTS
 from protocol.dialects.narratoria import NarratoriaConnection
 from protocol.errors import Failure, Reason, Success
-from protocol.outgoing import Written
+from protocol.framing import Written
 from tests.protocol.test_module_dialect import answers
 from tests.protocol.test_module_dialect_faults import BAD, INTOLERABLE, LINE_BYTES, TOLERABLE
 from tests.protocol.wire import (

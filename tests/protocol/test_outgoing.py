@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.outgoing import Outgoing, Written
+from protocol.framing import Outgoing, Written
 
 REQUESTS = {"r1": b"first\n", "r2": b"the second\n", "r3": b"3\n"}
 ALL = b"".join(REQUESTS.values())

@@ -26,7 +26,7 @@ from protocol.descriptor.model import (
 from protocol.dialects import DIALECTS
 from protocol.dialects.module import ModuleConnection
 from protocol.dialects.narratoria import NarratoriaConnection
-from protocol.outgoing import Written
+from protocol.framing import Written
 from protocol.replies import Operation
 
 Cuts = Sequence[int]

@@ -11,7 +11,7 @@ import pytest
 import trio.testing
 
 from protocol.errors import Reason
-from protocol.outgoing import Outgoing
+from protocol.framing import Outgoing
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import State
 from supervisor.policy.verdict import Stopped

@@ -11,7 +11,7 @@ import trio
 
 from protocol.connection import NOTHING, LocalError, Request
 from protocol.dialects.module import ModuleConnection
-from protocol.outgoing import Written
+from protocol.framing import Written
 from protocol.replies import Operation
 from protocol.transcript import Entry, read_transcript
 from supervisor.runtime.containment.custody import Custody

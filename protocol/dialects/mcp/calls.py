@@ -30,9 +30,9 @@ from protocol.dialects.mcp.rpc import RpcError
 from protocol.dialects.mcp.speaker import Speaker
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import UiEvent
+from protocol.framing import Written
 from protocol.host_call import UNENCODABLE
 from protocol.json_line import Fault
-from protocol.outgoing import Written
 from protocol.problem import kind
 from protocol.replies import Operation
 

@@ -62,10 +62,9 @@ from protocol.dialects.mcp.speaker import Speaker
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import Log
 from protocol.frames import encode
-from protocol.framing import LineSplitter
+from protocol.framing import LineSplitter, Written
 from protocol.host_call import Chunk
 from protocol.json_line import Fault, excerpt, overlong_fault, read_object
-from protocol.outgoing import Written
 from protocol.replies import Operation
 from protocol.weight import LONG_BYTES, collector_paused
 

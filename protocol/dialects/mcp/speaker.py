@@ -8,7 +8,7 @@ from protocol.connection import NewId, Request
 from protocol.dialects.mcp.greeting import INITIALIZE, META, Agreed, Era, modern_meta
 from protocol.dialects.mcp.rpc import RpcId, answer_line, notification_line, request_line
 from protocol.errors import Outcome
-from protocol.outgoing import Outgoing
+from protocol.framing import Outgoing
 
 LOG_LEVEL = "info"
 """What a server of the newer era is asked to log; one of the older era chooses itself."""

@@ -38,7 +38,7 @@ class ModuleItself:
 
 
 class CallsOfModules:
-    """The calls of no request of all processes (runtime.supervision.module_calls)."""
+    """The calls of no request of all processes (runtime.supervision.host)."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

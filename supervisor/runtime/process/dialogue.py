@@ -22,8 +22,8 @@ import trio
 
 from protocol.connection import Connection, Events, Flow, HostCalled, Received, Request, Wait
 from protocol.errors import Failure, Outcome, Reason
+from protocol.framing import Written
 from protocol.host_call import Chunk
-from protocol.outgoing import Written
 from protocol.transcript import EntrySource, Happened
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.process.opening import Opening

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from protocol.connection import NOTHING, Events, Flow, HostCalled, LocalError, Request, Wait
 from protocol.errors import Outcome
+from protocol.framing import Outgoing, Written
 from protocol.host_call import Chunk
-from protocol.outgoing import Outgoing, Written
 from supervisor.policy.verdict import Exit
 
 

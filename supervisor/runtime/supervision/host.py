@@ -6,19 +6,48 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from protocol.connection import HostCalled
 from protocol.errors import Failure, Reason
 from supervisor.runtime.checking.checks import Checks
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.held_bytes import HeldBytes
+from supervisor.runtime.process.dialogue import Dialogue
 from supervisor.runtime.process.memory import Sampler
 from supervisor.runtime.supervision.deadlines import Deadlines
-from supervisor.runtime.supervision.module_calls import ModuleCalls, Unserved
 from supervisor.runtime.supervision.notes import Notes
 from supervisor.runtime.supervision.observer import Observer, Unobserved
 from supervisor.runtime.supervision.starts import Starts
+
+if TYPE_CHECKING:
+    from supervisor.runtime.supervision.module import Module
+
+
+class ModuleCalls(Protocol):
+    """Serves the calls that a module makes on its own account: of no request.
+
+    None of its methods may block or raise.
+    """
+
+    def take(self, module: Module, asked: HostCalled, dialogue: Dialogue) -> None:
+        """Accept a call, or refuse it at once; it is answered through `dialogue`."""
+
+    def end(self, instance: str) -> None:
+        """End all calls of a process: it is gone."""
+
+
+class Unserved:
+    """Nobody: a fleet of one invocation, or of a test."""
+
+    def take(self, module: Module, asked: HostCalled, dialogue: Dialogue) -> None:
+        """Refuse it."""
+        del module
+        dialogue.refuse(asked, "nobody serves calls of no request here")
+
+    def end(self, instance: str) -> None:
+        """Do nothing: there are none."""
 
 
 class Host:

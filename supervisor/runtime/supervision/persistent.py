@@ -46,7 +46,7 @@ from protocol.connection import (
 )
 from protocol.errors import Failure, Outcome, Reason
 from protocol.events import CallEvent, UiEvent
-from protocol.outgoing import Written
+from protocol.framing import Written
 from protocol.replies import Operation
 from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Exit, Stopped, on_death

@@ -22,8 +22,8 @@ from protocol.connection import (
     Wait,
 )
 from protocol.errors import Outcome
+from protocol.framing import Outgoing, Written
 from protocol.host_call import Chunk, HostCall
-from protocol.outgoing import Outgoing, Written
 from protocol.replies import Operation
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.process import dialogue as dialogue_module
