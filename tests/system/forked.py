@@ -6,7 +6,8 @@
 What is forked is `python -m supervisor.cli` from its first line on: arguments, environment, session
 and descriptors are those it would have been started with, and it is the child of the test's process
 (CLONE_PARENT), which waits for it as for any other. Only /proc shows the command line and the
-environment of what it was forked from. Tests of starting itself start one (`daemon.start`).
+environment of what it was forked from. Tests of starting itself start one (`daemon.start`), and a
+daemon within a test that takes each child of its process for a module's has this one ended.
 """
 
 from __future__ import annotations
@@ -84,6 +85,10 @@ class _Source:
         (pid,) = BORN.unpack(answer)
         return int(pid)
 
+    def has_ended(self) -> bool:
+        """Whether a test has killed it, say with all children that it found."""
+        return self._process.poll() is not None
+
     def end(self) -> None:
         self._channel.close()
         self._process.wait()
@@ -103,6 +108,8 @@ def fork(
     global _source  # noqa: PLW0603 - one for each process of the suite
     if words[:3] != [sys.executable, "-m", "supervisor.cli"]:
         return None
+    if _source is not None and _source.has_ended():
+        end()
     if _source is None:
         _source = _Source()
     if _source.folder != os.getcwd() or _source.variables != read_at_start(environment):  # noqa: PTH109
