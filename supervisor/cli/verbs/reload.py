@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
+import msgspec
 
 from supervisor.cli.client import DaemonClient
 from supervisor.cli.exit_status import NO, interruption
 from supervisor.cli.options import example, with_json, with_socket
+from supervisor.cli.quantities import count
 from supervisor.cli.results import end_with_failure, print_json
+from supervisor.cli.terminal import cut, dim, one_line
 
 
 @click.command(epilog=example("reload --dry-run"))
@@ -34,9 +39,67 @@ def reload(*, dry_run: bool, as_json: bool, socket: Path) -> None:
     if as_json:
         print_json(answer.result)
     else:
-        from supervisor.cli.plan_text import plan_text
-
         click.echo(plan_text(answer.result))
     unusable = answer.result["quarantined"] or answer.result.get("unrunnable")
     if unusable or answer.result.get("policy_problem"):
         raise click.exceptions.Exit(NO)
+
+
+VALUE_CHARS = 200
+"""A longer value is cut; --json has all of it."""
+
+
+def plan_text(plan: dict[str, Any]) -> str:
+    """Return the plan as lines: `+` added, `-` removed, `~` changed, `>` moved, `!` not usable."""
+    return "\n".join(_lines(plan))
+
+
+def _lines(plan: dict[str, Any]) -> Iterator[str]:
+    for one in plan["removed"]:
+        yield _head("-", "red", one)
+    for one in plan["changed"]:
+        yield _head("~", "yellow", one)
+        for change in one["changes"]:
+            yield f"    {one_line(change['pointer'])}"
+            for mark, colour, side in (("-", "red", "old"), ("+", "green", "new")):
+                if side in change:
+                    yield click.style(f"    {mark} {_value(change[side])}", fg=colour)
+        for path in one["programs"]:
+            yield f"    its program {one_line(path)} changed"
+    for one in plan["added"]:
+        yield _head("+", "green", one)
+    for one in plan["moved"]:
+        path, before = one_line(one["descriptor"]), one_line(one["from"])
+        yield f"> {one_line(one['name'])}  {dim(f'{before} is now {path}')}"
+    for one in [*plan["quarantined"], *plan.get("unrunnable", ())]:
+        mark = click.style("!", fg="red")
+        yield f"{mark} {one_line(one['descriptor'])}: {one_line(one['reason'])}"
+    yield from _policy(plan.get("policy_problem"))
+    yield _summary(plan)
+
+
+def _policy(problem: str | None) -> Iterator[str]:
+    if problem is None:
+        return
+    mark = click.style("!", fg="red")
+    yield from (f"{mark} {one_line(line)}" for line in problem.splitlines())
+    yield "  the last good policy stays in use"
+
+
+def _head(mark: str, colour: str, one: dict[str, Any]) -> str:
+    name = click.style(f"{mark} {one_line(one['name'])}", fg=colour)
+    return f"{name}  {dim(one_line(one['descriptor']))}"
+
+
+def _value(value: Any) -> str:
+    text = one_line(msgspec.json.encode(value).decode())
+    return cut(text, VALUE_CHARS)
+
+
+def _summary(plan: dict[str, Any]) -> str:
+    numbers = [
+        f"{len(plan[what])} {what}" for what in ("removed", "changed", "added") if plan[what]
+    ]
+    untouched = f"{count(len(plan['unchanged']), 'module')} untouched"
+    done = "would be " if plan["dry_run"] and numbers else ""
+    return f"{done}{', '.join(numbers)}; {untouched}" if numbers else f"no change; {untouched}"
