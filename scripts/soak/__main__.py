@@ -5,7 +5,8 @@ asked at random, by many clients, some of them slow or gone in the middle; now a
 itself is killed and started again. At the end every request must have had exactly one outcome,
 unless its client hung up or the daemon was killed, and no process or descriptor may be left. The
 daemon is sent what takes long to be looked at, and is suspended; nothing of that may hold up its
-event loop for more than 50 ms of its own doing.
+event loop for more than 50 ms of its own doing, and what was in flight must not be late by it. In
+the end its event loop is blocked on purpose, which it has to tell.
 
 It ends by itself; Ctrl-C ends it early and just as cleanly. The same seed makes the same choices,
 but what they meet depends on the machine. Exit status 0 only if nothing was amiss.

@@ -28,6 +28,8 @@ class Client:
 
     def __init__(self, stream: trio.SocketStream, tally: Tally) -> None:
         self.open: dict[str, str] = {}
+        self.unhurried: set[str] = set()
+        """Requests that a suspension alone could make late."""
         self.killed = False
         """Set before the daemon is killed: what is open then has no outcome."""
         self.gate = trio.Event()
@@ -56,9 +58,21 @@ class Client:
         self._tally.asked += 1
         await self._write_line(line)
 
+    async def send_raw(self, rest: bytes) -> None:
+        """Write an invoke of which all but its id is given as it is to stand there."""
+        number = self._next_number()
+        self.open[number] = rest[:80].decode()
+        self._tally.asked += 1
+        await self._write_line(b'{"requestId":"%s",%s}\n' % (number.encode(), rest))
+
     async def cancel(self, number: str) -> None:
         """Take a request back; its one answer may have crossed this."""
         await self._write({"requestId": number, "operation": "cancel"})
+
+    async def finished(self, number: str) -> None:
+        """Return once a request has its answer, or will have none."""
+        while number in self.open:  # noqa: ASYNC110 - one of many is no event
+            await trio.sleep(0.01)
 
     async def ask(self, op: str, **args: Any) -> dict[str, Any]:
         """Run one of the daemon's own ops and return its `done`; raises `HungUpError`."""
@@ -141,7 +155,13 @@ class Client:
             del self.open[number]
             error = line.get("error", {})
             reason = error.get("details", {}).get("reason", "its own")
-            self._tally.outcomes["ok" if line["ok"] else f"{error['code']}/{reason}"] += 1
+            outcome = "ok" if line["ok"] else f"{error['code']}/{reason}"
+            self._tally.outcomes[outcome] += 1
+            if number in self.unhurried:
+                self.unhurried.discard(number)
+                self._tally.unhurried += 1
+                if outcome == "timeout/deadline":
+                    self._tally.late.append(words)
             if number in self._waiting:
                 self._answers[number] = line
                 self._waiting[number].set()

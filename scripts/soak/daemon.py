@@ -24,6 +24,9 @@ ENDS_WITHIN_S: Final = 60.0
 GONE_WITHIN_S: Final = 10.0
 """How long a process may be found after its daemon's end, on a machine with much else to do."""
 
+OPEN_FILES: Final = 1024
+"""What it may have open, and so few that a crowd gets to the end of them."""
+
 KEPT_READY = 4
 """Sockets and pidfds of the spawner and its next process, from the first lone call of a tool on."""
 
@@ -64,9 +67,8 @@ class Daemon:
 
     def _spawn(self) -> int:
         """Run it; returns the end of a pipe from which it says that it is ready."""
-        installed = Path(sys.executable).with_name("stdiod")
-        python = [sys.executable, "-m", "supervisor.cli"]
-        stdiod = [str(installed)] if installed.exists() else python
+        limited = ["sh", "-c", f'ulimit -n {OPEN_FILES}; exec "$@"', "sh"]
+        stdiod = [*limited, sys.executable, "-m", "scripts.soak.stalling"]
         where = ["--socket", str(self.socket), "--data-dir", str(self.data_dir), "--http", "sock"]
         reading, writing = os.pipe()
         ready = ["--log-format", "json", "--ready-fd", str(writing)]
@@ -82,6 +84,10 @@ class Daemon:
             )
         os.close(writing)
         return reading
+
+    def stall(self) -> None:
+        """Have its event loop wait for once (`stalling.BLOCKED_S`)."""
+        self._process.send_signal(signal.SIGUSR1)
 
     async def suspend(self, seconds: float) -> None:
         """Stop it for a while, as a snapshot of the machine would."""

@@ -16,23 +16,38 @@ import trio
 from scripts.soak.clients import ANSWERED_WITHIN_S, Client, HungUpError, connect
 from scripts.soak.daemon import Daemon
 from scripts.soak.scrape import differences, scrape
+from scripts.soak.stalling import BLOCKED_S, CULPRIT
 from scripts.soak.tally import Tally
-from scripts.soak.zoo import BIG_ANSWER, CHECKOUT, FLOOD, MANY_VALUES, PICKY, Zoo
+from scripts.soak.zoo import BIG_ANSWER, CALM, CHECKOUT, FLOOD, MANY_VALUES, PICKY, Zoo
 
 CLIENTS: Final = 6
 MOST_OPEN: Final = 48
 """More open requests than this would only wait in queues."""
 
-SUSPENDED_S: Final = 1.5
+UNHURRIED_S: Final = 3.0
+SUSPENDED_S: Final = UNHURRIED_S + 0.5
+"""Longer than requests in flight have, of which each takes milliseconds."""
+
+ODD: Final = (
+    b'"tool":"plain","operation":"invoke","input":{"op":"%s"}' % (b"x" * 100_000),
+    b'"tool":"plain","operation":"invoke","input":{"op":"go","args":{"n":%s}}' % (b"7" * 5000),
+    b'"tool":"plain\\u202e\\u0007","operation":"invoke","input":{"op":"go\\u009b2J"}',
+    b'"tool":"plain","operation":"\\ud800","input":{"op":"go"}',
+)
+"""Names and numbers of any length, and characters that a terminal would obey."""
 
 HELD_S: Final = 0.7
 """How long a debugger, a pipe or a crowd stays."""
 
 TRACER: Final = CHECKOUT / "tests" / "runtime" / "containment" / "tracer.py"
 
-CROWD: Final = 300
+CROWD: Final = 50
+"""So many more come until some are refused."""
+
+MOST_CROWDS: Final = 20
 MISSPELT: Final = 200
 UNREAD_ANSWERS: Final = 30
+UNHURRIED: Final = 5
 WAITING_REQUESTS: Final = 8
 REQUEST_BYTES: Final = 10 << 20
 
@@ -60,8 +75,10 @@ WEIGHTS: Final = {
     "crowd": 1,
     "fifo_descriptor": 1,
     "fifo_log": 0.5,
+    "odd": 1,
     "suspend": 0.5,
     "kill_daemon": 0.4,
+    "end_daemon": 0.4,
 }
 
 
@@ -114,6 +131,7 @@ class Havoc:
         self._tally.scraped(differences(text, status), text)
         await operator.hang_up()
         await self._take_note()
+        await self._stall()
         with trio.move_on_after(ANSWERED_WITHIN_S):
             while self._daemon.has_more_files():  # noqa: ASYNC110 - a process sets no event
                 await trio.sleep(0.05)
@@ -134,7 +152,12 @@ class Havoc:
 
     async def _kill_module(self) -> None:
         status = await self._ask(self._any(), "status")
-        pids = [one["pid"] for module in status["modules"] for one in module["instances"]]
+        pids = [
+            one["pid"]
+            for module in status["modules"]
+            for one in module["instances"]
+            if module["name"] != CALM
+        ]
         if pids:
             self._signal(self._draw.choice(pids))
 
@@ -215,7 +238,10 @@ class Havoc:
         """Have a debugger hold a process while its module is restarted."""
         status = await self._ask(self._any(), "status")
         held = [
-            (one["name"], each["pid"]) for one in status["modules"] for each in one["instances"]
+            (one["name"], each["pid"])
+            for one in status["modules"]
+            for each in one["instances"]
+            if one["name"] != CALM
         ]
         if not held:
             return
@@ -254,12 +280,24 @@ class Havoc:
         await client.hang_up()
 
     async def _crowd(self) -> None:
-        """Have clients come who ask nothing."""
+        """Have clients come who ask nothing, until the daemon refuses some."""
+        operator = self._any()
+        before = await self._connections(operator)
         async with AsyncExitStack() as crowd:
-            for _ in range(CROWD):
-                stream = await trio.open_unix_socket(self._daemon.socket)
-                await crowd.enter_async_context(stream)
+            for _ in range(MOST_CROWDS):
+                for _ in range(CROWD):
+                    stream = await trio.open_unix_socket(self._daemon.socket)
+                    await crowd.enter_async_context(stream)
+                if (await self._connections(operator))["refused"] > before["refused"]:
+                    break
+            else:
+                self._tally.errors.append("no connection of a crowd was refused")
+            await self._any().send("plain", "go", {"word": "in a crowd"})
             await trio.sleep(HELD_S)
+        # Who comes next is to have an ordinary place.
+        with trio.fail_after(ANSWERED_WITHIN_S):
+            while (await self._connections(operator))["open"] > before["open"]:  # noqa: ASYNC110
+                await trio.sleep(0.01)
 
     async def _fifo_descriptor(self) -> None:
         self._zoo.replace_by_fifo(self._draw.choice(self._zoo.names))
@@ -280,7 +318,24 @@ class Havoc:
         os.close(reader)
 
     async def _suspend(self) -> None:
+        client = self._any()
+        await client.finished(await client.send(CALM, "go", {"word": "first"}, ANSWERED_WITHIN_S))
+        for _ in range(UNHURRIED):
+            args = {"fault": "event+event"}
+            client.unhurried.add(await client.send(CALM, "go", args, UNHURRIED_S))
         await self._daemon.suspend(SUSPENDED_S)
+
+    async def _odd(self) -> None:
+        await self._any().send_raw(self._draw.choice(ODD))
+
+    async def _end_daemon(self) -> None:
+        """End it while much is asked, all of which it has read: each request has an answer."""
+        for client in self.clients:
+            client.gate.set()
+            await self._ask(client, "status", module=CALM)
+        await self._take_note()
+        await self._daemon.end()
+        await self.begin()
 
     async def _kill_daemon(self) -> None:
         await self._take_note()
@@ -290,7 +345,26 @@ class Havoc:
         await self._daemon.kill()
         await self.begin()
 
+    async def _stall(self) -> None:
+        """Have the event loop blocked for once, and see that it is told, unless one was longer."""
+        self._daemon.stall()
+        client = await self._connect()
+        blocked_ms, told = BLOCKED_S * 1000, None
+        with trio.move_on_after(ANSWERED_WITHIN_S):
+            while told is None or (told["culprit"] != CULPRIT and told["ms"] < blocked_ms):
+                told = (await self._ask(client, "status"))["daemon"]["longest_stall"]
+                await trio.sleep(0.05)
+        self._tally.deliberate_stall = told
+        # What other threads were kept from meanwhile may have been taken off.
+        if told is None or told["ms"] < blocked_ms / 2:
+            self._tally.errors.append(f"of a stall of {blocked_ms:g} ms was told: {told}")
+        await client.hang_up()
+
     # How it is done.
+
+    async def _connections(self, client: Client) -> dict[str, int]:
+        found: dict[str, int] = (await self._ask(client, "status"))["daemon"]["connections"]
+        return found
 
     async def _take_note(self) -> None:
         client = await self._connect()

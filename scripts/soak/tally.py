@@ -38,6 +38,14 @@ class Tally:
     stall_ms: float = STALL_MS
     """Which stall is a fault."""
     suspensions: int = 0
+    unhurried: int = 0
+    """How many requests were in flight when the daemon was suspended, and had time enough."""
+    late: list[str] = field(default_factory=list)
+    """Those of them that ended by their deadline."""
+    refused_connections: int = 0
+    """Of crowds."""
+    deliberate_stall: dict[str, Any] | None = None
+    """What the last daemon told of one."""
     longest_stall: dict[str, Any] | None = None
     """As the daemons told it; of all of them the longest."""
     lost: list[str] = field(default_factory=list)
@@ -67,6 +75,7 @@ class Tally:
         if peak_bytes - held > self.own_bytes:
             self.peak_bytes, self.held_bytes = peak_bytes, held
         self.suspensions += daemon["suspensions"]["count"]
+        self.refused_connections += daemon["connections"]["refused"]
         found = daemon["longest_stall"]
         if found is not None and found["ms"] > self._longest_ms:
             self.longest_stall = found
@@ -91,6 +100,7 @@ class Tally:
     def faults(self) -> list[str]:
         """All that must not be, in words."""
         found = [f"lost: {one}" for one in self.lost]
+        found += [f"late by a suspension alone: {one}" for one in self.late]
         found += [f"process left: {one}" for one in self.processes_left]
         found += [f"descriptor left: {one}" for one in self.files_left]
         found += [f"error: {one}" for one in self.errors]
@@ -121,10 +131,12 @@ class Tally:
             ("", f"open when their client hung up: {self.closed_by_us}"),
             ("", f"open when the daemon was killed: {self.closed_by_kill}"),
             ("outcomes", _counted(self.outcomes)),
+            ("in time", f"{self.unhurried - len(self.late)} of {self.unhurried} while suspended"),
             ("lost", str(len(self.lost) or "nothing")),
             ("daemon", f"started {self.daemons} times"),
             ("memory", f"peak {self.peak_bytes >> 20} MB, {self.held_bytes >> 20} held for others"),
             ("stall", f"longest {self._stall}; suspended {self.suspensions} times"),
+            ("crowds", f"{self.refused_connections} connections refused"),
             (
                 "metrics",
                 f"{self.series} series, {len(self.metrics) or 'none'} other than in status",

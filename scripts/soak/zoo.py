@@ -80,6 +80,9 @@ MANY_VALUES: Final = 450_000
 EXTRAS: Final = 1000
 """Modules that nobody calls, but for those who misspell their names."""
 
+CALM: Final = "calm"
+"""A module that nobody kills, holds or changes."""
+
 PICKY: Final = "picky"
 """The module whose schema backtracks."""
 
@@ -100,6 +103,7 @@ class Zoo:
         folder.mkdir()
         for name in FORMS:
             self.write(name)
+        self._write_document(self._document(CALM, "many"))
         # A sample with its own program, in its own folder, as an operator would install it.
         for number in range(EXTRAS):
             self._write_document(self._document(f"extra-{number:03}", "plain"))

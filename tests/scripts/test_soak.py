@@ -5,15 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from scripts.soak.stalling import BLOCKED_S
 from scripts.soak.tally import OWN_BYTES, Tally
 from scripts.soak.zoo import Zoo
 from tests.scripts.checkout import WITHIN_S, documents, run
 
 pytestmark = pytest.mark.bound(WITHIN_S)
 
-ACTIONS = 80
-SEED = 2957
-"""With it the daemon is killed and started again among the first actions."""
+ACTIONS = 60
+SEED = 6688
+"""With it a crowd comes among the first actions, the daemon is suspended, killed and ended."""
 
 
 def test_a_short_soak_loses_nothing_and_leaves_nothing() -> None:
@@ -28,7 +29,12 @@ def test_a_short_soak_loses_nothing_and_leaves_nothing() -> None:
     assert sum(report["actions"].values()) == ACTIONS
     away = report["closed_by_us"] + report["closed_by_kill"]
     assert report["asked"] == report["answered"] + away > 0
-    assert report["daemons"] == 1 + report["actions"]["kill_daemon"] > 1
+    actions = report["actions"]
+    assert report["daemons"] == 1 + actions["kill_daemon"] + actions["end_daemon"] > 2
+    assert report["refused_connections"] >= actions["crowd"] > 0
+    assert report["unhurried"] > 0
+    assert report["late"] == []
+    assert report["deliberate_stall"]["ms"] >= BLOCKED_S * 1000 / 2
     assert 0 < report["peak_bytes"] - report["held_bytes"] < OWN_BYTES
 
 
@@ -55,6 +61,7 @@ def test_each_fault_is_in_the_report() -> None:
     tally.processes_left.append("4711 sleep")
     tally.files_left.append("9 pipe")
     tally.errors.append("supervision failed")
+    tally.late.append("calm.go")
     stall = {"ms": 50.1, "culprit": "client 3", "doing": "requests", "ts": 1.0}
     for longest, suspended, held, peak in (
         (stall, 2, 1 << 20, OWN_BYTES),
@@ -62,11 +69,13 @@ def test_each_fault_is_in_the_report() -> None:
         (None, 0, 200 << 20, OWN_BYTES + (150 << 20)),
     ):
         told = {"longest_stall": longest, "suspensions": {"count": suspended}}
+        told["connections"] = {"refused": 8}
         tally.note({**told, "held_bytes": {"most": held}}, peak)
-    assert len(tally.faults) == 6
+    assert len(tally.faults) == 7
+    assert "24 connections refused" in tally.text()
     assert "longest 50.1 ms, client 3 (requests); suspended 3 times" in tally.text()
     assert "peak 215 MB, 64 held for others" in tally.text()
-    assert "NOT clean: 6 faults" in tally.text()
+    assert "NOT clean: 7 faults" in tally.text()
     assert tally.document()["clean"] is False
 
 
