@@ -6,9 +6,9 @@ would have been cancelled by them. So the clock stands still from the moment at 
 to come round until it has read for a while, and all timers have as much left as they had: requests,
 health checks, backoffs and stop ladders alike. Nothing is replaced for it, and nothing catches up.
 
-    before_io_wait(timeout) --- the loop sleeps --- after_io_wait
-                          |<- timeout ->|<- late  ->|<- GRACE_S ->|
-    clock         ...------------------>|.........................|-------...
+    deadline_to_sleep_time --- the loop sleeps --- after_io_wait
+                         |<- timeout ->|<- late  ->|<- GRACE_S ->|
+    clock        ...------------------>|.........................|-------...
 
 Within a turn of the loop the same holds between two looks at the clock.
 """
@@ -56,7 +56,7 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
         self._lost_s = 0.0
         self._floor = -math.inf
         self._looked_at = self._turn_began_at = clock()
-        self._wakes_at = math.inf
+        self._sleeps_since: float | None = None
 
     # What trio asks of a clock.
 
@@ -73,29 +73,35 @@ class LoopClock(trio.abc.Clock, trio.abc.Instrument):
         return now if now > floor else floor  # noqa: FURB136 - each request asks twice
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Return for how long to sleep until a time of this clock."""
-        return deadline + self._lost_s - self._clock()
+        """Return for how long to sleep until a time of this clock.
 
-    # What trio tells an instrument.
-
-    def before_io_wait(self, timeout: float) -> None:
-        """Take note that a turn is over, and when the loop is to come round at the latest."""
+        trio asks before each sleep, and never else; so a turn is over.
+        """
         at = self._clock()
         if at - self._looked_at > LATE_S:
             self._lose(self._looked_at, at)
-        self._looked_at = at
-        self._wakes_at = at + timeout
+        self._looked_at = self._sleeps_since = at
         self._turn_ended(self._turn_began_at, at)
+        return deadline + self._lost_s - at
+
+    # What trio tells an instrument: a second hook would cost as much as all that is done here.
 
     def after_io_wait(self, timeout: float) -> None:
-        """Take note that it has come round."""
-        del timeout
+        """Take note that the loop has come round."""
         at = self._clock()
-        late_s = at - self._wakes_at
-        if late_s > LATE_S:
-            # Back by the grace, but never to before it went to sleep.
-            self._lose(max(self._wakes_at - GRACE_S, self._looked_at), at)
-            self._woke_late(late_s)
+        since = self._sleeps_since
+        if since is None:
+            # There is more to do: nobody slept, the pipes were only looked at.
+            if at - self._looked_at > LATE_S:
+                self._lose(self._looked_at, at)
+            self._turn_ended(self._turn_began_at, at)
+        else:
+            self._sleeps_since = None
+            late_s = at - since - timeout
+            if late_s > LATE_S:
+                # Back by the grace, but never to before it went to sleep.
+                self._lose(max(since + timeout - GRACE_S, since), at)
+                self._woke_late(late_s)
         self._looked_at = self._turn_began_at = at
 
     def _lose(self, since: float, until: float) -> None:

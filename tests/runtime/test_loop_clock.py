@@ -29,7 +29,6 @@ class Machine:
     def sleep(self, until: float, really_s: float) -> None:
         """Have the loop sleep until a time of its clock, and come round after so many seconds."""
         timeout = max(0.0, self.clock.deadline_to_sleep_time(until))
-        self.clock.before_io_wait(timeout)
         self.at += really_s
         self.clock.after_io_wait(timeout)
 
@@ -88,8 +87,7 @@ def test_what_was_stopped_in_the_middle_of_a_turn_has_lost_nothing(machine: Mach
     machine.at += 4.0
     assert machine.left(request) == 2
     machine.at += 4.0
-    machine.clock.before_io_wait(0.0)  # nobody looked at the clock in this turn
-    machine.clock.after_io_wait(0.0)
+    machine.clock.after_io_wait(0.0)  # nobody looked at the clock in this turn
     assert machine.left(request) == 2
     assert machine.late == []  # it was no sleep that took too long
 
@@ -172,3 +170,31 @@ def test_of_deadlines_that_passed_while_it_was_stopped_readers_come_first() -> N
         os.close(reading)
         os.close(writing)
     assert order == ["answer", "scope", "deadline"]
+
+
+def test_trio_asks_before_each_sleep_and_never_else_and_calls_one_hook() -> None:
+    said: list[str] = []
+
+    class Noted(LoopClock):
+        def deadline_to_sleep_time(self, deadline: float) -> float:
+            said.append("asks")
+            return super().deadline_to_sleep_time(deadline)
+
+    class Sleeps(trio.abc.Instrument):
+        def before_io_wait(self, timeout: float) -> None:
+            said.append("sleeps" if timeout > 0 else "looks")
+
+    async def main() -> None:
+        for _ in range(3):
+            await trio.sleep(0.0001)
+            await trio.lowlevel.checkpoint()
+            with trio.move_on_after(0):
+                await trio.sleep_forever()
+
+    clock = Noted()
+    trio.run(main, clock=clock, instruments=[clock, Sleeps()])
+    told = " ".join(said)
+    assert told.count("asks sleeps") == told.count("sleeps") > 0
+    assert told.count("asks") == told.count("asks sleeps") + told.count("asks looks")
+    hooks = {name for name in vars(trio.abc.Instrument) if not name.startswith("_")}
+    assert hooks & vars(LoopClock).keys() == {"after_io_wait"}
