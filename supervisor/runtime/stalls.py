@@ -8,7 +8,10 @@ which takes no CPU time, does.
     turn of the loop: wall time = CPU time + waits + run delay + stopped
 
 One kind of wait is not our doing either: another thread has the interpreter's lock, and is not let
-run. So of the waits, what another thread was kept from running meanwhile does not count.
+run. So of the waits, what another thread was kept from running meanwhile does not count; but no
+more of them than can have been for that lock. Who waits for it wakes up every switch interval
+(`take_gil` in ceval_gil.c: 5 ms), so the thread's own count of times that it was let run bounds it:
+a sleep, or a wait for a disk, is one such time, however long it lasts.
 
 A stop is noticed when the loop wakes too late from a sleep, in which nothing of ours can hold it
 up, or when a SIGCONT came in a turn that was long; only once for each.
@@ -18,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -137,6 +141,9 @@ that look and the turn is taken for the turn's: so much may a stall be told too 
 STOPPED_S = 1.0
 """Nothing but a stop of the daemon makes it wake up so late."""
 
+MOST_THREADS = 32
+"""So many of the other threads are looked at: what one beyond them was kept from counts as ours."""
+
 log = structlog.get_logger()
 
 
@@ -167,6 +174,8 @@ class Times(NamedTuple):
     ran_s: float = 0.0
     delayed_s: float = 0.0
     """It could have run and was not let."""
+    slices: float = 0.0
+    """How many times it was let run."""
 
 
 class Threads:
@@ -189,10 +198,13 @@ class Threads:
         return Times() if self._file < 0 else _times(os.pread(self._file, 100, 0))
 
     def others(self) -> dict[int, Times]:
-        """Return those of all other threads that Python knows, by their numbers in the kernel."""
+        """Return those of other threads that Python knows, by their numbers in the kernel.
+
+        No more than `MOST_THREADS`, the oldest: each costs a file, and many wait for work.
+        """
         found: dict[int, Times] = {}
         if self._file >= 0:
-            for thread in threading.enumerate():
+            for thread in threading.enumerate()[:MOST_THREADS]:
                 number = thread.native_id
                 if number is not None and thread is not threading.main_thread():
                     with contextlib.suppress(OSError):  # it has just ended
@@ -215,8 +227,8 @@ def _read(path: str) -> bytes:
 
 
 def _times(schedstat: bytes) -> Times:
-    ran, delayed, *_ = schedstat.split()
-    return Times(int(ran) / 1e9, int(delayed) / 1e9)
+    ran, delayed, slices = schedstat.split()
+    return Times(int(ran) / 1e9, int(delayed) / 1e9, int(slices))
 
 
 class Stalls:
@@ -294,7 +306,7 @@ class Stalls:
         """Return how much of a turn was our doing; and the thread that did most of it, if one."""
         before, self._own = self._own, self._threads.own()
         others_before, self._others = self._others, self._threads.others()
-        ran_s, delayed_s = (now - then for now, then in zip(self._own, before, strict=True))
+        ran_s, delayed_s, slices = (now - then for now, then in zip(self._own, before, strict=True))
         own_s = max(took_s - delayed_s, 0.0)
         since = {
             number: Times(*(now - then for now, then in zip(times, former, strict=True)))
@@ -302,7 +314,8 @@ class Stalls:
             for former in [others_before.get(number, Times())]
         }
         kept_s = max((one.delayed_s for one in since.values()), default=0.0)
-        own_s -= min(kept_s, max(own_s - ran_s, 0.0))
+        for_the_lock_s = slices * sys.getswitchinterval()
+        own_s -= min(kept_s, for_the_lock_s, max(own_s - ran_s, 0.0))
         busiest = max(since, key=lambda number: since[number].ran_s, default=None)
         if busiest is None or since[busiest].ran_s < own_s / 2:
             return own_s, ""

@@ -13,6 +13,7 @@ import pytest
 import structlog.testing
 import trio
 
+from supervisor.runtime import stalls as stalls_module
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.stalls import Serving, Stalls, Threads, Times
 from tests.bounds import WAIT_S
@@ -25,6 +26,7 @@ class World(Threads):
         self.now = 100.0
         self.ran = 7.0
         self.delay = 5.0
+        self.slices = 9.0
         self.of_others: dict[int, Times] = {}
         self.continued = False
         self.looks = 0
@@ -38,7 +40,7 @@ class World(Threads):
 
     def own(self) -> Times:
         self.looks += 1
-        return Times(self.ran, self.delay)
+        return Times(self.ran, self.delay, self.slices)
 
     def others(self) -> dict[int, Times]:
         return dict(self.of_others)
@@ -159,13 +161,26 @@ def test_a_wait_for_a_thread_that_the_machine_did_not_let_run_is_none(world: Wor
     world.turn(("", "", 0.001))
     world.of_others = {1: Times(1.0, 1.195), 2: Times(1.0, 1.1)}
     world.ran += 0.005
+    world.slices += 40  # it woke up every 5 ms to ask for the interpreter's lock
     world.turn(("client 3", "requests", 0.2))
     assert world.longest is None
     # What this thread did itself is its own doing, whatever became of others meanwhile.
     world.of_others = {1: Times(1.0, 1.395), 2: Times(1.0, 1.1)}
     world.ran += 0.19
+    world.slices += 40
     world.turn(("client 3", "requests", 0.2))
     assert world.longest == (190.0, "client 3", "requests")
+
+
+def test_a_wait_for_something_else_does_not_hide_behind_a_thread_that_was_not_let_run(
+    world: World,
+) -> None:
+    world.of_others = {1: Times(1.0, 1.0)}
+    world.turn(("", "", 0.001))
+    world.of_others = {1: Times(1.0, 1.2)}
+    world.slices += 2  # it slept through: who waits for the interpreter's lock wakes up often
+    world.turn(("a#1", "its end", 0.2))
+    assert world.longest == (190.0, "a#1", "its end")
 
 
 def test_who_kept_the_loop_though_nobody_was_served_is_named(world: World) -> None:
@@ -184,6 +199,31 @@ def test_garbage_is_collected_on_the_daemons_own_account(world: World) -> None:
     world.serving.collecting("stop", {})
     world.stalls.turn_ended(world.now - 0.1, world.now)
     assert world.longest == (100.0, "the daemon", "collecting garbage")
+
+
+def test_no_more_than_so_many_threads_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def reading(path: str) -> bytes:
+        read.append(path)
+        return b"0 0 0"
+
+    monkeypatch.setattr(stalls_module, "_read", reading)
+    release, threads = threading.Event(), Threads.begun()
+    many = [
+        threading.Thread(target=release.wait, args=(WAIT_S,))
+        for _ in range(stalls_module.MOST_THREADS)
+    ]
+    try:
+        for one in many:
+            one.start()
+        threads.others()
+    finally:
+        release.set()
+        threads.close()
+        for one in many:
+            one.join()
+    assert 0 < len(read) < stalls_module.MOST_THREADS
 
 
 def test_the_times_of_threads_never_fall_and_are_nothing_once_closed() -> None:

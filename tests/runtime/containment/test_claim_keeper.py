@@ -63,7 +63,9 @@ async def kept(data_dir: Path) -> AsyncIterator[tuple[ClaimKeeper, Renewed]]:
                 watched.set()
                 return await super().events()
 
-        keeper = ClaimKeeper(held, renewed, BlockingWork(), open_queue=Queue, settle_s=0)
+        keeper = ClaimKeeper(
+            held, renewed, BlockingWork(), open_queue=Queue, settle_s=0, retry_s=0.01
+        )
         async with trio.open_nursery() as nursery:
             nursery.start_soon(keeper.run)
             await watched.wait()
