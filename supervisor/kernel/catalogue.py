@@ -70,8 +70,8 @@ class Catalogue:
     async def wait_known(self, principal: Principal) -> None:
         """Return when something is known of each module, or it has failed, or after a while."""
         unknown: list[Module] = []
-        async for module in each_in_turns(self._seen(principal)):
-            if self._is_known(module):
+        async for module in each_in_turns(self._callable()):
+            if not principal.sees(module.name) or self._is_known(module):
                 continue
             unknown.append(module)
             if not module.wanted and starts_on_demand(module):
@@ -87,7 +87,11 @@ class Catalogue:
 
     async def offers(self, principal: Principal) -> list[Offer]:
         """Return what a principal may see, by name; no hooks, which nobody calls."""
-        return [self._offer(one) async for one in each_in_turns(self._seen(principal))]
+        return [
+            self._offer(one)
+            async for one in each_in_turns(self._callable())
+            if principal.sees(one.name)
+        ]
 
     def said(self, name: str) -> dict[str, Any]:
         """Return what is known of a module; nothing if it is not there."""
@@ -99,12 +103,13 @@ class Catalogue:
         module = self._fleet.modules.get(name)
         return module is not None and module.state in SERVES
 
-    def _seen(self, principal: Principal) -> list[Module]:
+    def _callable(self) -> list[Module]:
+        """Return all but hooks, by name."""
         modules = self._fleet.modules
         return [
             modules[name]
             for name in sorted(modules)
-            if modules[name].descriptor.kind is not Kind.HOOK and principal.sees(name)
+            if modules[name].descriptor.kind is not Kind.HOOK
         ]
 
     def _is_known(self, module: Module) -> bool:

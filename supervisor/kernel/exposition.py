@@ -46,17 +46,18 @@ class Exposition:
         """What kind of text it is."""
         return OPENMETRICS_1_0_0 if self._form is Form.OPENMETRICS else CONTENT_TYPE_PLAIN_0_0_4
 
-    def write(self, whole: dict[str, Any], told: Iterator[dict[str, Any]]) -> Iterator[None]:
+    def write(self, whole: dict[str, Any], told: Iterator[dict[str, Any] | None]) -> Iterator[None]:
         """Write all metrics, those of a module with each step.
 
         `whole` is the answer to `status` without the modules, `told` gives what is said of each,
-        with `histogram` and `outcomes`.
+        with `histogram` and `outcomes`, or None.
         """
         for metric in OF_DAEMON:
             self._add(metric, of_daemon(metric, whole))
         for module in told:
-            for metric in OF_MODULE:
-                self._add(metric, of_module(metric, module))
+            if module is not None:
+                for metric in OF_MODULE:
+                    self._add(metric, of_module(metric, module))
             yield
 
     def _add(self, metric: Metric, samples: Iterable[Sample]) -> None:

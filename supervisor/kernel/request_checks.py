@@ -6,7 +6,8 @@ Args that a schema does not accept at once are doubtful: they are looked at by a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import islice
 from typing import Any
 
@@ -128,10 +129,27 @@ def unknown_module(tool: str, fleet: Fleet, principal: Principal) -> Failure:
     if bad is not None:
         hint = f"; {bad.descriptor} is quarantined: {bad.reason}"
     else:
-        seen = fleet.modules if principal.is_full else list(filter(principal.sees, fleet.modules))
-        hint = did_you_mean(tool, seen)
+        hint = did_you_mean(tool, fleet.modules if principal.is_full else _Seen(fleet, principal))
     words = f"there is no module {named(tool, NAME_CHARS)}{hint}"
     return Failure.because(Reason.UNKNOWN_MODULE, words, module=tool[:NAME_CHARS])
+
+
+class _Seen(AbstractSet[str]):
+    """The modules that a principal may see; of many, only those that are looked for are tried."""
+
+    def __init__(self, fleet: Fleet, principal: Principal) -> None:
+        self._modules = fleet.modules
+        self._principal = principal
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and name in self._modules and self._principal.sees(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return filter(self._principal.sees, self._modules)
+
+    def __len__(self) -> int:
+        """Return how many there are at the most."""
+        return len(self._modules)
 
 
 def without_unseen(failure: Failure, principal: Principal) -> Failure:

@@ -19,7 +19,7 @@ from typing import Any
 import msgspec
 
 from protocol.errors import Code, Failure, Outcome, Reason
-from protocol.merge_patch import encoded_bytes
+from protocol.merge_patch import encoded_bytes, has_more_members
 from protocol.plan import plan_problems
 from protocol.weight import is_deeper
 
@@ -46,6 +46,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """A patch may be larger than the state it leads to, and the journal keeps each whole."""
     depth: int = 64
     """Of a patch, and so of a state: half of what a request may have, which carries patches."""
+    members: int = 10_000
+    """Of a patch, those of its inner objects included: each is merged by itself."""
     live: int = 10_000
     live_bytes: int = 64 << 20
     """Of all live ones together, states and plans as compact JSON."""
@@ -133,6 +135,9 @@ def plan_problem(plan: Any, bounds: Bounds = BOUNDS) -> Failure | None:
 
 def patch_size(patch: dict[str, Any], bounds: Bounds = BOUNDS) -> int | Failure:
     """Return the bytes of a patch, or refuse one that is too deep or too large by itself."""
+    if has_more_members(patch, bounds.members):
+        words = f"the patch has more than {bounds.members} members, those inside of them included"
+        return _too_much(f"{words}; send it in parts", bounds.members)
     # The depth comes first: of what is too deep the size cannot be told without an end.
     if is_deeper(patch, bounds.depth):
         return _too_much(f"the patch is nested more than {bounds.depth} levels deep", bounds.depth)

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import os
-import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from operator import attrgetter, itemgetter
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
 import trio
 
-import supervisor
+from protocol.descriptor.model import Descriptor
 from protocol.events import Progress
 from supervisor.kernel.operations import figures
 from supervisor.kernel.parties import Party
 from supervisor.policy.lifecycle import SERVES, State
+from supervisor.policy.principals import Principal
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.brand import Brands
 from supervisor.runtime.containment.orphans import KNOWN, Orphans
 from tests import factories
 from tests.budget.fake_process import without_processes
+from tests.budget.lines import Lines
 from tests.budget.turns import Turns, taking_turns
 from tests.kernel.conftest import Asker, daemon_with, run_op
 from tests.principals import ADA
@@ -34,32 +33,6 @@ GROWTH = 1.2
 """A line that is run for each module whenever one changes makes this 1.4 and more."""
 
 LAZY = {"start": "lazy"}
-
-OURS = str(Path(supervisor.__file__).parent)
-
-
-class Lines:
-    """How many lines of the daemon's own code have been run."""
-
-    def __init__(self) -> None:
-        self.run = 0
-
-    @contextmanager
-    def counting(self) -> Iterator[None]:
-        """Count within the block; each round of a loop counts, those within a line too."""
-        before = sys.gettrace()
-        sys.settrace(self._frame)
-        try:
-            yield
-        finally:
-            sys.settrace(before)
-
-    def _frame(self, frame: FrameType, event: str, _: Any) -> Any:
-        return self._line if frame.f_code.co_filename.startswith(OURS) else None
-
-    def _line(self, frame: FrameType, event: str, _: Any) -> Any:
-        self.run += event == "line"
-        return self._line
 
 
 async def ignore(event: Progress | None) -> None:
@@ -121,6 +94,31 @@ async def test_a_long_answer_leaves_the_neighbours_their_turns(
         )
         for one in range(FEW)
     ]
+    told, rounds = await told_beside_a_neighbour(made, tmp_path, op, args, ADA)
+    name: Any = {"status": itemgetter("name"), "offers": attrgetter("module"), "wait": str}[op]
+    assert sorted(map(name, told["modules"])) == sorted(f"m{one}" for one in range(FEW))
+    assert rounds >= FEW // 2  # who of the two comes first in a turn is chance
+
+
+@pytest.mark.parametrize("op", ["status", "offers"])
+async def test_modules_that_a_client_may_not_see_take_their_turns_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op: str
+) -> None:
+    monkeypatch.setattr("supervisor.runtime.turns.TURN_S", 0)  # each module is a turn of its own
+    made = [
+        factories.descriptor(tmp_path, ["true"], name=f"m{one}", supervision=LAZY)
+        for one in range(FEW)
+    ]
+    blind = ADA.narrowed(modules=["other"])
+    told, rounds = await told_beside_a_neighbour(made, tmp_path, op, {}, blind)
+    assert told["modules"] == []
+    assert rounds >= FEW // 2
+
+
+async def told_beside_a_neighbour(
+    made: list[Descriptor], folder: Path, op: str, args: dict[str, Any], principal: Principal
+) -> tuple[Any, int]:
+    """Return the result of an op, and how often somebody else had a turn meanwhile."""
     rounds = 0
 
     async def neighbour() -> None:
@@ -129,13 +127,11 @@ async def test_a_long_answer_leaves_the_neighbours_their_turns(
             await trio.lowlevel.checkpoint()
             rounds += 1
 
-    async with daemon_with(tmp_path, *made) as daemon, trio.open_nursery() as nursery:
+    async with daemon_with(folder, *made) as daemon, trio.open_nursery() as nursery:
         nursery.start_soon(neighbour)
-        told = await run_op(daemon, op, args, ignore)
+        told = await run_op(daemon, op, args, ignore, principal)
         nursery.cancel_scope.cancel()
-    name: Any = {"status": itemgetter("name"), "offers": attrgetter("module"), "wait": str}[op]
-    assert sorted(map(name, told["modules"])) == sorted(f"m{one}" for one in range(FEW))
-    assert rounds >= FEW // 2  # who of the two comes first in a turn is chance
+    return told, rounds
 
 
 @pytest.mark.fault(30)

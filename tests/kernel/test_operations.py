@@ -114,6 +114,8 @@ async def test_the_counts_of_durations_are_given_to_whoever_asks_for_them(tmp_pa
         assert count == 1
         assert 0 < least_us <= module["latency_ms"]["max"] * 1000
         (same,) = (await run(daemon, "status", histogram=True))["modules"]
+        same_histogram = same["latency_ms"].pop("histogram_us")
+        assert list(map(tuple, same_histogram)) == module["latency_ms"].pop("histogram_us")
         assert same["latency_ms"] == module["latency_ms"]
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from protocol.errors import CODE_OF, Code, Failure, Reason, Success
 from supervisor.policy.session import (
+    BOUNDS,
     Bounds,
     Status,
     count_problem,
@@ -154,3 +155,14 @@ def test_a_patch_far_too_deep_is_refused_all_the_same() -> None:
     assert refusal is not None
     assert "nested more than 64 levels deep" in refusal.message
     assert patch_size({"a": 1}) == len('{"a":1}')
+
+
+def test_a_patch_has_so_many_members_those_of_inner_objects_included() -> None:
+    most = BOUNDS.members
+    inner = {str(number): 0 for number in range(most - 1)}
+    assert isinstance(patch_size({"a": inner}), int)
+    assert isinstance(patch_size({"a": [inner, inner]}), int)  # arrays are replaced as a whole
+    refusal = patch_size({"a": inner, "b": {}})
+    assert isinstance(refusal, Failure)
+    assert refusal.details["most"] == most
+    assert "more than 10000 members" in refusal.message

@@ -27,6 +27,7 @@ from supervisor.kernel.assets.spool import Spool
 from supervisor.kernel.parties import Origin, RefusedError
 from supervisor.kernel.recorder import Recorder
 from supervisor.policy.principals import Principal
+from supervisor.runtime.turns import Turn
 
 ASSETS_KEPT = 10_000
 """How many are remembered; the oldest are forgotten beyond it."""
@@ -126,7 +127,7 @@ class Assets:
             "copied_bytes": self.checks.store.total_bytes,
         }
 
-    def find(self, named: str, principal: Principal) -> AssetRecord:
+    async def find(self, named: str, principal: Principal) -> AssetRecord:
         """Return an asset by its id, the module's own id of it (the newest), or an id's beginning.
 
         Only of those that the principal may see. Raises `RefusedError` (`unknown_asset`).
@@ -134,34 +135,38 @@ class Assets:
         exact = self._records.get(named) or self._records.get(self._newest.get(named, ""))
         if exact is not None and _may_see(principal, exact):
             return exact
-        seen = self.select(principal)
+        beginning = named if len(named) >= SHORTEST_PREFIX else None
+
+        def fits(one: AssetRecord) -> bool:
+            begins = beginning is not None and one.asset.startswith(beginning)
+            return begins or one.asset_id == named
+
+        seen = await self._seen(principal, fits)
         same = [one for one in seen if one.asset_id == named]
-        if same:
-            return same[-1]
-        if len(named) >= SHORTEST_PREFIX:
-            begin = [one for one in seen if one.asset.startswith(named)]
-            if len(begin) == 1:
-                return begin[0]
+        if same or len(seen) == 1:
+            found = same[-1] if same else seen[0]
+            return self._records.get(found.asset, found)
         forgotten = f"; {self.forgotten} older ones are forgotten" if self.forgotten else ""
         words = f"there is no asset {named!r:.80}{forgotten}; `stdiod asset list` shows them"
         raise RefusedError(Failure.because(Reason.UNKNOWN_ASSET, words))
 
-    def select(
-        self,
-        principal: Principal,
-        session_id: str | None = None,
-        module: str | None = None,
-        request_id: str | None = None,
+    async def select(self, principal: Principal, **wanted: str) -> list[AssetRecord]:
+        """Return the assets of a `session_id`, a `module`, a `request_id`; the oldest first."""
+        asked = list(wanted.items())
+        return await self._seen(
+            principal, lambda one: all(getattr(one, name) == value for name, value in asked)
+        )
+
+    async def _seen(
+        self, principal: Principal, fits: Callable[[AssetRecord], bool]
     ) -> list[AssetRecord]:
-        """Return the assets of a session, a module, a request; the oldest first."""
-        wanted = {"session_id": session_id, "module": module, "request_id": request_id}
-        asked = [(name, value) for name, value in wanted.items() if value is not None]
-        return [
-            one
-            for one in self._records.values()
-            if _may_see(principal, one)
-            and all(getattr(one, name) == value for name, value in asked)
-        ]
+        """Return those that fit and that a principal may see, which takes turns for its globs."""
+        found, turn = [], Turn()
+        for one in tuple(self._records.values()):
+            await turn.go_on()
+            if fits(one) and _may_see(principal, one):
+                found.append(one)
+        return found
 
     def note_read(self, record: AssetRecord, failure: Failure | None, reader: Origin) -> None:
         """Write down that somebody asked for the file, and whether it was there.

@@ -56,7 +56,7 @@ class AssetOps:
         }
 
     async def _list(self, args: dict[str, Any], asked: Asked) -> Any:
-        found = self._assets.select(asked.principal, **args)
+        found = await self._assets.select(asked.principal, **args)
         shown = found[-LISTED:]
         return {
             "assets": [one.shown(whole=False) for one in shown],
@@ -65,7 +65,8 @@ class AssetOps:
         }
 
     async def _show(self, args: dict[str, Any], asked: Asked) -> Any:
-        return self._assets.find(args["asset"], asked.principal).shown(whole=True)
+        found = await self._assets.find(args["asset"], asked.principal)
+        return found.shown(whole=True)
 
     async def _read(self, args: dict[str, Any], asked: Asked) -> Any:
         return await self._noted(
@@ -87,7 +88,7 @@ class AssetOps:
         read: Callable[[AssetRecord], Awaitable[dict[str, Any]]],
     ) -> Any:
         reader = self._reader(op, asked)
-        record = self._assets.find(args["asset"], asked.principal)
+        record = await self._assets.find(args["asset"], asked.principal)
         try:
             result = await read(record)
         except RefusedError as error:

@@ -119,13 +119,17 @@ class FigureOps:
             shown["daemon"] |= {"possible_survivors": []}
         return shown
 
-    def _told(self, principal: Principal, **more: bool) -> Iterator[dict[str, Any]]:
-        """Return what is said of each module that a principal may see, when it is asked for."""
+    def _told(self, principal: Principal, **more: bool) -> Iterator[dict[str, Any] | None]:
+        """Return what is said of each module, when it is asked for; None if it is not seen.
+
+        To find that takes time too: there may be a turn's end behind each.
+        """
         by_name = sorted(self._parts.fleet.modules.items(), key=itemgetter(0))
         return (
             self._parts.status_of(module, principal, **more)
-            for _, module in by_name
             if principal.sees(module.name)
+            else None
+            for _, module in by_name
         )
 
     def _tell(
@@ -165,7 +169,7 @@ class FigureOps:
                 over = False
                 while not over:
                     await trio.lowlevel.checkpoint()
-                    over = _tell_a_turn(map(encode, told), encoded)
+                    over = _tell_a_turn((one and encode(one) for one in told), encoded)
                 modules = msgspec.Raw(b"[%s]" % b",".join(encoded))
                 return msgspec.Raw(encode({**shown, "modules": modules}))
         finally:
@@ -198,7 +202,8 @@ def _tell_a_turn(told: Iterator[Any], into: list[Any]) -> bool:
     turn = Turn()
     turn.begin()
     for one in told:
-        into.append(one)
+        if one is not None:
+            into.append(one)
         if turn.over:
             return False
     return True
