@@ -71,7 +71,8 @@ class Serving:
 
     def begin(self, who: str, doing: str) -> None:
         """Take note that a party is served from now on."""
-        self.end()
+        if self._who or self._then:  # mostly nobody was served
+            self.end()
         if who != self._last:
             self._last = who
             self._begun += 1
