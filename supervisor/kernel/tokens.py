@@ -16,12 +16,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
 import msgspec
 import structlog
+import trio
 
 from protocol.errors import Failure, Reason
 from protocol.problem import did_you_mean, named, printable
@@ -51,6 +53,10 @@ PAGE_S = 12 * 3600.0
 """How long a browser stays logged in: a day's work."""
 
 NAME_CHARS = 64
+
+ENDED_A_TURN = 64
+"""So many of those who came in with a token are told at a time that it is over: each is a
+connection to close, and thousands would keep the neighbours waiting."""
 
 _MARK = "stdiod"
 """What a token begins with, so that scanners for leaked secrets can be told of it."""
@@ -107,6 +113,9 @@ class Tokens:
         self._all: dict[str, Token] = {}
         """By id."""
         self._logins: dict[str, set[Login]] = {}
+        self._over: deque[Login] = deque()
+        """Those whose token is over, and who have not been told."""
+        self._all_over = trio.lowlevel.ParkingLot()
         self._buckets: dict[str, Bucket] = {}
         """Of those with a rate that somebody has asked with, by id."""
 
@@ -121,7 +130,7 @@ class Tokens:
         self._logins.setdefault(token.id, set()).add(login)
         if token.expires is not None:
             left_s = max(0.0, token.expires - self._wall_clock())
-            login.timer = self._deadlines.after(left_s, partial(self._end, login))
+            login.timer = self._deadlines.after(left_s, partial(self._end, (login,)))
         return login
 
     def is_of(self, login: Login, said: str) -> bool:
@@ -216,7 +225,7 @@ class Tokens:
         return token, f"{_MARK}_{token_id}_{secret}"
 
     def revoke(self, name: str) -> Token:
-        """Take a token back: nobody comes in with it, and who has is told."""
+        """Take a token back: nobody comes in with it, and who has is told, some in each turn."""
         self._drop_expired()
         for token in self._all.values():
             if token.name == name:
@@ -225,6 +234,11 @@ class Tokens:
         hint = did_you_mean(name, [one.name for one in self._all.values()])
         words = f"there is no token {named(name, NAME_CHARS)}{hint}"
         raise _refused(Reason.INVALID_ARGS, words, pointer="/name")
+
+    async def wait_all_over(self) -> None:
+        """Return when nobody is left who came in with a token that is over."""
+        while self._over:
+            await self._all_over.park()
 
     def shown(self) -> list[dict[str, Any]]:
         """Return what may be shown of all that have not expired."""
@@ -267,12 +281,24 @@ class Tokens:
         del self._all[token.id]
         self._buckets.pop(token.id, None)
         self._recorder.keep(KIND, token.id, None)
-        for login in tuple(self._logins.get(token.id, ())):
-            self._end(login)
+        self._end(self._logins.get(token.id, ()))
 
-    def _end(self, login: Login) -> None:
-        self.leave(login)
-        login.over()
+    def _end(self, logins: Iterable[Login]) -> None:
+        idle = not self._over
+        self._over.extend(logins)
+        if idle and self._over:
+            self._deadlines.after(0, self._end_some)
+
+    def _end_some(self) -> None:
+        for _ in range(min(ENDED_A_TURN, len(self._over))):
+            login = self._over.popleft()
+            if login in self._logins.get(login.token.id, ()):  # else he has left
+                self.leave(login)
+                login.over()
+        if self._over:
+            self._deadlines.after(0, self._end_some)
+        else:
+            self._all_over.unpark_all()
 
     def _keep(self, token: Token) -> None:
         self._recorder.keep(KIND, token.id, msgspec.json.encode(token))

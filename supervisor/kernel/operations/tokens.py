@@ -84,7 +84,11 @@ class TokenOps:
 
     def _revoke(self, args: dict[str, Any], asked: Asked) -> Awaitable[Any]:
         del asked
-        return self._confirmed(self._tokens.revoke(args["name"]).document())
+        return self._revoked(self._tokens.revoke(args["name"]).document())
+
+    async def _revoked(self, result: dict[str, Any]) -> dict[str, Any]:
+        await self._tokens.wait_all_over()
+        return await self._confirmed(result)
 
     async def _confirmed(self, result: dict[str, Any]) -> dict[str, Any]:
         await self._durability.confirmed()
