@@ -104,3 +104,12 @@ def test_a_default_stands_in_for_what_is_left_out_if_it_fits() -> None:
     assert filled(wanted, {}) == {"a": "x"}
     assert filled(form("a", a=TEXT), {}) == 'the form wants "a" too'
     assert "did you mean 'colour'?" in str(filled(form(colour=TEXT), {"color": "red"}))
+
+
+@pytest.mark.fault(29)
+def test_an_answer_has_no_more_choices_than_there_are() -> None:
+    field = {"type": "array", "items": {"type": "string", "enum": ["a", "b"]}}
+    form = {"type": "object", "properties": {"c": field}}
+    assert filled(form, {"c": ["b", "b"]}) == {"c": ["b", "b"]}
+    for many in (["a"] * 3, "a,b,a", "a," * FORM_BYTES):
+        assert "it must be some of" in str(filled(form, {"c": many}))
