@@ -64,10 +64,16 @@ class Daemon:
                 log.fileno(),
                 anew=anew,
             )
-        assert ready, self.log_path.read_text()
-        self.client = Client(self.socket)
-        if wait:
-            self.op("wait", **{"for": "verdict"})
+        try:
+            assert ready, self.log_path.read_text()
+            self.client = Client(self.socket)
+            if wait:
+                self.op("wait", **{"for": "verdict"})
+        except BaseException:  # nobody else can end it
+            self.process.kill()
+            self.process.wait()
+            self.kill_left()
+            raise
 
     def __enter__(self) -> Self:
         return self

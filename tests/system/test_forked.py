@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.system import forked
 from tests.system.conftest import StartDaemon
 from tests.system.daemon import MARKER, Daemon
@@ -81,3 +83,16 @@ def test_who_has_lost_what_it_forks_from_has_another(start_daemon: StartDaemon) 
     forked._source._process.kill()
     forked._source._process.wait()
     assert isinstance(start_daemon().process, forked.Forked)
+
+
+def test_one_that_does_not_answer_as_the_test_begins_is_not_left(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unanswered(daemon: Daemon, op: str, **args: Any) -> None:
+        daemon.client.close()
+        raise AssertionError(daemon.process)
+
+    monkeypatch.setattr(Daemon, "op", unanswered)
+    with pytest.raises(AssertionError) as raised:
+        Daemon(folder)
+    assert raised.value.args[0].returncode == -9
