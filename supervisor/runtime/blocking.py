@@ -11,6 +11,7 @@ What has been at work for a while is shown by `status`.
 from __future__ import annotations
 
 import contextlib
+import errno
 import time
 from collections.abc import Callable, Iterator
 from typing import TypeVar, cast
@@ -56,20 +57,25 @@ class BlockingWork:
         *,
         at_once: int = 1,
         abandon_after_s: float | None = ABANDON_AFTER_S,
+        in_any_case: bool = False,
     ) -> T:
         """Return what `function` returns, in a thread; `doing` says what it does, and is its kind.
 
         There are at most `at_once` threads of a kind. If it is cancelled, the thread is waited for
-        so long, or until it is done if None; it keeps its place until it is.
+        so long, or until it is done if None; it keeps its place until it is. Raises `OSError` if
+        the system gives no further thread, as when a module has begun as many as there may be;
+        what has to be done `in_any_case`, as killing that one, is done here then.
         """
         limiter = self._limiters.get(doing)
         if limiter is None:
             limiter = self._limiters[doing] = trio.CapacityLimiter(at_once)
 
         key = object()
-        gone = False
+        gone = begun = False
 
         def work() -> T | None:
+            nonlocal begun
+            begun = True
             with self.naming(doing, key):
                 return None if gone else function()
 
@@ -83,6 +89,12 @@ class BlockingWork:
                 while key in self._at_work:  # noqa: ASYNC110 - rare, and costs no call a wake-up
                     await trio.sleep(LOOK_S)
             raise
+        except RuntimeError as error:
+            if begun:
+                raise
+            if not in_any_case:
+                raise OSError(errno.EAGAIN, f"no thread for {doing}: {error}") from None
+            return function()
         return cast("T", done)
 
     @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterator
 from functools import partial
@@ -101,3 +102,25 @@ async def test_who_is_cancelled_leaves_nothing_at_work_that_is_not_stuck(
         nursery.cancel_scope.cancel()
         answers.set()
     assert done.is_set()
+
+
+async def test_without_a_thread_only_what_has_to_be_done_is_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def none_left(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", none_left)
+    blocking = BlockingWork()
+    assert await blocking.run("killing", lambda: 7, in_any_case=True) == 7
+    with pytest.raises(OSError, match="no thread for reading: can't start new thread") as refused:
+        await blocking.run("reading", lambda: 7)
+    assert refused.value.errno == errno.EAGAIN
+
+
+async def test_what_the_work_itself_raises_is_told_as_it_is() -> None:
+    def fails() -> None:
+        raise RuntimeError("its own")
+
+    with pytest.raises(RuntimeError, match="its own"):
+        await BlockingWork().run("killing", fails, in_any_case=True)

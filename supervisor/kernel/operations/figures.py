@@ -24,6 +24,10 @@ LONG_ANSWERS = 2
 """So many statuses that take more than a turn are made at a time."""
 
 
+LOOK_WITHIN_S = 1.0
+"""How long a status waits for a look at orphans, which the kernel may hold up."""
+
+
 class FigureOps:
     """Ops that tell how things are."""
 
@@ -80,7 +84,9 @@ class FigureOps:
         return self._status_of_all(asked, more)
 
     async def _status_after_look(self, asked: Asked, more: dict[str, bool]) -> Any:
-        await self._parts.facts.custody.look_at_orphans()
+        # What is held up is named by what is shown then.
+        with trio.move_on_after(LOOK_WITHIN_S):
+            await self._parts.facts.custody.look_at_orphans()
         shown = self._status_of_all(asked, more)
         return shown if isinstance(shown, dict) else await shown
 

@@ -350,7 +350,10 @@ class Custody:
 
         with trio.CancelScope(shield=True):
             left, strays = await self.blocking.run(
-                f"killing what {containment.instance} left", end, abandon_after_s=None
+                f"killing what {containment.instance} left",
+                end,
+                abandon_after_s=None,
+                in_any_case=True,
             )
         self._hold(strays)
         return tuple(left)
@@ -381,7 +384,7 @@ class Custody:
         """
         strays: dict[int, Stray] = {}
         if self._orphans.may_be_left():
-            strays = await self.blocking.run("looking at orphans", self._survey)
+            strays = await self.blocking.run("looking at orphans", self._survey, in_any_case=True)
         self._hold(strays)
 
     # In a thread.
@@ -473,7 +476,10 @@ class Custody:
         """Kill what all the modules' ends have missed; returns whether nobody is left."""
         with trio.move_on_after(SWEPT_WITHIN_S, shield=True):
             left = await self.blocking.run(
-                "looking for what modules left", self._last_sweep, abandon_after_s=0
+                "looking for what modules left",
+                self._last_sweep,
+                abandon_after_s=0,
+                in_any_case=True,
             )
             if left:
                 log.error("left behind", pids=left)

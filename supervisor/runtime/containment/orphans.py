@@ -50,6 +50,12 @@ NOBODY = ""
 KNOWN = 64
 """Fewer processes that are known to be an instance's are not worth looking through."""
 
+LOOKS = 64
+"""So often is looked for those whose parents die meanwhile."""
+
+TURN_S = 2.0
+"""How long one look waits for another, which the kernel may hold up, before it goes without."""
+
 
 def is_subreaper() -> bool:
     """Whether this process adopts orphans below it."""
@@ -86,6 +92,13 @@ class Led(NamedTuple):
     brand: int
 
 
+class Looked(NamedTuple):
+    """The children that one look was at, and those living that show nothing of whose they are."""
+
+    at: set[int]
+    strays: tuple[Stat, ...]
+
+
 class Orphans:
     """The children of this process that it did not spawn.
 
@@ -106,7 +119,7 @@ class Orphans:
         self._lock = threading.Lock()
         self._looking = threading.Lock()
         self._looks_begun = 0
-        self._strays: tuple[Stat, ...] = ()
+        self._last = Looked(set(), ())
         self._spawning = 0
         self._spawned: dict[int, Stat] = {}
         self._leaders: dict[int, Led] = {}
@@ -188,19 +201,32 @@ class Orphans:
         For threads. One that asks while another looks waits for a look that began after it asked,
         which all who wait have in common.
         """
-        asked = self._looks_begun
-        with self._looking:
-            if self._looks_begun == asked:
-                self._looks_begun += 1
-                self._strays = tuple(self._look())
-            return self._strays
+        return self._looked().strays
 
-    def _look(self) -> Iterator[Stat]:
+    def _looked(self) -> Looked:
+        asked = self._looks_begun
+        with self._in_turn() as own_turn:
+            if own_turn and self._looks_begun == asked:
+                self._looks_begun += 1
+                listed = self._listed_or_found()
+                self._last = Looked(listed, tuple(self._look(listed)))
+            return self._last
+
+    @contextlib.contextmanager
+    def _in_turn(self) -> Iterator[bool]:
+        # The kernel may hold up a look at a process; whoever waits for that one goes on without.
+        own_turn = self._looking.acquire(timeout=TURN_S)
+        try:
+            yield own_turn
+        finally:
+            if own_turn:
+                self._looking.release()
+
+    def _look(self, listed: set[int]) -> Iterator[Stat]:
         me, own = os.getpid(), os.getsid(0)
-        listed = self._listed()
-        if listed is None:
-            listed = {one.pid for one in procfs.every_process() if one.ppid == me}
-            listed = self._not_spawned(listed)
+        with self._lock:
+            for pid in self._adopted.keys() - listed:
+                del self._adopted[pid]
         for pid in listed:
             if self._whole_process and pid in self._adopted:
                 continue
@@ -231,11 +257,18 @@ class Orphans:
         # Read twice: the kernel may pass over one while its neighbour in the list exits.
         return self._not_spawned({*first, *(procfs.children_of_thread(me, me) or ())})
 
+    def _listed_or_found(self) -> set[int]:
+        listed = self._listed()
+        if listed is None:
+            me = os.getpid()
+            listed = self._not_spawned(
+                {one.pid for one in procfs.every_process() if one.ppid == me}
+            )
+        return listed
+
     def _not_spawned(self, listed: set[int]) -> set[int]:
         with self._lock:
             listed.difference_update(self._spawned)
-            for pid in self._adopted.keys() - listed:
-                del self._adopted[pid]
         return listed
 
     def _instance(self, one: Stat) -> str | None:
@@ -262,13 +295,25 @@ class Orphans:
         return same_run(brand, self.brands.run) or procfs.has_variables(one.thread, self._daemon)
 
     def of(self, held: Containment) -> list[Stat]:
-        """Return the orphans that came of an instance, the dead among them too; for threads."""
-        strays, leader = self.look(), held.leader
-        with self._lock:
-            whose = [pid for pid, one in self._adopted.items() if one.instance == held.instance]
-        found = [one for pid in whose if (one := procfs.stat(pid)) is not None]
-        found += [one for one in strays if self._is_left_over(one, leader)]
-        found = [one for one in found if one.start >= leader.start]
+        """Return the living orphans that came of an instance; for threads.
+
+        None only if there are none: one that dies hands over its children before it shows that it
+        is dead, so somebody new is listed then, and looked at.
+        """
+        leader, found = held.leader, list[Stat]()
+        for _ in range(LOOKS):
+            looked = self._looked()
+            with self._lock:
+                adopted = tuple(self._adopted.items())
+            found = [one for one in looked.strays if self._is_left_over(one, leader)]
+            for pid, known in adopted:
+                if known.instance == held.instance:
+                    one = procfs.stat(pid)
+                    if one is not None and one.start == known.start and one.lives:
+                        found.append(one)
+            found = [one for one in found if one.start >= leader.start]
+            if found or self._listed_or_found() <= looked.at:
+                break
         self.remember(found, held.instance)
         return found
 
@@ -298,13 +343,17 @@ class Orphans:
         During a spawn, one that shows no evidence may be the child nobody has told of yet: it is
         put off, and there will be no further signal for it.
         """
+        with self._in_turn() as own_turn:
+            # Else its number may be another's while it is still thought to be its own.
+            if own_turn:
+                self._collect()
+            else:
+                self.put_off = self._whole_process
+
+    def _collect(self) -> None:
         self._collect_the_left()
-        listed = self._listed()
-        if listed is None:
-            listed = {one.pid for one in procfs.every_process() if one.ppid == os.getpid()}
-            listed = self._not_spawned(listed)
         reaped, put_off = 0, False
-        for pid in listed:
+        for pid in self._listed_or_found():
             with contextlib.suppress(OSError):
                 # None of one that a tracer holds; the end of that one, or of another, comes here.
                 if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
@@ -312,7 +361,10 @@ class Orphans:
                 if not self._may_reap(pid):
                     put_off = put_off or self._whole_process
                     continue
-                reaped += os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is not None
+                if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG) is not None:
+                    reaped += 1
+                    with self._lock:
+                        self._adopted.pop(pid, None)
         with self._lock:
             self.reaped_count += reaped
         self.put_off = put_off
@@ -325,6 +377,7 @@ class Orphans:
                     continue
             with self._lock:
                 reaped = self._left.pop(pid, None)
+                self._adopted.pop(pid, None)
             if reaped is not None:
                 reaped()
 

@@ -172,6 +172,7 @@ class Process:
                 partial(self.containment.signal, *signals),
                 at_once=KILLS,
                 abandon_after_s=None,
+                in_any_case=True,
             )
 
     async def kill(self) -> None:
@@ -186,7 +187,11 @@ class Process:
             return
         with trio.CancelScope(shield=True):
             await self._custody.blocking.run(
-                "killing processes", self.containment.kill, at_once=KILLS, abandon_after_s=None
+                "killing processes",
+                self.containment.kill,
+                at_once=KILLS,
+                abandon_after_s=None,
+                in_any_case=True,
             )
 
     async def kill_the_rest(self) -> tuple[int, ...]:

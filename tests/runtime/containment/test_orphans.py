@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
+from supervisor.runtime.containment import orphans as containment_orphans
 from supervisor.runtime.containment import procfs
-from supervisor.runtime.containment.orphans import Led, Orphans
+from supervisor.runtime.containment.orphans import Led, Orphans, is_subreaper, set_subreaper
 from supervisor.runtime.containment.procfs import Stat
+from supervisor.runtime.containment.subreaper import Subtree
 
 LIVING = 20
 
@@ -82,3 +86,91 @@ def test_one_that_lives_is_looked_at_once_for_all_modules_and_reaped_when_it_has
     orphans.collect()
     assert orphans.reaped_count == LIVING
     assert not orphans.may_be_left()
+
+
+@pytest.fixture
+def adopting() -> Iterator[None]:
+    """Adopt orphans."""
+    was = is_subreaper()
+    set_subreaper(on=True)
+    yield
+    set_subreaper(on=was)
+
+
+def led(orphans: Orphans) -> tuple[Subtree, int]:
+    """Have an instance a#1 whose leader has ended; returns it, and its brand."""
+    me = procfs.stat(os.getpid())
+    assert me is not None
+    leader, brand = me._replace(pid=1), orphans.brands.next()
+    orphans.leads(Led(leader, "a#1", brand))
+    return Subtree("a#1", leader, brand, orphans), brand
+
+
+# Starts a process that leaves its session and group, says its number, and waits.
+PARENT = """
+import subprocess, sys
+child = subprocess.Popen(["sleep", "1000"], start_new_session=True, stdout=subprocess.DEVNULL)
+print(child.pid, flush=True)
+child.wait()
+"""
+
+
+@pytest.mark.fault(21)
+@pytest.mark.usefixtures("adopting")
+def test_the_child_of_one_that_dies_while_it_is_looked_at_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    orphans = Orphans("d", whole_process=True)
+    instance, brand = led(orphans)
+    with orphans.brands.forking(brand):
+        parent = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", PARENT],
+            stdout=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+    assert parent.stdout is not None
+    with parent.stdout:
+        child = int(parent.stdout.readline())
+    orphans.look()
+    found = procfs.stat
+
+    def stat(pid: int) -> Stat | None:
+        if pid == parent.pid and parent.returncode is None:
+            parent.kill()
+            os.waitid(os.P_PID, parent.pid, os.WEXITED | os.WNOWAIT)
+            parent.returncode = 0  # somebody else reaps it
+        return found(pid)
+
+    monkeypatch.setattr(procfs, "stat", stat)
+    assert [one.pid for one in instance.left()] == [child]
+    os.kill(child, signal.SIGKILL)
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    assert instance.left() == []
+    orphans.collect()
+    assert orphans.reaped_count == 2
+
+
+def test_a_list_that_is_older_than_a_look_forgets_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    orphans = Orphans("d", whole_process=True)
+    instance, brand = led(orphans)
+    with orphans.brands.forking(brand):
+        orphan = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    orphans.look()
+    with monkeypatch.context() as older:
+        older.setattr(procfs, "children_of_thread", lambda *_: [])
+        assert not orphans.may_be_left()
+        orphans.collect()
+    assert not orphans.may_be_left("b#1")
+    assert [one.pid for one in instance.left()] == [orphan.pid]
+    orphan.kill()
+    orphan.wait()
+
+
+def test_who_waits_for_a_look_that_is_held_up_goes_on_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    orphans = Orphans("d", whole_process=True)
+    monkeypatch.setattr(containment_orphans, "TURN_S", 0.0)
+    with orphans._looking:
+        assert orphans.look() == ()
+        assert not collected(orphans)
+    assert collected(orphans)
