@@ -47,7 +47,8 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     depth: int = 64
     """Of a patch, and so of a state: half of what a request may have, which carries patches."""
     members: int = 10_000
-    """Of a patch, those of its inner objects included: each is merged by itself."""
+    """Of a patch, those of its inner objects included: each is merged by itself. Those in the
+    journal may have more: an earlier version took them."""
     live: int = 10_000
     live_bytes: int = 64 << 20
     """Of all live ones together, states and plans as compact JSON."""
@@ -133,17 +134,40 @@ def plan_problem(plan: Any, bounds: Bounds = BOUNDS) -> Failure | None:
     return None
 
 
-def patch_size(patch: dict[str, Any], bounds: Bounds = BOUNDS) -> int | Failure:
+def patch_members_problem(patch: dict[str, Any], bounds: Bounds = BOUNDS) -> Failure | None:
+    """Refuse a patch of too many members, before it is merged for the first time.
+
+    What an earlier version has merged is not refused: later patches build on it.
+    """
+    return _members_problem(patch, bounds, "the patch", "send it in parts")
+
+
+def first_state_problem(state: dict[str, Any], bounds: Bounds = BOUNDS) -> Failure | None:
+    """Refuse a state that a session cannot begin with."""
+    hint = "begin with a part, and patch the rest in afterwards"
+    problem = _members_problem(state, bounds, "the state", hint)
+    if problem is None and isinstance(size := patch_size(state, bounds, "the state"), Failure):
+        return size
+    return problem
+
+
+def _members_problem(value: dict[str, Any], bounds: Bounds, what: str, hint: str) -> Failure | None:
+    if not has_more_members(value, bounds.members):
+        return None
+    words = f"{what} has more than {bounds.members} members, those inside of them included"
+    return _too_much(f"{words}; {hint}", bounds.members)
+
+
+def patch_size(
+    patch: dict[str, Any], bounds: Bounds = BOUNDS, what: str = "the patch"
+) -> int | Failure:
     """Return the bytes of a patch, or refuse one that is too deep or too large by itself."""
-    if has_more_members(patch, bounds.members):
-        words = f"the patch has more than {bounds.members} members, those inside of them included"
-        return _too_much(f"{words}; send it in parts", bounds.members)
     # The depth comes first: of what is too deep the size cannot be told without an end.
     if is_deeper(patch, bounds.depth):
-        return _too_much(f"the patch is nested more than {bounds.depth} levels deep", bounds.depth)
+        return _too_much(f"{what} is nested more than {bounds.depth} levels deep", bounds.depth)
     size = encoded_bytes(patch)
     if size > bounds.patch_bytes:
-        words = f"the patch has {size} bytes, may have {bounds.patch_bytes} at most"
+        words = f"{what} has {size} bytes, may have {bounds.patch_bytes} at most"
         return _too_much(words, bounds.patch_bytes)
     return size
 

@@ -51,6 +51,17 @@ def response(number: int = 1, failure: Failure | None = None) -> Response:
     return Response(failure or Success(), f"r{number}", "m", "op", 12)
 
 
+def nested(levels: int) -> dict[str, Any]:
+    value: dict[str, Any] = {}
+    for _ in range(levels - 1):
+        value = {"a": value}
+    return value
+
+
+def members(count: int) -> dict[str, Any]:
+    return {str(number): 0 for number in range(count)}
+
+
 class Open:
     """An invocation that ends when it is told to."""
 
@@ -119,7 +130,10 @@ def test_a_state_to_begin_with_holds_no_nulls() -> None:
         ({"plan": "win"}, "invalid_args", "/plan: is a string, must be an object"),
         ({"plan": {"goal": "x"}}, "invalid_args", "/plan/inputs: is missing"),
         ({"plan": {"goal": "x" * 70_000, "inputs": {}}}, "limit_reached", "65536"),
-        ({"state": {"a": "x" * (1 << 20)}}, "limit_reached", "1048576"),
+        ({"state": {"a": "x" * (1 << 20)}}, "limit_reached", "the state has 1048584 bytes"),
+        ({"state": nested(65)}, "limit_reached", "the state is nested more than 64 levels deep"),
+        ({"state": members(10_001)}, "limit_reached", "the state has more than 10000 members"),
+        ({"state": members(10_001)}, "limit_reached", "; begin with a part, and patch the rest in"),
     ],
 )
 def test_a_session_that_cannot_be_is_refused_and_leaves_nothing(
@@ -256,13 +270,6 @@ def test_of_two_clients_with_the_same_revision_the_second_is_refused() -> None:
     assert known.patch_from_client(ADA, "s", {"by": "b"}, 1).kept.state == {"by": "b"}
 
 
-def nested(levels: int) -> dict[str, Any]:
-    value: dict[str, Any] = {}
-    for _ in range(levels - 1):
-        value = {"a": value}
-    return value
-
-
 @pytest.mark.parametrize(
     ("patch", "words"),
     [
@@ -270,6 +277,7 @@ def nested(levels: int) -> dict[str, Any]:
         (nested(900), "nested more than 64 levels deep"),
         ({"a": [[[]]] * 10, "b": "x" * (1 << 20)}, "bytes, may have 1048576 at most"),
         ({"b": "x" * 900_000}, "the state would have"),
+        (members(10_001), "the patch has more than 10000 members"),
     ],
 )
 def test_a_refused_patch_leaves_state_revision_and_journal_as_they_were(
@@ -608,6 +616,19 @@ def test_a_patch_that_is_missing_ends_what_can_be_restored_of_a_session() -> Non
     again = restarted(recorder).find("s", ADA)
     assert isinstance(again, Session)
     assert (again.kept.state, again.kept.revision) == ({"n": 2}, 2)
+
+
+def test_a_patch_of_more_members_than_may_be_now_is_restored_and_so_are_those_after_it() -> None:
+    recorder = Remembering()
+    before = sessions(recorder, members=100)
+    session = before.new(ADA, "s")
+    before.patch(session, members(100), ADA)
+    before.patch(session, {"last": 1}, ADA)
+    known = restarted(recorder, members=99)
+    again = known.find("s", ADA)
+    assert isinstance(again, Session)
+    assert (again.kept.state, again.kept.revision) == ({**members(100), "last": 1}, 2)
+    assert reason(known.patch(again, members(100), ADA)) == "limit_reached"
 
 
 def test_what_the_disk_had_no_room_for_is_kept_anew_and_a_restart_finds_it() -> None:

@@ -13,6 +13,7 @@ from supervisor.policy.session import (
     Status,
     count_problem,
     id_problem,
+    patch_members_problem,
     patch_size,
     plan_problem,
     revision_problem,
@@ -160,9 +161,10 @@ def test_a_patch_far_too_deep_is_refused_all_the_same() -> None:
 def test_a_patch_has_so_many_members_those_of_inner_objects_included() -> None:
     most = BOUNDS.members
     inner = {str(number): 0 for number in range(most - 1)}
-    assert isinstance(patch_size({"a": inner}), int)
-    assert isinstance(patch_size({"a": [inner, inner]}), int)  # arrays are replaced as a whole
-    refusal = patch_size({"a": inner, "b": {}})
-    assert isinstance(refusal, Failure)
+    assert patch_members_problem({"a": inner}) is None
+    assert patch_members_problem({"a": [inner, inner]}) is None  # arrays are replaced as a whole
+    refusal = patch_members_problem({"a": inner, "b": {}})
+    assert refusal is not None
     assert refusal.details["most"] == most
-    assert "more than 10000 members" in refusal.message
+    assert "the patch has more than 10000 members" in refusal.message
+    assert refusal.message.endswith("; send it in parts")

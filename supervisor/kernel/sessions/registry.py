@@ -37,8 +37,9 @@ from supervisor.policy.session import (
     Status,
     count_problem,
     cwd_problem,
+    first_state_problem,
     id_problem,
-    patch_size,
+    patch_members_problem,
     plan_problem,
     revision_problem,
     room_problem,
@@ -144,7 +145,7 @@ class Sessions:
             _check(cwd_problem(cwd, self._bounds))
         if plan is not None:
             _check(plan_problem(plan, self._bounds))
-        _or_refused(patch_size(state or {}, self._bounds))
+        _check(first_state_problem(state or {}, self._bounds))
         clean = without_nulls(state or {})
         _check(state_problem(encoded_bytes(clean), self._bounds))
         named = {"title": title, "cwd": cwd}
@@ -232,7 +233,9 @@ class Sessions:
         """Merge a patch of a module or of a client into a session, or say why not."""
         if session.kept.ended is not None:
             return self._has_ended(session)
-        refusal = session.apply(patch, self._wall_clock(), self._live_bytes.room())
+        refusal = patch_members_problem(patch, self._bounds) or session.apply(
+            patch, self._wall_clock(), self._live_bytes.room()
+        )
         if refusal is not None:
             return refusal
         origin = source if isinstance(source, Origin) else None
