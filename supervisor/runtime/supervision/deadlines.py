@@ -106,15 +106,22 @@ class Deadlines:
 
     def _tell_who_is_due(self, now: float) -> None:
         # Apart from `run`, whose variables would hold who was looked at last until it wakes again.
-        while self._heap and self._heap[0][0] <= now:
+        # Whoever is added meanwhile waits for the next turn, even if the clock stands still.
+        first_added = next(self._order)
+        due = [
+            (queue, one)
+            for queue in self._queues.values()
+            for one, _ in itertools.takewhile(lambda kept: kept[1] <= now, queue.items())
+        ]
+        while self._heap and self._heap[0][0] <= now and self._heap[0][1] < first_added:
             _, _, timer = heapq.heappop(self._heap)
             action, timer.action = timer.action, None
             if action is None:
                 self._cancelled -= 1
             else:
                 action()
-        for queue in tuple(self._queues.values()):
-            while queue and queue[one := next(iter(queue))] <= now:
+        for queue, one in due:
+            if queue.get(one, math.inf) <= now:  # else it has left
                 del queue[one]
                 one.expired()
 

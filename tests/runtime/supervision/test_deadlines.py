@@ -152,6 +152,35 @@ async def test_deadlines_of_one_time_make_one_wake_up(
     assert steps.of(Deadlines.run) == 1
 
 
+async def test_who_is_added_while_others_are_told_is_not_told_in_the_same_step(
+    mock_clock: Clock, nursery: trio.Nursery
+) -> None:
+    """The clock stands still, as the loop's does after a stall."""
+    deadlines, called = Deadlines(), list[str]()
+    nursery.start_soon(deadlines.run)
+
+    def act() -> None:
+        called.append("timer")
+        if called.count("timer") < 5:
+            deadlines.after(0, act)
+
+    class Again:
+        def expired(self) -> None:
+            called.append("bound")
+            if called.count("bound") < 5:
+                deadlines.bound(self, 0, trio.current_time())
+
+    await pass_time(mock_clock, 0)
+    deadlines.after(0, act)
+    deadlines.bound(Again(), 0, trio.current_time())
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    await trio.testing.wait_all_tasks_blocked()
+    trio.lowlevel.remove_instrument(steps)
+    assert called == ["timer", "bound"] * 5
+    assert steps.of(Deadlines.run) >= 5
+
+
 class Steps(trio.abc.Instrument):
     """How often each task ran."""
 
