@@ -143,8 +143,8 @@ class Tokens:
         `now_s` is of a clock that does not jump.
         """
         token = login.token
-        if token.rate_per_s is None:
-            return 0.0
+        if token.rate_per_s is None or token.id not in self._all:
+            return 0.0  # one that is over has nobody for long, and is to leave nothing behind
         bucket = self._buckets.get(token.id)
         if bucket is None:
             bucket = self._buckets[token.id] = Bucket(token.rate_per_s, now_s)
@@ -290,15 +290,17 @@ class Tokens:
             self._deadlines.after(0, self._end_some)
 
     def _end_some(self) -> None:
-        for _ in range(min(ENDED_A_TURN, len(self._over))):
-            login = self._over.popleft()
-            if login in self._logins.get(login.token.id, ()):  # else he has left
-                self.leave(login)
-                login.over()
-        if self._over:
-            self._deadlines.after(0, self._end_some)
-        else:
-            self._all_over.unpark_all()
+        try:
+            for _ in range(min(ENDED_A_TURN, len(self._over))):
+                login = self._over.popleft()
+                if login in self._logins.get(login.token.id, ()):  # else he has left
+                    self.leave(login)
+                    login.over()
+        finally:
+            if self._over:
+                self._deadlines.after(0, self._end_some)
+            else:
+                self._all_over.unpark_all()
 
     def _keep(self, token: Token) -> None:
         self._recorder.keep(KIND, token.id, msgspec.json.encode(token))

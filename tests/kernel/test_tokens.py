@@ -177,6 +177,39 @@ async def test_of_many_who_came_in_with_a_token_some_are_told_in_each_turn_that_
     nursery.cancel_scope.cancel()
 
 
+async def test_one_whose_end_fails_keeps_no_other_from_being_told() -> None:
+    deadlines = Deadlines()
+    tokens = Tokens(Remembering(), trio.current_time, deadlines)
+    _, said = tokens.new(ADA, "ada", ALL_SCOPES, EVERYTHING)
+    told = list[int]()
+
+    def fail() -> None:
+        told.append(1)
+        raise ValueError("fails")
+
+    for _ in range(3):
+        tokens.login(said, "http", fail)
+    tokens.revoke("ada")
+    for count in (1, 2, 3):
+        with pytest.raises(ValueError, match="fails"):
+            deadlines._tell_who_is_due(trio.current_time())
+        assert len(told) == count
+    with trio.fail_after(0):
+        await tokens.wait_all_over()
+
+
+async def test_who_still_asks_with_a_token_that_was_revoked_leaves_no_bucket() -> None:
+    tokens = Tokens(Remembering(), trio.current_time, Deadlines())
+    _, said = tokens.new(ADA, "ada", ALL_SCOPES, EVERYTHING, rate_per_s=1)
+    login = tokens.login(said, "http", nothing)
+    assert login is not None
+    assert tokens.wait_s(login, 0.0) == 0
+    assert tokens.wait_s(login, 0.0) == 1
+    tokens.revoke("ada")  # its connections are closed some in each turn
+    tokens.wait_s(login, 0.0)
+    assert tokens._buckets == {}
+
+
 async def test_a_token_ends_with_its_time(
     autojump_clock: trio.testing.MockClock, nursery: trio.Nursery
 ) -> None:
