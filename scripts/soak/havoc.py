@@ -32,9 +32,9 @@ ODD: Final = (
     b'"tool":"plain","operation":"invoke","input":{"op":"%s"}' % (b"x" * 100_000),
     b'"tool":"plain","operation":"invoke","input":{"op":"go","args":{"n":%s}}' % (b"7" * 5000),
     b'"tool":"plain\\u202e\\u0007","operation":"invoke","input":{"op":"go\\u009b2J"}',
-    b'"tool":"plain","operation":"\\ud800","input":{"op":"go"}',
+    UNPAIRED := b'"tool":"plain","operation":"\\ud800","input":{"op":"go"}',
 )
-"""Names and numbers of any length, and characters that a terminal would obey."""
+"""Names and numbers of any length, characters that a terminal would obey, and one that is none."""
 
 HELD_S: Final = 0.7
 """How long a debugger, a pipe or a crowd stays."""
@@ -326,7 +326,11 @@ class Havoc:
         await self._daemon.suspend(SUSPENDED_S)
 
     async def _odd(self) -> None:
-        await self._any().send_raw(self._draw.choice(ODD))
+        client, rest = self._any(), self._draw.choice(ODD)
+        if rest is UNPAIRED:  # no JSON, so that the answer has no id
+            await client.send_nameless(b'{"requestId":"",%s}\n' % rest)
+        else:
+            await client.send_raw(rest)
 
     async def _end_daemon(self) -> None:
         """End it while much is asked, all of which it has read: each request has an answer."""
