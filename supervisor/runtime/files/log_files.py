@@ -45,12 +45,18 @@ class LogFiles:
         self.folder = folder
         self._blocking = blocking or BlockingWork()
         self.dropped_bytes = 0
-        self.last_error: str | None = None
+        self._errors: dict[str, str] = {}
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._waiting = 0
         self._batches: dict[str, bytearray] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+
+    @property
+    def last_error(self) -> str | None:
+        """Of the logs whose last write failed, why that failed which was tried last."""
+        with self._lock:
+            return next(reversed(self._errors.values()), None)
 
     def path(self, name: str) -> Path:
         """Return the current file of a log."""
@@ -104,20 +110,23 @@ class LogFiles:
 
     def _write(self, name: str, data: bytes) -> None:
         path = self.path(name)
+        failed: str | None = None
         try:
             # Anew if somebody deleted it.
             self.folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.folder.mkdir(mode=0o700, exist_ok=True)
             # A pipe in its place is an error, and not waited for: all modules share the thread.
             self.dropped_bytes += len(data) - append(path, data, flags=os.O_NONBLOCK)
-            self.last_error = None
         except OSError as error:
             # ENOSPC and its like degrade the logs, not the daemon: the next line tries again.
-            self.last_error = f"{path}: {os.strerror(error.errno or 0)}"
+            failed = f"{path}: {os.strerror(error.errno or 0)}"
             self.dropped_bytes += len(data)
         finally:
             with self._lock:
                 self._waiting -= len(data)
+                self._errors.pop(name, None)
+                if failed is not None:
+                    self._errors[name] = failed
 
     def _read_tail(self, name: str, lines: int) -> list[bytes]:
         path = self.path(name)

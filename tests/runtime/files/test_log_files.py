@@ -109,6 +109,25 @@ def test_a_folder_that_cannot_be_written_degrades_the_logs_and_nothing_else(
     assert files.last_error is None
 
 
+def test_the_error_of_a_log_stays_until_that_log_is_written(files: LogFiles) -> None:
+    files.path("a").mkdir(parents=True)
+    files.path("b").mkdir()
+    for name in ("a", "b", "c", "d"):
+        files.append(name, b"line\n")
+        tail(files, name, 1)
+    assert files.last_error is not None
+    assert str(files.path("b")) in files.last_error  # the newest
+    files.path("b").rmdir()
+    files.append("b", b"line\n")
+    tail(files, "b", 1)
+    assert files.last_error is not None
+    assert str(files.path("a")) in files.last_error
+    files.path("a").rmdir()
+    files.append("a", b"line\n")
+    tail(files, "a", 1)
+    assert files.last_error is None
+
+
 @pytest.mark.parametrize("name", [".hidden", "ä" * 128, "a b", "x.log", "%2e", "~", "\u202e"])
 def test_any_name_of_a_module_is_a_file_in_the_folder(files: LogFiles, name: str) -> None:
     files.append(name, b"line\n")
