@@ -76,12 +76,24 @@ class LogFiles:
             self._batches[name] = batch = bytearray(data)
         self._submit(lambda: self._write_batch(name, batch))
 
-    def tail(self, name: str, lines: int, reply: Callable[[list[bytes]], None]) -> None:
-        """Have `reply` called, in the writing thread, with the last lines of a log."""
+    def tail(
+        self, name: str, lines: int, reply: Callable[[list[bytes]], None]
+    ) -> Callable[[], None]:
+        """Have `reply` called, in the writing thread, with the last lines of a log.
+
+        Returns what gives that up: what was not begun is not read then, and nobody is called.
+        """
+        given_up = threading.Event()
+
+        def read() -> None:
+            if not given_up.is_set():
+                reply(self._read_tail(name, lines))
+
         with self._lock:
             # What is appended from here on is to be written after the tail was read.
             self._batches.pop(name, None)
-        self._submit(lambda: reply(self._read_tail(name, lines)))
+        self._submit(read)
+        return given_up.set
 
     def close(self) -> None:
         """Write what waits, then end the thread."""

@@ -175,8 +175,11 @@ class ModuleLog:
             with contextlib.suppress(trio.RunFinishedError):
                 token.run_sync_soon(arrived.set)
 
-        self._files.tail(self.module, count, deliver)
-        await arrived.wait()
+        give_up = self._files.tail(self.module, count, deliver)
+        try:
+            await arrived.wait()
+        finally:
+            give_up()
         return LogTail(self.module, lines)
 
     def _write(self, instance: str, stream: str, texts: Sequence[str]) -> None:

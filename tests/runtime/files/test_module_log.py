@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from supervisor.runtime.files.module_log import (
     ModuleLog,
     Stderr,
 )
+from tests.bounds import WAIT_S
 
 SAID = Log(version="0", level="warn", message="two\nlines", fields={"n": 1})
 WRONG = ErrorEvent(version="0", error_code="E1", error_message="no")
@@ -53,6 +55,29 @@ async def test_each_line_keeps_its_time_its_instance_and_its_stream(log: ModuleL
         LogLine(1_700_000_000.25, "m#2", "host", "ready -> down"),
         LogLine(1_700_000_000.25, "m", "host", "down -> starting"),
     ]
+
+
+async def test_lines_that_nobody_waits_for_any_more_are_not_read(
+    log: ModuleLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = threading.Event()
+    read: list[int] = []
+
+    def read_tail(_: LogFiles, name: str, lines: int) -> list[bytes]:
+        read.append(lines)
+        return []
+
+    def hold(_: list[bytes]) -> None:
+        go_on.wait(WAIT_S)
+
+    monkeypatch.setattr(LogFiles, "_read_tail", read_tail)
+    log._files.tail("stuck", 1, hold)
+    with trio.CancelScope() as given_up:
+        given_up.cancel()
+        await log.last_lines(2)
+    go_on.set()
+    await log.last_lines(3)
+    assert read == [1, 3]
 
 
 @given(
