@@ -63,11 +63,16 @@ class EventQueue:
     def put(self, one: Waiting) -> None:
         """Add an event; where there is no room, lose the oldest ones, or this one."""
         size = len(one.body)
-        too_much = self.held_bytes + size > self._limit_bytes or not self._account.fits(size)
-        full = len(self._waiting) >= self._limit or too_much
-        if full and (self._drop is Drop.NEWEST or size > self._limit_bytes):
+        full = len(self._waiting) >= self._limit or self.held_bytes + size > self._limit_bytes
+        in_the_way = self._in_the_way(size)
+        if in_the_way is None or (
+            (full or in_the_way) and (self._drop is Drop.NEWEST or size > self._limit_bytes)
+        ):
             self.dropped += 1
             return
+        for _ in range(in_the_way):
+            self.take()
+            self.dropped += 1
         self._waiting.append(one)
         self._account.add(ANSWERS, size)
         self._shrink()
@@ -82,12 +87,17 @@ class EventQueue:
         """Return how many wait."""
         return len(self._waiting)
 
+    def _in_the_way(self, size: int) -> int | None:
+        """Return how many of the oldest leave room in the ledger for so much; None if none do."""
+        freed = 0
+        for count, one in enumerate(self._waiting):
+            if freed >= size or self._account.fits(size - freed):
+                return count if self._account.fits(size - freed) else None
+            freed += len(one.body)
+        return len(self._waiting) if self._account.fits(size - freed) else None
+
     def _shrink(self) -> None:
-        while (
-            len(self._waiting) > self._limit
-            or self.held_bytes > self._limit_bytes
-            or not self._account.fits(0)
-        ):
+        while len(self._waiting) > self._limit or self.held_bytes > self._limit_bytes:
             self.take()
             self.dropped += 1
 

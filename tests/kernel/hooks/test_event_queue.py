@@ -87,3 +87,16 @@ def test_what_waits_is_in_the_ledger_and_drops_where_that_has_no_room(drop: Drop
     assert (len(queue), queue.dropped) == (4, 6)
     queue.bound(0, drop)
     assert ledger.total == ALL_BYTES
+
+
+@pytest.mark.fault(30)
+@pytest.mark.parametrize("drop", Drop)
+def test_what_others_hold_takes_nothing_from_what_waits_already(drop: Drop) -> None:
+    ledger = HeldBytes()
+    queue = EventQueue(1000, drop, account(ledger))
+    for number in range(8):
+        queue.put(one(number, LEAST_FREE_BYTES // 4))
+    Account(ledger, "others").add(ARGS, ALL_BYTES)
+    queue.put(one(8, 1))
+    queue.bound(999, drop)
+    assert (len(queue), queue.dropped, queue.take().event) == (8, 1, "0")
