@@ -10,7 +10,7 @@ IS_LIVE: Final = "return document.querySelector('[role=status]')?.innerText.trim
 NAMED: Final = """
 const [role, name] = arguments;
 const tags = {
-  button: "button, summary, [role=button]", link: "a[href]", heading: "h1, h2, h3, h4",
+  button: "button, summary, [role=button]", link: "a[href]", heading: "h1",
   field: "input, textarea, select",
 };
 for (const one of document.querySelectorAll(tags[role])) {

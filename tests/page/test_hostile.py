@@ -22,7 +22,16 @@ NAME = f"{IMAGE}\u202e\u2066x"
 MODULE = f"modules/{quote(NAME, safe='')}"
 SESSION = "hostile"
 
-VIEWS = ("modules", MODULE, "sessions", f"sessions/{SESSION}", "assets", "approvals", "events")
+VIEWS = {
+    "modules": "Modules",
+    MODULE: "<img[^]*x",
+    "sessions": "Sessions",
+    f"sessions/{SESSION}": "<script>[^]*",  # the title, which is read after the view is there
+    "assets": "Assets",
+    "approvals": "Approvals",
+    "events": "Events",
+}
+"""Each with the pattern of its heading."""
 
 MOST_ELEMENTS = 15_000
 MOST_CHARACTERS = 3_000_000
@@ -83,9 +92,8 @@ def assert_harmless(visit: Visit, view: str) -> None:
 def test_nothing_of_what_a_module_said_runs_in_any_view(
     visit: Visit, site: Site, said: None
 ) -> None:
-    for view in VIEWS:
-        visit.go(view)
-        visit.browser.until("return document.querySelector('main h1').innerText", f"{view}")
+    for view, heading in VIEWS.items():
+        visit.go(view, heading)
         settle(visit)
         assert_harmless(visit, view)
     for button in ("Show", "More", "all"):
@@ -94,8 +102,8 @@ def test_nothing_of_what_a_module_said_runs_in_any_view(
 
 def unfold(visit: Visit, name: str) -> None:
     """Open whatever can be opened, and look again."""
-    for view in VIEWS:
-        visit.go(view)
+    for view, heading in VIEWS.items():
+        visit.go(view, heading)
         settle(visit)
         visit.browser.js("""
             for (const one of document.querySelectorAll("main details")) one.open = true;
@@ -115,14 +123,14 @@ def settle(visit: Visit) -> None:
 def test_a_call_of_a_hostile_module_is_shown_in_bounds(visit: Visit, site: Site, op: str) -> None:
     site.serve(module())
     visit.expects("50[0-9]", "422")
-    visit.go(f"{MODULE}?op={op}")
+    visit.go(f"{MODULE}?op={op}", VIEWS[MODULE])
     visit.click("^Invoke")
-    ended = r"return /\bok\b|failed|unreachable|exited/i.test(document.body.innerText)"
+    ended = "return document.querySelector('.invocation > [aria-label=Result]').checkVisibility()"
     visit.browser.until(ended, f"the end of {op}")
     settle(visit)
     assert_harmless(visit, f"{MODULE}?op={op}")
     visit.click("^Sessions", "link")  # it still answers
-    visit.element("heading", "Sessions")
+    visit.element("heading", "^Sessions$")
 
 
 def test_a_hostile_question_is_a_text(visit: Visit, site: Site) -> None:
@@ -131,7 +139,7 @@ def test_a_hostile_question_is_a_text(visit: Visit, site: Site) -> None:
     question["tool:pre"] |= {"approval_prompt": ALL, "approval_options": ["deny", IMAGE]}
     asks["transport"]["command"][-1] = json.dumps(question)
     site.serve(module(), asks)
-    visit.go("approvals")
+    visit.go("approvals", "Approvals")
     asked = site.daemon.client.send_invoke(NAME, "all")
     visit.sees("<script>")
     assert_harmless(visit, "approvals")

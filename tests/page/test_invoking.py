@@ -63,7 +63,7 @@ def test_a_failure_comes_with_its_evidence(visit: Visit, site: Site, op: str, wo
 
 def test_a_question_of_a_hook_is_answered(visit: Visit, site: Site) -> None:
     site.serve(actor("a"), gate(of="a"))
-    visit.go("approvals")
+    visit.go("approvals", "Approvals")
     asked = site.daemon.client.send_invoke("a", "say", text="x")
     visit.sees("may a be called?")  # without a reload
     visit.click("^allow once")
@@ -76,7 +76,7 @@ def test_a_question_of_a_hook_is_answered(visit: Visit, site: Site) -> None:
 
 def test_a_question_of_a_module_is_answered_in_its_form(visit: Visit, site: Site) -> None:
     site.serve(actor("a"))
-    visit.go("approvals")
+    visit.go("approvals", "Approvals")
     asked = site.daemon.client.send_invoke("a", "ask")
     visit.sees("which one shall it be?")
     visit.fill("^colour", "green")

@@ -39,7 +39,7 @@ def is_back(site: Site, restarts: int) -> bool:
 
 def test_a_crash_and_its_recovery_are_seen_without_a_reload(visit: Visit, site: Site) -> None:
     site.serve(actor("fragile", back_at_once=False), actor("steady"))
-    visit.go("modules")
+    visit.go("modules", "Modules")
     shows_state(visit, "fragile", "ready")
     visit.browser.js(UNTOUCHED)
     for restarts in range(2):  # after the first crash it is back before anybody can see it
@@ -53,14 +53,14 @@ def test_a_crash_and_its_recovery_are_seen_without_a_reload(visit: Visit, site: 
     visit.sees("SIGKILL")
     site.daemon.op("start", module="fragile")
     visit.sees("ready")
-    visit.go("modules")
+    visit.go("modules", "Modules")
     shows_state(visit, "fragile", "ready")
     assert visit.browser.js(STAYED)
 
 
 def test_modules_that_come_and_go_are_seen_without_a_reload(visit: Visit, site: Site) -> None:
     site.serve(still("first"))
-    visit.go("modules")
+    visit.go("modules", "Modules")
     visit.sees("first")
     visit.browser.js(UNTOUCHED)
     site.serve(still("second"))
@@ -76,7 +76,7 @@ def test_after_a_kill_of_the_daemon_the_page_goes_on_where_it_was(visit: Visit, 
         "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_CONNECTION_RESET"
     )
     site.serve(actor("a"))
-    visit.go("events")
+    visit.go("events", "Events")
     visit.browser.js(UNTOUCHED)
     site.daemon.invoke("a", "say", text="before")
     before = written(site, last=1)[-1]
@@ -93,7 +93,7 @@ def test_after_a_kill_of_the_daemon_the_page_goes_on_where_it_was(visit: Visit, 
     missing = {one for one in written(site, since=before - 1) if one <= after} - set(seen)
     assert not missing, f"events are missing: {missing}"
     assert visit.browser.js(STAYED), "it was loaded anew"
-    visit.go("modules")
+    visit.go("modules", "Modules")
     shows_state(visit, "a", "ready")
 
 

@@ -35,6 +35,12 @@ CALLS: tuple[tuple[str, str, dict[str, Any], int], ...] = (
 )
 """What is called, and how often in a round at the most."""
 
+HEADINGS = {
+    "page-modules": "Modules",
+    "page-module": "dice",
+    "page-session": "tour|a walk through the house",
+}
+"""Of the views of PICTURES, as patterns."""
 
 Picture = Callable[[str], None]
 
@@ -70,7 +76,7 @@ def test_the_samples_are_shown_as_in_the_documents(
     for name, view in PICTURES.items():
         visit.browser.prefer(color_scheme=view.scheme)
         visit.browser.resize(1280, view.height)
-        visit.go(view.place)
+        visit.go(view.place, HEADINGS[name])
         visit.sees(view.words)
         picture(name)
     visit.browser.prefer()

@@ -160,7 +160,7 @@ def test_a_call_is_made_and_a_question_answered_with_the_keyboard_alone(
     visit.go("modules", "Modules")
     tab_to(visit, "a")
     visit.element("link", "^a$").send_keys(Keys.ENTER)
-    visit.element("heading", "^a")
+    visit.element("heading", "^a$")
     visit.go("modules/a?op=say", "a")
     tab_to(visit, "text")
     visit.browser.press("typed", Keys.ENTER)
