@@ -67,7 +67,8 @@ class LogStream:
     def hold_in(self, account: Account) -> None:
         """Hold what waits in an account of the thread that calls: no other may change a ledger.
 
-        So what the log's own thread has written is taken note of when that thread looks next.
+        So what the log's own thread has written is taken note of when that thread looks next. No
+        line is lost for what others hold: it may be what tells of them.
         """
         self._account, self._account_thread = account, threading.get_ident()
 
@@ -75,7 +76,7 @@ class LogStream:
         """Queue a line, or count it as lost; never raises, and never waits."""
         line = text.encode(errors="backslashreplace")
         with self._lock:
-            if self._waiting_bytes + len(line) > QUEUE_BYTES or not self._fits(len(line)):
+            if self._waiting_bytes + len(line) > QUEUE_BYTES:
                 self._lose(1, 0, self.problem or SLOW)
             else:
                 self._submit(line, 1)
@@ -99,15 +100,10 @@ class LogStream:
         self._hold()
         return {"lost_lines": self.lost_lines, "problem": self.problem}
 
-    def _fits(self, size: int) -> bool:
-        return not self._hold() or self._account is None or self._account.fits(size)
-
-    def _hold(self) -> bool:
-        """Take note of what waits by now; tell whether that was possible here."""
-        if self._account is None or threading.get_ident() != self._account_thread:
-            return False
-        self._account.hold(LOGS, self._waiting_bytes)
-        return True
+    def _hold(self) -> None:
+        """Take note of what waits by now, if that is possible here."""
+        if self._account is not None and threading.get_ident() == self._account_thread:
+            self._account.hold(LOGS, self._waiting_bytes)
 
     def _submit(self, line: bytes, lines: int) -> None:
         told, self._untold = self._untold, 0

@@ -16,7 +16,7 @@ from supervisor.daemon import log_stream
 from supervisor.daemon.log_stream import SLOW, LogStream
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files import rotated_file
-from supervisor.runtime.held_bytes import ALL_BYTES, ARGS, LEAST_FREE_BYTES, Account, HeldBytes
+from supervisor.runtime.held_bytes import ALL_BYTES, ARGS, Account, HeldBytes
 from tests.bounds import WAIT_S, until
 
 
@@ -128,7 +128,7 @@ def test_what_does_not_take_lines_holds_nobody_up_is_named_and_what_was_lost_is_
 
 
 @pytest.mark.fault(30)
-def test_what_waits_is_in_the_ledger_and_finds_no_more_room_than_that_has(pipe: Pipe) -> None:
+def test_what_waits_is_in_the_ledger_and_is_not_lost_for_what_others_hold(pipe: Pipe) -> None:
     stream = stream_to(pipe.writing)
     ledger = HeldBytes()
     stream.hold_in(Account(ledger, "the daemon's log"))
@@ -138,7 +138,7 @@ def test_what_waits_is_in_the_ledger_and_finds_no_more_room_than_that_has(pipe: 
     assert ledger.total == len(line)
     others = Account(ledger, "others")
     others.add(ARGS, ALL_BYTES)
-    fitting = LEAST_FREE_BYTES // len(line)
+    fitting = log_stream.QUEUE_BYTES // len(line)
     for _ in range(fitting + 10):
         stream.write(line)
     assert ledger.total == ALL_BYTES + fitting * len(line)

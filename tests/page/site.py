@@ -57,7 +57,12 @@ class Site:
     # What happens to the daemon.
 
     def serve(self, *documents: dict[str, Any]) -> None:
-        """Have exactly these modules; returns when each eager one is ready, or cannot be."""
+        """Have exactly these modules, and no question of others that waits for its answer.
+
+        Returns when each eager one is ready, or cannot be.
+        """
+        for asked in self.daemon.op("approvals")["approvals"]:
+            self.daemon.op("approve", id=asked["id"], answer="deny")
         wanted = {f"{document['name']}.json": json.dumps(document) for document in documents}
         self._remove_all_but(wanted)
         for name, text in wanted.items():

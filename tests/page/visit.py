@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webelement import WebElement
 
@@ -23,6 +24,15 @@ const look = () => {
 look();
 """
 """A click goes to where an element was: so it is not to move any more."""
+
+
+LISTENING = """
+arguments[0].wasClicked = false;
+arguments[0].addEventListener("click", () => { arguments[0].wasClicked = true; }, {once: true});
+"""
+CLICKED = "return arguments[0].wasClicked"
+CLICKS = 5
+"""A click goes to a place, so to something else if the page moves at that moment."""
 
 
 class Visit:
@@ -54,10 +64,18 @@ class Visit:
         return found
 
     def click(self, name: str, role: str = "button") -> None:
-        """Click on what is called so."""
+        """Click on what is called so, until it was what the click came to."""
         element = self.element(role, name)
-        self.browser.driver.execute_async_script(STANDING, element)
-        element.click()
+        self.browser.js(LISTENING, element)
+        for _ in range(CLICKS):
+            self.browser.driver.execute_async_script(STANDING, element)
+            element.click()
+            try:
+                if self.browser.js(CLICKED, element):
+                    return
+            except StaleElementReferenceException:
+                return  # it was, and is there no more
+        raise AssertionError(f"{CLICKS} clicks on {name!r} came to something else")
 
     def fill(self, name: str, text: str) -> None:
         """Type into a field, in place of what it has."""
