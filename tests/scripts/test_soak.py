@@ -19,8 +19,7 @@ SEED = 6688
 
 def test_a_short_soak_loses_nothing_and_leaves_nothing() -> None:
     # How long something takes is for `make soak` to judge.
-    patient = ("--stall-ms", "1e6")
-    done = run("soak", "--actions", str(ACTIONS), "--seed", str(SEED), "--json", *patient)
+    done = run("soak", "--actions", str(ACTIONS), "--seed", str(SEED), "--json", "--patient")
     assert done.stdout, done.stderr
     (report,) = documents(done.stdout)
     assert report["faults"] == []
@@ -33,7 +32,6 @@ def test_a_short_soak_loses_nothing_and_leaves_nothing() -> None:
     assert report["daemons"] == 1 + actions["kill_daemon"] + actions["end_daemon"] > 2
     assert report["refused_connections"] >= actions["crowd"] > 0
     assert report["unhurried"] + away > 0
-    assert report["late"] == []
     assert report["deliberate_stall"]["ms"] >= BLOCKED_S * 1000 / 2
     assert 0 < report["peak_bytes"] - report["held_bytes"] < OWN_BYTES
 
