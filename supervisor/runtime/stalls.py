@@ -205,9 +205,11 @@ class Threads:
         """
         found: dict[int, Times] = {}
         if self._file >= 0:
-            for thread in threading.enumerate()[:MOST_THREADS]:
+            main = threading.main_thread()
+            others = [thread for thread in threading.enumerate() if thread is not main]
+            for thread in others[:MOST_THREADS]:
                 number = thread.native_id
-                if number is not None and thread is not threading.main_thread():
+                if number is not None:
                     with contextlib.suppress(OSError):  # it has just ended
                         found[number] = _times(_read(f"/proc/self/task/{number}/schedstat"))
         return found
@@ -309,10 +311,13 @@ class Stalls:
         others_before, self._others = self._others, self._threads.others()
         ran_s, delayed_s, slices = (now - then for now, then in zip(self._own, before, strict=True))
         own_s = max(took_s - delayed_s, 0.0)
+        # One that was not looked at before has begun meanwhile, unless there were too many.
+        began = None if len(others_before) >= MOST_THREADS else Times()
         since = {
             number: Times(*(now - then for now, then in zip(times, former, strict=True)))
             for number, times in self._others.items()
-            for former in [others_before.get(number, Times())]
+            for former in [others_before.get(number, began)]
+            if former is not None
         }
         kept_s = max((one.delayed_s for one in since.values()), default=0.0)
         for_the_lock_s = slices * sys.getswitchinterval()

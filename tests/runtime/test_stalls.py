@@ -223,10 +223,25 @@ def test_no_more_than_so_many_threads_are_looked_at(monkeypatch: pytest.MonkeyPa
         threads.close()
         for one in many:
             one.join()
-    assert 0 < len(read) < stalls_module.MOST_THREADS
+    assert len(read) == stalls_module.MOST_THREADS
 
 
-def test_the_times_of_threads_never_fall_and_are_nothing_once_closed() -> None:
+def test_of_a_thread_that_there_was_no_room_to_look_at_before_nothing_is_known(
+    world: World,
+) -> None:
+    world.of_others = {number: Times(1.0, 1.0) for number in range(stalls_module.MOST_THREADS)}
+    world.turn(("", "", 0.001))
+    del world.of_others[0]
+    world.of_others[threading.get_native_id()] = Times(100.0, 100.0)
+    world.slices += 1000
+    world.turn(("client 3", "requests", 0.2))
+    assert world.longest == (200.0, "client 3", "requests")
+
+
+def test_the_times_of_threads_never_fall_and_are_nothing_once_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stalls_module, "MOST_THREADS", 10_000)  # others may have left theirs
     threads = Threads.begun()
     before = threads.own()
     sum(range(1000))
