@@ -31,6 +31,7 @@ def test_a_short_soak_loses_nothing_and_leaves_nothing() -> None:
     actions = report["actions"]
     assert report["daemons"] == 1 + actions["kill_daemon"] + actions["end_daemon"] > 2
     assert report["refused_connections"] >= actions["crowd"] > 0
+    assert actions["suspend"] > 0
     assert report["unhurried"] + away > 0
     assert report["deliberate_stall"]["ms"] >= BLOCKED_S * 1000 / 2
     assert 0 < report["peak_bytes"] - report["held_bytes"] < OWN_BYTES
