@@ -12,10 +12,13 @@ import os
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.held_bytes import LOGS, Account
+
+if TYPE_CHECKING:
+    # `up` reads the log, too, and needs no event loop for that.
+    from supervisor.runtime.blocking import BlockingWork
 
 PID_FIELD = "daemon_pid"
 """Whose line it is, in the log: another daemon may write to the same file."""

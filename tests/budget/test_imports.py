@@ -25,6 +25,7 @@ finally:
     there = {name for name, module in sys.modules.items() if module is not None}
     sys.stderr.write("\\n" + " ".join(there - before))
 """
+ROOT = Path(__file__).parents[2]
 OURS = ("supervisor", "protocol", "schemas")
 
 VERSION = {"protocol", "protocol.version", "supervisor", "supervisor.cli", "supervisor.cli.main"}
@@ -83,6 +84,14 @@ def imported(*arguments: str) -> set[str]:
     return set(ended.stderr.splitlines()[-1].split())
 
 
+def modules_after(program: str, *options: str) -> set[str]:
+    """Return what is imported once a program has run."""
+    program += "\nimport sys; print(*sys.modules)"
+    words = [sys.executable, *options, "-c", program]
+    ended = subprocess.run(words, capture_output=True, text=True, check=True)
+    return set(ended.stdout.split())
+
+
 def sorted_out(modules: set[str]) -> tuple[set[str], set[str], set[str]]:
     """Return ours, the others' packages, and the standard library's modules."""
 
@@ -110,11 +119,21 @@ def test_status_imports_what_it_shows_and_nothing_else(serve: Serve, socket_path
     assert len(pythons) <= STATUS_PYTHON, sorted(pythons)
 
 
+def test_up_imports_no_event_loop() -> None:
+    there = modules_after("import supervisor.cli.command_line, supervisor.cli.verbs.up")
+    assert "supervisor.cli.background" in there
+    assert not there & {"trio", "structlog", "supervisor.runtime.blocking"}
+
+
+def test_the_guardian_imports_neither_typing_nor_what_signal_takes() -> None:
+    # As `guardian.command` starts it.
+    program = f"import sys; sys.path.append({str(ROOT)!r}); "
+    there = modules_after(f"{program}import supervisor.runtime.containment.guardian", "-I", "-S")
+    assert not there & {"typing", "re", "signal", "enum"}
+
+
 def test_what_serves_http_imports_prometheus_client_for_no_other_request_than_a_scrape() -> None:
-    program = "import sys, supervisor.faces.http.serving as _; print(*sys.modules)"
-    words = [sys.executable, "-c", program]
-    ended = subprocess.run(words, capture_output=True, text=True, check=True)
-    there = set(ended.stdout.split())
+    there = modules_after("import supervisor.faces.http.serving")
     assert "supervisor.kernel.metrics" in there
     assert "prometheus_client" not in there
 

@@ -9,9 +9,9 @@ process is signalled as a whole; none of this needs a controller.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found] # typeshed has none
 import contextlib
 import os
-import signal
 from collections.abc import Iterable
 
 from supervisor.runtime.containment import procfs
@@ -51,7 +51,7 @@ def kill(path: str) -> bool:
         return False
     for one in members([path]):
         if one.thread != one.pid:
-            procfs.send(one, signal.SIGKILL)
+            procfs.send(one, _signal.SIGKILL)
     return True
 
 

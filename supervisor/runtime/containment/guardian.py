@@ -5,14 +5,15 @@
 The daemon writes its ledger into the pipe and keeps its end open; the kernel closes it whatever
 the daemon dies of. A `bye` before that says that nothing is left. The guardian sleeps in `read`, so
 it costs nothing while nothing happens; it leads a session of its own and ignores what a terminal or
-a careless `kill` sends to the daemon's group. Standard library only, and few imports, for it stays.
+a careless `kill` sends to the daemon's group. Standard library only, and few imports, for it stays:
+so `_signal` and `named_tuple` stand for `signal` and `typing`, which would be a quarter of it.
 """
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found] # typeshed has none
 import contextlib
 import os
-import signal
 import sys
 
 from supervisor.runtime.containment import cgroup_folder, hunt
@@ -28,7 +29,7 @@ _IGNORED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGTSTP", "SIGUSR1", "SIG
 def main(descriptor: int, record: str) -> None:
     """Guard what the pipe tells of; `record` is the file in which the next daemon looks."""
     for name in _IGNORED:
-        signal.signal(getattr(signal, name), signal.SIG_IGN)
+        _signal.signal(getattr(_signal, name), _signal.SIG_IGN)
     with contextlib.suppress(OSError):
         os.chdir("/")  # not to keep a file system busy
     ledger = _listen(descriptor)

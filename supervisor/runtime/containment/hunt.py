@@ -7,8 +7,8 @@ round. When a round finds nobody new, nobody is left who could run away, and all
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found] # typeshed has none
 import os
-import signal
 import time
 from collections.abc import Callable, Iterable
 
@@ -39,11 +39,11 @@ def strike(find: Find) -> list[Stat]:
         new = [one for one in find() if one.lives and (one.pid, one.start) not in stopped]
         for one in new:
             stopped[one.pid, one.start] = one
-            procfs.send(one, signal.SIGSTOP)
+            procfs.send(one, _signal.SIGSTOP)
         if not new or time.monotonic() > until:
             break
     for one in stopped.values():
-        procfs.send(one, signal.SIGKILL)
+        procfs.send(one, _signal.SIGKILL)
     return list(stopped.values())
 
 

@@ -20,9 +20,9 @@ processes, nor the next daemon itself.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
 
 from supervisor.runtime.containment import hunt, procfs
+from supervisor.runtime.containment.named_tuple import NamedTuple
 from supervisor.runtime.containment.procfs import Stat
 
 DAEMON_VARIABLE = "STDIOD_DAEMON"

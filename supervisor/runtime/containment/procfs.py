@@ -11,10 +11,11 @@ all of it is to be seen through a thread that runs. /proc/TID is one, too, thoug
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found] # typeshed has none
 import os
-import signal
 import time
-from typing import NamedTuple
+
+from supervisor.runtime.containment.named_tuple import NamedTuple
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -317,7 +318,7 @@ def boot_id() -> str:
     return read_bytes("/proc/sys/kernel/random/boot_id").decode(errors="replace").strip()
 
 
-def send(process: Stat, *numbers: signal.Signals) -> bool:
+def send(process: Stat, *numbers: int) -> bool:
     """Signal this very process, and no other that may have its number by now.
 
     The pidfd is taken first and the start time looked at after: from then on the descriptor means
@@ -332,7 +333,7 @@ def send(process: Stat, *numbers: signal.Signals) -> bool:
         if now is None or now.start != process.start or not now.lives:
             return False
         for number in numbers:
-            signal.pidfd_send_signal(descriptor, number)
+            _signal.pidfd_send_signal(descriptor, number)
     except OSError:
         return False
     else:

@@ -10,12 +10,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from enum import Enum
 from pathlib import Path
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from protocol.problem import printable
-from supervisor.runtime.blocking import BlockingWork
+
+if TYPE_CHECKING:
+    # Verbs look at files, too, and need no event loop for that.
+    from supervisor.runtime.blocking import BlockingWork
 
 PATIENCE_S = 2.0
 """What a look may take; a disk that has to spin up, or a slow network, is given that time."""
@@ -53,7 +57,7 @@ class Looks:
 
     def __init__(self, blocking: BlockingWork | None = None) -> None:
         """`blocking` is told what is looked at."""
-        self._blocking = blocking or BlockingWork()
+        self._naming = nullcontext if blocking is None else blocking.naming
         self._left: set[str] = set()
         """What the looks do that were left, and have not answered yet."""
 
@@ -107,7 +111,7 @@ class Looks:
         while (taken := row.take(self._left)) is not None:
             index, doing, look = taken
             error: Exception | None = None
-            with self._blocking.naming(doing):
+            with self._naming(doing):
                 try:
                     seen: T | Unanswered = look()
                 except Exception as raised:  # noqa: BLE001 - whoever waits raises it
