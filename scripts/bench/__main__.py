@@ -47,7 +47,8 @@ from scripts.peers import environments
 from scripts.peers.supervisors import Packaged
 from supervisor.daemon.daemon_signals import Continued
 from supervisor.runtime.loop_clock import run_timed
-from supervisor.runtime.stalls import SERVING, Stalls, Threads
+from supervisor.runtime.stalls import Stalls, Threads
+from supervisor.runtime.turns import SERVING
 
 Scene = Callable[[Workshop, Sizes], Awaitable[Sequence[Sample | Point | Share]]]
 

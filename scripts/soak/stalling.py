@@ -12,7 +12,7 @@ import trio
 from supervisor.cli.main import main
 from supervisor.daemon import serve
 from supervisor.runtime.loop_clock import run_timed
-from supervisor.runtime.stalls import SERVING
+from supervisor.runtime.turns import SERVING
 
 BLOCKED_S: Final = 0.3
 CULPRIT: Final = "the soak"

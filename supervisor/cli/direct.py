@@ -33,8 +33,8 @@ from protocol.replies import Operation
 from protocol.response import Response
 from supervisor.cli.exit_status import NoError
 from supervisor.daemon.inherited import mend_signals
-from supervisor.faces.exchange import event_line
 from supervisor.faces.local_user import this_user
+from supervisor.faces.module_wire import event_line
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.kernel.parties import Party
 from supervisor.policy.findings import Found

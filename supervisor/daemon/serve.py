@@ -61,7 +61,8 @@ from supervisor.runtime.files.sources import Sources
 from supervisor.runtime.held_bytes import Account
 from supervisor.runtime.loop_clock import run_timed
 from supervisor.runtime.process.file_limit import FileLimit
-from supervisor.runtime.stalls import SERVING, Stalls, Threads
+from supervisor.runtime.stalls import Stalls, Threads
+from supervisor.runtime.turns import SERVING
 
 if TYPE_CHECKING:
     from supervisor.faces.http.serving import Door

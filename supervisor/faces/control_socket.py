@@ -25,8 +25,8 @@ from supervisor.faces.accepting import CROWDED, ENDING, accept_until_stopped
 from supervisor.faces.admission import Admission
 from supervisor.faces.byte_stream import carry, disconnect
 from supervisor.faces.conversation import Conversation
-from supervisor.faces.exchange import done_line
 from supervisor.faces.local_user import named_user, peer_uid
+from supervisor.faces.module_wire import done_line
 from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
 from supervisor.runtime.files.lock_file import open_lock

@@ -30,8 +30,7 @@ from supervisor.kernel.daemon import Daemon
 from supervisor.kernel.parties import Party
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import LINES, UNFINISHED_BYTES, Account
-from supervisor.runtime.stalls import SERVING
-from supervisor.runtime.turns import Turn, in_turns
+from supervisor.runtime.turns import SERVING, Turn, in_turns
 
 HELD_BYTES = 1 << 18
 
@@ -156,7 +155,9 @@ class Conversation:
         SERVING.begin(self._party.label, "requests")
         lines = self._splitter.feed(data)
         # First, so that a line and what others have begun are not all held while it is served.
-        self._account.hold_unfinished(self._splitter.pending_bytes, self._drop_unfinished)
+        pending_bytes = self._splitter.pending_bytes
+        if pending_bytes or self._account.unfinished:
+            self._account.hold_unfinished(pending_bytes, self._drop_unfinished)
         self._receive_lines(lines)
         SERVING.end()
 

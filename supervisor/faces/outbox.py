@@ -15,7 +15,7 @@ from typing import Protocol
 import trio
 
 from supervisor.runtime.held_bytes import ANSWERS, Account
-from supervisor.runtime.stalls import SERVING
+from supervisor.runtime.turns import SERVING
 
 HIGH_BYTES = 1 << 20
 LOW_BYTES = 1 << 18
@@ -43,6 +43,7 @@ class Outbox:
         """How much has not been written yet."""
         self.account = account
         self._resume = resume
+        self._counted_bytes = 0
         self._count_at = COUNTED_BYTES
         self._lines: list[bytes] = []
         self._some = trio.Event()
@@ -112,7 +113,8 @@ class Outbox:
     def written(self, size: int) -> None:
         """Take note that this many bytes have left."""
         self.waiting_bytes -= size
-        self._count()
+        if self._counted_bytes:
+            self._count()
         if self.congested and self.waiting_bytes < min(LOW_BYTES, self.account.free_bytes // 4):
             self._relieve()
         elif self.waiting_bytes == 0:
@@ -145,6 +147,7 @@ class Outbox:
         self._count_at = waiting + COUNTED_BYTES
         if waiting <= high < self._count_at:
             self._count_at = high + 1
+        self._counted_bytes = waiting
         self.account.hold(ANSWERS, waiting)
 
     def _flush(self) -> None:

@@ -5,8 +5,8 @@ module do, and an op of the daemon's own begins when all before it have begun, a
 it. So a request whose args take their time (`request_checks.Doubt`) holds up those behind it for
 the same module, and ops; requests for other modules pass it by. Who is given up leaves.
 
-    lines:  module -> those for it, the first one being looked at
-    behind: all that came since the first op that has to wait, in order
+    lines:  module -> those for it, the first one being looked at; the order is this dictionary
+    behind: all that came since the first op that has to wait, in order; empty if there are no lines
 """
 
 from __future__ import annotations
@@ -54,25 +54,25 @@ class Held:
                 self._order.passed(self)
 
 
-class BeginOrder:
-    """The requests of one party that wait to begin."""
+class BeginOrder(dict[str, deque[Held]]):
+    """The requests of one party that wait to begin: while it is empty, an op begins now.
+
+    A dictionary itself: whether it is empty is asked once for every request there is.
+    """
+
+    __slots__ = ("_behind", "_checks", "_moving", "party")
 
     def __init__(self, checks: Checks, party: str) -> None:
         """`party` is who has turns to have args looked at."""
+        super().__init__()
         self.party = party
         self._checks = checks
-        self._lines: dict[str, deque[Held]] = {}
         self._behind: deque[Held] = deque()
         self._moving = False
 
     def is_clear(self, module: str) -> bool:
         """Whether a request for a module begins now, if there is no doubt about its args."""
-        return not self._behind and module not in self._lines
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether an op of the daemon's own begins now."""
-        return not self._lines
+        return not self._behind and module not in self
 
     def hold(self, module: str | None, doubt: Doubt | None, begin: BeginHeld) -> Held:
         """Have a request wait for its turn and the look at its args; `begin` is called then.
@@ -89,18 +89,18 @@ class BeginOrder:
     def passed(self, one: Held) -> None:
         """Take note that the first one of a line is not waited for any more."""
         assert one.module is not None  # noqa: S101 - ops are in no line
-        line = self._lines[one.module]
+        line = self[one.module]
         line.popleft()
         self._advance(one.module)
 
     def _line_up(self, one: Held, module: str) -> None:
-        line = self._lines.setdefault(module, deque())
+        line = self.setdefault(module, deque())
         line.append(one)
         if len(line) == 1:
             self._advance(module)
 
     def _advance(self, module: str) -> None:
-        line = self._lines[module]
+        line = self[module]
         while line:
             first = line[0]
             failure: Failure | None = None
@@ -112,7 +112,7 @@ class BeginOrder:
                 failure = asked
             line.popleft()
             _begin(first, failure)
-        del self._lines[module]
+        del self[module]
         self._move_up()
 
     def _looked_at(self, one: Held, failure: Failure | None) -> None:
@@ -124,7 +124,7 @@ class BeginOrder:
         if self._moving:
             return  # a line that is empty again at once: the loop goes on
         self._moving = True
-        while self._behind and not (self._behind[0].module is None and self._lines):
+        while self._behind and not (self._behind[0].module is None and self):
             one = self._behind.popleft()
             if one.module is None:
                 _begin(one, None)

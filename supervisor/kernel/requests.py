@@ -244,8 +244,8 @@ class Requests:
         invocation.begin(timeouts.silence_s)
         if behind:
             invocation.take_long_way()
-        if found is not None or not (order is None or order.is_clear(tool)):
-            order = order or BeginOrder(self.checks, tool)
+        if found is not None or (order and not order.is_clear(tool)):
+            order = BeginOrder(self.checks, tool) if order is None else order
             invocation.take_long_way().hold(order, found, self._enter)
         elif self._gates.any:
             self._enter(invocation)
@@ -383,7 +383,7 @@ class Requests:
                 self.prompts.begin(prompt)
 
         order = self._order(party)
-        if order.is_empty:
+        if not order:
             begin()
         else:
             order.hold(None, None, begin)
@@ -396,7 +396,7 @@ class Requests:
 
         order = self._order(request.party)
         # What comes after a `narrow` asks with less at once, though what came before still waits.
-        if order.is_empty or op == NARROW:
+        if not order or op == NARROW:
             begin(None)
         else:
             order.hold(None, None, begin)

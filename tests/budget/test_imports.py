@@ -9,7 +9,7 @@ from pathlib import Path
 
 from protocol.errors import Success
 from protocol.response import Response
-from supervisor.faces.exchange import done_line
+from supervisor.faces.module_wire import done_line
 from tests.cli.conftest import Serve, serve, socket_path
 from tests.cli.fake_daemon import module, ok, status
 

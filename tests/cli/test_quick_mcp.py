@@ -11,7 +11,7 @@ from protocol.response import Response
 from protocol.version import VERSION
 from supervisor.cli import quick_mcp
 from supervisor.cli.locations import default_socket
-from supervisor.faces.exchange import done_line
+from supervisor.faces.module_wire import done_line
 from tests.cli.conftest import Serve
 from tests.cli.fake_daemon import Frame, Reply, not_ok
 

@@ -8,7 +8,7 @@ import pytest
 import trio.testing
 
 from supervisor.faces import conversation, module_wire
-from supervisor.faces.exchange import Exchange
+from supervisor.faces.module_wire import Exchange
 from supervisor.kernel.invocation import Invocation
 from tests.bounds import WAIT_S
 from tests.faces.conftest import connected, request

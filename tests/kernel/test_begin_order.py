@@ -75,7 +75,7 @@ def test_what_is_behind_a_doubtful_one_for_the_same_module_waits_for_it(world: W
     world.looking.answer(Problem("", "is wrong"))
     assert world.begun == ["1", "2", "4"]
     assert world.refused == ["3"]
-    assert world.order.is_empty
+    assert not world.order
 
 
 def test_an_op_of_the_daemon_waits_for_all_before_it_and_all_behind_wait_for_it(
@@ -94,7 +94,7 @@ def test_an_op_of_the_daemon_waits_for_all_before_it_and_all_behind_wait_for_it(
     assert world.begun == ["1", "2", "stop", "3"]
     world.looking.answer()
     assert world.begun == ["1", "2", "stop", "3", "4", "start"]
-    assert world.order.is_empty
+    assert not world.order
 
 
 @pytest.mark.parametrize("who", ["first", "second"])
@@ -109,7 +109,7 @@ def test_who_is_given_up_holds_up_nobody(world: World, who: str) -> None:
     if who == "second":
         world.looking.answer()
     assert world.begun == {"first": ["2", "3"], "second": ["1", "3"]}[who]
-    assert world.order.is_empty
+    assert not world.order
 
 
 def test_where_nobody_can_look_all_are_refused_at_once(world: World) -> None:
@@ -120,7 +120,7 @@ def test_where_nobody_can_look_all_are_refused_at_once(world: World) -> None:
     world.looking.answer()
     assert world.begun == ["1"]
     assert len(world.refused) == 5000
-    assert world.order.is_empty
+    assert not world.order
 
 
 def test_thousands_behind_an_op_begin_when_it_has(world: World) -> None:
@@ -152,7 +152,7 @@ def test_each_begins_once_and_in_order(
             case (module, doubtful):
                 name = str(len(asked))
                 asked.append(module)
-                clear = world.order.is_empty if module is None else world.order.is_clear(module)
+                clear = not world.order if module is None else world.order.is_clear(module)
                 doubt = DOUBT if doubtful and module is not None else None
                 if clear and doubt is None:
                     world.begun.append(name)
@@ -169,7 +169,7 @@ def test_each_begins_once_and_in_order(
                 world.looking.answer(Problem("", "is wrong"))
     while world.looking.waiting:
         world.looking.answer()
-    assert world.order.is_empty
+    assert not world.order
     ended = [*world.begun, *world.refused, *left]
     assert sorted(map(int, ended)) == list(range(len(asked)))
     for module in ("m", "n"):

@@ -13,7 +13,7 @@ import trio
 
 from protocol.errors import Failure
 from protocol.events import Progress, StatePatch, StatePatched
-from supervisor.faces.exchange import event_line
+from supervisor.faces.module_wire import event_line
 from supervisor.kernel import durability
 from supervisor.kernel.daemon import Daemon, running
 from supervisor.kernel.operations.sessions import MAX_PAGE

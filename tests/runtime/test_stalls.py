@@ -15,7 +15,8 @@ import trio
 
 from supervisor.runtime import stalls as stalls_module
 from supervisor.runtime.loop_clock import run_timed
-from supervisor.runtime.stalls import Serving, Stalls, Threads, Times
+from supervisor.runtime.stalls import Stalls, Threads, Times
+from supervisor.runtime.turns import Serving
 from tests.bounds import WAIT_S
 
 

@@ -10,7 +10,6 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.runtime.stalls import Serving
 from supervisor.runtime.turns import (
     ALL_S,
     LEAST_S,
@@ -19,6 +18,7 @@ from supervisor.runtime.turns import (
     SAMPLE_BYTES,
     TURN_S,
     LineTurn,
+    Serving,
     SharedTurn,
     Turn,
     length_s,

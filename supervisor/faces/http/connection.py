@@ -50,8 +50,7 @@ from supervisor.kernel.tokens import Login
 from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import UNFINISHED_BYTES, Account
-from supervisor.runtime.stalls import SERVING
-from supervisor.runtime.turns import Turn
+from supervisor.runtime.turns import SERVING, Turn
 
 if TYPE_CHECKING:
     from supervisor.faces.http.api import Api

@@ -22,11 +22,11 @@ from protocol.events import Log, Progress, UiEvent
 from protocol.host_events import SeenUiEvent
 from protocol.readdress import Readdresser
 from protocol.response import Response
-from supervisor.faces.exchange import UNENCODABLE, event_line
 from supervisor.faces.http.connection import HttpConnection
 from supervisor.faces.http.exchange import Tell, encoded, fields_of
 from supervisor.faces.http.head import NDJSON, SSE
 from supervisor.faces.http.streams import Streams
+from supervisor.faces.module_wire import UNENCODABLE, event_line
 from supervisor.kernel.parties import Handle
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion

@@ -17,9 +17,9 @@ from protocol.errors import Code, Failure, Origin, Reason, Success
 from protocol.events import Log, Progress, built
 from protocol.frames import encode
 from protocol.response import Response
-from supervisor.faces.exchange import UNENCODABLE
 from supervisor.faces.http.connection import JSON, RETRY, HttpConnection, error_body
 from supervisor.faces.http.head import Headers
+from supervisor.faces.module_wire import UNENCODABLE
 from supervisor.kernel.parties import Handle
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.supervision.call import Congestion

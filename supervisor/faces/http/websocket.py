@@ -30,7 +30,6 @@ from protocol.amcp_errors import AmcpError, ErrorCode
 from protocol.errors import Reason
 from protocol.frames import encode
 from protocol.problem import did_you_mean, named
-from supervisor.faces.exchange import UNENCODABLE
 from supervisor.faces.http.body import Body, read_body
 from supervisor.faces.http.connection import HttpConnection
 from supervisor.faces.http.event_stream import EVENT_TYPES, now
@@ -44,11 +43,11 @@ from supervisor.faces.http.websocket_requests import (
     Subscribed,
     frame_of,
 )
+from supervisor.faces.module_wire import UNENCODABLE
 from supervisor.kernel.parties import DAEMON, Handle
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ARGS
-from supervisor.runtime.stalls import SERVING
-from supervisor.runtime.turns import Turn
+from supervisor.runtime.turns import SERVING, Turn
 
 OPEN_REQUESTS = 256
 """How many requests a client may have open; one more is told to wait for answers."""

@@ -18,8 +18,8 @@ from protocol.amcp_errors import error_of
 from protocol.errors import Failure, Success
 from protocol.events import Log, Progress
 from protocol.response import Response
-from supervisor.faces.exchange import event_line
 from supervisor.faces.http.event_stream import kind_of, now, unified
+from supervisor.faces.module_wire import event_line
 from supervisor.kernel.parties import Handle
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
 

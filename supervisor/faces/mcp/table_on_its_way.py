@@ -9,9 +9,8 @@ import structlog
 from protocol.errors import Failure, Reason
 from supervisor.faces.mcp.table import Table
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.stalls import SERVING
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
-from supervisor.runtime.turns import Turn
+from supervisor.runtime.turns import SERVING, Turn
 
 log = structlog.get_logger()
 

@@ -28,9 +28,9 @@ from protocol.transcript import EntrySource, Happened
 from supervisor.policy.verdict import Exit
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.process import Process
-from supervisor.runtime.stalls import SERVING
 from supervisor.runtime.supervision.deadlines import Deadlines, Timer
 from supervisor.runtime.taps import Taps
+from supervisor.runtime.turns import SERVING
 
 HIGH_BYTES = 1 << 20
 """What may wait while the pipe is full, before the process is not read from any more."""

@@ -1,4 +1,4 @@
-"""One process from its first byte to its last: pumps, exit watch, stop ladder.
+"""One process from its first byte to its last: its pumps (`pipes`), exit watch, stop ladder.
 
 The order at the end is the design (docs/architecture.md). The pidfd says that the leader has ended;
 then
@@ -21,7 +21,6 @@ from __future__ import annotations
 import contextlib
 import math
 import signal
-from collections import deque
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import Any
@@ -34,12 +33,11 @@ from protocol.transcript import EntrySource, Happened
 from supervisor.policy.verdict import Breach, Exit
 from supervisor.runtime.files.module_log import ModuleLog, Stderr
 from supervisor.runtime.process.dialogue import Dialogue
-from supervisor.runtime.process.pipes import READ_BYTES, read, read_rest
+from supervisor.runtime.process.pipes import Pump
 from supervisor.runtime.process.process import Process
 from supervisor.runtime.process.reaping import REAP_AGAIN_S, End
-from supervisor.runtime.stalls import SERVING
 from supervisor.runtime.taps import Taps
-from supervisor.runtime.turns import LineTurn, pieces
+from supervisor.runtime.turns import SERVING
 
 UNKILLABLE_AFTER_S = 5.0
 """A killed process is gone within milliseconds; after this long its name goes into the log."""
@@ -94,7 +92,6 @@ class Incarnation:
         self.dialogue = dialogue
         self._exit_s = exit_s
         self._stop_s = stop_s
-        self._room = trio.Event()
         self._stopping = False
         self._parting = parting
         self.is_held = False
@@ -104,11 +101,18 @@ class Incarnation:
         self._nursery: trio.Nursery | None = None
         self._hurry = trio.Event()
         self._first_rung = StopStep.END_OF_INPUT
-        # Read from stdout and stderr and not taken yet: an exit may come between two turns.
-        self._said: deque[bytes] = deque()
-        self._complained: deque[bytes] = deque()
-        self._turn = LineTurn()
-        self._taps = taps or Taps()
+        self._taps = taps = taps or Taps()
+        self._stdout = Pump(
+            instance,
+            process.stdout,
+            EntrySource.MODULE,
+            taps,
+            take=dialogue.receive_data,
+            is_full=dialogue.receiver.congested,
+        )
+        self._stderr = Pump(
+            instance, process.stderr, EntrySource.STDERR, taps, take=self.stderr.feed
+        )
 
     @property
     def mid_line(self) -> bool:
@@ -138,7 +142,7 @@ class Incarnation:
 
     def nudge(self) -> None:
         """Have a paused reader look again whether there is room."""
-        self._room.set()
+        self._stdout.nudge()
 
     def stop(self, rung: StopStep = StopStep.END_OF_INPUT) -> None:
         """Begin the stop ladder at a rung, or climb on to it if it has begun."""
@@ -185,8 +189,8 @@ class Incarnation:
 
     async def _listen(self, asked: trio.Event | None) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._read_stdout, asked)
-            nursery.start_soon(self._read_stderr)
+            nursery.start_soon(self._stdout.run, self._stdout_ended, asked)
+            nursery.start_soon(self._stderr.run, self._stderr_ended)
             if self._process.stdin is not None:
                 nursery.start_soon(self._write_stdin)
             if self._stopping:
@@ -207,21 +211,11 @@ class Incarnation:
     async def _finish(self) -> Exit:
         await self._process.kill()
         SERVING.begin(self.instance, "its end")
-        turn = LineTurn()
-        turn.begin()
         survivors: tuple[int, ...] = ()
         try:
-            for piece in self._rest(self._said, self._process.stdout, EntrySource.MODULE):
-                self.dialogue.receive_data(piece)
-                if turn.took_piece():
-                    await trio.lowlevel.cancel_shielded_checkpoint()
-                    turn.begin()
+            await self._stdout.take_rest()
             self.dialogue.receive_eof()
-            for piece in self._rest(self._complained, self._process.stderr, EntrySource.STDERR):
-                self.stderr.feed(piece)
-                if turn.took_piece():
-                    await trio.lowlevel.cancel_shielded_checkpoint()
-                    turn.begin()
+            await self._stderr.take_rest()
             self.stderr.finish()
             counted = self.containment.memory_breach()
             if counted is not None:
@@ -294,63 +288,15 @@ class Incarnation:
         known = {} if tracer is None else {"traced_by": tracer.words}
         log.error("process cannot be killed", instance=self.instance, pid=self.pid, **known)
 
-    def _rest(self, untaken: deque[bytes], pipe: int, source: EntrySource) -> Iterator[bytes]:
-        """Give in turns what was read and not taken yet, then what is still in a pipe."""
-        yield from untaken
-        for chunk in read_rest(pipe):
-            self._taps.said(self.instance, source, chunk)
-            yield from pieces(chunk)
-
-    async def _read_stdout(self, asked: trio.Event | None) -> None:
-        if asked is not None:
-            await asked.wait()
-        dialogue = self.dialogue
-        drained = True
-        while data := await read(self._process.stdout, drained=drained):
-            drained = len(data) < READ_BYTES
-            if self._taps.tap is not None:
-                self._taps.said(self.instance, EntrySource.MODULE, data)
-            self._said += pieces(data)
-            while self._said:
-                if self._take_turn("stdout", self._said, dialogue.receive_data):
-                    drained = False  # just asked: it may answer during the neighbours' turn
-                if self._said or not drained:
-                    await trio.lowlevel.checkpoint()  # then the neighbours' turn
-                while dialogue.receiver.congested():
-                    self._room = trio.Event()
-                    await self._room.wait()
+    async def _stdout_ended(self) -> None:
         self._taps.happened(self.instance, Happened.EOF)
-        dialogue.receive_eof()
+        self.dialogue.receive_eof()
         await trio.sleep(EXIT_FOLLOWS_S)
         if not self._died_unseen():
-            dialogue.receiver.stdout_closed()
+            self.dialogue.receiver.stdout_closed()
 
-    async def _read_stderr(self) -> None:
-        drained = True
-        while data := await read(self._process.stderr, drained=drained):
-            drained = len(data) < READ_BYTES
-            self._taps.said(self.instance, EntrySource.STDERR, data)
-            self._complained += pieces(data)
-            while self._complained:
-                self._take_turn("stderr", self._complained, self.stderr.feed)
-                if self._complained or not drained:
-                    await trio.lowlevel.checkpoint()
+    async def _stderr_ended(self) -> None:
         self.stderr.finish()
-
-    def _take_turn(
-        self, doing: str, untaken: deque[bytes], take: Callable[[bytes], bool | None]
-    ) -> bool:
-        """Take of what was read as much as a turn has time for; return whether it led to asking."""
-        turn, asked = self._turn, False
-        turn.begin()
-        SERVING.begin(self.instance, doing)
-        while untaken:
-            piece = untaken.popleft()
-            asked |= bool(take(piece))
-            if turn.took_piece():
-                break
-        SERVING.end()
-        return asked
 
     async def _write_stdin(self) -> None:
         if not await self.dialogue.write_rest():

@@ -1,4 +1,4 @@
-"""The three pipes of a process: who closes which end, and how ours are read.
+"""The three pipes of a process: who closes which end, and how what it prints is read.
 
 An exit does not mean the end of the pipes: a grandchild may hold them. What the leader itself wrote
 is in the pipe by then, so FIONREAD bounds what is still to be read.
@@ -10,11 +10,16 @@ import errno
 import fcntl
 import os
 import termios
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Self
 
 import trio
+
+from protocol.transcript import EntrySource
+from supervisor.runtime.taps import Taps
+from supervisor.runtime.turns import SERVING, LineTurn, pieces
 
 READ_BYTES = 65536
 """One read takes at most what a pipe holds by default."""
@@ -98,3 +103,87 @@ def read_rest(descriptor: int) -> list[bytes]:
         chunks.append(chunk)
         left -= len(chunk)
     return chunks
+
+
+class Pump:
+    """Takes what a process prints on one pipe, a turn at a time."""
+
+    def __init__(
+        self,
+        instance: str,
+        pipe: int,
+        source: EntrySource,
+        taps: Taps,
+        *,
+        take: Callable[[bytes], bool | None],
+        is_full: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`take` returns whether what it took led to asking; while `is_full` nothing is read."""
+        self._instance = instance
+        self._pipe = pipe
+        self._source = source
+        self._doing = "stderr" if source is EntrySource.STDERR else "stdout"
+        self._take = take
+        self._is_full = is_full
+        self._taps = taps
+        self._turn = LineTurn()
+        self._untaken: deque[bytes] = deque()
+        """What was read already: an exit may come between two turns."""
+        self._room = trio.Event()
+
+    def nudge(self) -> None:
+        """Look again whether it is full."""
+        self._room.set()
+
+    async def run(
+        self, ended: Callable[[], Awaitable[None]], asked: trio.Event | None = None
+    ) -> None:
+        """Take what comes until the end of the pipe, and go on with `ended`.
+
+        With `asked`, nothing is read before that is set.
+        """
+        if asked is not None:
+            await asked.wait()
+        drained = True
+        while data := await read(self._pipe, drained=drained):
+            drained = len(data) < READ_BYTES
+            if self._taps.tap is not None:
+                self._taps.said(self._instance, self._source, data)
+            self._untaken += pieces(data)
+            while self._untaken:
+                if self._take_turn():
+                    drained = False  # just asked: it may answer during the neighbours' turn
+                if self._untaken or not drained:
+                    await trio.lowlevel.checkpoint()  # then the neighbours' turn
+                while self._is_full():
+                    self._room = trio.Event()
+                    await self._room.wait()
+        await ended()
+
+    async def take_rest(self) -> None:
+        """Take what was read already, then what the pipe has now, in turns; not cancelled."""
+        turn = self._turn
+        turn.begin()
+        for piece in self._rest():
+            self._take(piece)
+            if turn.took_piece():
+                await trio.lowlevel.cancel_shielded_checkpoint()
+                turn.begin()
+
+    def _rest(self) -> Iterator[bytes]:
+        yield from self._untaken
+        for chunk in read_rest(self._pipe):
+            self._taps.said(self._instance, self._source, chunk)
+            yield from pieces(chunk)
+
+    def _take_turn(self) -> bool:
+        """Take as much as a turn has time for; return whether it led to asking."""
+        turn, asked = self._turn, False
+        turn.begin()
+        SERVING.begin(self._instance, self._doing)
+        while self._untaken:
+            asked |= bool(self._take(self._untaken.popleft()))
+            if turn.took_piece():
+                break
+        SERVING.end()
+        return asked

@@ -106,14 +106,10 @@ class Process:
         self._custody = held.custody
         self._since = held.since
         self.stdout, self.stderr = pipes[1], pipes[2]
-        self._stdin: int | None = pipes[0]
+        self.stdin: int | None = pipes[0]
+        """Our end; None once it is closed."""
         self._pidfd = pidfd
         self._let_go = False
-
-    @property
-    def stdin(self) -> int | None:
-        """Our end of its stdin, or None once that is closed."""
-        return self._stdin
 
     @property
     def exited(self) -> bool:
@@ -145,18 +141,18 @@ class Process:
 
     def begin(self) -> None:
         """Write the opening, unless it was; called before the event loop knows of the pipe."""
-        if self.opening is None or self._stdin is None:
+        if self.opening is None or self.stdin is None:
             return
-        if self.opening.write(self._stdin):
-            os.close(self._stdin)
-            self._stdin = None
+        if self.opening.write(self.stdin):
+            os.close(self.stdin)
+            self.stdin = None
 
     def close_stdin(self) -> None:
         """Let the process see the end of its input."""
-        if self._stdin is not None:
-            trio.lowlevel.notify_closing(self._stdin)
-            os.close(self._stdin)
-            self._stdin = None
+        if self.stdin is not None:
+            trio.lowlevel.notify_closing(self.stdin)
+            os.close(self.stdin)
+            self.stdin = None
 
     async def wait_exited(self) -> None:
         """Return when the process has ended; it is not reaped by that."""

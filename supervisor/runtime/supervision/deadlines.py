@@ -15,7 +15,7 @@ from typing import Protocol
 
 import trio
 
-from supervisor.runtime.stalls import SERVING, THE_DAEMON
+from supervisor.runtime.turns import SERVING, THE_DAEMON
 
 COMPACT_FROM = 64
 """Below this many entries, cancelled ones are not worth sweeping out."""

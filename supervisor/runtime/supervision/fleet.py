@@ -15,13 +15,12 @@ from protocol.errors import Failure
 from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import HAS_PROCESS, SERVES, State
 from supervisor.policy.reload_plan import Changed, Plan
-from supervisor.runtime.stalls import THE_DAEMON
 from supervisor.runtime.supervision.changes import Changes, Noted
 from supervisor.runtime.supervision.dependence import Dependence, outlook, starts_on_demand
 from supervisor.runtime.supervision.host import Host
 from supervisor.runtime.supervision.module import Module
 from supervisor.runtime.supervision.refusal import unavailable
-from supervisor.runtime.turns import in_turns
+from supervisor.runtime.turns import THE_DAEMON, in_turns
 
 log = structlog.get_logger()
 

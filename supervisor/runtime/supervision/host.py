@@ -84,11 +84,8 @@ class Host:
         self.checks = Checks(self.custody, self.deadlines)
         self.sampler = Sampler(self.custody.blocking, memory_ceiling_bytes)
         self.shutting_down = False
-        self._numbers = itertools.count(1)
-
-    def next_request_id(self) -> str:
-        """Return an id that no other request of this daemon has."""
-        return f"r{next(self._numbers)}"
+        self.next_request_id: Callable[[], str] = map("r{}".format, itertools.count(1)).__next__
+        """Returns an id that no other request of this daemon has."""
 
     def stopping(self, what: str, evidence: Mapping[str, Any]) -> Failure:
         """Build the failure of a request that ends because its module is stopped, or all are."""

@@ -83,6 +83,7 @@ class PersistentLife:
         self._dialogue = begin_dialogue(setting, self.id, self)
         self._incarnation: Incarnation | None = None
         self._nursery: trio.Nursery | None = None
+        self.times_heard = 0
         self._calls: dict[str, Call] = {}
         self._talked: list[Call] = []
         """Those that the newest piece of output had events of."""
@@ -223,7 +224,7 @@ class PersistentLife:
 
     def receive(self, events: Events) -> None:
         """Route what was read to the calls it belongs to."""
-        self._probing.heard()
+        self.times_heard += 1
         heard_at = self._now()
         freed = False
         talked: list[Call] = []

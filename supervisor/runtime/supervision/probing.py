@@ -37,6 +37,9 @@ PROBED = {
 class Probed(Life, Protocol):
     """The life whose process is asked."""
 
+    times_heard: int
+    """How often the process said something, whatever it was."""
+
     @property
     def busy(self) -> bool:
         """Whether a call is in flight."""
@@ -66,7 +69,6 @@ class Probing:
         self._probed = probed
         self._owner = owner
         self._open: dict[str, Call] = {}
-        self._times_heard = 0
         self.unproven = False
         """Whether a call was given up and nothing was answered since."""
         self._doubted = trio.Event()
@@ -88,15 +90,11 @@ class Probing:
         if self._send(operation, awaited) is None:
             return self._no_answer(operation, timeout_s)
         while True:
-            before = self._times_heard
+            before = self._probed.times_heard
             with trio.move_on_after(timeout_s):
                 return await awaited.wait()
-            if not while_it_talks or self._times_heard == before:
+            if not while_it_talks or self._probed.times_heard == before:
                 return self._no_answer(operation, timeout_s)
-
-    def heard(self) -> None:
-        """Take note that the process said something, whatever it was."""
-        self._times_heard += 1
 
     def alive(self) -> None:
         """Take note that it showed by itself that it is not stuck."""

@@ -41,11 +41,10 @@ from supervisor.policy.lifecycle import Input
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.module_log import NOTED
 from supervisor.runtime.process.environment import UnsetVariableError
-from supervisor.runtime.stalls import SERVING
 from supervisor.runtime.supervision.call import NOBODY, Call
 from supervisor.runtime.supervision.health_watch import HealthWatch
 from supervisor.runtime.supervision.life import Ended, Instance, Owner, Setting
-from supervisor.runtime.turns import pieces
+from supervisor.runtime.turns import SERVING, pieces
 
 if TYPE_CHECKING:
     from supervisor.runtime.service.client import Reply, ServiceClient
