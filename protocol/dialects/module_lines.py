@@ -1,0 +1,364 @@
+"""What a line of a module means that is no plain event or reply, and whose a line is.
+
+How a line finds its request, in this order:
+
+1. it has a `requestId`: the open request of that id; a line for no open request is a stray;
+2. one request is open: that one;
+3. several are open: the oldest, as long as the module was never seen to echo ids (it then answers
+   in order, whatever it was sent); of a module that does echo ids such a line is nobody's;
+4. none is open: a `log` is the module's own, anything else is a stray.
+
+A line that cannot be accepted is looked at in the same way. It fails the request it names. While
+one request is open, and the module was not seen to echo ids, it is that one's answer and fails it
+if it is meant as one (`is_meant_as_answer`): as it stands there, no other answer may come. Any
+other line is noise, which a tolerant module may print: it is set aside. A line that might stand for
+one of several answers fails all of them. When the module echoes no ids, nobody can tell whether a
+line that failed a request stood in its answer's place or before it; `module_step` finds out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from protocol.assets import AssetRules
+from protocol.connection import (
+    TOLERABLE,
+    Answered,
+    Described,
+    EventReceived,
+    ModuleLog,
+    Notice,
+    Quarantined,
+    Received,
+    ResourceUpdated,
+    Stray,
+    Warned,
+)
+from protocol.descriptor.model import Descriptor, Lifecycle, StdoutPolicy
+from protocol.dialects.host_call_lines import Refused, received_call, unannounced
+from protocol.dialects.line_owner import is_meant_as_answer, named_in, unreadable_answer
+from protocol.dialects.module_step import ModuleStep
+from protocol.errors import Failure, Outcome, Reason, Success
+from protocol.events import (
+    RESOURCE_UPDATED,
+    Asset,
+    Done,
+    ErrorEvent,
+    Event,
+    Log,
+    UiEvent,
+    read_event,
+)
+from protocol.extended_event import decode_extended
+from protocol.framing import Outgoing
+from protocol.host_call import FEATURE, encode_result
+from protocol.json_line import (
+    LONE_SURROGATES,
+    Fault,
+    excerpt,
+    is_utf8,
+    read_object,
+    split_members,
+    without_lone_surrogates,
+)
+from protocol.replies import (
+    Operation,
+    completed,
+    read_done,
+    read_reply,
+    slips,
+    slips_of_done,
+)
+
+DECODE_ERRORS = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+_DESCRIBE = Operation.DESCRIBE
+
+GIVEN_UP_KEPT = 16
+"""Of so many requests that were given up last, late lines are known for what they are."""
+
+
+class OpenRequest(msgspec.Struct, gc=False):
+    """A request that waits for its answer."""
+
+    request_id: str
+    operation: Operation
+    last_error: ErrorEvent | None = None
+    assets: AssetRules | None = None
+
+
+class _Envelope(msgspec.Struct):
+    """What tells whose answer a line is; what else it holds is not read."""
+
+    request_id: str | None = msgspec.field(default=None, name="requestId")
+    type: str | None = None
+
+
+_ENVELOPE = msgspec.json.Decoder(_Envelope).decode
+
+
+class Lines:
+    """What one process is asked, and how what it says is read."""
+
+    def __init__(self, descriptor: Descriptor, outgoing: Outgoing) -> None:
+        """Refusals of calls that cannot be served are `outgoing`."""
+        self.open: dict[str, OpenRequest] = {}
+        self.echoes_ids = False
+        """Whether an answer ever had one."""
+        self.omits_ids = False
+        """Whether an event or call ever had none."""
+        self.step = ModuleStep(descriptor.name)
+        self.given_up: deque[str] = deque(maxlen=GIVEN_UP_KEPT)
+        self.features: frozenset[str] = frozenset()
+        """Those of the protocol that it said it has."""
+        self._description: dict[str, Any] | None = None
+        """What it said last that it is."""
+        self._descriptor = descriptor
+        self._strict = descriptor.transport.stdout is StdoutPolicy.STRICT
+        self._closes_stdin = descriptor.transport.lifecycle is Lifecycle.PER_INVOCATION
+        self._outgoing = outgoing
+
+    def receive_slowly(self, line: bytes, received: list[Received]) -> None:
+        """Take a line that no decoder of a form takes: all of it, or say what is wrong with it."""
+        document = read_object(line)
+        if not isinstance(document, Fault):
+            self.receive_document(line, document, received)
+        elif (mended := without_lone_surrogates(line)) is not None:
+            self._receive_mended(mended, received)
+        else:
+            named, owned = self._answered_by(line)
+            request = self.find(named)
+            if request is not None and (owned or document.reason is Reason.NOT_OBJECT):
+                document = unreadable_answer(line, document, request.operation)
+            self.reject(document, named, received, owned=owned)
+
+    def receive_extended(self, line: bytes, received: list[Received]) -> None:
+        """Take a line with a `type` that is no plain event: it may have fields of its own."""
+        try:
+            event, told = decode_extended(line)
+        except DECODE_ERRORS:
+            self.receive_slowly(line, received)
+            return
+        if is_utf8(line):
+            if isinstance(event, Done):
+                self._warn_of_slips(event, line, received)
+            self.receive_event(event, line, told, received)
+        else:
+            self.receive_slowly(line, received)
+
+    def _receive_mended(self, line: bytes, received: list[Received]) -> None:
+        before = len(received)
+        self.receive_extended(line, received)
+        first = received[before] if len(received) > before else None
+        if isinstance(first, EventReceived | Answered):
+            notice = Notice(*LONE_SURROGATES, excerpt(line))
+            received.insert(before, Warned(first.request_id, notice))
+
+    def _answered_by(self, line: bytes) -> tuple[str | None, bool]:
+        """Return which request a line names that cannot be read, and whether it is an answer.
+
+        Nothing else will answer that request, so it is not to wait for its deadline.
+        """
+        try:
+            envelope = _ENVELOPE(line)
+        except DECODE_ERRORS:
+            return named_in(line), is_meant_as_answer(line)
+        answers = envelope.type in (None, "done")
+        return envelope.request_id if answers and is_utf8(line) else None, answers
+
+    def receive_document(
+        self, line: bytes, document: dict[str, Any], received: list[Received]
+    ) -> None:
+        """Take a line by the object that it holds."""
+        said = document.get("requestId")
+        named = said if isinstance(said, str) else None
+        if "type" in document:
+            event = read_event(line, document)
+            if isinstance(event, Fault):
+                if event.reason is Reason.UNKNOWN_TYPE and document["type"] == FEATURE:
+                    if FEATURE in self.features:
+                        self._receive_host_call(line, document, received)
+                        return
+                    event = unannounced(line, reads_results=not self._closes_stdin)
+                self.reject(event, named, received, owned=True)
+            else:
+                self.receive_event(event, line, None, received)
+            return
+        shown = excerpt(line)
+        if self.step.mark and self.step.passes(named, read_reply(_DESCRIBE, document, shown)):
+            return
+        request = self.find(named)
+        if request is None:
+            received.append(self._stray(shown, named))
+            return
+        outcome = read_reply(request.operation, document, shown)
+        if isinstance(outcome, Fault):
+            owned = is_meant_as_answer(document, request.operation)
+            self.reject(outcome, named, received, owned=owned)
+        else:
+            words = slips(request.operation, document, request.request_id)
+            _warn(request, words, shown, received)
+            self._answer(request, named, outcome, received)
+
+    def _warn_of_slips(self, done: Done, line: bytes, received: list[Received]) -> None:
+        request = self.find(None if done.request_id is UNSET else done.request_id)
+        if request is not None:
+            _warn(request, slips_of_done(split_members(line)), excerpt(line), received)
+
+    def _receive_host_call(
+        self, line: bytes, document: dict[str, Any], received: list[Received]
+    ) -> None:
+        """Take a call; unlike an answer it is not paired by order: with several open, it names one.
+
+        A late one without an id would be made on behalf of the wrong request.
+        """
+        named = document.get("requestId")
+        if named is None:
+            self.omits_ids = True
+            request = self.find(None) if len(self.open) == 1 else None
+        else:
+            request = self.open.get(named) if isinstance(named, str) else None
+        call = received_call(line, document, request, len(self.open))
+        if not isinstance(call, Refused):
+            received.append(call)
+            return
+        failure = Failure.because(Reason.MALFORMED_REQUEST, call.message)
+        refusal = encode_result(call.request_id, call.call_id, failure)
+        if refusal is not None:
+            self._outgoing.add(refusal)
+        if call.stray:
+            received.append(Stray(excerpt(line)))
+
+    def receive_event(
+        self, event: Event, line: bytes, told: bytes | None, received: list[Received]
+    ) -> None:
+        """Take an event; `told` is what of its line is passed on."""
+        named = None if event.request_id is UNSET else event.request_id
+        if (
+            self.step.mark
+            and isinstance(event, Done)
+            and self.step.passes(named, read_done(_DESCRIBE, event, None, ""))
+        ):
+            return
+        if named is None and isinstance(event, UiEvent) and event.event == RESOURCE_UPDATED:
+            self._receive_update(event, line, received)
+            return
+        request = self.find(named)
+        if request is None:
+            if isinstance(event, Log) and named is None:
+                received.append(ModuleLog(event))
+            else:
+                received.append(self._stray(excerpt(line), named))
+            return
+        if named is None and not isinstance(event, Log):
+            self.omits_ids = True
+        self._receive_of(request, event, line, told, received)
+
+    def _receive_of(
+        self,
+        request: OpenRequest,
+        event: Event,
+        line: bytes,
+        told: bytes | None,
+        received: list[Received],
+    ) -> None:
+        match event:
+            case Done():
+                outcome = read_done(request.operation, event, request.last_error, excerpt(line))
+                if isinstance(outcome, Fault):
+                    self.reject(outcome, request.request_id, received, owned=True)
+                else:
+                    named = None if event.request_id is UNSET else event.request_id
+                    self._answer(request, named, outcome, received)
+                return
+            case ErrorEvent():
+                request.last_error = event
+            case Asset():
+                request.assets = request.assets or AssetRules()
+                notice = request.assets.refusal(event)
+                if notice is not None:
+                    received.append(Warned(request.request_id, notice))
+                    return
+            case _:
+                pass
+        received.append(EventReceived(request.request_id, event, told))
+
+    def _receive_update(self, event: UiEvent, line: bytes, received: list[Received]) -> None:
+        match event.payload:
+            case {"uri": str(uri)}:
+                received.append(ResourceUpdated(uri))
+            case _:
+                received.append(self._stray(excerpt(line), None))
+
+    def _answer(
+        self, request: OpenRequest, named: str | None, outcome: Outcome, received: list[Received]
+    ) -> None:
+        if named is not None:
+            self.echoes_ids = True
+        del self.open[request.request_id]
+        if request.operation is not Operation.INVOKE:
+            if request.operation is _DESCRIBE:
+                self.step.described(outcome)
+            outcome = completed(request.operation, outcome, self._descriptor)
+            if request.operation is _DESCRIBE and isinstance(outcome, Success):
+                self._learn(outcome.result, received)
+        received.append(Answered(request.request_id, outcome))
+
+    def _learn(self, description: dict[str, Any], received: list[Received]) -> None:
+        """Take note of what the module says that it is; told before the answer that says so."""
+        if self._closes_stdin:
+            return  # the process ends with this answer
+        if self._description is not None and self._description != description:
+            received.append(Described(description))
+        self._description = description
+        self.features = frozenset(description.get("features", ()))
+
+    def find(self, named: str | None) -> OpenRequest | None:
+        """Return the request of a line, by the id that it names, if it does."""
+        if named is not None:
+            return self.open.get(named)
+        if self.step.mark or not self.open:
+            return None
+        if len(self.open) > 1 and self.echoes_ids:
+            return None
+        return next(iter(self.open.values()))
+
+    def _stray(self, shown: str, named: str | None) -> Stray:
+        return Stray(shown, None if named in self.given_up else named)
+
+    def reject(
+        self, fault: Fault, named: str | None, received: list[Received], *, owned: bool
+    ) -> None:
+        """Take a line that cannot be accepted; `owned`: it is meant as an answer."""
+        if named is not None:
+            if self.open.pop(named, None) is None:
+                received.append(self._stray(fault.excerpt, named))
+            else:
+                received.append(Answered(named, fault.failure(), fault))
+            return
+        oldest = self.find(None)
+        if oldest is None:
+            received.append(Quarantined(fault))
+        elif (
+            fault.reason in TOLERABLE
+            and not self._strict
+            and len(self.open) == 1
+            and not (owned and not self.echoes_ids)
+        ):
+            received.append(Warned(oldest.request_id, Notice.of(fault)))
+        else:
+            # Of several requests answered in order, each later answer might now be paired with
+            # the wrong one; so all of them end here, even of a tolerant module.
+            received += [Answered(request_id, fault.failure(), fault) for request_id in self.open]
+            self.open.clear()
+            if not self.echoes_ids:
+                self.step.lose()
+
+
+def _warn(request: OpenRequest, words: str | None, shown: str, received: list[Received]) -> None:
+    if words is not None:
+        received.append(Warned(request.request_id, Notice("unknown_field", words, shown)))
