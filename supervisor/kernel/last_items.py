@@ -34,6 +34,7 @@ class LastItems(Generic[T]):
         self._most_bytes = most_bytes
         self._lost = lost
         self._items: deque[tuple[T, int]] = deque()
+        self._bytes = 0
 
     @property
     def end_number(self) -> int:
@@ -48,12 +49,12 @@ class LastItems(Generic[T]):
         """Add an item; one that is larger than the bounds by itself is kept alone."""
         account, items = self._account, self._items
         items.append((item, size))
-        account.add(self._what, size)
+        self._hold(size)
         while len(items) > 1 and (
-            len(items) > self._most or account.total > self._most_bytes or not account.fits(0)
+            len(items) > self._most or self._bytes > self._most_bytes or not account.fits(0)
         ):
             oldest, size = items.popleft()
-            account.add(self._what, -size)
+            self._hold(-size)
             self.first_number += 1
             if self._lost is not None:
                 self._lost(self.first_number - 1, oldest)
@@ -62,4 +63,8 @@ class LastItems(Generic[T]):
         """Keep none of these any more: everybody has read them, or nobody reads."""
         self.first_number = self.end_number
         self._items.clear()
-        self._account.hold(self._what, 0)
+        self._hold(-self._bytes)
+
+    def _hold(self, more: int) -> None:
+        self._bytes += more
+        self._account.add(self._what, more)

@@ -6,7 +6,7 @@ payload that goes with it, nor a subscriber, it also gets a placeholder: a text 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -24,12 +24,16 @@ from supervisor.runtime.held_bytes import ANSWERS, Account, HeldBytes
 
 KEPT_EVENTS = 10_000
 KEPT_BYTES = 32 << 20
-"""What is kept for all subscribers; beyond either, the oldest are lost to those that are slow."""
+"""What is kept for all subscribers; beyond either, those that are slow fall behind the oldest."""
+
+BEHIND_BYTES = 32 << 20
+"""What those have that are behind: each what it wants itself, so that nobody else's events take it
+away, and no more than is left of this for all. What finds no room is lost to it."""
 
 EVENT_COST_BYTES = 512
 """What an event costs beside its text, and"""
 SUBSCRIBER_COST_BYTES = 64
-"""for each subscriber that wants it."""
+"""for each subscriber that wants it, where it is the first that just these want."""
 
 LOOKED_AT = 64
 """So many events are looked at for a subscriber that wants none of them, before others go on."""
@@ -115,10 +119,13 @@ class Subscription:
         see.
         """
         self.party = party
+        self.behind: deque[tuple[SeenUiEvent, int]] = deque()
+        """What it has not read of what it wants and is not kept for all any more; and the sizes."""
+        self.behind_bytes = 0
         self.lost = 0
-        """How many of those it wants it was too slow for, since it was told last."""
+        """How many it was too slow for after these, since it was told last."""
         self.number = 0
-        """Of the event that it looks at next."""
+        """Of the event that it looks at next, of those that are kept for all."""
         self.woken = trio.Event()
         beginnings = {one[:-1] for one in patterns if one.endswith("*")}
         self.names = frozenset(one for one in patterns if not one.endswith("*"))
@@ -195,9 +202,10 @@ _NOBODY: frozenset[Subscription] = frozenset()
 
 
 class _Kept(NamedTuple):
-    """An event, and who wants it."""
+    """An event with its size, and who wants it."""
 
     event: SeenUiEvent
+    size: int
     wanted_by: frozenset[Subscription]
 
 
@@ -207,11 +215,13 @@ class UiEvents:
     def __init__(self, ledger: HeldBytes) -> None:
         """Count what is kept in `ledger`."""
         self._placeholders = 0
-        self._subscriptions: list[Subscription] = []
-        account = Account(ledger, "the ui_events")
+        self._subscriptions: set[Subscription] = set()
+        self._account = Account(ledger, "the ui_events")
         self._kept: LastItems[_Kept] = LastItems(
-            account, ANSWERS, KEPT_EVENTS, KEPT_BYTES, self._lose
+            self._account, ANSWERS, KEPT_EVENTS, KEPT_BYTES, self._leave_behind
         )
+        self._behind_bytes = 0
+        """What all have that are behind."""
         self._waiting: set[Subscription] = set()
         """Those that have read all that they want."""
         self._names = _Names()
@@ -231,7 +241,7 @@ class UiEvents:
             words = f"there are {same} subscriptions of this connection, and may be {OF_ONE_PARTY};"
             words += f" of all {len(self._subscriptions)}, and may be {SUBSCRIPTIONS}"
             raise RefusedError(Failure.because(Reason.QUEUE_FULL, words))
-        self._subscriptions.append(subscription)
+        self._subscriptions.add(subscription)
         self._names.add(subscription)
         self._changed()
         subscription.number = self._kept.end_number
@@ -245,6 +255,11 @@ class UiEvents:
         kept = self._kept
         while one.number >= kept.end_number:
             await self._wait(one)
+        if one.behind:
+            event, size = one.behind.popleft()
+            one.behind_bytes -= size
+            self._hold_behind(-size)
+            return event
         if one.lost:
             words = f"{one.lost} events were left out: the subscriber was too slow"
             one.lost = 0
@@ -252,7 +267,7 @@ class UiEvents:
         first = max(one.number, kept.first_number)
         for number in range(first, min(first + LOOKED_AT, kept.end_number)):
             one.number = number + 1
-            event, wanted_by = kept[number]
+            event, _, wanted_by = kept[number]
             if one in wanted_by:
                 return event
         return None
@@ -267,17 +282,18 @@ class UiEvents:
 
     def tell(self, event: UiEvent, origin: Origin) -> None:
         """Tell the subscribers of what the host itself has to say."""
-        self._keep(event, origin, self._who_wants(event, origin))
+        wanted_by, is_new = self._who_wants(event, origin)
+        self._keep(event, origin, wanted_by, is_new=is_new)
 
     def pass_on(self, event: UiEvent, origin: Origin) -> UiEvent:
         """Tell the subscribers; returns the event for the client that invoked."""
         problem = _problem(event)
-        wanted_by = self._who_wants(event, origin)
+        wanted_by, is_new = self._who_wants(event, origin)
         placeholder = None
         if problem is not None and not (wanted_by and event.event not in KNOWN):
             self._placeholders += 1
             placeholder = f"[{event.event[:NAME_CHARS]!r} cannot be shown: {problem}]"
-        self._keep(event, origin, wanted_by, placeholder)
+        self._keep(event, origin, wanted_by, placeholder, is_new=is_new)
         if placeholder is None:
             return event
         return PlaceholderUiEvent(**msgspec.structs.asdict(event), placeholder=placeholder)
@@ -285,6 +301,8 @@ class UiEvents:
     def _unsubscribe(self, subscription: Subscription) -> None:
         self._subscriptions.remove(subscription)
         self._names.remove(subscription)
+        self._hold_behind(-subscription.behind_bytes)
+        subscription.behind.clear()
         self._changed()
 
     def _changed(self) -> None:
@@ -293,22 +311,24 @@ class UiEvents:
         self.plain = frozenset() if self._subscriptions else _RUNNING_TEXT
         self._forget_what_all_read()
 
-    def _who_wants(self, event: UiEvent, origin: Origin) -> frozenset[Subscription]:
+    def _who_wants(self, event: UiEvent, origin: Origin) -> tuple[frozenset[Subscription], bool]:
+        """Return who wants an event, and whether that was found out just now."""
         if not self._subscriptions:
-            return _NOBODY
+            return _NOBODY, False
         source = (origin.module, origin.session_id, origin.owner)
         op, name = origin.op, event.event[:NAME_CHARS]
-        wanted_by = self._wanted_by.get((source, op, name))
-        if wanted_by is None:
-            audience = self._audiences.get(source)
-            if audience is None:
-                audience = self._audience(origin)
-                _remember(self._audiences, source, audience)
-            wanted = self._names.wanted_by(name)
-            some = [one for one in audience.partly & wanted if one.covers(origin, op)]
-            wanted_by = (audience.whole & wanted).union(some)
-            _remember(self._wanted_by, (source, op, name), wanted_by)
-        return wanted_by
+        known = self._wanted_by.get((source, op, name))
+        if known is not None:
+            return known, False
+        audience = self._audiences.get(source)
+        if audience is None:
+            audience = self._audience(origin)
+            _remember(self._audiences, source, audience)
+        wanted = self._names.wanted_by(name)
+        some = [one for one in audience.partly & wanted if one.covers(origin, op)]
+        wanted_by = (audience.whole & wanted).union(some)
+        _remember(self._wanted_by, (source, op, name), wanted_by)
+        return wanted_by, True
 
     def _audience(self, origin: Origin) -> _Audience:
         seeing = frozenset(one for one in self._subscriptions if one.sees(origin))
@@ -321,6 +341,8 @@ class UiEvents:
         origin: Origin,
         wanted_by: frozenset[Subscription],
         placeholder: str | None = None,
+        *,
+        is_new: bool,
     ) -> None:
         if not wanted_by:
             return
@@ -334,17 +356,37 @@ class UiEvents:
         except (RecursionError, ValueError, TypeError, OverflowError):
             size = 0  # it is replaced by a word when it is written
         number = self._kept.end_number
-        size += EVENT_COST_BYTES + len(wanted_by) * SUBSCRIBER_COST_BYTES
-        self._kept.keep(_Kept(seen, wanted_by), size)
+        size += EVENT_COST_BYTES
+        set_bytes = len(wanted_by) * SUBSCRIBER_COST_BYTES if is_new else 0
+        self._kept.keep(_Kept(seen, size, wanted_by), size + set_bytes)
         for one in wanted_by & self._waiting:
             one.number = number
             one.woken.set()
         self._waiting -= wanted_by
 
-    def _lose(self, number: int, kept: _Kept) -> None:
-        for one in kept.wanted_by - self._waiting:
-            if one.number <= number:
+    def _leave_behind(self, number: int, kept: _Kept) -> None:
+        """Give an event to those that have not read it, or count it: it is kept for all no more.
+
+        What comes after something that was lost is lost too, until that was told: a gap is told
+        where it is. And it costs the turn of a module little, however many are behind.
+        """
+        slow = (kept.wanted_by & self._subscriptions) - self._waiting
+        behind = [one for one in slow if one.number <= number]
+        size, room, more = kept.size, 0, 0
+        if self._account.fits(size * len(behind)):
+            room = BEHIND_BYTES - self._behind_bytes
+        for one in behind:
+            if one.lost or one.behind_bytes + size > room - more:
                 one.lost += 1
+            else:
+                one.behind.append((kept.event, size))
+                one.behind_bytes += size
+                more += size
+        self._hold_behind(more)
+
+    def _hold_behind(self, more: int) -> None:
+        self._behind_bytes += more
+        self._account.add(ANSWERS, more)
 
     async def _wait(self, one: Subscription) -> None:
         one.woken = trio.Event()

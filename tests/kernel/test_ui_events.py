@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +170,8 @@ async def test_a_wrong_payload_reaches_subscribers_with_its_placeholder() -> Non
 async def test_a_slow_subscriber_loses_the_oldest_and_is_told(
     monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
-    cost = await kept_bytes_of(ui("e0"), subscribers=2)
+    cost = await kept_bytes_of([ui("e0")], subscribers=2)
+    monkeypatch.setattr(ui_events, "BEHIND_BYTES", 0)
     if bound == "events":
         monkeypatch.setattr(ui_events, "KEPT_EVENTS", 3)
     elif bound == "bytes":
@@ -201,13 +203,84 @@ async def next_name(events: UiEvents, subscription: Subscription) -> str:
     return seen.event
 
 
-async def kept_bytes_of(event: UiEvent, subscribers: int) -> int:
+async def kept_bytes_of(kept: Sequence[UiEvent], subscribers: int) -> int:
     ledger = HeldBytes()
     events = UiEvents(ledger)
     for number in range(subscribers):
         events.subscribe(Subscription(ADA, party=str(number)))
-    events.pass_on(event, HERE)
+    for event in kept:
+        events.pass_on(event, HERE)
     return ledger.total
+
+
+async def test_who_wants_an_event_is_counted_once_for_all_that_the_same_want() -> None:
+    one, all_64 = [await kept_bytes_of([ui("toast")], subscribers=n) for n in (1, 64)]
+    ten_for_one, ten_for_64 = [await kept_bytes_of([ui("toast")] * 10, n) for n in (1, 64)]
+    assert ten_for_64 - ten_for_one == all_64 - one > 0
+    more = await kept_bytes_of([ui(f"toast {n}") for n in range(10)], subscribers=64)
+    assert more > 10 * (all_64 - one)  # of each name it has to be known
+
+
+@pytest.mark.fault(30)
+@pytest.mark.parametrize("bound", ["events", "bytes"])
+async def test_a_flood_takes_nothing_from_a_slow_subscriber_that_does_not_want_it(
+    monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    if bound == "events":
+        monkeypatch.setattr(ui_events, "KEPT_EVENTS", 3)
+    else:
+        monkeypatch.setattr(ui_events, "KEPT_BYTES", 3 * ui_events.EVENT_COST_BYTES)
+    ledger = HeldBytes()
+    events = UiEvents(ledger)
+    slow, flooded = Subscription(ADA, module="m"), Subscription(ADA, module="flood")
+    leave = events.subscribe(slow)
+    leave_too = events.subscribe(flooded)
+    for number in range(4):
+        events.pass_on(ui(f"e{number}"), HERE)
+        for _ in range(10):
+            events.pass_on(ui("toast"), Origin("flood", "say", "r2", None))
+    assert [await next_name(events, slow) for _ in range(2)] == ["e0", "e1"]
+    events.pass_on(ui("last"), HERE)
+    assert [await next_name(events, slow) for _ in range(3)] == ["e2", "e3", "last"]
+    leave()
+    leave_too()
+    assert ledger.total == 0
+
+
+async def test_what_is_lost_to_a_subscriber_is_told_where_it_is_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, two = [await kept_bytes_of([ui("e0")] * n, subscribers=1) for n in (1, 2)]
+    monkeypatch.setattr(ui_events, "KEPT_EVENTS", 1)
+    monkeypatch.setattr(ui_events, "BEHIND_BYTES", 6 * (two - one))
+    events = UiEvents(HeldBytes())
+    first, late = Subscription(ADA, ["e*"]), Subscription(ADA, ["f*"])
+    events.subscribe(first)
+    events.subscribe(late)
+    for name in ("e0", "e1", "e2", "e3", "e4", "e5", "f0", "f1", "f2", "f3"):
+        events.pass_on(ui(name), HERE)
+    assert await next_name(events, first) == "e0"
+    events.pass_on(ui("e6"), HERE)
+    events.pass_on(ui("e7"), HERE)  # there is room for e6 again, but e3 is missing before it
+    assert await all_of(events, first) == ["e1", "e2", 4, "e7"]
+    assert await all_of(events, late) == ["f0", "f1", 2]  # no more than is left
+    events.pass_on(ui("e8"), HERE)
+    events.pass_on(ui("f4"), HERE)
+    assert await all_of(events, first) == ["e8"]
+    assert await all_of(events, late) == ["f4"]
+
+
+async def all_of(events: UiEvents, subscription: Subscription) -> list[str | int]:
+    """Return the names of what a subscriber has not read, and between them how many it lost."""
+    told: list[str | int] = []
+    with trio.move_on_after(0):
+        while True:
+            seen = await events.next(subscription)
+            if isinstance(seen, SeenUiEvent):
+                told.append(seen.event)
+            elif seen is not None:
+                told.append(int(seen.message.partition(" ")[0]))
+    return told
 
 
 async def test_what_all_have_read_is_kept_no_longer() -> None:
@@ -294,6 +367,7 @@ async def test_who_wants_little_of_much_lets_others_go_on_before_it_has_looked_a
 
 async def test_one_event_beyond_the_bound_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ui_events, "KEPT_BYTES", 10)
+    monkeypatch.setattr(ui_events, "BEHIND_BYTES", 0)
     events = UiEvents(HeldBytes())
     subscription = Subscription(ADA)
     events.subscribe(subscription)
