@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from importlib import resources
 from typing import Any
 
 NAMES: tuple[str, ...] = (
@@ -47,9 +46,16 @@ def text(name: str) -> str:
     """Return the same as it stands in its file. Raises `KeyError` as `load` does."""
     if name not in NAMES:
         raise KeyError(name)
-    return resources.files(__name__).joinpath(f"{name}.json").read_text(encoding="utf-8")
+    return _read(f"{name}.json")
 
 
 def typescript() -> str:
     """Return the TypeScript types of them, and of what HTTP takes and answers."""
-    return resources.files(__name__).joinpath("stdiod.d.ts").read_text(encoding="utf-8")
+    return _read("stdiod.d.ts")
+
+
+def _read(file: str) -> str:
+    # Each daemon imports this package, and few read a document.
+    from importlib import resources  # noqa: PLC0415
+
+    return resources.files(__name__).joinpath(file).read_text(encoding="utf-8")

@@ -132,6 +132,41 @@ def test_the_guardian_imports_neither_typing_nor_what_signal_takes() -> None:
     assert not there & {"typing", "re", "signal", "enum"}
 
 
+def test_a_daemon_imports_nothing_that_it_uses_seldom() -> None:
+    program = """
+import protocol, schemas, supervisor, supervisor.cli.command_line, supervisor.cli.verbs.run
+from supervisor.daemon import late_imports
+late_imports.put_off()
+import supervisor.daemon.serve
+"""
+    there = modules_after(program)
+    assert {"trio", "structlog", "supervisor.kernel.daemon"} < there
+    seldom = {"_ssl", "asyncio.events", "bz2", "concurrent", "importlib.resources", "lzma"}
+    assert not there & {*seldom, "sqlite3", "jsonschema"}
+
+
+def test_what_is_imported_late_serves_as_if_it_had_been_there() -> None:
+    program = """
+from supervisor.daemon import late_imports
+late_imports.put_off()
+import asyncio, shutil, ssl, trio, trio._ssl
+async def secured():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    here, there = trio.testing.memory_stream_pair()
+    stream = trio.SSLStream(there, context, server_hostname="here")
+    await here.aclose()
+    try:
+        await stream.do_handshake()
+    except trio.BrokenResourceError:
+        pass
+import trio.testing
+trio.run(secured)
+asyncio.run(asyncio.sleep(0))
+assert shutil.which("sh")
+"""
+    assert {"_ssl", "asyncio.events", "lzma"} < modules_after(program)
+
+
 def test_what_serves_http_imports_prometheus_client_for_no_other_request_than_a_scrape() -> None:
     there = modules_after("import supervisor.faces.http.serving")
     assert "supervisor.kernel.metrics" in there

@@ -58,6 +58,9 @@ def run(
 
     Ctrl-C stops them and ends the daemon; a second Ctrl-C kills what is left.
     """
+    from supervisor.daemon import late_imports
+
+    late_imports.put_off()
     from supervisor.cli.daemon_options import journal_options
     from supervisor.daemon.config_file import Config
     from supervisor.daemon.serve import ServeOptions, serve

@@ -1,0 +1,38 @@
+"""Import what packages import and a daemon seldom uses when it is used first, if ever.
+
+structlog imports `asyncio` for loggers of programs built on it, trio imports `ssl` for TLS, and
+`ctypes`, for a function that it does not call, `shutil`. Together they are 3 MB and a tenth of a
+daemon's start. `importlib.util.LazyLoader` does not serve: the next `import` of such a module loads
+it (in Python 3.11).
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+import threading
+from types import ModuleType
+from typing import Any
+
+SELDOM_USED = ("asyncio", "shutil", "ssl")
+
+_lock = threading.Lock()
+
+
+def put_off() -> None:
+    """Have these imported by the first who uses one, unless they are there already."""
+    for name in SELDOM_USED:
+        sys.modules.setdefault(name, _StandIn(name))
+    # From 3.12 on each record asks `asyncio` for its task, structlog's first one at its import.
+    logging.logAsyncioTasks = False  # type: ignore[attr-defined] # 3.11 has none
+
+
+class _StandIn(ModuleType):
+    """What `import` gives until then; later, it still gives all that is in the module itself."""
+
+    def __getattr__(self, attribute: str) -> Any:
+        with _lock:
+            if sys.modules.get(self.__name__) is self:
+                del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), attribute)
