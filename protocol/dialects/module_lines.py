@@ -8,12 +8,13 @@ How a line finds its request, in this order:
    in order, whatever it was sent); of a module that does echo ids such a line is nobody's;
 4. none is open: a `log` is the module's own, anything else is a stray.
 
-A line that cannot be accepted is looked at in the same way. It fails the request it names. While
-one request is open, and the module was not seen to echo ids, it is that one's answer and fails it
-if it is meant as one (`is_meant_as_answer`): as it stands there, no other answer may come. Any
-other line is noise, which a tolerant module may print: it is set aside. A line that might stand for
-one of several answers fails all of them. When the module echoes no ids, nobody can tell whether a
-line that failed a request stood in its answer's place or before it; `module_step` finds out.
+A line that cannot be accepted is looked at in the same way. It fails the request it names; of a
+tolerant module, an event in which only a value cannot be read is set aside as a warning of it.
+While one request is open, and the module was not seen to echo ids, it is that one's answer and
+fails it if it is meant as one (`is_meant_as_answer`): as it stands there, no other answer may come.
+Any other line is noise, which a tolerant module may print: it is set aside. A line that might stand
+for one of several answers fails all of them. When the module echoes no ids, nobody can tell whether
+a line that failed a request stood in its answer's place or before it; `module_step` finds out.
 """
 
 from __future__ import annotations
@@ -130,11 +131,7 @@ class Lines:
         elif (mended := without_lone_surrogates(line)) is not None:
             self._receive_mended(mended, received)
         else:
-            named, owned = self._answered_by(line)
-            request = self.find(named)
-            if request is not None and (owned or document.reason is Reason.NOT_OBJECT):
-                document = unreadable_answer(line, document, request.operation)
-            self.reject(document, named, received, owned=owned)
+            self._receive_unreadable(line, document, received)
 
     def receive_extended(self, line: bytes, received: list[Received]) -> None:
         """Take a line with a `type` that is no plain event: it may have fields of its own."""
@@ -158,17 +155,25 @@ class Lines:
             notice = Notice(*LONE_SURROGATES, excerpt(line))
             received.insert(before, Warned(first.request_id, notice))
 
-    def _answered_by(self, line: bytes) -> tuple[str | None, bool]:
-        """Return which request a line names that cannot be read, and whether it is an answer.
+    def _receive_unreadable(self, line: bytes, fault: Fault, received: list[Received]) -> None:
+        """Take a line that cannot be read, of which a few fields may show.
 
-        Nothing else will answer that request, so it is not to wait for its deadline.
+        Nothing else will answer the request that an answer names, so it is not to wait for its
+        deadline. After an event more may come.
         """
         try:
             envelope = _ENVELOPE(line)
         except DECODE_ERRORS:
-            return named_in(line), is_meant_as_answer(line)
-        answers = envelope.type in (None, "done")
-        return envelope.request_id if answers and is_utf8(line) else None, answers
+            named, owned = named_in(line), is_meant_as_answer(line)
+        else:
+            named, owned = envelope.request_id, envelope.type in (None, "done")
+            if named in self.open and not owned and not self._strict:
+                received.append(Warned(named, Notice.of(fault)))
+                return
+        request = self.find(named)
+        if request is not None and (owned or fault.reason is Reason.NOT_OBJECT):
+            fault = unreadable_answer(line, fault, request.operation)
+        self.reject(fault, named, received, owned=owned)
 
     def receive_document(
         self, line: bytes, document: dict[str, Any], received: list[Received]

@@ -43,3 +43,9 @@ def test_a_file_named_in_the_prose_exists() -> None:
         if not (ROOT / path).exists()
     ]
     assert not missing
+
+
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "docs/architecture.md"])
+def test_a_file_named_without_its_folder_exists_too(name: str) -> None:
+    there = {path.name for ring in ("protocol", "supervisor") for path in (ROOT / ring).rglob("*")}
+    assert set(re.findall(r"`(?:\w+/)?(\w+\.(?:py|js))`", read(name))) <= there

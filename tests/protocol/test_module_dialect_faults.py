@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.connection import Answered, EventReceived, Events, Quarantined, Stray, Violated
+from protocol.connection import (
+    Answered,
+    EventReceived,
+    Events,
+    Quarantined,
+    Stray,
+    Violated,
+    Warned,
+)
 from protocol.descriptor.model import Lifecycle
 from protocol.dialects.module import ModuleConnection
 from protocol.errors import Failure, Reason, Success
@@ -377,3 +385,36 @@ def test_an_event_with_such_a_number_is_no_answer() -> None:
     event = b'{"requestId":"a","version":"0","type":"log","level":"info","message":"m",'
     received = feed(connection, event + b'"fields":{"n":' + HUGE + b"}}\n")
     assert not reasons(received)
+
+
+NO_UTF8 = b'"x":"\xe9"'
+"""As a program prints it that writes Latin-1."""
+
+
+@pytest.mark.fault(13)
+@pytest.mark.parametrize("stdout", ["tolerant", "strict"])
+@pytest.mark.parametrize("answer", [b'"type":"done","version":"0","ok":true,', b'"ok":true,'])
+def test_an_answer_that_is_no_utf8_fails_the_request_it_names_at_once(
+    answer: bytes, stdout: Any
+) -> None:
+    connection = asked(invoke("a"), invoke("b"), stdout=stdout)
+    received = feed(connection, b'{"requestId":"a",' + answer + b'"result":{' + NO_UTF8 + b"}}\n")
+    assert reasons(received) == {"a": Reason.INVALID_UTF8}
+    (failure,) = answers(received).values()
+    assert "byte 0xe9" in str(failure)
+    assert "expected" in str(failure)
+    answered = feed(connection, line(requestId="b", ok=True, result=1))
+    assert answers(answered)["b"] == Success(1)
+
+
+@pytest.mark.fault(13)
+@pytest.mark.parametrize("value", [NO_UTF8, b'"x":1e999'])
+def test_an_event_that_cannot_be_read_is_a_warning_of_the_request_it_names(value: bytes) -> None:
+    bad = b'{"requestId":"a","version":"0","type":"log","level":"info","message":"m","fields":{'
+    bad += value + b"}}\n"
+    connection = asked(invoke("a"), invoke("b"), stdout="tolerant")
+    (received,) = feed(connection, bad)
+    assert isinstance(received, Warned)
+    assert received.request_id == "a"
+    strictly = asked(invoke("a"), invoke("b"), stdout="strict")
+    assert reasons(feed(strictly, bad)).keys() == {"a"}
