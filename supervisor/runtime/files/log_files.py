@@ -49,6 +49,9 @@ class LogFiles:
         self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._waiting = 0
         self._batches: dict[str, bytearray] = {}
+        """What more lines of a log are added to: nothing was asked for after it."""
+        self._reads: dict[str, dict[object, Callable[[], None]]] = {}
+        """What more tails of a log are read with: no line came after it."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -68,6 +71,7 @@ class LogFiles:
             if self._waiting + len(data) > QUEUE_BYTES:
                 self.dropped_bytes += len(data)
                 return
+            self._reads.pop(name, None)
             self._waiting += len(data)
             batch = self._batches.get(name)
             if batch is not None and len(batch) + len(data) <= BATCH_BYTES:
@@ -83,17 +87,25 @@ class LogFiles:
 
         Returns what gives that up: what was not begun is not read then, and nobody is called.
         """
-        given_up = threading.Event()
-
-        def read() -> None:
-            if not given_up.is_set():
-                reply(self._read_tail(name, lines))
-
+        key = object()
         with self._lock:
             # What is appended from here on is to be written after the tail was read.
             self._batches.pop(name, None)
-        self._submit(read)
-        return given_up.set
+            is_queued = name in self._reads
+            reads = self._reads.setdefault(name, {})
+            reads[key] = lambda: reply(self._read_tail(name, lines))
+        if not is_queued:
+            self._submit(lambda: self._read_all(name, reads))
+
+        def give_up() -> None:
+            reads.pop(key, None)
+
+        return give_up
+
+    def forget(self, name: str) -> None:
+        """Let `last_error` name a log no more, once what waits for it was tried: it has ended."""
+        if self._thread is not None:
+            self._submit(lambda: self._forget_error(name))
 
     def close(self) -> None:
         """Write what waits, then end the thread."""
@@ -119,6 +131,19 @@ class LogFiles:
             if self._batches.get(name) is batch:
                 del self._batches[name]
         self._write(name, bytes(batch))
+
+    def _read_all(self, name: str, reads: dict[object, Callable[[], None]]) -> None:
+        with self._lock:
+            if self._reads.get(name) is reads:
+                del self._reads[name]
+        for key in tuple(reads):
+            read = reads.pop(key, None)
+            if read is not None:  # not given up meanwhile
+                read()
+
+    def _forget_error(self, name: str) -> None:
+        with self._lock:
+            self._errors.pop(name, None)
 
     def _write(self, name: str, data: bytes) -> None:
         path = self.path(name)

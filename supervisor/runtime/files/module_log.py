@@ -164,6 +164,10 @@ class ModuleLog:
         self._followers.add(follower)
         return lambda: self._followers.discard(follower)
 
+    def end(self) -> None:
+        """Have no error of it told any more: its module is gone."""
+        self._files.forget(self.module)
+
     async def last_lines(self, count: int) -> LogTail:
         """Return the last lines that were written before this call."""
         token = trio.lowlevel.current_trio_token()

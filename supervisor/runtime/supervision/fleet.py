@@ -264,6 +264,7 @@ class Fleet:
             await self._changes.wait_of(name)
         if self.leaving.get(name) is module:
             del self.leaving[name]
+            module.log.end()
             self._changes.tell([name])
 
     def _leaving_dependants(self, name: str) -> list[Module]:

@@ -128,6 +128,41 @@ def test_the_error_of_a_log_stays_until_that_log_is_written(files: LogFiles) -> 
     assert files.last_error is None
 
 
+def test_the_error_of_a_log_is_forgotten_with_its_module(files: LogFiles) -> None:
+    files.path("a").mkdir(parents=True)
+    files.append("a", b"the last word\n")
+    files.forget("a")
+    assert tail(files, "a", 1) == []
+    assert files.last_error is None
+    files.append("a", b"of another module of that name\n")
+    tail(files, "a", 1)
+    assert files.last_error is not None
+
+
+def test_tails_that_nobody_waits_for_any_more_leave_one_entry_while_the_disk_is_stuck(
+    files: LogFiles,
+) -> None:
+    stuck, go_on = threading.Event(), threading.Event()
+
+    def stall(_: list[bytes]) -> None:
+        stuck.set()
+        go_on.wait(60)
+
+    files.tail("m", 1, stall)
+    assert stuck.wait(60)
+    read: list[list[bytes]] = []
+    for _ in range(100):
+        files.tail("m", 1, read.append)()
+    assert files._queue.qsize() == 1
+    files.tail("m", 1, read.append)
+    files.append("m", b"line\n")
+    files.tail("m", 1, read.append)
+    assert files._queue.qsize() == 3  # what comes after a line is read after it
+    go_on.set()
+    assert tail(files, "m", 1) == [b"line"]
+    assert read == [[], [b"line"]]
+
+
 @pytest.mark.parametrize("name", [".hidden", "ä" * 128, "a b", "x.log", "%2e", "~", "\u202e"])
 def test_any_name_of_a_module_is_a_file_in_the_folder(files: LogFiles, name: str) -> None:
     files.append(name, b"line\n")

@@ -381,3 +381,22 @@ async def test_a_reload_of_many_leaves_others_their_turns_and_holds_dependants_b
     stage.of("kv").get_ready()
     await settle()
     assert stage.names[-1] == "shop"
+
+
+async def test_a_log_that_cannot_be_written_is_an_error_until_its_module_is_gone(
+    fleet: Fleet, stage: Stage, tmp_path: Path
+) -> None:
+    files = fleet._host.log_files
+    files.path("a").mkdir(parents=True)
+    admit(fleet, tmp_path, {"a": {}})
+    stage.of("a").get_ready()
+    module = fleet.modules["a"]
+    await module.log.last_lines(1)
+    assert files.last_error is not None
+    await fleet.apply(Plan(removed=(module.descriptor,)))
+    await settle()
+    await stage.of("a").die(0)
+    await settle()
+    assert not fleet.leaving
+    await module.log.last_lines(1)
+    assert files.last_error is None
