@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fnmatch import fnmatchcase
-from functools import partial
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -63,6 +62,12 @@ def _is_short(value: Any) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
+PAGE_S = 10.0
+"""What a page may take; some 20 ms are usual."""
+
+ABANDON_AFTER_S = 1.0
+"""Whoever is cancelled leaves no thread at work behind, unless it is stuck."""
+
 T = TypeVar("T")
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -77,6 +82,8 @@ class EventFeed:
         self._blocking = blocking
         self._reader = Reader(journal.path)
         self._one_at_a_time = trio.Lock()
+        self._at_work: set[Reader] = set()
+        """What a thread reads with; one that does not answer is left with it."""
 
     async def send(self, args: dict[str, Any], emit: Emit, sees: Sees | None) -> dict[str, Any]:
         """Send what `args` ask for (those of the op); with `follow`, until it is cancelled.
@@ -167,27 +174,47 @@ class EventFeed:
         return before
 
     async def _read(self, read: Callable[[Reader], T]) -> T:
-        reader = self._reader
         async with self._one_at_a_time:
             if self._shown != self._journal.told.journal:
                 # Another file has that name now.
                 self._shown = self._journal.told.journal
-                reader.close()
+                self._reader.close()
+            if self._at_work:
+                raise RefusedError(_no_answer())
+            reader = self._reader
+
+            def reading() -> T:
+                self._at_work.add(reader)
+                try:
+                    return read(reader)
+                finally:
+                    if reader is not self._reader:  # nobody waits for it any more
+                        reader.close()
+                    self._at_work.discard(reader)
+
             try:
-                reading = partial(read, reader)
-                # A connection is not to be closed under a thread.
-                return await self._blocking.run(
-                    "reading the journal", reading, abandon_after_s=None
-                )
+                with trio.move_on_after(PAGE_S):
+                    return await self._blocking.run(
+                        "reading the journal", reading, abandon_after_s=ABANDON_AFTER_S
+                    )
             except FAILURES as error:
                 reader.close()
                 if is_damage(error):
                     self._journal.suspect()
                 words = f"the journal cannot be read: {in_words(error)}"
                 raise RefusedError(Failure.because(Reason.STORAGE, words)) from None
+            finally:
+                if self._at_work:  # a connection is not to be closed under a thread
+                    self._reader = Reader(self._journal.path)
+            raise RefusedError(_no_answer())
 
     _shown = ""
     """The journal that the connection was opened for."""
+
+
+def _no_answer() -> Failure:
+    words = f"the journal was not read within {PAGE_S:g} s; `stuck` of status says why"
+    return Failure.because(Reason.DEADLINE, words)
 
 
 class _Enough(Exception):  # noqa: N818 - not an error

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ import trio
 
 from protocol.events import Log, Progress
 from protocol.journal_event import REGISTRY
+from supervisor.kernel import event_feed
 from supervisor.kernel.event_feed import EventFeed, entry_text
 from supervisor.kernel.journal import Journal
 from supervisor.kernel.parties import RefusedError
@@ -188,6 +191,52 @@ async def test_a_file_that_cannot_be_read_as_a_journal_is_refused_and_set_aside(
         while kept.told.journal == before:
             await kept._commits.park()
         assert (await sent(kept, since=0)).seqs == []
+
+
+@pytest.mark.fault(36)
+async def test_what_took_the_place_of_the_file_is_refused_and_not_waited_for(
+    tmp_path: Path,
+) -> None:
+    async with journal(tmp_path) as kept:
+        note(kept)
+        assert await flushed(kept) is None
+        kept.path.rename(tmp_path / "aside")
+        os.mkfifo(kept.path)
+        with pytest.raises(RefusedError, match="cannot be read: it is not a file"):
+            await sent(kept, since=0)
+
+
+@pytest.mark.fault(36)
+async def test_a_disk_that_does_not_answer_holds_up_no_reader_for_long_and_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_feed, "PAGE_S", 0.01)
+    monkeypatch.setattr(event_feed, "ABANDON_AFTER_S", 0.01)
+    answers = threading.Event()
+    first_seq = reader.Reader.first_seq
+
+    def stuck(self: reader.Reader) -> int | None:
+        answers.wait()
+        return first_seq(self)
+
+    async with journal(tmp_path) as kept:
+        note(kept)
+        assert await flushed(kept) is None
+        client, blocking = Sent(), BlockingWork()
+        try:
+            with contextlib.closing(EventFeed(kept, blocking)) as feed:
+                monkeypatch.setattr(reader.Reader, "first_seq", stuck)
+                for _ in range(3):  # who comes later does not wait again
+                    with pytest.raises(RefusedError, match="not read within"):
+                        await feed.send({"since": 0}, client.emit, None)
+                monkeypatch.undo()
+                answers.set()
+                while feed._at_work:
+                    await trio.lowlevel.checkpoint()
+                await feed.send({"since": 0}, client.emit, None)
+        finally:
+            answers.set()
+        assert len(client.seqs) == 1
 
 
 @pytest.mark.parametrize("pattern", ["module:invok", "Module:*"])

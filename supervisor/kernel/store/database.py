@@ -174,11 +174,16 @@ def _open(path: Path, *, power: bool, after_seq: int) -> Database:
         raise
 
 
-def _check_file(path: Path) -> None:
-    # Before SQLite looks: a FIFO would be waited for, and the mode is to be ours alone.
+def check_regular(path: Path) -> None:
+    """Raise `OSError` if there is something else than a file: SQLite would wait for a FIFO."""
     with contextlib.suppress(FileNotFoundError):
         if not stat.S_ISREG(path.stat().st_mode):
             raise OSError("it is not a file")
+
+
+def _check_file(path: Path) -> None:
+    # Before SQLite looks; and the mode is to be ours alone.
+    check_regular(path)
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), "rb") as file:
         head = file.read(len(MAGIC) + 4)
     if head and not head.startswith(MAGIC):

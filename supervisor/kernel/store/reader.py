@@ -16,6 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from protocol.journal_event import REGISTRY
+from supervisor.kernel.store.database import check_regular
 
 PAGE_ENTRIES = 256
 PAGE_BYTES = 1 << 20
@@ -59,7 +60,7 @@ class Reader:
     def page(self, wanted: Filter, after: int, last: int) -> Page:
         """Return the entries with `after` < seq <= `last` that fit, or the first of them.
 
-        Raises `sqlite3.Error`.
+        Raises `sqlite3.Error` and `OSError`.
         """
         connection = self._open(wanted)
         (first,) = connection.execute(
@@ -111,6 +112,7 @@ class Reader:
 
     def _open(self, wanted: Filter | None = None) -> sqlite3.Connection:
         if self._connection is None:
+            check_regular(self._path)
             # Never made here: who has no journal is to hear so.
             uri = f"{self._path.absolute().as_uri()}?mode=ro"
             self._connection = sqlite3.connect(
