@@ -137,6 +137,16 @@ def test_the_daemon_gets_a_session_of_its_own_in_the_root_directory_and_no_stdin
     assert json.loads(facts.read_text()) == [pid, pid, "/", "run", ""]
 
 
+def test_relative_paths_of_a_certificate_are_those_of_whoever_types_them(
+    run: Run, program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program("print(*sys.argv, file=sys.stderr); sys.exit(1)")
+    tls = ("--http", "127.0.0.1:0", "--http-cert", "c.pem", "--http-key", "k.pem")
+    told = run("up", str(tmp_path), *tls).stderr
+    assert f"--http-cert {tmp_path / 'c.pem'} --http-key {tmp_path / 'k.pem'}" in told
+
+
 def test_nothing_is_imported_from_the_working_directory(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('imported from the working directory')")
     ended = subprocess.run(

@@ -60,9 +60,11 @@ def up(
     arguments = background.place(socket, data_dir, config)
     if policy is not None:
         arguments += ["--policy", str(policy)]
-    for option, value in {"--http": http, "--http-cert": http_cert, "--http-key": http_key}.items():
-        if value is not None:
-            arguments += [option, str(value)]
+    if http is not None:
+        arguments += ["--http", http]
+    for option, path in {"--http-cert": http_cert, "--http-key": http_key}.items():
+        if path is not None:
+            arguments += [option, str(path.absolute())]
     if http_insecure:
         arguments += ["--http-insecure"]
     arguments += ["--name", name, "--", *map(str, absolute(directories))]
