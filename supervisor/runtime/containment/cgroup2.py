@@ -228,8 +228,9 @@ def _move(leader: int, folder: str) -> None:
         cgroup_folder.write(folder, "cgroup.procs", str(leader))
     moved = {leader}
     for _ in range(SWEEPS):
+        missed = procfs.MISSED.count
         new = [pid for pid in procfs.descendants(leader) if pid not in moved]
-        if not new:
+        if not new and procfs.MISSED.count == missed:
             return
         for pid in new:
             moved.add(pid)

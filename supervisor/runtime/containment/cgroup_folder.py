@@ -40,7 +40,8 @@ def all_pids(path: str) -> list[int]:
 
 def subtree(path: str) -> list[str]:
     """Return a cgroup's folder and all below it, the deepest first."""
-    return [folder for folder, _, _ in os.walk(path, topdown=False)]
+    walked = os.walk(path, topdown=False, onerror=procfs.MISSED.note)
+    return [folder for folder, _, _ in walked]
 
 
 def kill(path: str) -> bool:

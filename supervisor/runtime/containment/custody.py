@@ -36,7 +36,7 @@ from supervisor.runtime.containment.ledger import (
     Ledger,
 )
 from supervisor.runtime.containment.orphans import Led
-from supervisor.runtime.containment.procfs import Stat
+from supervisor.runtime.containment.procfs import MISSED, Stat
 from supervisor.runtime.process.blanks import Blank, Blanks
 from supervisor.runtime.process.file_limit import FileLimit
 from supervisor.runtime.process.reaping import tracer_of
@@ -345,8 +345,10 @@ class Custody:
             return ()
 
         def end() -> tuple[list[int], dict[int, Stray]]:
-            left = hunt.exterminate(containment.left, within_s)
-            return left, self._survey()
+            while True:
+                with contextlib.suppress(hunt.NotKnownError):  # it looks again
+                    left = hunt.exterminate(containment.left, within_s)
+                    return left, self._survey()
 
         with trio.CancelScope(shield=True):
             left, strays = await self.blocking.run(
@@ -390,6 +392,7 @@ class Custody:
     # In a thread.
 
     def _survey(self) -> dict[int, Stray]:
+        missed = MISSED.count
         strays = [one for one in self._orphans.look() if not self._rung.holds(one)]
         ownerless = self._orphans.ownerless(strays)
         if ownerless:
@@ -406,6 +409,9 @@ class Custody:
                 known = Stray(one, procfs.command(one.thread))
                 self._rung.hold_stray(one)
             found[one.pid] = known
+        if MISSED.count != missed:  # who was not seen is not gone
+            self._orphans.put_off = self._whole_process
+            return {**held, **found}
         return found
 
     # On the event loop.
@@ -475,12 +481,17 @@ class Custody:
     async def _leaves_nobody(self) -> bool:
         """Kill what all the modules' ends have missed; returns whether nobody is left."""
         with trio.move_on_after(SWEPT_WITHIN_S, shield=True):
-            left = await self.blocking.run(
-                "looking for what modules left",
-                self._last_sweep,
-                abandon_after_s=0,
-                in_any_case=True,
-            )
+            left: list[int] | None = None
+            with contextlib.suppress(hunt.NotKnownError):
+                left = await self.blocking.run(
+                    "looking for what modules left",
+                    self._last_sweep,
+                    abandon_after_s=0,
+                    in_any_case=True,
+                )
+            if left is None:
+                log.error("left to the guardian: nobody could look for what modules left")
+                return False
             if left:
                 log.error("left behind", pids=left)
             return not left
@@ -500,8 +511,10 @@ class Custody:
             ledger.strays = {one.pid: Adopted(one.pid, one.start) for one in strays}
             return ledger.find()
 
-        left = hunt.exterminate(find, TRACED_SWEEP_S)
-        if not all(map(tracer_of, left)):
+        left: list[int] | None = None
+        with contextlib.suppress(hunt.NotKnownError):
+            left = hunt.exterminate(find, TRACED_SWEEP_S)
+        if left is None or not all(map(tracer_of, left)):
             left = hunt.exterminate(find, LAST_SWEEP_S)
         self._orphans.collect()
         return left

@@ -35,7 +35,10 @@ def main(descriptor: int, record: str) -> None:
     ledger = _listen(descriptor)
     if ledger.closed:
         return
-    killed, survivors = kill_all(ledger, WITHIN_S)
+    while True:
+        with contextlib.suppress(hunt.NotKnownError):  # it looks again: nobody else will
+            killed, survivors = kill_all(ledger, WITHIN_S)
+            break
     words = " ".join(map(str, survivors))
     # It is there since the daemon began. If somebody has removed it since, nobody will look in it.
     with contextlib.suppress(OSError):
@@ -44,7 +47,10 @@ def main(descriptor: int, record: str) -> None:
 
 
 def kill_all(ledger: Ledger, within_s: float) -> tuple[int, list[int]]:
-    """Kill everything of a dead daemon; returns how many there were, and the pids that are left."""
+    """Kill everything of a dead daemon; returns how many there were, and the pids that are left.
+
+    Raises `NotKnownError`.
+    """
     seen: set[tuple[int, int]] = set()
     for path in ledger.cgroups:
         seen.update((pid, 0) for pid in cgroup_folder.all_pids(path))

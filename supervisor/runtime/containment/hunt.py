@@ -8,6 +8,7 @@ round. When a round finds nobody new, nobody is left who could run away, and all
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found] # typeshed has none
+import errno
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -23,6 +24,16 @@ PASS_S = 0.5
 
 FIRST_PAUSE_S = 0.001
 LAST_PAUSE_S = 0.05
+
+
+class NotKnownError(OSError):
+    """Not all could be looked at, for want of descriptors or memory (`procfs.MISSED`)."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            errno.EMFILE, "too few descriptors, or too little memory, to look at /proc"
+        )
+
 
 Find = Callable[[], Iterable[Stat]]
 """Finds the processes to kill; may name dead ones."""
@@ -48,15 +59,24 @@ def strike(find: Find) -> list[Stat]:
 
 
 def exterminate(find: Find, within_s: float) -> list[int]:
-    """Strike until nobody is found; returns the pids that could not be killed in time."""
+    """Strike until nobody is found; returns the pids that could not be killed in time.
+
+    Raises `NotKnownError` if it is not known then whether there are others.
+    """
     until = time.monotonic() + within_s
     pause_s = FIRST_PAUSE_S
-    while left := strike(find):
+    while True:
+        missed = procfs.MISSED.count
+        left = strike(find)
+        is_all = procfs.MISSED.count == missed
+        if is_all and not left:
+            return []
         if time.monotonic() > until:
+            if not is_all:
+                raise NotKnownError
             return sorted(one.pid for one in left)
         time.sleep(pause_s)
         pause_s = min(pause_s * 2, LAST_PAUSE_S)
-    return []
 
 
 def with_descendants(chosen: Iterable[Stat], everybody: Iterable[Stat]) -> list[Stat]:

@@ -39,7 +39,7 @@ from supervisor.runtime.containment.ledger import (
     NO_BRAND,
     same_run,
 )
-from supervisor.runtime.containment.procfs import Stat
+from supervisor.runtime.containment.procfs import MISSED, Stat
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_GET_CHILD_SUBREAPER = 37
@@ -119,6 +119,8 @@ class Orphans:
         self._lock = threading.Lock()
         self._looking = threading.Lock()
         self._looks_begun = 0
+        self._saw_all = True
+        """Whether the last look missed nothing (`procfs.MISSED`), so that others can do with it."""
         self._last = Looked(set(), ())
         self._spawning = 0
         self._spawned: dict[int, Stat] = {}
@@ -186,8 +188,9 @@ class Orphans:
 
         On the event loop, so nobody is looked at: who was not before may be anybody's.
         """
+        missed = MISSED.count
         listed = self._listed()
-        if listed is None or self._left:
+        if listed is None or self._left or MISSED.count != missed:
             return True
         if instance is None or not self._whole_process:
             return bool(listed)  # others may reap here, so that a number says little
@@ -206,10 +209,12 @@ class Orphans:
     def _looked(self) -> Looked:
         asked = self._looks_begun
         with self._in_turn() as own_turn:
-            if own_turn and self._looks_begun == asked:
+            if own_turn and (self._looks_begun == asked or not self._saw_all):
                 self._looks_begun += 1
+                missed = MISSED.count
                 listed = self._listed_or_found()
                 self._last = Looked(listed, tuple(self._look(listed)))
+                self._saw_all = MISSED.count == missed
             return self._last
 
     @contextlib.contextmanager
@@ -352,7 +357,7 @@ class Orphans:
 
     def _collect(self) -> None:
         self._collect_the_left()
-        reaped, put_off = 0, False
+        reaped, put_off, missed = 0, False, MISSED.count
         for pid in self._listed_or_found():
             with contextlib.suppress(OSError):
                 # None of one that a tracer holds; the end of that one, or of another, comes here.
@@ -367,7 +372,7 @@ class Orphans:
                         self._adopted.pop(pid, None)
         with self._lock:
             self.reaped_count += reaped
-        self.put_off = put_off
+        self.put_off = put_off or MISSED.count != missed
         self._forget_the_gone()
 
     def _collect_the_left(self) -> None:
@@ -389,8 +394,9 @@ class Orphans:
                 return
             known = tuple(self._known.items())
         for pid, one in known:
+            missed = MISSED.count
             now = procfs.stat(pid)
-            if now is None or now.start != one.start:
+            if MISSED.count == missed and (now is None or now.start != one.start):
                 with self._lock:
                     self._known.pop(pid, None)
         with self._lock:

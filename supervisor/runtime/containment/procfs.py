@@ -7,11 +7,15 @@ since boot), which together are unique until the next boot.
 The letter alone does not say that a process is dead. One whose main thread has ended while others
 run (pthread_exit) shows `Z`, has no memory, no environment and no files in /proc/PID, and works on:
 all of it is to be seen through a thread that runs. /proc/TID is one, too, though no list has it.
+
+What cannot be read because no descriptor or memory is left is not gone: it is not known. It is
+nothing here as well, and counted (`MISSED`), for whoever must not take the one for the other.
 """
 
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found] # typeshed has none
+import errno
 import os
 import time
 
@@ -41,6 +45,23 @@ ENDED = frozenset("ZXx")
 """States of a thread that runs no more: a zombie, or one that is being taken apart."""
 
 
+class Missed:
+    """What could not be read for want of descriptors or memory, in whatever thread.
+
+    Who compares `count` before and after a look knows whether the look was at all there is.
+    """
+
+    count = 0
+
+    def note(self, error: OSError) -> None:
+        """Count an error that says nothing of the process."""
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            self.count += 1
+
+
+MISSED = Missed()
+
+
 class Stat(NamedTuple):
     """Who a process is, and where it belongs."""
 
@@ -66,7 +87,8 @@ def read_bytes(path: str) -> bytes:
     """Return a file's bytes; `b""` if the process is gone or is none of our business."""
     try:
         return _contents(path)
-    except OSError:
+    except OSError as error:
+        MISSED.note(error)
         return b""
 
 
@@ -77,7 +99,8 @@ def read_records(path: str) -> bytes:
     """
     try:
         return _contents(path, LAST_READ_BYTES)
-    except OSError:
+    except OSError as error:
+        MISSED.note(error)
         return b""
 
 
@@ -132,7 +155,11 @@ def _who_runs(pid: int, state: str) -> tuple[str, int]:
 
 def every_process() -> list[Stat]:
     """Return all processes that this one can see."""
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+    try:
+        pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]  # noqa: PTH208
+    except OSError as error:
+        MISSED.note(error)
+        return []
     return [found for pid in pids if (found := stat(pid)) is not None]
 
 
@@ -157,7 +184,8 @@ def _threads(pid: int) -> list[str]:
         # Its links are `.`, `..` and one for each thread (proc_task_getattr in fs/proc/base.c).
         alone = os.stat(tasks).st_nlink == LINKS_OF_ONE_THREAD  # noqa: PTH116
         return [str(pid)] if alone else os.listdir(tasks)  # noqa: PTH208
-    except OSError:
+    except OSError as error:
+        MISSED.note(error)
         return []
 
 
@@ -168,7 +196,8 @@ def children_of_thread(pid: int, thread: int | str) -> list[int] | None:
         return [int(word) for word in listed.split()]
     except FileNotFoundError:
         return [] if not os.path.exists(f"/proc/{pid}/task/{thread}") else None  # noqa: PTH110
-    except OSError:
+    except OSError as error:
+        MISSED.note(error)
         return []
 
 
@@ -219,7 +248,8 @@ def holds_file(thread: int, descriptor: int, name: str) -> bool:
     """Whether a process has a file of this name open, or deleted, under this descriptor number."""
     try:
         found = os.readlink(f"/proc/{thread}/fd/{descriptor}")  # noqa: PTH115
-    except OSError:
+    except OSError as error:
+        MISSED.note(error)
         return False
     return found.removesuffix(" (deleted)").rpartition("/")[2] == name
 

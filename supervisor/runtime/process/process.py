@@ -121,8 +121,11 @@ class Process:
         """Whether none of its threads runs, though a tracer may keep its pidfd from saying so."""
         if self.exited:
             return True
+        missed = procfs.MISSED.count
         now = procfs.stat(self.pid)
-        return now is None or not now.lives
+        if now is None:
+            return procfs.MISSED.count == missed
+        return not now.lives
 
     @property
     def is_held(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -10,11 +12,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from supervisor.runtime.containment import hunt, procfs
 from supervisor.runtime.containment import orphans as containment_orphans
-from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.orphans import Led, Orphans, is_subreaper, set_subreaper
 from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.containment.subreaper import Subtree
+from tests.runtime.containment.lifelines import PATIENCE_S
 
 LIVING = 20
 
@@ -174,3 +177,85 @@ def test_who_waits_for_a_look_that_is_held_up_goes_on_without(
         assert orphans.look() == ()
         assert not collected(orphans)
     assert collected(orphans)
+
+
+class Shortage:
+    """Has files of /proc not be read, as when the system has no descriptor or memory left."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, code: int, file: str) -> None:
+        self.left = 0
+        """So many of the next reads fail."""
+        found = procfs._contents
+
+        def contents(path: str, *words: int) -> bytes:
+            if self.left and path.endswith(f"/{file}"):
+                self.left -= 1
+                raise OSError(code, os.strerror(code))
+            return found(path, *words)
+
+        monkeypatch.setattr(procfs, "_contents", contents)
+
+
+@pytest.mark.fault(21)
+@pytest.mark.usefixtures("adopting")
+@pytest.mark.parametrize("file", ["children", "stat", "limits"])
+@pytest.mark.parametrize(
+    "code", [errno.EMFILE, errno.ENFILE, errno.ENOMEM], ids=errno.errorcode.get
+)
+def test_who_cannot_be_looked_at_for_want_of_descriptors_is_not_let_go(
+    monkeypatch: pytest.MonkeyPatch, code: int, file: str
+) -> None:
+    orphans = Orphans("d", whole_process=True)
+    instance, brand = led(orphans)
+    with orphans.brands.forking(brand):
+        orphan = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    with orphan:
+        shortage = Shortage(monkeypatch, code, file)
+        shortage.left = 2
+        if file == "children":
+            assert orphans.may_be_left("a#1")
+            shortage.left = 2
+        try:
+            assert hunt.exterminate(instance.left, PATIENCE_S) == []
+            assert not shortage.left
+            assert os.waitid(os.P_PID, orphan.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            shortage.left = 2
+            assert file == "limits" or not collected(orphans)
+            shortage.left = 0
+            assert collected(orphans)
+            assert orphans.reaped_count == 1
+        finally:
+            orphan.kill()
+            orphan.returncode = 0
+
+
+def test_a_hunt_of_which_it_is_not_known_whether_it_found_all_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    instance, _ = led(Orphans("d", whole_process=True))
+    Shortage(monkeypatch, errno.EMFILE, "children").left = 1 << 30
+    with pytest.raises(hunt.NotKnownError):
+        hunt.exterminate(instance.left, 0.0)
+
+
+def test_who_waited_for_a_look_that_missed_some_looks_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    orphans = Orphans("d", whole_process=True)
+    shortage = Shortage(monkeypatch, errno.EMFILE, "children")
+    in_turn = orphans._in_turn
+
+    @contextlib.contextmanager
+    def after_another() -> Iterator[bool]:
+        monkeypatch.setattr(orphans, "_in_turn", in_turn)
+        shortage.left = 2
+        orphans.look()
+        with in_turn() as own_turn:
+            yield own_turn
+
+    monkeypatch.setattr(orphans, "_in_turn", after_another)
+    with subprocess.Popen(["sleep", "1000"]) as child:
+        orphans.look()
+        child.kill()
+    assert not shortage.left
+    assert orphans._last.at == {child.pid}

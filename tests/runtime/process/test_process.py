@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import socket
@@ -13,7 +14,7 @@ import pytest
 import trio
 
 from supervisor.runtime.containment import custody as custody_module
-from supervisor.runtime.containment import procfs
+from supervisor.runtime.containment import hunt, procfs
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.process.pipes import read, read_rest
 from supervisor.runtime.process.process import Process, spawn
@@ -202,3 +203,40 @@ async def test_a_spawn_that_is_cancelled_leaves_no_process(tmp_path: Path) -> No
     assert scope.cancelled_caught
     assert not opened_since(before)
     assert children() == []
+
+
+def no_descriptor(*_: object) -> NoReturn:
+    raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+@pytest.mark.fault(21)
+async def test_one_that_cannot_be_looked_at_is_not_dead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = await run(tmp_path, ["sleep", "1000"])
+    with monkeypatch.context() as short:
+        short.setattr(procfs, "_contents", no_descriptor)
+        assert not running.is_dead
+    await running.kill()
+    await running.wait_exited()
+    assert running.reap() is not None
+
+
+@pytest.mark.fault(21)
+async def test_what_a_leader_left_is_looked_for_until_that_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = await run(tmp_path, ["true"])
+    await running.wait_exited()
+    tries = 0
+
+    def exterminate(*_: object) -> list[int]:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise hunt.NotKnownError
+        return [tries]
+
+    monkeypatch.setattr(hunt, "exterminate", exterminate)
+    assert await running.kill_the_rest() == (3,)
+    running.reap()
