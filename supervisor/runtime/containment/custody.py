@@ -73,6 +73,14 @@ class Stray(NamedTuple):
     command: str
 
 
+class Survey(NamedTuple):
+    """The strays that there were at a look."""
+
+    number: float
+    """That of the look (`orphans.Looked`); between two of them, of none but the short list."""
+    strays: dict[int, Stray]
+
+
 class Custody:
     """How a daemon holds the processes of its modules."""
 
@@ -108,6 +116,8 @@ class Custody:
         if whole_process and isinstance(self._rung, Cgroup2Rung):
             self._blanks = Blanks(self, self._rung)
         self._strays: dict[int, Stray] = {}
+        self._strays_at = -1.0
+        """The number of the survey that these are of."""
         self._ownerless = trio.Event()
         """Set when strays have to be ended, since no instance can own them any more."""
 
@@ -341,23 +351,23 @@ class Custody:
         Not cancelled.
         """
         if not containment.may_have_left:
-            self._hold({})
+            self._hold(self._nobody())
             return ()
 
-        def end() -> tuple[list[int], dict[int, Stray]]:
+        def end() -> tuple[list[int], Survey]:
             while True:
                 with contextlib.suppress(hunt.NotKnownError):  # it looks again
                     left = hunt.exterminate(containment.left, within_s)
                     return left, self._survey()
 
         with trio.CancelScope(shield=True):
-            left, strays = await self.blocking.run(
+            left, survey = await self.blocking.run(
                 f"killing what {containment.instance} left",
                 end,
                 abandon_after_s=None,
                 in_any_case=True,
             )
-        self._hold(strays)
+        self._hold(survey)
         return tuple(left)
 
     def possible_survivors(self, since: int = 0) -> tuple[Suspect, ...]:
@@ -384,16 +394,17 @@ class Custody:
         that show nothing of whose they are, and that no instance can own any more, are killed; the
         others die with the daemon.
         """
-        strays: dict[int, Stray] = {}
+        survey = self._nobody()
         if self._orphans.may_be_left():
-            strays = await self.blocking.run("looking at orphans", self._survey, in_any_case=True)
-        self._hold(strays)
+            survey = await self.blocking.run("looking at orphans", self._survey, in_any_case=True)
+        self._hold(survey)
 
     # In a thread.
 
-    def _survey(self) -> dict[int, Stray]:
+    def _survey(self) -> Survey:
         missed = MISSED.count
-        strays = [one for one in self._orphans.look() if not self._rung.holds(one)]
+        looked = self._orphans.look()
+        strays = [one for one in looked.strays if not self._rung.holds(one)]
         ownerless = self._orphans.ownerless(strays)
         if ownerless:
             everybody = procfs.every_process
@@ -411,12 +422,19 @@ class Custody:
             found[one.pid] = known
         if MISSED.count != missed:  # who was not seen is not gone
             self._orphans.put_off = self._whole_process
-            return {**held, **found}
-        return found
+            found = {**held, **found}
+        return Survey(looked.number, found)
 
     # On the event loop.
 
-    def _hold(self, strays: dict[int, Stray]) -> None:
+    def _nobody(self) -> Survey:
+        """Return what a short list with nobody in it tells: it is newer than all looks so far."""
+        return Survey(self._orphans.looks_begun + 0.5, {})
+
+    def _hold(self, survey: Survey) -> None:
+        if survey.number <= self._strays_at:
+            return  # its thread was slower than that of a newer one
+        self._strays_at, strays = survey
         if not self._strays and not strays:
             return
         former, self._strays = self._strays, strays
@@ -507,7 +525,7 @@ class Custody:
         ledger.author = self._ground.holding.author._replace(start=self._ground.since)
 
         def find() -> list[Stat]:
-            strays = self._orphans.look()
+            strays = self._orphans.look().strays
             ledger.strays = {one.pid: Adopted(one.pid, one.start) for one in strays}
             return ledger.find()
 

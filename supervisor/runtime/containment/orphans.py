@@ -97,6 +97,8 @@ class Looked(NamedTuple):
 
     at: set[int]
     strays: tuple[Stat, ...]
+    number: int
+    """How many looks had begun; of two, the greater one is the newer."""
 
 
 class Orphans:
@@ -118,10 +120,10 @@ class Orphans:
         self._adopts_modules_only = whole_process and alone
         self._lock = threading.Lock()
         self._looking = threading.Lock()
-        self._looks_begun = 0
+        self.looks_begun = 0
         self._saw_all = True
         """Whether the last look missed nothing (`procfs.MISSED`), so that others can do with it."""
-        self._last = Looked(set(), ())
+        self._last = Looked(set(), (), 0)
         self._spawning = 0
         self._spawned: dict[int, Stat] = {}
         self._leaders: dict[int, Led] = {}
@@ -198,22 +200,19 @@ class Orphans:
             whose = map(self._adopted.get, listed)
             return any(one is None or one.instance == instance for one in whose)
 
-    def look(self) -> tuple[Stat, ...]:
-        """Look at those who were not looked at yet; returns the living who show nothing.
+    def look(self) -> Looked:
+        """Look at those who were not looked at yet.
 
         For threads. One that asks while another looks waits for a look that began after it asked,
         which all who wait have in common.
         """
-        return self._looked().strays
-
-    def _looked(self) -> Looked:
-        asked = self._looks_begun
+        asked = self.looks_begun
         with self._in_turn() as own_turn:
-            if own_turn and (self._looks_begun == asked or not self._saw_all):
-                self._looks_begun += 1
+            if own_turn and (self.looks_begun == asked or not self._saw_all):
+                self.looks_begun += 1
                 missed = MISSED.count
                 listed = self._listed_or_found()
-                self._last = Looked(listed, tuple(self._look(listed)))
+                self._last = Looked(listed, tuple(self._look(listed)), self.looks_begun)
                 self._saw_all = MISSED.count == missed
             return self._last
 
@@ -307,7 +306,7 @@ class Orphans:
         """
         leader, found = held.leader, list[Stat]()
         for _ in range(LOOKS):
-            looked = self._looked()
+            looked = self.look()
             with self._lock:
                 adopted = tuple(self._adopted.items())
             found = [one for one in looked.strays if self._is_left_over(one, leader)]

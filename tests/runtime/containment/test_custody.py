@@ -9,9 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from supervisor.runtime.containment import custody, hunt, ladder, procfs
 from supervisor.runtime.containment.ledger_file import LedgerFile
+from supervisor.runtime.containment.orphans import Looked, Orphans
+from supervisor.runtime.containment.process_group import ProcessGroup, ProcessGroupRung
+from supervisor.runtime.containment.procfs import Stat
 from supervisor.runtime.containment.survivors import RECORD_FILE, Claim, claim
 from tests.runtime.containment.lifelines import PATIENCE_S
 
@@ -95,3 +99,31 @@ async def test_a_last_sweep_that_is_held_up_is_left_to_the_guardian(
     assert b"bye" not in (tmp_path / RECORD_FILE).read_bytes()
     monkeypatch.undo()
     claim(tmp_path).close()
+
+
+async def test_a_look_that_is_slower_than_a_newer_one_names_nobody_who_is_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    held = custody.Custody.bare()
+    begun, goes_on = trio.Event(), threading.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def slow(*_: object) -> bool:
+        token.run_sync_soon(begun.set)
+        assert goes_on.wait(PATIENCE_S)
+        return False
+
+    monkeypatch.setattr(ProcessGroupRung, "holds", slow)
+    monkeypatch.setattr(Orphans, "ownerless", lambda *_: [])
+    stray = Stat(1 << 22, "S", 1, 1, 1, 1, 1 << 22)
+    monkeypatch.setattr(Orphans, "look", lambda _: Looked(set(), (stray,), 0))
+    async with trio.open_nursery() as nursery:
+        monkeypatch.setattr(Orphans, "may_be_left", lambda *_: True)
+        nursery.start_soon(held.look_at_orphans)
+        with trio.fail_after(PATIENCE_S):
+            await begun.wait()
+        monkeypatch.setattr(Orphans, "may_be_left", lambda *_: False)
+        monkeypatch.setattr(ProcessGroup, "may_have_left", False)
+        await held.end_the_rest(ProcessGroup("a#1", stray, 0, "d"), 0.0)
+        goes_on.set()
+    assert held.possible_survivors() == ()

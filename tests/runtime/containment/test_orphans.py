@@ -75,7 +75,7 @@ def test_one_that_lives_is_looked_at_once_for_all_modules_and_reaped_when_it_has
     found = procfs.stat
     monkeypatch.setattr(procfs, "stat", stat)
     assert orphans.may_be_left("b#1")
-    assert orphans.look() == ()
+    assert orphans.look().strays == ()
     assert sorted(looked) == sorted(one.pid for one in living)
     for _ in range(10):  # so many modules end
         orphans.look()
@@ -174,7 +174,7 @@ def test_who_waits_for_a_look_that_is_held_up_goes_on_without(
     orphans = Orphans("d", whole_process=True)
     monkeypatch.setattr(containment_orphans, "TURN_S", 0.0)
     with orphans._looking:
-        assert orphans.look() == ()
+        assert orphans.look().strays == ()
         assert not collected(orphans)
     assert collected(orphans)
 
