@@ -53,7 +53,6 @@ from supervisor.runtime.files.directory import shown
 from supervisor.runtime.files.log_files import LogFiles
 from supervisor.runtime.files.source import Source
 from supervisor.runtime.files.sources import Sources
-from supervisor.runtime.files.watch import Watch
 from supervisor.runtime.held_bytes import FREE_BYTES
 from supervisor.runtime.process.file_limit import FileLimit
 from supervisor.runtime.process.reaping import tracer_of
@@ -155,12 +154,8 @@ class Daemon:
 
     async def watch(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Reload whenever a descriptor or a watched program changes, until cancelled."""
-        reloads, facts = self.reloads, self.facts
-        blocking = facts.custody.blocking
-        watch = Watch(reloads.sources, reloads.descriptors, facts.watch, blocking)
-        self.reloads.on_reading = watch.follow_anew
         with contextlib.suppress(RefusedError):  # the end has begun
-            await watch.run(self._reload_for_watch, task_status)
+            await self.reloads.watch.run(self._reload_for_watch, task_status)
 
     async def _reload_for_watch(self, *, if_needed: bool) -> None:
         await self.reloads.reload("a change of the files", if_needed=if_needed)
@@ -250,11 +245,13 @@ async def running(
             trio.open_nursery() as nursery,
         ):
             recorder = journal or recorder or Forgetful()
+            notes = KeptNotes(recorder)
             host = Host(
                 environment,
                 log_files,
                 custody,
                 memory_ceiling_bytes=memory_ceiling_bytes,
+                notes=notes,
             )
             nursery.start_soon(host.sampler.run)
             nursery.start_soon(host.deadlines.run)
@@ -277,7 +274,7 @@ async def running(
                 data={"version": VERSION, "pid": facts.pid, "containment": custody.containment},
             )
             operator = operator or OperatorPolicy()
-            reloads = Reloads(host, fleet, sources, found, operator, nursery=nursery)
+            reloads = Reloads(host, fleet, sources, found, operator, facts.watch, nursery=nursery)
             options = asset_options or AssetOptions()
             checks = AssetChecks(
                 AssetStore(data_dir / "assets", options), blocking, copy=options.copy
@@ -291,12 +288,11 @@ async def running(
                 answers=Answers(recorder, host.wall_clock),
                 tokens=Tokens(recorder, host.wall_clock, host.deadlines),
                 descriptions=RememberedDescriptions(recorder, host.wall_clock),
-                notes=KeptNotes(recorder),
+                notes=notes,
                 lineage=Lineage(),
                 with_sessions=with_sessions,
             )
             await _take_over(effects, journal, restored)
-            host.notes = effects.notes
             catalogue = Catalogue(fleet, effects.descriptions, host.deadlines)
             gates, approvals = Gates(), Approvals(recorder)
             grants = Grants(

@@ -27,6 +27,7 @@ from supervisor.policy.reload_plan import Plan, Running, plan, runnable
 from supervisor.runtime.files.looks import Looks, Unanswered
 from supervisor.runtime.files.source import Source
 from supervisor.runtime.files.sources import Sources
+from supervisor.runtime.files.watch import Watch, WatchState
 from supervisor.runtime.files.watched_paths import Interests
 from supervisor.runtime.process.preflight import Obstacle, first_obstacle
 from supervisor.runtime.supervision.fleet import Fleet
@@ -60,18 +61,19 @@ class Reloads:
         sources: Sources,
         found: Found,
         operator: OperatorPolicy,
+        watched: WatchState,
         *,
         nursery: trio.Nursery,
     ) -> None:
         """Begin with what `fleet` was started from; `operator` is read again with each reload.
 
-        What owners leave behind is reloaded in `nursery`, the daemon's.
+        `watched` is kept up to date by the watch over the files, once somebody runs that. What
+        owners leave behind is reloaded in `nursery`, the daemon's.
         """
         self.count = 0
         self.last: LastReload | None = None
         self.sources = sources
-        self.on_reading: Callable[[], None] = lambda: None
-        """Called after each reading: what matters to a watch may be elsewhere."""
+        self.watch = Watch(sources, self.descriptors, watched, host.custody.blocking)
         self._host = host
         self._fleet = fleet
         self._operator = operator
@@ -211,7 +213,7 @@ class Reloads:
         words = {name: one.words for name, one in obstacles.items()}
         found = runnable(found, words, current, hopeless)
         self.sources.interests.add(interests)
-        self.on_reading()
+        self.watch.follow_anew()
         self._refuse_at_the_end()
         return found
 

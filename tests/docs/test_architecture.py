@@ -63,6 +63,30 @@ def test_the_picture_of_the_house_names_what_is_told_upwards(interface: type) ->
     assert set(label[1].split(", ")) == told
 
 
+def test_what_is_set_on_a_part_after_it_was_made_stands_on_the_page() -> None:
+    """The exceptions to: whatever a part needs, it gets when it is made."""
+    paths = ["kernel/daemon.py", "kernel/requests.py"]
+    paths += [f"runtime/supervision/{one}.py" for one in ("fleet", "module", "worker", "life")]
+    made = (
+        function
+        for path in paths
+        for function in ast.walk(ast.parse(read(f"supervisor/{path}")))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        and function.name in {"__init__", "running", "watch"}
+    )
+    later = {
+        ast.unparse(target)
+        for function in made
+        for one in ast.walk(function)
+        if isinstance(one, ast.Assign)
+        for target in one.targets
+        if isinstance(target, ast.Attribute) and ast.unparse(target.value) != "self"
+    }
+    sentence = re.search(r"Three are set later, .*? Each", read("docs/architecture.md"), re.DOTALL)
+    assert sentence is not None
+    assert later == set(re.findall(r"`(\w+\.\w+)`", sentence[0]))
+
+
 def public_types(path: Path) -> list[str]:
     """Return the classes and type aliases of a file; a type variable is neither."""
     return [

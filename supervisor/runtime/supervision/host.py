@@ -63,12 +63,13 @@ class Host:
         wall_clock: Callable[[], float] = time.time,
         draw: Callable[[], float] = random.random,
         observer: Observer | None = None,
+        notes: Notes | None = None,
     ) -> None:
         """`environment` is taken as it is now, since each spawn looks at all of it.
 
         `wall_clock` gives Unix time (s) for stamps; `draw` is random in [0, 1), for jitter.
 
-        `observer` is told what becomes of the modules.
+        `observer` is told what becomes of the modules. `notes` outlive the daemon if they can.
         """
         self.environment = dict(environment)
         self.log_files = log_files
@@ -79,7 +80,7 @@ class Host:
         self.draw = draw
         self.observer = observer or Unobserved()
         self.calls: ModuleCalls = Unserved()
-        self.notes = Notes()
+        self.notes = Notes() if notes is None else notes
         self.custody = custody or Custody.bare()
         self.checks = Checks(self.custody, self.deadlines)
         self.sampler = Sampler(self.custody.blocking, memory_ceiling_bytes)
