@@ -274,7 +274,9 @@ async def running(
                 data={"version": VERSION, "pid": facts.pid, "containment": custody.containment},
             )
             operator = operator or OperatorPolicy()
-            reloads = Reloads(host, fleet, sources, found, operator, facts.watch, nursery=nursery)
+            reloads = Reloads(
+                host, fleet, sources, found, operator, watched=facts.watch, nursery=nursery
+            )
             options = asset_options or AssetOptions()
             checks = AssetChecks(
                 AssetStore(data_dir / "assets", options), blocking, copy=options.copy

@@ -61,8 +61,8 @@ class Reloads:
         sources: Sources,
         found: Found,
         operator: OperatorPolicy,
-        watched: WatchState,
         *,
+        watched: WatchState,
         nursery: trio.Nursery,
     ) -> None:
         """Begin with what `fleet` was started from; `operator` is read again with each reload.
