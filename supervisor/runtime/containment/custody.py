@@ -453,18 +453,21 @@ class Custody:
             log.warning("there are more such orphans", more=len(new) - STRAYS_TOLD)
 
     async def _attend_children(self) -> None:
-        with trio.open_signal_receiver(signal.SIGCHLD) as signals:
-            async for _ in signals:
-                if self._blanks is not None:
-                    self._blanks.look()
-                await self.look_at_orphans()
-                await trio.sleep(COLLECT_S)
-                # Once more: who was passed over, in a spawn or by the kernel's list, is told of by
-                # no further signal.
-                await self.look_at_orphans()
-                while self._orphans.put_off:
-                    await trio.sleep(COLLECT_S)
-                    await self.look_at_orphans()
+        while True:
+            with trio.open_signal_receiver(signal.SIGCHLD) as signals:
+                # Who was passed over, in a spawn or by the kernel's list, or ended while nobody
+                # received signals, is told of by no further one.
+                await self._look_at_children()
+                if not self._orphans.put_off:
+                    await anext(signals)
+            # None for a while: each costs a turn of the loop, and the end of each tool sends one.
+            await self._look_at_children()
+            await trio.sleep(COLLECT_S)
+
+    async def _look_at_children(self) -> None:
+        if self._blanks is not None:
+            self._blanks.look()
+        await self.look_at_orphans()
 
     async def _end_ownerless(self) -> None:
         while True:

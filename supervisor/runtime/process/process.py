@@ -53,6 +53,10 @@ BUSY_RETRIES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 KILLS = 8
 """So many cgroups are killed at once: the kernel takes tens of milliseconds for one."""
 
+QUICK_S = 0.001
+"""How long the end of one that is told nothing more is waited for before anybody listens to it:
+most tools in a compiled language end within it, and what they said is read in one go."""
+
 GONE_WITHIN_S = 2.0
 """Killed processes are gone within milliseconds, unless the kernel holds them in a driver."""
 
@@ -149,6 +153,19 @@ class Process:
         if self.opening.write(self.stdin):
             os.close(self.stdin)
             self.stdin = None
+
+    def begin_in_thread(self) -> None:
+        """Begin in the thread that spawns; then wait for a quick one to end."""
+        self.begin()
+        if self.stdin is None:
+            _readable(self._pidfd, QUICK_S)
+
+    async def begin_on_loop(self) -> None:
+        """Do the same on the event loop; not cancelled."""
+        self.begin()
+        if self.stdin is None:
+            with trio.move_on_after(QUICK_S, shield=True):
+                await self.wait_exited()
 
     def close_stdin(self) -> None:
         """Let the process see the end of its input."""
@@ -271,7 +288,8 @@ async def _spawn_in_thread(wanted: Wanted, blank: Blank | None) -> Process:
             await trio.sleep(pause_s)
         else:
             custody.register(process.containment)
-            process.begin()
+            if custody.registers_each:
+                await process.begin_on_loop()
             return process
     raise AssertionError  # the last pause is None, so the loop returned or raised
 
@@ -340,7 +358,7 @@ def _spawn(
         popen.pid, pidfd, ours, Held(custody, containment, containment.leader.start), opening
     )
     if not custody.registers_each:
-        process.begin()
+        process.begin_in_thread()
     return process
 
 
@@ -393,7 +411,7 @@ def _fill(
             raise SpawnError(str(error)) from None
         undone.pop_all()
     process = Process(blank.pid, blank.pidfd, ours, Held(custody, containment, since), opening)
-    process.begin()
+    process.begin_in_thread()
     return process
 
 
@@ -426,7 +444,7 @@ def _take(
     return pidfd, containment
 
 
-def _readable(descriptor: int) -> bool:
+def _readable(descriptor: int, within_s: float = 0.0) -> bool:
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
-    return bool(poll.poll(0))
+    return bool(poll.poll(within_s * 1000))

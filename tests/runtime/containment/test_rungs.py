@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import trio
 from protocol.errors import Failure, Reason
 from supervisor.policy.lifecycle import State
 from supervisor.runtime.containment import cgroup_folder, procfs
+from tests import bounds
 from tests.runtime.containment.in_process import ask, until
 from tests.runtime.containment.lifelines import PATIENCE_S, Lifelines, gone
 
@@ -156,6 +158,33 @@ async def test_orphans_are_looked_at_and_reaped_beside_the_loop_whichever_module
     assert len(orphans) == len(names)
     assert not orphans & {*on_loop}
     assert all(gone(pid) for pid in pids)
+
+
+async def test_an_orphan_that_ends_while_no_signal_is_received_is_reaped_all_the_same(
+    daemon_with: Make, lifelines: Lifelines, rung: str
+) -> None:
+    """Tools that end one upon the other would each cost a turn of the loop by its SIGCHLD."""
+    if rung == "process_group":
+        pytest.skip("on the lowest rung orphans are not the daemon's")
+
+    async def is_received(*, which: bool) -> None:
+        def holds() -> bool:
+            return (signal.getsignal(signal.SIGCHLD) is not signal.SIG_DFL) is which
+
+        await trio.to_thread.run_sync(bounds.until, holds, f"SIGCHLD being received: {which}")
+
+    async with daemon_with("double", "double", whole_process=True) as daemon:
+        pids = await lifelines.taken("leader", "double", "double")
+        await until(daemon, State.READY)
+        pids.remove(daemon.fleet.modules["stubborn"].workers[0].life.instances()[0].pid)
+        first, second = pids
+        await is_received(which=True)
+        os.kill(first, signal.SIGKILL)
+        await is_received(which=False)
+        os.kill(second, signal.SIGKILL)
+        for pid in pids:
+            assert await trio.to_thread.run_sync(gone, pid)
+        await is_received(which=True)
 
 
 async def test_no_cgroup_folder_and_no_descriptor_is_left(

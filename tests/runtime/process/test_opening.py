@@ -14,12 +14,14 @@ from protocol.descriptor.model import Descriptor
 from protocol.errors import Reason
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.process import process as process_module
 from supervisor.runtime.process.incarnation import Incarnation
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.process import Process, spawn
 from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.supervision import run as run_module
 from supervisor.runtime.supervision.host import Host
+from tests.bounds import WAIT_S
 from tests.factories import call, children, descriptor, open_files, opened_since, script
 from tests.runtime.conftest import Running
 from tests.runtime.process.test_incarnation import Ear, incarnation_of
@@ -64,12 +66,17 @@ def test_a_broken_pipe_is_left_to_whoever_writes_the_rest(pipe: Pipe) -> None:
 
 def test_of_one_that_was_withheld_nothing_is_written_now_or_later(pipe: Pipe) -> None:
     with os.fdopen(pipe.reading, "rb"):
-        opening = Opening(b"request\n", closes_stdin=True)
-        opening.withheld = True
+        opening = withheld()
         assert not opening.write(pipe.writing)
         assert (opening.written, opening.left) == (b"", b"")
         with pytest.raises(BlockingIOError):
             os.read(pipe.reading, 100)
+
+
+def withheld() -> Opening:
+    opening = Opening(b"request\n", closes_stdin=True)
+    opening.withheld = True
+    return opening
 
 
 async def spawned(folder: Path, code: str, opening: Opening) -> tuple[Process, Descriptor]:
@@ -106,6 +113,54 @@ async def test_all_that_one_said_before_anybody_listened_is_heard(
     assert (exit_.exit_code, exit_.stderr_tail) == (3, ("pity",))
     assert children() == []
     assert not opened_since(before)
+
+
+class Spawned(trio.abc.Instrument):
+    """The tasks that began, by name."""
+
+    def __init__(self) -> None:
+        self.tasks: list[str] = []
+
+    def task_spawned(self, task: trio.lowlevel.Task) -> None:
+        self.tasks.append(task.name.rpartition(".")[2])
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a tool that ends soon taken for a quick one on the slowest machine."""
+    monkeypatch.setattr(process_module, "QUICK_S", WAIT_S, raising=False)
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("registers_each", [False, True])
+async def test_a_quick_tool_has_one_task_and_all_it_said_counts(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, registers_each: bool
+) -> None:
+    monkeypatch.setattr(Custody, "registers_each", registers_each)
+    done = '{"version":"0","type":"done","ok":false,"summary":"Not.","error":{"code":"x"}}'
+    module = await running.ready(script(tmp_path, f"echo noise >&2; echo '{done}'; exit 3"))
+    one, heard = call()
+    tasks = Spawned()
+    trio.lowlevel.add_instrument(tasks)
+    module.submit(one)
+    failure = await heard.failure()
+    trio.lowlevel.remove_instrument(tasks)
+    assert tasks.tasks == ["_serve"]
+    assert failure.details["stderr_tail"] == ["noise"]
+    assert failure.details["exit_code"] == 3
+    await running.down()
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("opening", [Opening(BIG, closes_stdin=True), withheld()])
+async def test_the_end_of_one_that_has_not_been_told_all_is_not_waited_for(
+    host: Host, tmp_path: Path, opening: Opening
+) -> None:
+    process, made = await spawned(tmp_path, "exec cat >/dev/null", opening)
+    assert not process.exited
+    incarnation = incarnation_of(host, process, made, Ear())
+    incarnation.stop()
+    await incarnation.run()
 
 
 async def test_more_than_a_pipe_holds_is_written_to_its_end(host: Host, tmp_path: Path) -> None:
