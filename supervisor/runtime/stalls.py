@@ -14,7 +14,8 @@ more of them than can have been for that lock. Who waits for it wakes up every s
 a sleep, or a wait for a disk, is one such time, however long it lasts.
 
 A stop is noticed when the loop wakes too late from a sleep, in which nothing of ours can hold it
-up, or when a SIGCONT came in a turn that was long; only once for each.
+up, or when a SIGCONT came in a turn that was long; only once for each. A turn in which one came is
+no stall, however short the stop was.
 """
 
 from __future__ import annotations
@@ -198,8 +199,9 @@ class Stalls:
         own_s, busiest = self._of_our_own(took_s)
         if culprit == NOBODY and busiest:
             culprit, doing = THE_DAEMON, f"waiting for its thread {busiest}"
-        if own_s > STOPPED_S and self._continued():
-            self._stopped(own_s)
+        if self._continued():  # nobody knows how much of the turn it was stopped for
+            if own_s > STOPPED_S:
+                self._stopped(own_s)
             return
         if own_s > LONG_S and (self.longest is None or own_s * 1000 > self.longest.ms):
             ms, ts = round(own_s * 1000, 1), round(self._wall_clock(), 3)

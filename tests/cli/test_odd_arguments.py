@@ -20,6 +20,8 @@ ODD = os.fsdecode(b"\xff")
         ("invoke", "dice", ODD),
         ("invoke", "dice", "roll", "--session", ODD),
         ("invoke", "dice", "roll", "--args", f'{{"a":"{ODD}"}}'),
+        ("invoke", "dice", "roll", f"dice={ODD}"),
+        ("invoke", "dice", "roll", f"{ODD}=1"),
         ("health", ODD),
         ("describe", ODD),
         ("start", ODD),

@@ -141,6 +141,16 @@ def test_a_stop_in_a_turn_is_no_stall_if_somebody_continued_it(world: World) -> 
     assert world.longest == (4000.0, "a#1", "stdout")
 
 
+@pytest.mark.fault(28)
+def test_a_short_stop_in_a_turn_is_nobodys_stall_and_no_suspension_either(world: World) -> None:
+    world.continued = True
+    world.turn(("a#1", "stdout", 0.3))
+    assert world.longest is None
+    assert world.stalls.suspensions.count == 0
+    world.turn(("a#1", "stdout", 0.3))  # that one was ours
+    assert world.longest == (300.0, "a#1", "stdout")
+
+
 def test_a_late_sleep_on_a_busy_machine_is_no_stop(world: World) -> None:
     world.delay += 3.0
     world.stalls.woke_late(3.5)

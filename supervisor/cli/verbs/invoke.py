@@ -15,7 +15,16 @@ from supervisor.cli.client import ANSWER_S, SUPERVISOR, DaemonClient, NoAnswerEr
 from supervisor.cli.event_text import EventPrinter, log_line
 from supervisor.cli.exit_status import INTERRUPTED, NO, OK, NoDaemonError, interruption
 from supervisor.cli.failure_text import failure_text
-from supervisor.cli.options import MODULE, OP, SECONDS, SESSION, example, with_json, with_socket
+from supervisor.cli.options import (
+    MODULE,
+    OP,
+    SECONDS,
+    SESSION,
+    TEXT,
+    example,
+    with_json,
+    with_socket,
+)
 from supervisor.cli.quantities import duration
 from supervisor.cli.results import echo_json, print_json, print_laid_out
 from supervisor.cli.terminal import dim, one_line
@@ -39,7 +48,7 @@ _DECODE = msgspec.json.Decoder(dict[str, Any]).decode
 )
 @click.argument("module", type=MODULE)
 @click.argument("op", type=OP)
-@click.argument("words", metavar="[KEY=VALUE|KEY:=JSON]...", nargs=-1)
+@click.argument("words", metavar="[KEY=VALUE|KEY:=JSON]...", nargs=-1, type=TEXT)
 @click.option(
     "--args",
     "given",
