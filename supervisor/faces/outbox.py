@@ -117,7 +117,7 @@ class Outbox:
             self._count()
         if self.congested and self.waiting_bytes < min(LOW_BYTES, self.account.free_bytes // 4):
             self._relieve()
-        elif self.waiting_bytes == 0:
+        elif self.waiting_bytes == 0 and self._waiting_for_room:
             self._waiting_for_room.unpark_all()
 
     async def wait_room(self) -> None:

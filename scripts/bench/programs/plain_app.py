@@ -21,8 +21,22 @@ from wsproto.events import TextMessage
 from wsproto.utilities import generate_accept_token
 
 READ_BYTES = 65536
-BODY = b'{"ok":true,"result":{"n":1},"request_id":"r1","module":"primes","op":"echo"}'
-FRAME = '{"type":"response","id":"1","payload":' + BODY.decode() + "}"
+BODY = (
+    b'{"ok":true,"result":{"n":1},"request_id":"r1","module":"primes","op":"echo",'
+    b'"duration_ms":0,"warnings":[]}'
+)
+HEADERS = [
+    ("Content-Type", "application/json"),
+    ("Content-Length", str(len(BODY))),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Date", "Tue, 24 Nov 2026 00:00:00 GMT"),
+    ("Cache-Control", "no-store"),
+]
+"""What stdiod says, too."""
+FRAME = (
+    '{"type":"response","id":"1","timestamp":"2026-11-24T00:00:00.000+00:00",'
+    '"payload":{"action":"invoked",' + BODY.decode()[1:] + "}"
+)
 EVENT = b'event: message.chunk\ndata: {"type":"message.chunk","payload":{"content":"%d"}}\n\n'
 DONE = b"event: done\ndata: {}\n\n"
 
@@ -80,8 +94,7 @@ def head(wire: h11.Connection, headers: list[tuple[str, str]]) -> bytes:
 
 async def answer(stream: trio.SocketStream, wire: h11.Connection) -> None:
     """Answer a request with the constant."""
-    said = [("Content-Type", "application/json"), ("Content-Length", str(len(BODY)))]
-    data = head(wire, said) + (wire.send(h11.Data(BODY)) or b"")
+    data = head(wire, HEADERS) + (wire.send(h11.Data(BODY)) or b"")
     await stream.send_all(data + (wire.send(h11.EndOfMessage()) or b""))
     wire.start_next_cycle()
 

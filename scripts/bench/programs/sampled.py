@@ -26,7 +26,7 @@ with sampled() as samples:
         """Write it where it is looked for, whole."""
         del signum, frame
         name = f"{path}-{next(numbers)}"
-        counted = json.dumps([[*spot, count] for spot, count in samples.items()])
+        counted = json.dumps([[*spot, count] for spot, count in list(samples.items())])
         Path(f"{name}.new").write_text(counted, encoding="utf-8")
         Path(f"{name}.new").rename(name)
         samples.clear()

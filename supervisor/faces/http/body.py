@@ -1,4 +1,4 @@
-"""What a client sends as JSON, piece by piece: counted as it comes, read once it is whole."""
+"""What a client sends as JSON, piece by piece: counted while it comes, read once it is whole."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class Body:
         self._account = account
         self._dropped = dropped
         self._data = bytearray()
+        self._held = 0
         self._values: ValueCount | None = None
 
     def add(self, data: bytes) -> None:
@@ -32,7 +33,6 @@ class Body:
         whole += data
         if len(whole) > BODY_BYTES:
             raise too_large()
-        self._account.hold_unfinished(len(whole), self._dropped)
         if len(whole) > LONG_BYTES:
             if self._values is None:
                 self._values, data = ValueCount(), bytes(whole)
@@ -40,12 +40,19 @@ class Body:
                 words = f"the body holds more than {MOST_VALUES} values"
                 raise Refusal(ErrorCode.BAD_REQUEST, words, status=413)
 
+    def hold(self) -> None:
+        """Count what has come so far, since more of it is waited for."""
+        size = len(self._data)
+        if size != self._held:
+            self._held = size
+            self._account.hold_unfinished(size, self._dropped)
+
     def take(self) -> bytes:
         """Return all that has come; then the next one may."""
         if not self._data:
             return b""
         data, self._data, self._values = bytes(self._data), bytearray(), None
-        self._account.hold_unfinished(0, self._dropped)
+        self.hold()
         return data
 
 

@@ -50,6 +50,7 @@ from supervisor.kernel.tokens import Login
 from supervisor.policy.principals import Principal
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import UNFINISHED_BYTES, Account
+from supervisor.runtime.supervision.deadlines import Queue
 from supervisor.runtime.turns import SERVING, Turn
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class Phase(Enum):
     SERVED = auto()
 
 
-_BOUND_S = {Phase.IDLE: IDLE_S, Phase.HEAD: HEAD_S, Phase.BODY: BODY_S, Phase.SERVED: float("inf")}
+_BOUND_S = {Phase.IDLE: IDLE_S, Phase.HEAD: HEAD_S, Phase.BODY: BODY_S}
 
 
 class Peer(msgspec.Struct, frozen=True):
@@ -179,6 +180,8 @@ class HttpConnection:
         self._phase = Phase.SERVED
         self._body = Body(self.account, self._drop_unfinished)
         self._exchange: Serves | None = None
+        self._bound: Queue | None = None
+        """Where it stands while the client is waited for."""
         self._ended = trio.lowlevel.ParkingLot()
         self._unread = 0
         self._wait_for(Phase.IDLE)
@@ -198,12 +201,13 @@ class HttpConnection:
         self._turn.begin()
         SERVING.begin(self.party.label, "requests")
         try:
+            more = False
             while self._exchange is None and not self.closing:
-                if self._turn.over:
-                    return True
-                if not self._step():
-                    return False
-            return False
+                more = self._turn.over
+                if more or not self._step():
+                    break
+            self._rest()
+            return more
         finally:
             SERVING.end()
 
@@ -243,6 +247,10 @@ class HttpConnection:
         if exchange is not None and exchange.handle is not None:
             exchange.handle.cancel(stopped)
 
+    def expired(self) -> None:
+        """Take note that the client was waited for too long (deadlines.Bounded)."""
+        self.patience.cancel()
+
     def holds_nothing(self) -> bool:
         """Whether nothing is open, and nothing is still to be read by the client."""
         return self.current.is_idle()
@@ -250,6 +258,7 @@ class HttpConnection:
     def close(self, stopped: Stopped) -> None:
         """Give up all that the client had open: it is gone; idempotent."""
         self.closing = True
+        self._wait_for(Phase.SERVED)
         self.outbox.close()
         self.current.cancel(stopped)
         if self.login is not None:
@@ -267,14 +276,13 @@ class HttpConnection:
     def begin_body(self, status: int, headers: Headers, body: bytes = b"") -> None:
         """Write the head of a response, and what of its body there is by now."""
         said = [*headers, _NO_SNIFFING, ("Date", _date(int(time.time())))]
-        if not any(name == _NO_STORE[0] for name, _ in headers):
+        if _NO_STORE[0] not in dict(headers):
             said.append(_NO_STORE)
         if self.head is not None and self.peer.origins:
             said += cors(self.head, self.peer.origins)
         if self.closing or self._daemon.ending:
             said.append(("Connection", "close"))
-        response = h11.Response(status_code=status, headers=said)
-        self._put(self._wire.send(response) or b"")
+        self._put(self._wire.send(_response(status, tuple(said))) or b"")
         if body:
             self.put_body(body)
 
@@ -314,7 +322,8 @@ class HttpConnection:
         self._ended.unpark_all()
 
     def _put(self, data: bytes) -> None:
-        self.outbox.put(data)
+        if data:
+            self.outbox.put(data)
 
     # One step of the request that comes.
 
@@ -331,8 +340,6 @@ class HttpConnection:
                 case h11.ConnectionClosed():
                     self.closing = True
                 case _:
-                    if self._phase is Phase.IDLE and self._wire.trailing_data[0]:
-                        self._wait_for(Phase.HEAD)
                     return False
         except h11.RemoteProtocolError as error:
             status = error.error_status_hint
@@ -342,7 +349,6 @@ class HttpConnection:
         return True
 
     def _begin_request(self, event: h11.Request) -> None:
-        self._wait_for(Phase.BODY)
         head = read_head(event.method, event.target, event.headers)
         self.head = head
         check_host(head, self.peer.served)
@@ -418,7 +424,6 @@ class HttpConnection:
 
     def _serve(self) -> None:
         assert self.head is not None  # noqa: S101 - a body has a head
-        self._wait_for(Phase.SERVED)
         self._unread = len(self._wire.trailing_data[0])
         self._api.serve(self, self.head, self._body.take())
 
@@ -439,10 +444,26 @@ class HttpConnection:
         self.closing = self.closing or self._wire.their_state in _NOT_WHOLE
         self.respond(refusal.status, [*refusal.headers, JSON], error_body(refusal.error))
 
+    def _rest(self) -> None:
+        """Count and bound what the client is waited for, once all that has come is served."""
+        self._body.hold()
+        if self._exchange is not None or self.current is not self:
+            self._wait_for(Phase.SERVED)
+        elif self.head is not None:
+            self._wait_for(Phase.BODY)
+        else:
+            self._wait_for(Phase.HEAD if self._wire.trailing_data[0] else Phase.IDLE)
+
     def _wait_for(self, phase: Phase) -> None:
-        if phase is not self._phase:
-            self._phase = phase
-            self.patience.deadline = trio.current_time() + _BOUND_S[phase]
+        if phase is self._phase:
+            return
+        self._phase = phase
+        if self._bound is not None:
+            self._bound.pop(self, None)
+            self._bound = None
+        if phase is not Phase.SERVED:
+            deadlines = self._daemon.requests.deadlines
+            self._bound = deadlines.bound(self, _BOUND_S[phase], trio.current_time())
 
     def _resume(self) -> None:
         self.current.resume()
@@ -475,3 +496,9 @@ def error_body(error: AmcpError) -> bytes:
 @lru_cache(maxsize=1)
 def _date(second: int) -> str:
     return formatdate(second, usegmt=True)
+
+
+@lru_cache(maxsize=16)
+def _response(status: int, headers: tuple[tuple[str, str], ...]) -> h11.Response:
+    """Return the head of a response; within a second the same is often said again."""
+    return h11.Response(status_code=status, headers=list(headers))

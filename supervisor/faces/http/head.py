@@ -128,8 +128,12 @@ def read_head(method: bytes, target: bytes, raw: Iterable[tuple[bytes, bytes]]) 
     path, _, query = text.partition("?")
     if not path.startswith("/") and not (path == "*" and method == b"OPTIONS"):
         raise Refusal(ErrorCode.BAD_REQUEST, "the target of a request is a path, such as /api/v1")
-    segments = tuple(map(_decoded, path.split("/")[1:]))
-    return Head(method.decode("ascii"), path, segments, _query(query), headers)
+    segments = path.split("/")[1:]
+    if "%" in path:
+        segments = [_decoded(one) for one in segments]
+    return Head(
+        method.decode("ascii"), path, tuple(segments), _query(query) if query else {}, headers
+    )
 
 
 def check_host(head: Head, served: str | None) -> None:

@@ -43,7 +43,7 @@ from supervisor.faces.http.websocket_requests import (
     Subscribed,
     frame_of,
 )
-from supervisor.faces.module_wire import UNENCODABLE
+from supervisor.faces.module_wire import LITTLE_BYTES, UNENCODABLE
 from supervisor.kernel.parties import DAEMON, Handle
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ARGS
@@ -105,17 +105,18 @@ class WebSocket:
         self._turn.begin()
         SERVING.begin(self.connection.party.label, "requests")
         try:
-            while self._incoming is not None and not self.connection.closing:
-                if self.has_enough:
-                    return False
-                if self._turn.over:
-                    return True
+            more = False
+            while not (self._incoming is None or self.connection.closing or self.has_enough):
+                more = self._turn.over
+                if more:
+                    break
                 event = next(self._incoming, None)
                 if event is None:
                     self._incoming = None
                 else:
                     self._receive(event)
-            return False
+            self._body.hold()
+            return more
         finally:
             SERVING.end()
 
@@ -220,14 +221,14 @@ class WebSocket:
 
     def _receive(self, event: Event) -> None:
         match event:
+            case TextMessage():
+                self._take_text(event)
             case Ping():
                 self._send(event.response())
             case CloseConnection():
                 # Else it is what the peer did wrong.
                 closes = self._wire.state is not ConnectionState.OPEN
                 self.close(NORMAL if closes else event.code, event.reason or "")
-            case TextMessage():
-                self._take_text(event)
             case BytesMessage():
                 self.close(NOT_TEXT, "a message is JSON, as text")
             case _:
@@ -311,8 +312,9 @@ class WebSocket:
                 "there is no room for a request of this size; try again when others are answered"
             )
             raise Refusal(ErrorCode.RATE_LIMITED, words)
-        asked.size_bytes = size
-        account.add(ARGS, size)
+        if size > LITTLE_BYTES:
+            asked.size_bytes = size
+            account.add(ARGS, size)
         if asked.message_id is None:
             self._nameless.add(asked)
         else:
@@ -339,6 +341,8 @@ class WebSocket:
             self._nameless.discard(asked)
         elif self._open.get(asked.message_id) is asked:
             del self._open[asked.message_id]
-        self.connection.account.add(ARGS, -asked.size_bytes)
-        asked.size_bytes = 0
-        self._fewer.unpark_all()
+        if asked.size_bytes:
+            self.connection.account.add(ARGS, -asked.size_bytes)
+            asked.size_bytes = 0
+        if self._fewer:
+            self._fewer.unpark_all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,9 @@ from wsproto.connection import Connection, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Event, Ping, Pong, TextMessage
 
 from supervisor.faces.http import streams, websocket
+from supervisor.faces.http.connection import BODY_S, IDLE_S
 from supervisor.kernel.daemon import Daemon
+from supervisor.runtime.supervision.deadlines import Bounded, Deadlines, Queue
 from tests.faces.conftest import ENDLESS
 from tests.faces.http.client import LOOPBACK, Client, served
 from tests.faces.http.test_routes import CALM
@@ -305,6 +308,49 @@ async def test_what_is_no_text_ends_the_connection_with_the_code_for_it(
         assert (await socket.closed())[0] == code
         while daemon.facts.connections.open:
             await trio.lowlevel.checkpoint()
+
+
+async def test_a_request_is_counted_and_bounded_only_while_more_of_it_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bounded, bound = Counter[float](), Deadlines.bound
+
+    def seen(self: Deadlines, one: Bounded, length_s: float, now: float) -> Queue:
+        bounded[length_s] += 1
+        return bound(self, one, length_s, now)
+
+    monkeypatch.setattr(Deadlines, "bound", seen)
+    async with (
+        daemon_with(tmp_path, actor(tmp_path, supervision=CALM)) as daemon,
+        served(daemon, tmp_path) as face,
+        face.unix() as client,
+        face.unix() as other,
+    ):
+        path, echo = "/api/v1/modules/m/invoke", {"op": "echo", "args": {}}
+        for _ in range(3):
+            assert (await other.ask("POST", path, echo)).status == 200
+        socket = await upgraded(client)
+        await socket.ask("1", "invoke", module="m", **echo)
+        await socket.frames("1", until="invoked")
+        ledger = daemon.facts.ledger
+        assert ledger.most == 0
+        assert not bounded[BODY_S]
+        assert bounded[IDLE_S] == 2 + 3  # two clients that come, and each answer
+
+        await socket.write(TextMessage('{"type":', message_finished=False))
+        while ledger.unfinished != 8:
+            await trio.lowlevel.checkpoint()
+        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        await other.write(f"{head}Content-Length: 13\r\n\r\n{{".encode())
+        while ledger.unfinished != 8 + 1:
+            await trio.lowlevel.checkpoint()
+        assert bounded[BODY_S] == 1
+        await other.write(b'"op":"echo"}')
+        await socket.write(TextMessage('"request","payload":{"action":"ping"}}'))
+        assert (await socket.frame())["payload"] == {"action": "pong"}
+        other.expect_reply()
+        assert (await other.reply()).status == 200
+        assert ledger.total == 0
 
 
 async def test_who_does_not_read_is_closed_with_1013_and_nobody_else_waits(
