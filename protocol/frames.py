@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from protocol.errors import Reason
-from protocol.json_line import Fault, excerpt, is_utf8, read_object
+from protocol.json_line import Fault, excerpt, is_utf8, read_object, shown_id
 from protocol.problem import kind, printable
 from protocol.weight import LONG_BYTES, collector_paused, is_deeper
 
@@ -75,12 +75,12 @@ def _decode_long(line: bytes) -> RequestFrame:
 
 def named_in(line: bytes) -> str | None:
     """Return the `requestId` of a line that is no good request, if it has one."""
-    if not is_utf8(line):
-        return None
     try:
         return _NAMED.decode(line).request_id
+    except msgspec.ValidationError:
+        return None  # it can be read, and is no string
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+        return shown_id(line)
 
 
 def _problem(document: dict[str, Any]) -> str:

@@ -112,6 +112,15 @@ _MANY_DIGITS = b"0" * 200
 """With no more digits, and an exponent of two, a number stays below 1e300."""
 
 
+_SHOWS_ID = re.compile(rb'"requestId"\s*:\s*"([^"\\]{1,128})"')
+
+
+def shown_id(line: bytes) -> str | None:
+    """Return the `requestId` of a line that cannot be read, if it shows one."""
+    found = _SHOWS_ID.search(line)
+    return None if found is None else found[1].decode(errors="replace")
+
+
 def excerpt(line: bytes) -> str:
     """Return the beginning of a line as text that can be printed anywhere."""
     text = line[:EXCERPT_BYTES].decode(errors="replace")
@@ -179,6 +188,10 @@ def read_object(line: bytes) -> dict[str, Any] | Fault:
         if is_utf16(line):
             words = f"is not UTF-8: it seems to be UTF-16; {_ENCODE}"
             return _fault(Reason.INVALID_UTF8, words, line)
+        mended = without_lone_surrogates(line)
+        if mended is not None and is_readable(mended):
+            words = "holds half of a surrogate pair, such as \\ud800, which is no character"
+            return _fault(Reason.MALFORMED_JSON, words, line)
         words = why_malformed(line, str(error).removeprefix("JSON is malformed: "))
         return _fault(Reason.MALFORMED_JSON, words, line)
     if not isinstance(value, dict):

@@ -23,8 +23,6 @@ _BEGINS_JSON = re.compile(rb'\{\s*(?:\Z|")')
 _BEGINS_SHOWN = re.compile(rb"\{\s*'?(?:ok|result|error|status|type|requestId)'?\s*:")
 """How Python and JavaScript show an object to a person."""
 
-_NAMES = re.compile(rb'"requestId"\s*:\s*"([^"\\]{1,128})"')
-
 
 def is_meant_as_answer(
     line: bytes | dict[str, Any], operation: Operation = Operation.INVOKE
@@ -41,12 +39,6 @@ def is_meant_as_answer(
     if not line or not _KEYS.isdisjoint(line):
         return True
     return operation is Operation.DESCRIBE and "name" in line
-
-
-def named_in(line: bytes) -> str | None:
-    """Return the id that a line names which cannot be read, if it shows one."""
-    found = _NAMES.search(line)
-    return None if found is None else found[1].decode(errors="replace")
 
 
 def unreadable_answer(line: bytes, fault: Fault, operation: Operation) -> Fault:

@@ -41,7 +41,7 @@ from protocol.connection import (
 )
 from protocol.descriptor.model import Descriptor, Lifecycle, StdoutPolicy
 from protocol.dialects.host_call_lines import Refused, received_call, unannounced
-from protocol.dialects.line_owner import is_meant_as_answer, named_in, unreadable_answer
+from protocol.dialects.line_owner import is_meant_as_answer, unreadable_answer
 from protocol.dialects.module_step import ModuleStep
 from protocol.errors import Failure, Outcome, Reason, Success
 from protocol.events import (
@@ -63,6 +63,7 @@ from protocol.json_line import (
     excerpt,
     is_utf8,
     read_object,
+    shown_id,
     split_members,
     without_lone_surrogates,
 )
@@ -164,7 +165,7 @@ class Lines:
         try:
             envelope = _ENVELOPE(line)
         except DECODE_ERRORS:
-            named, owned = named_in(line), is_meant_as_answer(line)
+            named, owned = shown_id(line), is_meant_as_answer(line)
         else:
             named, owned = envelope.request_id, envelope.type in (None, "done")
             if named in self.open and not owned and not self._strict:

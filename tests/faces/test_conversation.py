@@ -107,6 +107,28 @@ async def test_a_bad_request_that_has_an_id_is_answered_with_it(
         assert error(done) == ("bad_request", "malformed_request")
 
 
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (b'"\xe9"', "is not UTF-8"),
+        (b"NaN", "`NaN`"),
+        (b"[" * 5000, "nested too deeply"),
+        (b'"\\ud83d"', "half of a surrogate pair"),
+    ],
+)
+async def test_a_line_that_cannot_be_read_is_answered_with_the_id_that_it_shows(
+    tmp_path: Path, value: bytes, words: str
+) -> None:
+    line = (
+        b'{"requestId":"a","tool":"m","operation":"invoke","input":{"op":"echo","args":{"x":%b}}}\n'
+    )
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon, connected(daemon) as client:
+        await client.send(line % value)
+        done = await client.done()
+        assert done["requestId"] == "a"
+        assert words in done["error"]["message"]
+
+
 async def test_nameless_requests_are_answered_without_a_name(tmp_path: Path) -> None:
     made = actor(tmp_path, supervision={"concurrency": 3})
     async with daemon_with(tmp_path, made) as daemon, connected(daemon) as client:
