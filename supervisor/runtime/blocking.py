@@ -97,6 +97,36 @@ class BlockingWork:
             return function()
         return cast("T", done)
 
+    async def run_or_leave(
+        self,
+        doing: str,
+        function: Callable[[], T],
+        at_work: set[object],
+        *,
+        leave_after_s: float,
+        at_once: int = 1,
+    ) -> T | None:
+        """Return what `function` returns, or None if it takes too long; it is not cancelled.
+
+        `at_work` is not empty for as long as the thread that was left is at it. It is done in any
+        case, see `run`, unless it had to wait for too long for others of its kind.
+        """
+        key = object()
+        left = False
+
+        def work() -> T | None:
+            # In this order: either it sees that it was left, or it is seen at work.
+            at_work.add(key)
+            try:
+                return None if left else function()
+            finally:
+                at_work.discard(key)
+
+        with trio.move_on_after(leave_after_s, shield=True):
+            return await self.run(doing, work, at_once=at_once, abandon_after_s=0, in_any_case=True)
+        left = True
+        return None
+
     @contextlib.contextmanager
     def naming(self, doing: str, key: object = None) -> Iterator[None]:
         """Show the block as stuck, should it take long; for a thread of whatever kind."""

@@ -12,6 +12,7 @@ import trio
 import trio.testing
 
 from supervisor.runtime.blocking import STUCK_S, BlockingWork, Stuck
+from tests.runtime.containment.lifelines import PATIENCE_S
 
 
 class Clock:
@@ -124,3 +125,25 @@ async def test_what_the_work_itself_raises_is_told_as_it_is() -> None:
 
     with pytest.raises(RuntimeError, match="its own"):
         await BlockingWork().run("killing", fails, in_any_case=True)
+
+
+@pytest.mark.fault(36)
+async def test_what_takes_too_long_is_left_at_work_and_what_did_not_begin_is_not_done(
+    answers: threading.Event,
+) -> None:
+    clock = Clock()
+    blocking = BlockingWork(clock)
+    at_work: set[object] = set()
+    waiting: set[object] = set()
+    done: list[None] = []
+    assert await blocking.run_or_leave("a", answers.wait, at_work, leave_after_s=0.01) is None
+    clock.now = STUCK_S + 1
+    assert at_work
+    assert [one.doing for one in blocking.stuck()] == ["a"]
+    await blocking.run_or_leave("a", partial(done.append, None), waiting, leave_after_s=0.01)
+    assert not waiting
+    answers.set()
+    with trio.fail_after(PATIENCE_S):
+        assert await blocking.run_or_leave("a", lambda: 7, waiting, leave_after_s=PATIENCE_S) == 7
+    assert not at_work
+    assert not done

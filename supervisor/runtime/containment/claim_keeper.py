@@ -55,14 +55,14 @@ class ClaimKeeper:
         self._claim = claim
         self._renew = renew
         self._blocking = blocking
-        self._looked: Callable[[], None] = lambda: None
+        self.looked = trio.Event()
+        """Set once it has looked for the first time."""
         self._open_queue = open_queue
         self._settle_s = settle_s
         self._retry_s = retry_s
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Watch until cancelled; started once it has looked."""
-        self._looked = task_status.started
+    async def run(self) -> None:
+        """Watch until cancelled."""
         while True:
             if await self._lost():
                 await trio.sleep(self._settle_s)
@@ -72,7 +72,7 @@ class ClaimKeeper:
             if taken:
                 await self._wait_change()
             else:
-                self._say_looked()
+                self.looked.set()
                 await trio.sleep(self._retry_s)
 
     async def _wait_change(self) -> None:
@@ -80,7 +80,7 @@ class ClaimKeeper:
         try:
             queue = self._open_queue()
         except OSError:
-            self._say_looked()
+            self.looked.set()
             await trio.sleep(self._retry_s)
             return
         try:
@@ -88,17 +88,13 @@ class ClaimKeeper:
             await self._blocking.run(_LOOKING, partial(queue.add, data_dir, _CHANGES))
             # What was deleted before the watch was there is no event.
             while not await self._lost():
-                self._say_looked()
+                self.looked.set()
                 await queue.events()
         except OSError:
-            self._say_looked()
+            self.looked.set()
             await trio.sleep(self._retry_s)
         finally:
             queue.close()
-
-    def _say_looked(self) -> None:
-        looked, self._looked = self._looked, lambda: None
-        looked()
 
     async def _lost(self) -> bool:
         return await self._blocking.run(_LOOKING, self._claim.lost)

@@ -51,6 +51,9 @@ TRACED_SWEEP_S = 0.5
 SWEPT_WITHIN_S = TRACED_SWEEP_S + LAST_SWEEP_S + 5.0
 """How long the daemon's end waits for that: a look at a process may be held up by the kernel."""
 
+LOOKED_WITHIN_S = 5.0
+"""How long a look at what one leader left may take, unless the kernel holds it up."""
+
 COLLECT_S = 0.5
 """Zombies of orphans are reaped at most this often: one costs nothing, a wake-up does."""
 
@@ -59,6 +62,9 @@ GONE_WITHIN_S = 2.0
 
 LOOK_S = 0.001
 """Between two looks whether it is gone."""
+
+FIRST_LOOK_S = 2.0
+"""So long a start waits for the first look at the data directory; `status` names it then."""
 
 STRAYS_TOLD = 10
 """So many new ones of one look have a line each in the log."""
@@ -345,10 +351,13 @@ class Custody:
         self._orphans.reaped(containment.leader)
         containment.remove()
 
-    async def end_the_rest(self, containment: Containment, within_s: float) -> tuple[int, ...]:
+    async def end_the_rest(
+        self, containment: Containment, within_s: float, at_work: set[object]
+    ) -> tuple[int, ...]:
         """Kill whoever an ended leader left, and reap them; returns who is not gone in time.
 
-        Not cancelled.
+        Not cancelled. If a look is held up, it goes on after `LOOKED_WITHIN_S` more, and the thread
+        is `at_work` until it is done.
         """
         if not containment.may_have_left:
             self._hold(self._nobody())
@@ -360,13 +369,15 @@ class Custody:
                     left = hunt.exterminate(containment.left, within_s)
                     return left, self._survey()
 
-        with trio.CancelScope(shield=True):
-            left, survey = await self.blocking.run(
-                f"killing what {containment.instance} left",
-                end,
-                abandon_after_s=None,
-                in_any_case=True,
-            )
+        ended = await self.blocking.run_or_leave(
+            f"killing what {containment.instance} left",
+            end,
+            at_work,
+            leave_after_s=within_s + LOOKED_WITHIN_S,
+        )
+        if ended is None:
+            return ()
+        left, survey = ended
         self._hold(survey)
         return tuple(left)
 
@@ -483,7 +494,9 @@ class Custody:
         async with trio.open_nursery() as nursery:
             await nursery.start(guardianship.run)
             nursery.start_soon(guardianship.file.run)
-            await nursery.start(keeper.run)
+            nursery.start_soon(keeper.run)
+            with trio.move_on_after(FIRST_LOOK_S):  # a disk may hold it up
+                await keeper.looked.wait()
             if self._blanks is not None:
                 nursery.start_soon(self._blanks.run)
             if self._whole_process:

@@ -19,7 +19,7 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import NamedTuple
@@ -29,7 +29,7 @@ import trio
 from protocol.descriptor.model import Descriptor, Limits
 from supervisor.policy.verdict import Suspect, Tracer
 from supervisor.runtime.containment import procfs
-from supervisor.runtime.containment.contained import Containment
+from supervisor.runtime.containment.contained import Containment, signal_group
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.process.blanks import Blank
 from supervisor.runtime.process.environment import UnsetVariableError, module_environment
@@ -56,6 +56,10 @@ KILLS = 8
 QUICK_S = 0.001
 """How long the end of one that is told nothing more is waited for before anybody listens to it:
 most tools in a compiled language end within it, and what they said is read in one go."""
+
+HELD_UP_S = 5.0
+"""A signal takes a thread no longer than that, unless the kernel holds it up. Nobody waits for it
+then, but its process is not reaped before it is done: it knows that one by its number."""
 
 GONE_WITHIN_S = 2.0
 """Killed processes are gone within milliseconds, unless the kernel holds them in a driver."""
@@ -114,6 +118,8 @@ class Process:
         """Our end; None once it is closed."""
         self._pidfd = pidfd
         self._let_go = False
+        self._at_work: set[object] = set()
+        """Not empty while a thread signals it, or looks for what it left."""
 
     @property
     def exited(self) -> bool:
@@ -182,14 +188,7 @@ class Process:
         """Signal the whole containment; as `kill`."""
         if self._let_go:
             return
-        with trio.CancelScope(shield=True):
-            await self._custody.blocking.run(
-                "signalling processes",
-                partial(self.containment.signal, *signals),
-                at_once=KILLS,
-                abandon_after_s=None,
-                in_any_case=True,
-            )
+        await self._in_thread("signalling processes", partial(self.containment.signal, *signals))
 
     async def kill(self) -> None:
         """Kill the whole containment; without effect once `reap` was called, and not cancelled.
@@ -201,14 +200,16 @@ class Process:
         if self.containment.kills_at_once:
             self.containment.kill()
             return
-        with trio.CancelScope(shield=True):
-            await self._custody.blocking.run(
-                "killing processes",
-                self.containment.kill,
-                at_once=KILLS,
-                abandon_after_s=None,
-                in_any_case=True,
-            )
+        if not self._at_work:  # else another thread would be held up, too
+            await self._in_thread("killing processes", self.containment.kill)
+        # Whatever became of the thread, and of those that it had to wait for.
+        signal_group(self.containment.leader, signal.SIGKILL)
+
+    async def _in_thread(self, doing: str, work: Callable[[], None]) -> None:
+        """Have it done, and go on after `HELD_UP_S`; not cancelled."""
+        await self._custody.blocking.run_or_leave(
+            doing, work, self._at_work, leave_after_s=HELD_UP_S, at_once=KILLS
+        )
 
     async def kill_the_rest(self) -> tuple[int, ...]:
         """Kill whoever the ended leader left, wherever they went, and see them gone.
@@ -217,13 +218,15 @@ class Process:
         is how a cancelled instance ends, and it is bounded.
         """
         await self.kill()
-        return await self._custody.end_the_rest(self.containment, GONE_WITHIN_S)
+        return await self._custody.end_the_rest(self.containment, GONE_WITHIN_S, self._at_work)
 
     def reap(self) -> End | None:
         """Kill what is left, reap the ended leader, close everything.
 
         None, and nothing is closed, while it can't be reaped; it must be called again then.
         """
+        if self._at_work:
+            return None
         self.containment.kill()
         if not reapable(self._pidfd):
             return None

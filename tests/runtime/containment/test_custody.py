@@ -124,6 +124,23 @@ async def test_a_look_that_is_slower_than_a_newer_one_names_nobody_who_is_gone(
             await begun.wait()
         monkeypatch.setattr(Orphans, "may_be_left", lambda *_: False)
         monkeypatch.setattr(ProcessGroup, "may_have_left", False)
-        await held.end_the_rest(ProcessGroup("a#1", stray, 0, "d"), 0.0)
+        await held.end_the_rest(ProcessGroup("a#1", stray, 0, "d"), 0.0, set())
         goes_on.set()
     assert held.possible_survivors() == ()
+
+
+@pytest.mark.fault(36)
+async def test_a_first_look_at_the_data_directory_that_is_held_up_keeps_no_daemon_from_starting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+
+    def held_up(_: Claim) -> bool:
+        assert goes_on.wait(PATIENCE_S)
+        return False
+
+    monkeypatch.setattr(Claim, "lost", held_up)
+    monkeypatch.setattr(custody, "FIRST_LOOK_S", 0.01)
+    with trio.fail_after(PATIENCE_S):
+        async with custody.holding(tmp_path):
+            goes_on.set()

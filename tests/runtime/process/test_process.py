@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,11 +17,14 @@ import trio
 from supervisor.runtime.containment import custody as custody_module
 from supervisor.runtime.containment import hunt, procfs
 from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.containment.process_group import ProcessGroup
+from supervisor.runtime.process import process
 from supervisor.runtime.process.pipes import read, read_rest
 from supervisor.runtime.process.process import Process, spawn
 from supervisor.runtime.process.program import SpawnError
 from supervisor.runtime.process.spawn_threads import Late, SpawnTooSlowError
 from tests.factories import PYTHON, children, descriptor, open_files, opened_since
+from tests.runtime.containment.lifelines import PATIENCE_S
 from tests.runtime.containment.tracer import Tracer
 
 CONNECT = """
@@ -240,3 +244,33 @@ async def test_what_a_leader_left_is_looked_for_until_that_is_known(
     monkeypatch.setattr(hunt, "exterminate", exterminate)
     assert await running.kill_the_rest() == (3,)
     running.reap()
+
+
+@pytest.mark.fault(36)
+@pytest.mark.parametrize("doing", ["signal", "kill", "left"])
+async def test_a_thread_that_is_held_up_is_not_waited_for_and_its_process_is_not_reaped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, doing: str
+) -> None:
+    running = await run(tmp_path, ["sleep", "1000"])
+    goes_on = threading.Event()
+
+    def held_up(*_: object) -> list[procfs.Stat]:
+        assert threading.current_thread() is threading.main_thread() or goes_on.wait(PATIENCE_S)
+        return []
+
+    monkeypatch.setattr(process, "HELD_UP_S", 0.01)
+    monkeypatch.setattr(process, "GONE_WITHIN_S", 0.01)
+    monkeypatch.setattr(custody_module, "LOOKED_WITHIN_S", 0.01)
+    with monkeypatch.context() as held, trio.fail_after(PATIENCE_S):
+        held.setattr(ProcessGroup, "kills_at_once", False)
+        held.setattr(ProcessGroup, doing, held_up)
+        if doing == "signal":
+            await running.signal(signal.SIGTERM)
+        await running.kill()
+        await running.wait_exited()
+        await running.kill_the_rest()
+        assert running.reap() is None
+        goes_on.set()
+        while running._at_work:
+            await trio.lowlevel.checkpoint()
+    assert running.reap() == (None, signal.SIGKILL)
