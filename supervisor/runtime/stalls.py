@@ -108,9 +108,10 @@ class Threads:
         if self._file >= 0:
             main = threading.main_thread()
             others = [thread for thread in threading.enumerate() if thread is not main]
-            for thread in others[:MOST_THREADS]:
+            for thread in others:
                 number = thread.native_id
-                if number is not None:
+                # Those that have just ended leave room: fewer are all that there are.
+                if number is not None and len(found) < MOST_THREADS:
                     with contextlib.suppress(OSError):  # it has just ended
                         found[number] = _times(_read(f"/proc/self/task/{number}/schedstat"))
         return found

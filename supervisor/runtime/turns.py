@@ -32,6 +32,7 @@ class Serving:
 
     __slots__ = (
         "_about",
+        "_all_s",
         "_begun",
         "_clock",
         "_collected_s",
@@ -53,7 +54,7 @@ class Serving:
         self._about: object = None
         self._since = 0.0
         self._longest: tuple[str, str, object] = (NOBODY, "", None)
-        self._longest_s = 0.0
+        self._longest_s = self._all_s = 0.0
         self._collecting_since = 0.0
         self._collected_s = 0.0
         self._then: list[Callable[[], None]] = []
@@ -82,6 +83,7 @@ class Serving:
         """Take note that it is nobody's turn any more."""
         if self._who:
             took_s = self._clock() - self._since
+            self._all_s += took_s
             if took_s > self._longest_s:
                 self._longest_s = took_s
                 self._longest = (self._who, self._doing, self._about)
@@ -108,18 +110,24 @@ class Serving:
 
     def turn_ended(self) -> None:
         """Forget what was done in the turn of the loop that ends."""
-        self._longest_s = self._collected_s = 0.0
+        self._longest_s = self._all_s = self._collected_s = 0.0
         self.served, self._begun, self._last = self._begun, 0, NOBODY
 
     def culprit(self, turn_s: float) -> tuple[str, str]:
-        """Return who was served for most of a turn, and what was done, or nobody."""
+        """Return who was served for most of a turn, and what was done, or nobody.
+
+        Where it was a crowd, each of which took little, it is told how many they were.
+        """
         self.end()
         if self._collected_s > turn_s / 2:
             return THE_DAEMON, "collecting garbage"
         who, doing, about = self._longest
-        if self._longest_s < turn_s / 2:
+        if self._all_s < turn_s / 2:
             return NOBODY, ""
-        return who, doing if about is None else f"{doing}: {about}"
+        doing = doing if about is None else f"{doing}: {about}"
+        if self._longest_s < turn_s / 2:
+            return f"{self._begun} parties", f"one after the other, the longest {who}: {doing}"
+        return who, doing
 
 
 SERVING = Serving()

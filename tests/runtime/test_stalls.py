@@ -7,6 +7,7 @@ import os
 import select
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,6 +78,13 @@ def test_a_long_turn_is_a_stall_of_whom_it_served_longest(world: World) -> None:
     world.turn(("b#1", "stderr", 0.03))  # a shorter one later
     assert world.longest == (75.0, "client 3", "requests")
     assert world.stalls.status()["longest_stall"]["ts"] == 1_800_000_000.0
+
+
+def test_many_who_took_long_together_are_told_by_their_number(world: World) -> None:
+    each = (("a#1" if number % 2 else "b#1", "stdout", 0.001) for number in range(38))
+    world.turn(("client 3", "requests", 0.002), *each, ("", "", 0.03))
+    words = "one after the other, the longest client 3: requests"
+    assert world.longest == (70.0, "39 parties", words)
 
 
 def test_who_was_served_in_a_former_turn_is_no_culprit(world: World) -> None:
@@ -235,6 +243,22 @@ def test_no_more_than_so_many_threads_are_looked_at(monkeypatch: pytest.MonkeyPa
         for one in many:
             one.join()
     assert len(read) == stalls_module.MOST_THREADS
+
+
+def test_a_thread_that_has_just_ended_leaves_room_to_look_at_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def reading(path: str) -> bytes:
+        if "/task/0/" in path:
+            raise ProcessLookupError
+        return b"0 0 0"
+
+    most = stalls_module.MOST_THREADS
+    many = [SimpleNamespace(native_id=number) for number in range(most + 2)]
+    with contextlib.closing(Threads.begun()) as threads, monkeypatch.context() as patched:
+        patched.setattr(stalls_module, "_read", reading)
+        patched.setattr(threading, "enumerate", lambda: many)
+        assert [*threads.others()] == [*range(1, most + 1)]
 
 
 def test_of_a_thread_that_there_was_no_room_to_look_at_before_nothing_is_known(
