@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import supervisor
 from protocol.errors import Success
 from protocol.response import Response
 from supervisor.faces.module_wire import done_line
@@ -25,7 +26,6 @@ finally:
     there = {name for name, module in sys.modules.items() if module is not None}
     sys.stderr.write("\\n" + " ".join(there - before))
 """
-ROOT = Path(__file__).parents[2]
 OURS = ("supervisor", "protocol", "schemas")
 
 VERSION = {"protocol", "protocol.version", "supervisor", "supervisor.cli", "supervisor.cli.main"}
@@ -127,7 +127,8 @@ def test_up_imports_no_event_loop() -> None:
 
 def test_the_guardian_imports_neither_typing_nor_what_signal_takes() -> None:
     # As `guardian.command` starts it.
-    program = f"import sys; sys.path.append({str(ROOT)!r}); "
+    ours = Path(supervisor.__path__[0]).parent
+    program = f"import sys; sys.path.append({str(ours)!r}); "
     there = modules_after(f"{program}import supervisor.runtime.containment.guardian", "-I", "-S")
     assert not there & {"typing", "re", "signal", "enum"}
 
