@@ -23,7 +23,7 @@ from protocol.response import Response
 from protocol.version import VERSION
 from supervisor.faces.accepting import CROWDED, ENDING, accept_until_stopped
 from supervisor.faces.admission import Admission
-from supervisor.faces.byte_stream import carry, disconnect
+from supervisor.faces.byte_stream import READ_BYTES, carry, disconnect
 from supervisor.faces.conversation import Conversation
 from supervisor.faces.local_user import named_user, peer_uid
 from supervisor.faces.module_wire import done_line
@@ -121,6 +121,8 @@ async def _serve_client(
                         await carry(conversation, descriptor, descriptor)
                     finally:
                         await disconnect(conversation)
+                    if not conversation.outbox.waiting_bytes:
+                        _refuse_unread(daemon, client)
             finally:
                 admission.leave(place)
             if place.displaced:
@@ -133,6 +135,19 @@ async def _serve_client(
 def _refuse(descriptor: int, failure: Failure) -> None:
     with contextlib.suppress(OSError):
         os.write(descriptor, done_line(None, Response(failure)))
+
+
+def _refuse_unread(daemon: Daemon, client: trio.socket.SocketType) -> None:
+    """Tell a client that wrote at the daemon's very end; who writes later has EPIPE, no reset."""
+    if not daemon.fleet_stopped:
+        return
+    descriptor, unread = client.fileno(), False
+    with contextlib.suppress(OSError):  # EAGAIN, or the client is gone
+        client.shutdown(socket.SHUT_RD)
+        while os.read(descriptor, READ_BYTES):
+            unread = True
+    if unread:
+        _refuse(descriptor, ENDING)
 
 
 def _check_owner(folder: Path) -> None:

@@ -13,6 +13,7 @@ import trio.testing
 
 from supervisor.faces import byte_stream
 from supervisor.faces.control_socket import listening, serve
+from supervisor.faces.conversation import Conversation
 from tests.faces.conftest import Client, congested, connected, request
 from tests.factories import GENEROUS_S, actor
 from tests.kernel.conftest import daemon_with
@@ -108,3 +109,26 @@ async def test_who_has_connected_and_was_not_let_in_before_the_end_is_told_so(
                 error = json.loads(lines.readline())["error"]
     assert (error["code"], error["details"]["reason"]) == ("unreachable", "stopping")
     assert "try again" in error["message"]
+
+
+@pytest.mark.fault(35)
+async def test_who_writes_at_the_moment_of_the_end_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, flush = tmp_path / "socket", byte_stream._flush
+    async with daemon_with(tmp_path, actor(tmp_path)) as daemon:
+        with listening(path) as listener, socket.socket(socket.AF_UNIX) as client:
+
+            async def then_write(conversation: Conversation) -> None:
+                await flush(conversation)
+                client.sendall(b"{}\n" * 10_000)
+
+            monkeypatch.setattr(byte_stream, "_flush", then_write)
+            client.connect(str(path))
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(serve, daemon, listener)
+                await trio.testing.wait_all_tasks_blocked()
+                await daemon.stop_fleet()
+            (line,) = client.makefile("rb")
+    error = json.loads(line)["error"]
+    assert (error["code"], error["details"]["reason"]) == ("unreachable", "stopping")
