@@ -166,9 +166,8 @@ PYTHON = {
     "prints bytes that are not UTF-8": Made(
         ENCODED,
         f"""{ENCODED}.replace(b"hello", b"h\\xe9llo")""",
-        "answers",
-        "UTF-8",
-        invoke_s=0.3,
+        "utf-8",
+        "bad reply to invoke: the line is not UTF-8",
     ),
     "has another name than its descriptor": Made(
         '"result": {}', '"result": {"name": "other"}', "describe", "with name 'other'"
