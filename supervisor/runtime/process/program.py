@@ -114,6 +114,8 @@ def refusal(path: Path) -> str | None:
         return f"{str(path)!r} is not a path"
     if stat.S_ISDIR(mode):
         return f"{path} is a folder"
+    if not stat.S_ISREG(mode):  # a FIFO, say: whoever opened it would wait
+        return f"{path} is not a regular file"
     if not os.access(path, os.X_OK):
         return f"{path} is not executable (chmod +x would make it so)"
     return None

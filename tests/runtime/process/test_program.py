@@ -62,6 +62,15 @@ async def test_a_folder_is_called_one(tmp_path: Path) -> None:
     assert await refusal(descriptor(tmp_path, ["./run"])) == f"{tmp_path}/run is a folder"
 
 
+@pytest.mark.fault(36)
+async def test_a_pipe_in_the_place_of_a_program_is_refused_and_not_opened(
+    tmp_path: Path,
+) -> None:
+    os.mkfifo(tmp_path / "run", 0o700)
+    words = await refusal(descriptor(tmp_path, ["./run"]))
+    assert words == f"{tmp_path}/run is not a regular file"
+
+
 async def test_a_name_no_file_system_takes_is_no_crash(tmp_path: Path) -> None:
     assert "too long" in await refusal(descriptor(tmp_path, ["./" + "x" * 300]))
 
