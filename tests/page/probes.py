@@ -88,21 +88,31 @@ return new Promise((then) =>
 """
 """True when two frames were drawn."""
 
-LONG_TASKS: Final = """
-const [frames] = arguments;
+REPAINTS: Final = """
+const [frames, least] = arguments;
+const main = document.querySelector("main");
+for (const row of main.querySelectorAll("tbody tr")) row.wasThere = true;
 return new Promise((then) => {
-  let left = frames, late = 0;
-  const observer = new PerformanceObserver((list) => (late += list.getEntries().length));
-  observer.observe({ type: "longtask" });
+  const begun = performance.now();
+  let left = frames, drawn = 0;
+  const count = (records) => {
+    const summaries = records.filter((one) => one.target.matches?.(".summary"));
+    drawn += Math.max(1, summaries.length);
+  };
+  const observer = new MutationObserver(count);
+  observer.observe(main, { subtree: true, childList: true, characterData: true, attributes: true });
   const next = () => {
-    if (left--) return requestAnimationFrame(next);
+    left -= 1;
+    if (left > 0 || drawn < least) return requestAnimationFrame(next);
     observer.disconnect();
-    then(late);
+    const rows = [...main.querySelectorAll("tbody tr")];
+    then([drawn, performance.now() - begun, rows.filter((one) => !one.wasThere).length]);
   };
   requestAnimationFrame(next);
 });
 """
-"""How many tasks of more than 50 ms there are in so many frames."""
+"""How often the view is drawn in so many frames, or until it was drawn that often; in how many
+milliseconds of the page; and how many rows there are then that were not there before."""
 
 FRAMES_TO_ANSWER: Final = """
 const [selector, heading, most] = arguments;
