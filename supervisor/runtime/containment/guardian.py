@@ -42,7 +42,7 @@ def main(descriptor: int, record: str) -> None:
     words = " ".join(map(str, survivors))
     # It is there since the daemon began. If somebody has removed it since, nobody will look in it.
     with contextlib.suppress(OSError):
-        file = os.open(record, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        file = os.open(record, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC | os.O_NONBLOCK)
         os.write(file, f"guardian\t{killed}\t{words}\n".encode())
 
 

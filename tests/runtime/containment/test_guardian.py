@@ -121,6 +121,14 @@ def test_a_record_that_was_removed_is_not_made_again(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.fault(36)
+def test_a_pipe_in_the_place_of_the_record_does_not_keep_the_guardian(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "record")
+    guarded = Guarded(tmp_path, recorded=False)
+    guarded.tell(author().line())
+    guarded.daemon_dies()
+
+
 def test_who_carries_the_mark_dies_wherever_it_went(lifelines: Lifelines, tmp_path: Path) -> None:
     daemon = str(uuid.uuid4())
     popen = stubborn(lifelines, "setsid", "double", "child", STDIOD_DAEMON=daemon)
