@@ -61,8 +61,12 @@ def decode_request(line: bytes) -> RequestFrame | Fault:
         if isinstance(document, Fault):
             return document
         return Fault(Reason.MALFORMED_REQUEST, _problem(document), excerpt(line))
-    # Only a line with that many brackets can be that deep: a count settles nearly all.
-    if line.count(b"{") + line.count(b"[") > DEPTH and is_deeper(frame.input, DEPTH):
+    # Only a line with that many brackets can be that deep: its length or a count settles it.
+    if (
+        len(line) > 2 * DEPTH
+        and line.count(b"{") + line.count(b"[") > DEPTH
+        and is_deeper(frame.input, DEPTH)
+    ):
         words = f"the request is nested more than {DEPTH} levels deep"
         return Fault(Reason.MALFORMED_REQUEST, words, excerpt(line))
     return frame

@@ -18,6 +18,7 @@ from __future__ import annotations
 import sys
 from enum import Enum, auto
 from itertools import count
+from typing import final
 
 import msgspec
 
@@ -31,6 +32,7 @@ UNCOUNTED = sys.maxsize
 """For lines that are kept as they are: how many values they hold does not matter."""
 
 
+@final
 class Overlong(msgspec.Struct, frozen=True):
     """A line that passed the limit on its bytes or its values; its beginning, for the report."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, final
 
 import msgspec
 
@@ -23,6 +23,7 @@ _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 T = TypeVar("T")
 
 
+@final
 class Fault(msgspec.Struct, frozen=True):
     """What is wrong with a line a module printed: the reason, in words, and its beginning."""
 

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from protocol.connection import Notice
-from protocol.errors import Outcome, Success
+from protocol.errors import Failure, Outcome, Success
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):
@@ -32,18 +32,22 @@ class Response(msgspec.Struct, frozen=True, gc=False):
         """Whether the request succeeded."""
         return isinstance(self.outcome, Success)
 
-    def document(self, *, built: bool = True) -> dict[str, Any]:
+    def document(self, *, built: bool = True, **content: Any) -> dict[str, Any]:
         """Return it as docs/protocol.md shows it; an absent summary or session is left out.
 
-        For who only encodes it, the result need not be `built`.
+        For who only encodes it, the result need not be `built`; it stands after `content`.
         """
         outcome = self.outcome
-        content: dict[str, Any]
-        if isinstance(outcome, Success):
-            content = {"ok": True, "result": outcome.result if built else outcome.said}
+        if type(outcome) is Failure:  # `isinstance` of a msgspec type is slow to say no
+            content["ok"] = False
+            content["error"] = {
+                "code": outcome.code,
+                "message": outcome.message,
+                "details": outcome.details,
+            }
         else:
-            error = {"code": outcome.code, "message": outcome.message, "details": outcome.details}
-            content = {"ok": False, "error": error}
+            content["ok"] = True
+            content["result"] = outcome.result if built else outcome.said
         if outcome.summary is not None:
             content["summary"] = outcome.summary
         if not self.request_id:
@@ -54,7 +58,7 @@ class Response(msgspec.Struct, frozen=True, gc=False):
         if self.session_id is not None:
             content["session_id"] = self.session_id
         content["duration_ms"] = self.duration_ms
-        content["warnings"] = [msgspec.to_builtins(one) for one in self.notices]
+        content["warnings"] = list(map(msgspec.to_builtins, self.notices))
         if self.injected:
             content["injected"] = list(self.injected)
         return content

@@ -222,12 +222,14 @@ class Conversation:
             await self._idle.wait()
 
     def _receive_lines(self, lines: list[Line]) -> None:
+        none_waits = self._inbox.empty
         for number, line in enumerate(lines):
-            if not self._inbox.empty or self._must_wait:
-                # A chunk may hold as many lines as bytes: those that wait are not looked into.
-                self._inbox.put([one for one in lines[number:] if not self._cancels_open(one)])
-                return
-            self._serve_line(line)
+            if none_waits and not self._must_wait:
+                self._serve_line(line)
+                continue
+            # A chunk may hold as many lines as bytes: those that wait are not looked into.
+            self._inbox.put([one for one in lines[number:] if not self._cancels_open(one)])
+            return
 
     @property
     def _must_wait(self) -> bool:
@@ -246,7 +248,7 @@ class Conversation:
         return self._wire.cancels_open(line)
 
     def _serve_line(self, line: Line) -> None:
-        if isinstance(line, Overlong):
+        if type(line) is Overlong:  # `isinstance` of a msgspec type is slow to say no
             self._wire.refuse(overlong_fault(line))
         else:
             self._wire.serve(line)

@@ -67,7 +67,7 @@ class Outbox:
         if self.gatherer is not None:
             self.gather()
         self._add(line)
-        if not self._flushes():
+        if not (self._to_flush or self._flushes()):
             self._some.set()
 
     def awaits(self, gatherer: Gatherer) -> bool:

@@ -98,16 +98,16 @@ class Invocation(Call, kw_only=True, eq=False):
     def begin(self, silence_s: float | None) -> None:
         """Be in flight, and have bounds; `enter` follows, at once or in its turn."""
         self.listener = self
+        setting = self.setting
         if self.recorded:
-            self.setting.effects.recorder.span_began(self.span.key, self.span)
-        deadlines = self.setting.host.deadlines
-        self.deadline = deadlines.bound(self, self.timeout_s, self.accepted_at)
+            setting.effects.recorder.span_began(self.span.key, self.span)
+        self.deadline = setting.host.deadlines.bound(self, self.timeout_s, self.accepted_at)
         if (
             self.session is not None
             or self.parent is not None
             or silence_s is not None
             or self.traceparent is not None
-            or self.setting.spans is not None
+            or setting.spans is not None
             or self.module.span_attributes is not None
         ):
             self.take_long_way().begin(silence_s)

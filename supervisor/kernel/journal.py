@@ -69,7 +69,10 @@ class Journal:
         self.told = Told()
         self._restored = RestoredJournal()
         self._wall_clock = wall_clock
-        self._numbers = itertools.count(1)
+        self.new_span: Callable[[], str] = map(
+            f"{self.life}-{{:x}}".format, itertools.count(1)
+        ).__next__
+        """Returns an id that nothing else has, in this life of the daemon or another."""
         self._unended: dict[DocumentKey, Unended] = {}
         self._unreported = 0
         self._lost = False
@@ -96,10 +99,6 @@ class Journal:
         )
 
     # The recorder.
-
-    def new_span(self) -> str:
-        """Return an id that nothing else has, in this life of the daemon or another."""
-        return f"{self.life}-{next(self._numbers):x}"
 
     def record(
         self,

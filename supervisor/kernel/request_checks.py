@@ -203,17 +203,10 @@ def obstacle(module: Module, content: Mapping[str, Any]) -> Failure | Doubt | No
     if not isinstance(args, dict):
         words = f'"args" of {module.name}.{op:.80} must be a JSON object'
         return Failure.because(Reason.INVALID_ARGS, words, pointer="")
-    session_id = content.get("session_id")
-    if session_id is not None and not isinstance(session_id, str):
-        return Failure.because(Reason.MALFORMED_REQUEST, '"session_id" must be a string')
-    timeout_s = content.get("timeout_s")
-    if timeout_s is not None and not _is_timeout(timeout_s):
-        words = f'"timeout_s" must be a number above 0 and at most {MAX_TIMEOUT_S:g}'
-        return Failure.because(Reason.MALFORMED_REQUEST, words)
-    caller = content.get("traceparent")
-    if caller is not None and not is_traceparent(caller):
-        words = f'"traceparent" is {described(caller)}, it must be one of W3C such as {EXAMPLE}'
-        return Failure.because(Reason.MALFORMED_REQUEST, words)
+    if len(content) > (1 if args is _NO_ARGS else 2):
+        refusal = _unfit(content)
+        if refusal is not None:
+            return refusal
     descriptions = module.descriptions
     validator = descriptions.renewed() if descriptions.is_outdated else descriptions.validator
     if validator is None or validator.accepts(op, args):
@@ -225,6 +218,22 @@ def obstacle(module: Module, content: Mapping[str, Any]) -> Failure | Doubt | No
 
 
 _NO_ARGS: dict[str, Any] = {}
+
+
+def _unfit(content: Mapping[str, Any]) -> Failure | None:
+    """Say which of the fields beside `op` and `args` is no good, or None."""
+    session_id = content.get("session_id")
+    if session_id is not None and not isinstance(session_id, str):
+        return Failure.because(Reason.MALFORMED_REQUEST, '"session_id" must be a string')
+    timeout_s = content.get("timeout_s")
+    if timeout_s is not None and not _is_timeout(timeout_s):
+        words = f'"timeout_s" must be a number above 0 and at most {MAX_TIMEOUT_S:g}'
+        return Failure.because(Reason.MALFORMED_REQUEST, words)
+    caller = content.get("traceparent")
+    if caller is not None and not is_traceparent(caller):
+        words = f'"traceparent" is {described(caller)}, it must be one of W3C such as {EXAMPLE}'
+        return Failure.because(Reason.MALFORMED_REQUEST, words)
+    return None
 
 
 def _is_timeout(value: object) -> bool:

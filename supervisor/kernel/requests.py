@@ -151,7 +151,7 @@ class Requests:
                 'a request needs "tool" and "operation": {"requestId","tool","operation","input"}'
             )
         elif operation == _INVOKE:
-            order = self._order(party)
+            order = self._order(party) if party.order is None else party.order
             return self.invoke(
                 party.principal, tool, content, client, order=order, account=party.account
             )

@@ -10,8 +10,10 @@ A difference of two readings, bucket by bucket, is the reading of what came betw
 
 from __future__ import annotations
 
+import itertools
 import math
 from array import array
+from bisect import bisect
 from collections.abc import Sequence
 
 CEILING_US = 1 << 40
@@ -25,19 +27,6 @@ BucketCounts = list[tuple[int, int]]
 """Pairs of the least duration of a bucket (us) and how many it holds; ascending, no empty ones."""
 
 
-def bucket_of(duration_us: int) -> int:
-    """Return the number of the bucket that counts a duration."""
-    if duration_us < _EXACT_BELOW_US:
-        return max(0, duration_us)
-    if duration_us >= CEILING_US:
-        duration_us = CEILING_US - 1
-    shift = duration_us.bit_length() - 1 - _SUB_BITS
-    return (shift << _SUB_BITS) + (duration_us >> shift)
-
-
-BUCKETS = bucket_of(CEILING_US) + 1
-
-
 def least_of(bucket: int) -> int:
     """Return the least duration (us) that a bucket counts."""
     if bucket < _EXACT_BELOW_US:
@@ -46,7 +35,15 @@ def least_of(bucket: int) -> int:
     return (bucket - (shift << _SUB_BITS)) << shift
 
 
-_LEAST = tuple(map(least_of, range(BUCKETS)))
+_LEAST = tuple(
+    itertools.takewhile(lambda least: least < CEILING_US, map(least_of, itertools.count()))
+)
+BUCKETS = len(_LEAST)
+
+
+def bucket_of(duration_us: int) -> int:
+    """Return the number of the bucket that counts a duration."""
+    return bisect(_LEAST, duration_us, 1) - 1
 
 
 class Histogram:
@@ -66,14 +63,9 @@ class Histogram:
         counts = self._counts
         if counts is None:
             counts = self._counts = array("Q", bytes(8 * BUCKETS))
-        # As `bucket_of`, without the call: this is on the way of each invocation.
-        if _EXACT_BELOW_US <= duration_us < CEILING_US:
-            shift = duration_us.bit_length() - 1 - _SUB_BITS
-            counts[(shift << _SUB_BITS) + (duration_us >> shift)] += 1
-        else:
-            counts[bucket_of(duration_us)] += 1
+        counts[bisect(_LEAST, duration_us, 1) - 1] += 1
         self.total_us += duration_us
-        if duration_us > self.max_us:  # noqa: PLR1730 - as above
+        if duration_us > self.max_us:  # noqa: PLR1730 - on the way of each invocation
             self.max_us = duration_us
 
     def reading(self) -> BucketCounts:

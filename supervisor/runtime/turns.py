@@ -31,7 +31,6 @@ class Serving:
     """Who is served; to `begin` and `end` costs less than a microsecond."""
 
     __slots__ = (
-        "_about",
         "_all_s",
         "_begun",
         "_clock",
@@ -44,6 +43,7 @@ class Serving:
         "_since",
         "_then",
         "_who",
+        "about",
         "served",
     )
 
@@ -51,7 +51,8 @@ class Serving:
         self._clock = clock
         self._who = NOBODY
         self._doing = ""
-        self._about: object = None
+        self.about: object = None
+        """What is being done, in more words (`str`): only asked for if it took long."""
         self._since = 0.0
         self._longest: tuple[str, str, object] = (NOBODY, "", None)
         self._longest_s = self._all_s = 0.0
@@ -72,12 +73,8 @@ class Serving:
             self._begun += 1
         self._who = who
         self._doing = doing
-        self._about = None
+        self.about = None
         self._since = self._clock()
-
-    def about(self, what: object) -> None:
-        """Say more of what is being done; its words (`str`) are only asked for if it took long."""
-        self._about = what
 
     def end(self) -> None:
         """Take note that it is nobody's turn any more."""
@@ -86,7 +83,7 @@ class Serving:
             self._all_s += took_s
             if took_s > self._longest_s:
                 self._longest_s = took_s
-                self._longest = (self._who, self._doing, self._about)
+                self._longest = (self._who, self._doing, self.about)
             self._who = NOBODY
         if self._then:
             then, self._then = self._then, []

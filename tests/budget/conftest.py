@@ -58,6 +58,7 @@ async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     # whether a client's requests take so long that its neighbours come in between.
     monkeypatch.setattr("supervisor.kernel.journal._Relay.told", lambda *_, **__: None)
     monkeypatch.setattr("supervisor.runtime.turns.TURN_S", math.inf)
+    monkeypatch.setattr("supervisor.runtime.turns.ALL_S", math.inf)
     with taking_turns() as turns:
         processes = without_processes(turns, monkeypatch)
         made = factories.descriptor(tmp_path, ["true"], supervision=CALM)

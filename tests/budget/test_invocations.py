@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 import trio
@@ -25,6 +30,8 @@ INVOCATIONS = 1000
 WINDOW = 64
 ROUNDS = -(-INVOCATIONS // WINDOW)
 """With 64 open at once, all 64 are asked in one write and answered in one read."""
+
+OURS = tuple(str(Path(__file__).parents[2] / ring) for ring in ("protocol", "supervisor"))
 
 Budget = dict[str, int]
 
@@ -137,6 +144,41 @@ async def test_invocations_in_process_stay_in_their_budget(
         await Asker(bench, window).ended.wait()
         counted = Counter(counts)
     assert_within(counted, rounds, each)
+
+
+@contextmanager
+def functions_called() -> Iterator[Counter[str]]:
+    """Count the calls of functions of ours in this thread; what has no end is not called anew."""
+    called: Counter[str] = Counter()
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(OURS):
+            called[code.co_qualname] += 1
+
+    sys.setprofile(note)
+    try:
+        yield called
+    finally:
+        sys.setprofile(None)
+
+
+async def test_an_invocation_in_process_calls_few_functions(bench: Bench) -> None:
+    await Asker(bench, WINDOW).ended.wait()  # what the first one of all makes ready
+    with functions_called() as called:
+        await Asker(bench, WINDOW).ended.wait()
+    assert called.total() <= 34 * INVOCATIONS, called.most_common(60)
+
+
+async def test_an_invocation_over_the_control_socket_calls_few_functions(
+    bench: Bench, end: socket.socket
+) -> None:
+    asker = RemoteAsker(bench.turns, end, WINDOW)
+    bench.turns.peers.append(asker)
+    with functions_called() as called:
+        await asker.ended.wait()
+    bench.turns.peers.remove(asker)
+    assert called.total() <= 46 * INVOCATIONS, called.most_common(60)
 
 
 @pytest.mark.parametrize(

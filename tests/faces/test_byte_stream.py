@@ -62,7 +62,7 @@ async def test_a_client_that_reads_nothing_costs_bounded_memory_and_nobody_else(
         (call,) = await _calls(daemon)
         while not call.listener.congested():
             await trio.testing.wait_all_tasks_blocked(0.001)
-        outbox = call.listener.client._outbox
+        outbox = call.listener.client.outbox
         await trio.testing.wait_all_tasks_blocked(0.001)
         assert outbox.waiting_bytes < HIGH_BYTES + 2 * 65536
         for number in range(20):

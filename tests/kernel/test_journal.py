@@ -19,7 +19,7 @@ from supervisor.kernel import journal as journal_module
 from supervisor.kernel.journal import FILE, Journal, remembering
 from supervisor.kernel.store import database as database_module
 from supervisor.kernel.store import writer as writer_module
-from supervisor.kernel.store.batch import CHUNKS, insert_entries, store_documents
+from supervisor.kernel.store.batch import CHUNKS, ENTRY_BYTES, insert_entries, store_documents
 from supervisor.kernel.store.reader import Filter, Reader
 from supervisor.kernel.store.restored import RestoredJournal
 from supervisor.kernel.store.settings import (
@@ -30,7 +30,7 @@ from supervisor.kernel.store.settings import (
     OpenQuestion,
     Span,
 )
-from supervisor.kernel.store.writer import ENTRY_BYTES, QUEUE_BYTES
+from supervisor.kernel.store.writer import QUEUE_BYTES
 from supervisor.runtime.blocking import BlockingWork
 from tests import journals
 from tests.bounds import WAIT_S

@@ -95,7 +95,7 @@ def test_who_was_served_in_a_former_turn_is_no_culprit(world: World) -> None:
 
 def test_what_a_request_asked_for_is_said(world: World) -> None:
     world.serving.begin("client 3", "requests")
-    world.serving.about("dice invoke roll")
+    world.serving.about = "dice invoke roll"
     world.now += 0.06
     world.stalls.turn_ended(100.0, world.now)
     assert world.longest == (60.0, "client 3", "requests: dice invoke roll")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -21,7 +21,14 @@ CHUNKS = (2048, 256, 32, 4, 1)
 """Rows per statement; seven values each stay below SQLite's 32,766 variables."""
 
 
-class Entry(NamedTuple):
+ENTRY_BYTES = 120
+"""What an entry takes beside its body while it waits."""
+
+COLUMNS = ("seq", "ts", "event", "module", "session_id", "revision", "body")
+"""Of `events`."""
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """A row of `events` without its `seq`; `body` is the Event v1 document as JSON."""
 
     ts: float
@@ -30,6 +37,11 @@ class Entry(NamedTuple):
     session_id: str | None
     revision: int | None
     body: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes while it waits."""
+        return ENTRY_BYTES + len(self.body)
 
 
 class Batch(msgspec.Struct):
@@ -69,13 +81,24 @@ def entry_of(span: Span) -> Entry:
 
 
 def insert_entries(connection: sqlite3.Connection, entries: Sequence[Entry], last_seq: int) -> None:
-    """Add rows after `last_seq`."""
-    numbered = [(seq, *entry) for seq, entry in enumerate(entries, last_seq + 1)]
+    """Add rows after `last_seq`.
+
+    A parameter that is None, or `bytes`, takes sqlite3 1 us: each time it looks for an adapter. So
+    columns that are empty in all rows are left out, and bodies are `bytearray`s.
+    """
+    numbered = [
+        (seq, one.ts, one.event, one.module, one.session_id, one.revision, bytearray(one.body))
+        for seq, one in enumerate(entries, last_seq + 1)
+    ]
     for chunk in _chunks(numbered):
-        rows = ",".join(["(?,?,?,?,?,?,?)"] * len(chunk))
+        columns = zip(COLUMNS, zip(*chunk, strict=True), strict=True)
+        filled = [(name, cells) for name, cells in columns if cells.count(None) < len(chunk)]
+        names = ",".join(name for name, _ in filled)
+        row = f"({','.join('?' * len(filled))})"
+        rows = zip(*(cells for _, cells in filled), strict=True)
         connection.execute(
-            f"INSERT INTO events VALUES {rows}",  # noqa: S608 - nothing but question marks
-            list(itertools.chain.from_iterable(chunk)),
+            f"INSERT INTO events ({names}) VALUES {','.join([row] * len(chunk))}",  # noqa: S608 - names of ours and question marks
+            list(itertools.chain.from_iterable(rows)),
         )
 
 

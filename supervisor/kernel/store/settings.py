@@ -5,7 +5,7 @@ A process that invokes one module and ends (`invoke --descriptor`) imports this 
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import msgspec
 
@@ -75,6 +75,8 @@ class Span(msgspec.Struct, kw_only=True, gc=False):
     """Who asked."""
     ended: float = 0.0
     duration_ms: int = 0
+    size_bytes: ClassVar[int] = 400
+    """What its end takes while it waits, and more than its entry on disk."""
 
     def in_flight(self) -> InFlight:
         """Return what is kept of it until its end."""

@@ -53,12 +53,6 @@ from supervisor.runtime.files.directory import shown
 QUEUE_BYTES = 32 << 20
 """How much may wait for the disk: a second of a daemon that does nothing but answer."""
 
-ENTRY_BYTES = 120
-"""What an entry takes beside its body while it waits."""
-
-SPAN_BYTES = 400
-"""What the end of an invocation takes while it waits, and more than its entry on disk."""
-
 GROUP_S = 0.01
 """How long a group is collected while nobody waits for it."""
 
@@ -164,11 +158,11 @@ class Writer:
 
     def add(self, entry: Entry | Span, in_place_of: DocumentKey | None = None) -> bool:
         """Queue an entry, the end of `in_place_of` if that was `unended`; False without room."""
-        # `type() is`: `isinstance` of a msgspec type is slow, and all invocations pass here.
-        size = SPAN_BYTES if type(entry) is Span else ENTRY_BYTES + len(entry.body)
-        if self._added_bytes - self._written_bytes + size > QUEUE_BYTES:
+        size = entry.size_bytes
+        added_bytes = self._added_bytes + size
+        if added_bytes - self._written_bytes > QUEUE_BYTES:
             return False
-        self._added_bytes += size
+        self._added_bytes = added_bytes
         self._entries.append((entry, in_place_of, size))
         if self.asleep:
             self.wake()

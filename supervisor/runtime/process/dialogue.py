@@ -120,12 +120,13 @@ class Dialogue:
     def ask(self, request: Request, *, busy: bool = False) -> None:
         """Ask something; of a `busy` process, with what else comes this moment in one write."""
         # As `_follow` and `flush` would do it; but each request passes here.
-        events = self._connection.ask(request)
+        connection = self._connection
+        events = connection.ask(request)
         if events:
             self._receive(events)
-        if self._connection.waits is not self._waits:
+        if connection.waits is not self._waits:
             self._keep_waits()
-        if self._receiving or self._to_flush:
+        if self._to_flush or self._receiving:
             return
         if SERVING.afterwards(self._flush_asked):
             self._to_flush = True

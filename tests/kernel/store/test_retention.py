@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from supervisor.kernel.store import retention
@@ -43,7 +44,8 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 def fill(database: Database, count: int, ts: float = NOW, **fields: Any) -> None:
-    entry = Entry(ts, "module:invoke", None, None, None, BODY)._replace(**fields)
+    entry = Entry(ts, "module:invoke", None, None, None, BODY)
+    entry = msgspec.structs.replace(entry, **fields)
     insert_entries(database.connection, [entry] * count, database.last_seq)
     database.last_seq += count
 
