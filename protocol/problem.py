@@ -63,6 +63,13 @@ def described(value: Any) -> str:
     return shortened(_as_json(value), EXCERPT_CHARS)
 
 
+def literal(value: Any) -> str:
+    """Show a value as JSON, shortened; an array or object too."""
+    if isinstance(value, list | dict):
+        return printable(shortened(_as_json(value, ensure_ascii=False), EXCERPT_CHARS))
+    return described(value)
+
+
 def quoted(text: str) -> str:
     """Show a string as JSON, shortened, without anything that cannot be printed."""
     return printable(_as_json(shortened(text, EXCERPT_CHARS), ensure_ascii=False))

@@ -10,6 +10,7 @@ from protocol.problem import (
     Problem,
     described,
     did_you_mean,
+    literal,
     printable,
     shortened,
     step,
@@ -49,7 +50,7 @@ def _words(error: ValidationError) -> tuple[str | None, str]:
             hint = did_you_mean(value, _texts(wanted)) if isinstance(value, str) else ""
             return None, f"{described(value)} is not one of {_list(wanted)}{hint}"
         case "const":
-            return None, f"{described(value)} is not {described(wanted)}"
+            return None, f"{described(value)} is not {literal(wanted)}"
         case "required":
             return next(name for name in wanted if name not in value), "is missing"
         case "additionalProperties" if not schema.get("patternProperties"):
@@ -66,7 +67,7 @@ def _types(wanted: Any) -> str:
 
 
 def _list(wanted: list[Any]) -> str:
-    return shortened(", ".join(described(value) for value in wanted[:20]), EXCERPT_CHARS * 2)
+    return shortened(", ".join(map(literal, wanted[:20])), EXCERPT_CHARS * 2)
 
 
 def _texts(values: list[Any]) -> list[str]:

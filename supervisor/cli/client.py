@@ -24,6 +24,7 @@ from protocol.frames import encode_line
 from protocol.framing import UNCOUNTED, LineSplitter, Overlong
 from protocol.version import VERSION
 from supervisor.cli.exit_status import NoDaemonError
+from supervisor.cli.lock_file import version_beside
 
 SUPERVISOR = "supervisor"
 
@@ -268,12 +269,8 @@ def _connect(path: Path) -> socket.socket:
 @functools.cache  # once, however often it connects
 def tell_other_version(path: Path) -> None:
     """Say that the daemon is of another version; what both know works all the same."""
-    try:
-        with open(f"{path}.lock", encoding="utf-8") as lock:  # noqa: PTH123 - each command does it
-            _, version, *_ = lock.read(100).split()
-    except (OSError, ValueError):
-        return  # a lock of somebody else's, or none: a forwarded socket, say
-    if version != VERSION:
+    version = version_beside(path)
+    if version is not None and version != VERSION:
         from supervisor.cli.terminal import one_line
 
         sys.stderr.write(

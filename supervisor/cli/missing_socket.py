@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from supervisor.cli.locations import default_data_dir
-from supervisor.cli.lock_holder import lock_holder
+from supervisor.cli.lock_file import lock_holder
 from supervisor.cli.options import way_to_start
 
 

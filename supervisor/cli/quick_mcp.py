@@ -15,6 +15,7 @@ import sys
 from contextlib import closing
 
 from protocol.version import VERSION
+from supervisor.cli.lock_file import version_beside
 from supervisor.cli.relay import DAEMON_ENDED, relay
 
 JOIN_S = 5.0
@@ -91,7 +92,7 @@ def _join(path: str, view: str) -> socket.socket | None:
     try:
         connection.settimeout(JOIN_S)
         connection.connect(path)
-        if _is_of_this_version(path):
+        if version_beside(path) in (None, VERSION):
             args = f'"view":"{view}"' if view else ""
             connection.sendall((_REQUEST % args).encode())
             answer = data = connection.recv(ANSWER_BYTES)
@@ -105,11 +106,3 @@ def _join(path: str, view: str) -> socket.socket | None:
         pass
     connection.close()
     return None
-
-
-def _is_of_this_version(path: str) -> bool:
-    try:
-        with open(f"{path}.lock", encoding="utf-8") as lock:  # noqa: PTH123 - without pathlib
-            return lock.read(100).split()[1:] == [VERSION]
-    except (OSError, ValueError):
-        return True  # there is nothing to be seen of it, through a forwarded socket

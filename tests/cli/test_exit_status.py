@@ -195,3 +195,13 @@ def test_a_daemon_of_another_version_is_named_once_and_asked_all_the_same(
     both = [run("health", "dice") for _ in range(2)]
     assert [one.exit_code for one in both] == [0, 0]
     assert "".join(one.stderr for one in both).count("the daemon is 9.9.9") == told
+
+
+def test_nobody_waits_for_a_pipe_in_the_place_of_the_lock_file(
+    run: Run, serve: Serve, socket_path: Path
+) -> None:
+    client.tell_other_version.cache_clear()
+    os.mkfifo(socket_path.with_name("s.lock"))
+    serve(lambda frame: [ok({"status": "ok"})])
+    said = run("health", "dice")
+    assert (said.exit_code, said.stderr) == (0, "")

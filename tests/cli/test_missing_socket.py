@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.cli import missing_socket
-from supervisor.cli.lock_holder import lock_holder
+from supervisor.cli.lock_file import lock_holder
 from tests.cli.conftest import Run
 
 

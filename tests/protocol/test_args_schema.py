@@ -80,6 +80,18 @@ def test_a_problem_names_the_place_and_the_fault(args: Any, words: str) -> None:
     assert said(args) == words
 
 
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"const": {"a": [1]}}, 'an object is not {"a": [1]}'),
+        ({"enum": [["ä"], {}]}, 'an object is not one of ["ä"], {}'),
+        ({"const": ["x" * 100]}, f'an object is not ["{"x" * 57}…'),
+    ],
+)
+def test_what_would_be_right_is_shown_and_not_only_its_type(schema: Any, words: str) -> None:
+    assert said({"b": 1}, schema) == words
+
+
 def test_of_several_faults_the_most_useful_one_is_told() -> None:
     schema = {
         "anyOf": [

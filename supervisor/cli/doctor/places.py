@@ -9,7 +9,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from supervisor.cli.doctor.finding import Finding, bad, ok, warn
-from supervisor.cli.lock_holder import lock_holder
+from supervisor.cli.lock_file import lock_holder
 from supervisor.cli.missing_socket import deaf_daemon
 from supervisor.cli.project import Project, Standing
 from supervisor.cli.quantities import size

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from supervisor.cli.exit_status import NoError
-from supervisor.cli.lock_holder import lock_holder
+from supervisor.cli.lock_file import lock_holder
 from supervisor.cli.options import example, with_json
 from supervisor.cli.project import FILE, Project, Standing, is_shared, judged, nearest, why_none
 from supervisor.cli.results import print_json

@@ -41,12 +41,13 @@ def module_folder(descriptor: Descriptor) -> str:
 
 
 def working_folder(descriptor: Descriptor) -> str:
-    """Return the folder a module runs in; raises `SpawnError` if it is not there."""
+    """Return the folder a module runs in; raises `SpawnError` if there is none."""
     folder = module_folder(descriptor)
-    if not os.path.isdir(folder):  # noqa: PTH112
-        message = f"its working folder {folder} is not there"
-        raise SpawnError(message, errno.ENOENT)
-    return folder
+    if os.path.isdir(folder):  # noqa: PTH112
+        return folder
+    if os.path.exists(folder):  # noqa: PTH110
+        raise SpawnError(f"its working folder {folder} is not a folder", errno.ENOTDIR)
+    raise SpawnError(f"its working folder {folder} is not there", errno.ENOENT)
 
 
 def of_prepare(descriptor: Descriptor) -> Descriptor:

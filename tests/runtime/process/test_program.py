@@ -104,6 +104,8 @@ async def test_a_nul_in_the_first_line_is_no_crash(tmp_path: Path) -> None:
 async def test_a_working_folder_that_is_gone_is_named(tmp_path: Path) -> None:
     made = descriptor(tmp_path, ["sh"], transport={"cwd": "work"})
     assert await refusal(made) == f"its working folder {tmp_path}/work is not there"
+    os.mkfifo(tmp_path / "work")
+    assert await refusal(made) == f"its working folder {tmp_path}/work is not a folder"
 
 
 async def test_an_environment_too_large_for_the_system_is_put_into_words(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Find out who holds a lock file, without trying to lock it.
+"""Find out who holds a daemon's lock file, and what it says, without trying to lock it.
 
 A lock that we held, however shortly, could turn a daemon away.
 """
@@ -6,14 +6,35 @@ A lock that we held, however shortly, could turn a daemon away.
 from __future__ import annotations
 
 import os
-from pathlib import Path
+
+TYPE_CHECKING = False  # `typing` and `pathlib` would be most of what `stdiod mcp` imports
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def version_beside(socket: str | Path) -> str | None:
+    """Return the version of the daemon that listens on a socket, as its lock file says it.
+
+    None if there is nothing to be seen of it: the socket is forwarded, or the file another's.
+    """
+    try:
+        # Without waiting, should a pipe be in its place.
+        lock = os.open(f"{socket}.lock", os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            _, version, *_ = os.read(lock, 100).decode().split()
+        finally:
+            os.close(lock)
+    except (OSError, ValueError):
+        return None
+    return version
 
 
 def lock_holder(lock: Path) -> int | None:
     """Return the pid of who holds a flock(2) on a file; None if nobody does who can be seen."""
     try:
-        file = lock.stat()
-        lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
+        file = os.stat(lock)  # noqa: PTH116
+        with open("/proc/locks", encoding="ascii") as locks:  # noqa: PTH123
+            lines = locks.readlines()
     except OSError:
         return None
     for line in lines:
