@@ -112,7 +112,7 @@ async def test_a_bad_request_that_has_an_id_is_answered_with_it(
     [
         (b'"\xe9"', "is not UTF-8"),
         (b"NaN", "`NaN`"),
-        (b"[" * 5000, "nested too deeply"),
+        (b"[" * 100_000, "nested too deeply"),
         (b'"\\ud83d"', "half of a surrogate pair"),
     ],
 )
