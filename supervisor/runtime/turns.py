@@ -31,7 +31,6 @@ class Serving:
     """Who is served; to `begin` and `end` costs less than a microsecond."""
 
     __slots__ = (
-        "_all_s",
         "_begun",
         "_clock",
         "_collected_s",
@@ -44,6 +43,7 @@ class Serving:
         "_then",
         "_who",
         "about",
+        "all_s",
         "served",
     )
 
@@ -55,7 +55,10 @@ class Serving:
         """What is being done, in more words (`str`): only asked for if it took long."""
         self._since = 0.0
         self._longest: tuple[str, str, object] = (NOBODY, "", None)
-        self._longest_s = self._all_s = 0.0
+        self._longest_s = 0.0
+        self.all_s = -math.inf
+        """How long parties were served in this turn of the loop; not known where nobody tells of
+        turns (`turn_ended`)."""
         self._collecting_since = 0.0
         self._collected_s = 0.0
         self._then: list[Callable[[], None]] = []
@@ -80,7 +83,7 @@ class Serving:
         """Take note that it is nobody's turn any more."""
         if self._who:
             took_s = self._clock() - self._since
-            self._all_s += took_s
+            self.all_s += took_s
             if took_s > self._longest_s:
                 self._longest_s = took_s
                 self._longest = (self._who, self._doing, self.about)
@@ -107,7 +110,7 @@ class Serving:
 
     def turn_ended(self) -> None:
         """Forget what was done in the turn of the loop that ends."""
-        self._longest_s = self._all_s = self._collected_s = 0.0
+        self._longest_s = self.all_s = self._collected_s = 0.0
         self.served, self._begun, self._last = self._begun, 0, NOBODY
 
     def culprit(self, turn_s: float) -> tuple[str, str]:
@@ -119,7 +122,7 @@ class Serving:
         if self._collected_s > turn_s / 2:
             return THE_DAEMON, "collecting garbage"
         who, doing, about = self._longest
-        if self._all_s < turn_s / 2:
+        if self.all_s < turn_s / 2:
             return NOBODY, ""
         doing = doing if about is None else f"{doing}: {about}"
         if self._longest_s < turn_s / 2:
@@ -160,8 +163,12 @@ wake those for whom nothing is left of it, and enough to fill it where each take
 
 
 def length_s() -> float:
-    """Return how long a turn is that begins now: by how many had one a moment ago."""
-    return min(TURN_S, max(ALL_S / (SERVING.served or 1), LEAST_S))
+    """Return how long a turn is that begins now.
+
+    That is by how many had one in the last turn of the loop, and by what is left of this one.
+    """
+    left_s = ALL_S - SERVING.all_s
+    return min(TURN_S, max(min(ALL_S / (SERVING.served or 1), left_s), LEAST_S))
 
 
 class Turn:

@@ -45,6 +45,7 @@ STATUS = VERSION | {
     "supervisor.cli.exit_status",
     "supervisor.cli.quantities",
     "supervisor.cli.locations",
+    "supervisor.cli.lock_file",
     "supervisor.cli.options",
     "supervisor.cli.results",
     "supervisor.cli.standard_streams",
@@ -56,7 +57,7 @@ STATUS = VERSION | {
     "supervisor.cli.verbs",
     "supervisor.cli.verbs.status",
 }
-MCP = VERSION | {"supervisor.cli.quick_mcp", "supervisor.cli.relay"}
+MCP = VERSION | {"supervisor.cli.lock_file", "supervisor.cli.quick_mcp", "supervisor.cli.relay"}
 FOREIGN = {"click", "msgspec", "typing_extensions"}
 """msgspec takes typing_extensions if they are installed."""
 

@@ -33,6 +33,7 @@ class World(Threads):
         self.continued = False
         self.looks = 0
         self.serving = Serving(lambda: self.now)
+        self.serving.turn_ended()
         self.stalls = Stalls(
             threads=self,
             continued=self._continued,
@@ -344,6 +345,7 @@ def test_of_an_event_loop_that_runs_a_blocking_wait_is_told_and_run_delay_and_a_
 
 def test_a_wait_that_blocks_the_event_loop_of_this_machine_is_told() -> None:
     serving = Serving()
+    serving.turn_ended()
     silent, kept_open = os.pipe()
 
     async def main() -> None:

@@ -86,6 +86,32 @@ def test_where_many_are_served_each_has_less(monkeypatch: pytest.MonkeyPatch) ->
         assert length_s() == expected
 
 
+@pytest.mark.fault(29)
+def test_who_begins_when_others_had_much_of_a_turn_has_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = 0.0
+    serving = Serving(lambda: now)
+    monkeypatch.setattr("supervisor.runtime.turns.SERVING", serving)
+    serving.turn_ended()
+    for left_s, expected in ((ALL_S, TURN_S), (TURN_S / 2, TURN_S / 2), (-1.0, LEAST_S)):
+        serving.begin("a client", "requests")
+        now += ALL_S - left_s
+        serving.end()
+        assert length_s() == pytest.approx(expected)
+        serving.turn_ended()
+
+
+def test_where_nobody_tells_of_turns_all_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    serving = Serving(lambda: now)
+    monkeypatch.setattr("supervisor.runtime.turns.SERVING", serving)
+    serving.begin("a client", "requests")
+    now += 1.0
+    serving.end()
+    assert length_s() == TURN_S
+
+
 def test_the_turn_of_a_module_is_over_when_its_pieces_or_its_time_are() -> None:
     now = 0.0
     turn = LineTurn(lambda: now)

@@ -165,7 +165,8 @@ class Fleet:
         """Answer all requests that wait: whatever the daemon ends by, nobody will serve them."""
         self._host.shutting_down = True
         for module in self.all():
-            module.refuse_waiting(unavailable(module))
+            for call in module.queue.take_all():
+                call.settle(unavailable(module))
 
     def hurry(self) -> None:
         """Kill whatever still runs."""

@@ -48,6 +48,7 @@ from supervisor.runtime.supervision.sizing import Sizing
 from supervisor.runtime.supervision.succession import Succession
 from supervisor.runtime.supervision.worker import Wish, Worker
 from supervisor.runtime.taps import Taps
+from supervisor.runtime.turns import in_turns
 
 
 class Peers(Protocol):
@@ -407,9 +408,11 @@ class Module:
             self.submit(call)
 
     def refuse_waiting(self, failure: Failure) -> None:
-        """Answer those that wait: it will not be ready soon."""
-        for call in self.queue.take_all():
-            call.settle(failure)
+        """Answer those that wait, a turn at a time: it will not be ready soon."""
+        waiting = self.queue.take_all()
+        if waiting:
+            refusing = (call.settle(failure) for call in waiting)
+            self._nursery.start_soon(in_turns, f"module {self.name}", "refusing", refusing)
 
     def give_up(self, call: Call, stopped: Stopped) -> None:
         """End a call for a reason of the host's own, wherever it is."""

@@ -2,12 +2,18 @@ from __future__ import annotations
 
 import weakref
 
+import pytest
 import trio
 import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.runtime.supervision.deadlines import COMPACT_FROM, MOST_LENGTHS, Deadlines
+from supervisor.runtime.supervision.deadlines import (
+    COMPACT_FROM,
+    DUE_AT_ONCE,
+    MOST_LENGTHS,
+    Deadlines,
+)
 
 Clock = trio.testing.MockClock
 
@@ -179,6 +185,24 @@ async def test_who_is_added_while_others_are_told_is_not_told_in_the_same_step(
     trio.lowlevel.remove_instrument(steps)
     assert called == ["timer", "bound"] * 5
     assert steps.of(Deadlines.run) >= 5
+
+
+@pytest.mark.fault(29)
+async def test_of_many_that_are_due_only_some_are_told_in_one_turn(
+    mock_clock: Clock, nursery: trio.Nursery
+) -> None:
+    deadlines, called = Deadlines(), list[int]()
+    nursery.start_soon(deadlines.run)
+    for number in range(3 * DUE_AT_ONCE):
+        deadlines.bound(Called(number, called), 5, trio.current_time())
+        deadlines.at(5.0, lambda number=number: called.append(-number))  # type: ignore[misc]
+    await pass_time(mock_clock, 0)
+    steps = Steps()
+    trio.lowlevel.add_instrument(steps)
+    await pass_time(mock_clock, 5)
+    trio.lowlevel.remove_instrument(steps)
+    assert steps.of(Deadlines.run) == 3
+    assert sorted(called) == sorted(one for n in range(3 * DUE_AT_ONCE) for one in (n, -n))
 
 
 class Steps(trio.abc.Instrument):

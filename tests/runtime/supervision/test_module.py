@@ -169,6 +169,21 @@ async def test_waiting_calls_are_refused_with_what_it_died_of_and_when_it_is_tri
         assert "no such program" in outcome.message
 
 
+@pytest.mark.fault(29)
+async def test_those_that_wait_are_refused_in_turns(
+    running: Running, stage: Stage, tmp_path: Path
+) -> None:
+    del stage
+    module = made(running, tmp_path, queue=1024)
+    waiting = submit(module, 1024)
+    failure = Failure.because(Reason.NOT_READY, "it will not be ready")
+    module.refuse_waiting(failure)
+    assert not any(heard.outcomes for heard in waiting)
+    assert module.queued == 0
+    await trio.testing.wait_all_tasks_blocked()
+    assert all(heard.outcomes == [failure] for heard in waiting)
+
+
 async def test_a_failed_module_refuses_and_says_when_the_next_try_is(
     running: Running, stage: Stage, tmp_path: Path
 ) -> None:
