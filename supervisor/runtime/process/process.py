@@ -203,7 +203,8 @@ class Process:
         if not self._at_work:  # else another thread would be held up, too
             await self._in_thread("killing processes", self.containment.kill)
         # Whatever became of the thread, and of those that it had to wait for.
-        signal_group(self.containment.leader, signal.SIGKILL)
+        if not self._let_go:
+            signal_group(self.containment.leader, signal.SIGKILL)
 
     async def _in_thread(self, doing: str, work: Callable[[], None]) -> None:
         """Have it done, and go on after `HELD_UP_S`; not cancelled."""
