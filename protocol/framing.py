@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import sys
 from enum import Enum, auto
-from itertools import count
+from itertools import accumulate, count, islice, takewhile
 from typing import final
 
 import msgspec
@@ -186,12 +186,17 @@ class Written(Enum):
     ALL = auto()
 
 
+AT_ONCE_BYTES = 1 << 18
+"""More than any pipe takes at once. Lines of many megabytes are not put together to be written: it
+would take the event loop some 1.5 ms for each."""
+
+
 class Outgoing:
     """Lines to be written to a process, in order: which request each is of, and how far it got.
 
-    Whoever writes takes all lines at once and writes as much as the pipe takes. Only when a request
-    is to be taken back does it matter which line the bytes that are left belong to; so only then is
-    it looked for (`take_back`, `withdraw`).
+    Whoever writes takes many lines at once and writes as much as the pipe takes. Only when a
+    request is to be taken back does it matter which line the bytes that are left belong to; so only
+    then is it looked for (`take_back`, `withdraw`).
     """
 
     def __init__(self) -> None:
@@ -211,15 +216,35 @@ class Outgoing:
             self.unasked_bytes += len(line)
         self._waiting[request_id or next(self._numbers)] = line
 
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits."""
+        return not self._waiting
+
     def take(self) -> bytes:
-        """Return all that waits, to be written; what was taken before has been by now."""
+        """Return what waits, to be written; what was taken before has been by now.
+
+        The first line, and as many more as make no more than `AT_ONCE_BYTES` with it.
+        """
         if not self._waiting:
             if self._taken:
                 self._taken = {}
             return b""
         self._taken, self._waiting = self._waiting, {}
-        self.unasked_bytes = 0
+        if len(self._taken) > 1 and sum(map(len, self._taken.values())) > AT_ONCE_BYTES:
+            self._leave_some()
+        else:
+            self.unasked_bytes = 0
         return b"".join(self._taken.values())
+
+    def _leave_some(self) -> None:
+        lines = self._taken.items()
+        sizes = accumulate(map(len, self._taken.values()))
+        fitting = len(list(takewhile(AT_ONCE_BYTES.__ge__, sizes))) or 1
+        self._waiting = dict(islice(lines, fitting, None))
+        self._taken = dict(islice(lines, fitting))
+        taken = self._taken.items()
+        self.unasked_bytes -= sum(len(line) for key, line in taken if isinstance(key, int))
 
     def take_back(self, size: int) -> None:
         """Have back the last `size` bytes of what was taken: they were not written."""

@@ -16,6 +16,7 @@ import trio
 
 from supervisor.kernel.status import Connections, DaemonFacts
 from supervisor.runtime.process.file_limit import FileLimit
+from supervisor.runtime.turns import THE_DAEMON, SharedTurn
 
 CLIENTS = 4096
 """In all; under a limit of fewer than twice as many open files, half of those."""
@@ -54,6 +55,8 @@ class Admission:
         self.parted = 0
         """How many have, so far."""
         self._parting = trio.lowlevel.ParkingLot()
+        self.turn = SharedTurn(THE_DAEMON)
+        """In which clients that hung up part: all of a crowd may do so in one moment."""
 
     @classmethod
     def of(cls, facts: DaemonFacts) -> Admission:

@@ -16,6 +16,7 @@ from protocol.errors import Reason
 from supervisor.faces.conversation import Conversation
 from supervisor.faces.outbox import Outbox
 from supervisor.policy.verdict import Stopped
+from supervisor.runtime.turns import SharedTurn
 
 READ_BYTES = 65536
 
@@ -46,12 +47,15 @@ async def read_some(descriptor: int, *, drained: bool = False) -> bytes:
             return b""
 
 
-async def carry(conversation: Conversation, reading: int, writing: int) -> None:
+async def carry(
+    conversation: Conversation, reading: int, writing: int, parting: SharedTurn | None = None
+) -> None:
     """Serve a client until it is done; what it leaves open is cancelled.
 
     A client may end its own side and still wait for answers (`nc -N`); it has gone when its side
     hung up, or when writing to it fails. When the daemon has stopped its modules, all that is open
-    is answered and the client is given time to take it.
+    is answered and the client is given time to take it. Clients that have a turn for `parting` in
+    common part in it.
     """
     async with trio.open_nursery() as nursery:
         nursery.start_soon(write_out, conversation.outbox, writing, nursery.cancel_scope.cancel)
@@ -64,6 +68,8 @@ async def carry(conversation: Conversation, reading: int, writing: int) -> None:
             drained = pollable and len(data) < READ_BYTES
             if not drained:
                 await trio.lowlevel.checkpoint()  # one chunk, then the neighbours' turn
+        if parting is not None:
+            await parting.wait()
         conversation.receive_eof()
         # Of two pipes, the end of the one says nothing about who reads the other.
         if not _hung_up(writing):

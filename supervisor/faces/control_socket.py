@@ -118,7 +118,7 @@ async def _serve_client(
                     conversation = Conversation(daemon, party)
                     place.idle = conversation.is_idle
                     try:
-                        await carry(conversation, descriptor, descriptor)
+                        await carry(conversation, descriptor, descriptor, admission.turn)
                     finally:
                         await disconnect(conversation)
                     if not conversation.outbox.waiting_bytes:

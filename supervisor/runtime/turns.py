@@ -233,13 +233,16 @@ class SharedTurn:
         return self._clock() >= self._until
 
     @types.coroutine
-    def serve(self, task: Coroutine[Any, Any, T], doing: str) -> Generator[Any, Any, T]:
-        """Run a task, each step of it in a turn; `doing` says what it does."""
+    def serve(
+        self, task: Coroutine[Any, Any, T], doing: str, who: str | None = None
+    ) -> Generator[Any, Any, T]:
+        """Run a task, each step of it in a turn; `doing` says what it does, and `who` for whom."""
+        who = who or self._who
         go_on, told = task.send, None
         while True:
             if self.is_over:
-                yield from self._wait().__await__()
-            SERVING.begin(self._who, doing)
+                yield from self.wait().__await__()
+            SERVING.begin(who, doing)
             try:
                 awaited = go_on(told)
             except StopIteration as end:
@@ -253,7 +256,7 @@ class SharedTurn:
             except BaseException as error:  # noqa: BLE001 - whatever it is, it is the task's
                 go_on, told = task.throw, error
 
-    async def _wait(self) -> None:
+    async def wait(self) -> None:
         """Return within a turn. It is not cancelled: the task is to be told what it waited for."""
         if not self._waiting and self._clock() - self._served_at > TURN_S:
             self._begin()  # the neighbours have had theirs
@@ -269,6 +272,7 @@ class SharedTurn:
                     self._waiting.unpark(count=WOKEN)
                     break  # however short it is
         self._waiting.unpark()
+        self._served_at = self._clock()
 
     def _begin(self) -> None:
         self._until = self._clock() + length_s()

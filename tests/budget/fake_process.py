@@ -16,6 +16,7 @@ from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.process import spawning
 from supervisor.runtime.process.opening import Opening
 from supervisor.runtime.process.reaping import End
+from supervisor.runtime.turns import SharedTurn
 from tests.budget.turns import Turns, read_all, write_some
 
 EVENT = {
@@ -45,6 +46,7 @@ class FakeProcess:
 
     def __init__(self, name: str) -> None:
         self.containment = FakeContainment()
+        self.ends = SharedTurn("nobody")
         self.answered = self.turns = 0
         self.turned = trio.Event()
         """Set with each turn, and then another one."""

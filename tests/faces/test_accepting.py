@@ -1,15 +1,21 @@
-"""Clients that connect all at once are let in one after the other."""
+"""Clients that connect all at once are let in one after the other, and part as they came."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
+from collections import Counter
 from pathlib import Path
 
+import pytest
 import trio
+import trio.testing
 
+from supervisor.faces import control_socket
 from supervisor.faces.accepting import _accept
+from supervisor.faces.conversation import Conversation
 from tests.bounds import WAIT_S
+from tests.kernel.conftest import daemon_with
 
 CLIENTS = 100
 
@@ -48,3 +54,39 @@ async def test_of_a_crowd_one_client_is_let_in_in_a_turn(tmp_path: Path) -> None
             accepting.cancel_scope.cancel()
     trio.lowlevel.remove_instrument(turns)
     assert len(set(let_in)) == CLIENTS
+
+
+@pytest.mark.fault(29)
+async def test_a_crowd_that_hangs_up_in_one_moment_parts_a_few_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 900 connections of a process that was killed stopped the loop for 53 ms, with nobody named.
+    monkeypatch.setattr("supervisor.runtime.turns.TURN_S", 0)
+    turns, parted = Turns(), Counter[int]()
+    receive_eof = Conversation.receive_eof
+
+    def counted(conversation: Conversation) -> None:
+        parted[turns.now] += 1
+        receive_eof(conversation)
+
+    monkeypatch.setattr(Conversation, "receive_eof", counted)
+    async with daemon_with(tmp_path) as daemon:
+        with control_socket.listening(tmp_path / "socket") as listener:
+            async with trio.open_nursery() as serving:
+                serving.start_soon(control_socket.serve, daemon, listener)
+                with trio.fail_after(WAIT_S):
+                    crowd = [socket.socket(socket.AF_UNIX) for _ in range(CLIENTS)]
+                    for number, client in enumerate(crowd):
+                        client.connect(str(tmp_path / "socket"))
+                        while daemon.facts.connections.open <= number:
+                            await trio.lowlevel.checkpoint()
+                    await trio.testing.wait_all_tasks_blocked()
+                    trio.lowlevel.add_instrument(turns)
+                    for client in crowd:
+                        client.close()
+                    while daemon.facts.connections.open:
+                        await trio.lowlevel.checkpoint()
+                    trio.lowlevel.remove_instrument(turns)
+                await daemon.stop_fleet()
+    assert parted.total() == CLIENTS
+    assert max(parted.values()) <= 2  # the one who waited longest, and one who comes just then

@@ -5,7 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.framing import Outgoing, Written
+from protocol.framing import AT_ONCE_BYTES, Outgoing, Written
+
+SIZES = st.integers(1, 10) | st.integers(AT_ONCE_BYTES // 3, AT_ONCE_BYTES + 2)
 
 REQUESTS = {"r1": b"first\n", "r2": b"the second\n", "r3": b"3\n"}
 ALL = b"".join(REQUESTS.values())
@@ -68,3 +70,47 @@ def test_wherever_the_writing_stopped_only_an_unwritten_line_is_withdrawn(
     else:
         assert found is (Written.PART if written < end else Written.ALL)
         assert left == ALL[written:]
+
+
+@given(st.lists(st.tuples(SIZES, st.booleans()), max_size=12))
+def test_all_lines_are_taken_in_order_and_no_piece_is_put_together_of_too_much(
+    lines: list[tuple[int, bool]],
+) -> None:
+    outgoing, added = Outgoing(), b""
+    for number, (size, is_asked) in enumerate(lines):
+        line = bytes([number]) * size
+        outgoing.add(line, str(number) if is_asked else "")
+        added += line
+    longest = max((size for size, _ in lines), default=0)
+    unasked = sum(size for size, is_asked in lines if not is_asked)
+    assert outgoing.unasked_bytes == unasked
+    taken = b""
+    while piece := outgoing.take():
+        assert len(piece) <= max(AT_ONCE_BYTES, longest)
+        taken += piece
+        whole = [number for number, _ in enumerate(lines) if taken.endswith(bytes([number]))]
+        left = lines[whole[0] + 1 :]
+        assert outgoing.unasked_bytes == sum(size for size, is_asked in left if not is_asked)
+    assert taken == added
+    assert outgoing.empty
+
+
+def test_a_line_of_many_megabytes_is_taken_as_it_is() -> None:
+    outgoing, lines = Outgoing(), [bytes([number]) * (4 * AT_ONCE_BYTES) for number in range(3)]
+    for number, line in enumerate(lines):
+        outgoing.add(line, str(number))
+    assert outgoing.take() is lines[0]
+    assert outgoing.withdraw("0") is Written.ALL
+    assert outgoing.withdraw("1") is Written.NOTHING
+    assert outgoing.take() is lines[2]
+
+
+def test_what_was_not_written_of_a_piece_comes_before_what_was_left_out_of_it() -> None:
+    outgoing, half = Outgoing(), AT_ONCE_BYTES // 2
+    for number in range(3):
+        outgoing.add(bytes([number]) * half, str(number))
+    assert len(outgoing.take()) == 2 * half
+    outgoing.take_back(half + 1)
+    assert outgoing.withdraw("0") is Written.PART
+    assert outgoing.withdraw("1") is Written.NOTHING
+    assert outgoing.take() == bytes([0]) + bytes([2]) * half

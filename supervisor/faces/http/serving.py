@@ -36,6 +36,7 @@ from supervisor.kernel.daemon import Daemon
 from supervisor.policy.http_exposure import Exposure
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.files.looks import Looks
+from supervisor.runtime.turns import SharedTurn
 
 SOCKET_NAME = "http.sock"
 
@@ -127,7 +128,7 @@ async def _serve_client(
                     connection = HttpConnection(daemon, api, peer)
                     place.idle = connection.holds_nothing
                     try:
-                        await _carry(daemon, connection, client, door.tls)
+                        await _carry(daemon, connection, client, door.tls, admission.turn)
                     finally:
                         connection.close(HUNG_UP)
             finally:
@@ -144,6 +145,7 @@ async def _carry(
     connection: HttpConnection,
     client: trio.socket.SocketType,
     tls: ssl.SSLContext | None,
+    parting: SharedTurn,
 ) -> None:
     carrier = _Plain(client) if tls is None else await _Tls.greeted(client, tls)
     if carrier is None:
@@ -154,6 +156,7 @@ async def _carry(
         nursery.start_soon(_part, daemon, connection, gone)
         with connection.patience as patience:
             await _read(connection, carrier)
+        await parting.wait()
         if patience.cancelled_caught:
             connection.current.too_slow()
         if connection.current.is_serving and not connection.closing:  # it has hung up

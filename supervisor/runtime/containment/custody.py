@@ -41,6 +41,7 @@ from supervisor.runtime.process.blanks import Blank, Blanks
 from supervisor.runtime.process.file_limit import FileLimit
 from supervisor.runtime.process.reaping import tracer_of
 from supervisor.runtime.process.spawn_threads import Late, SpawnThreads, SpawnTooSlowError
+from supervisor.runtime.turns import THE_DAEMON, SharedTurn
 
 LAST_SWEEP_S = 5.0
 """How long the daemon's end may take to kill what all the modules' ends have missed."""
@@ -124,6 +125,8 @@ class Custody:
         self._strays: dict[int, Stray] = {}
         self._strays_at = -1.0
         """The number of the survey that these are of."""
+        self.ends = SharedTurn(THE_DAEMON)
+        """In which processes that have ended are seen to: all modules may end in one moment."""
         self._ownerless = trio.Event()
         """Set when strays have to be ended, since no instance can own them any more."""
 

@@ -309,6 +309,8 @@ class Dialogue:
         if written < len(data):
             self._left = memoryview(data)[written:]
             self._to_write.set()
+        elif not self._outgoing.empty:
+            self._to_write.set()
         elif self._connection.closes_stdin:
             self.close_stdin()
         return True
@@ -325,6 +327,9 @@ class Dialogue:
             if self._left:
                 if not await self._write_left():
                     return False
+                if not self._outgoing.empty:
+                    await trio.lowlevel.checkpoint()  # a piece, then the neighbours' turn
+                    continue
                 self.receiver.drained()
                 for stream in tuple(self._streams):
                     stream.resume()

@@ -37,7 +37,6 @@ from supervisor.runtime.process.pipes import Pump
 from supervisor.runtime.process.process import Process
 from supervisor.runtime.process.reaping import REAP_AGAIN_S, End
 from supervisor.runtime.taps import Taps
-from supervisor.runtime.turns import SERVING
 
 UNKILLABLE_AFTER_S = 5.0
 """A killed process is gone within milliseconds; after this long its name goes into the log."""
@@ -184,7 +183,7 @@ class Incarnation:
                 exit_ = self._exit(End(), (self.pid,))
                 self.dialogue.exited(None)
             elif ended or await self._kill():
-                exit_ = await self._finish()
+                exit_ = await self._process.ends.serve(self._finish(), "its end", self.instance)
         return exit_
 
     async def _listen(self, asked: trio.Event | None) -> None:
@@ -210,7 +209,6 @@ class Incarnation:
 
     async def _finish(self) -> Exit:
         await self._process.kill()
-        SERVING.begin(self.instance, "its end")
         survivors: tuple[int, ...] = ()
         try:
             await self._stdout.take_rest()
@@ -221,7 +219,6 @@ class Incarnation:
             if counted is not None:
                 self._breach = Breach("memory_bytes", *counted, by_kernel=True)
         finally:
-            SERVING.end()
             survivors = await self._process.kill_the_rest()
             end = self._process.reap()
             if end is None:

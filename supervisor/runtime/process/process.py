@@ -46,6 +46,7 @@ from supervisor.runtime.process.program import (
 )
 from supervisor.runtime.process.reaping import End, end_of_held, reap, reapable, tracer_of
 from supervisor.runtime.process.spawn_threads import Late, SpawnTooSlowError
+from supervisor.runtime.turns import SharedTurn
 
 BUSY_RETRIES_S = (0.01, 0.02, 0.05, 0.1, 0.2)
 """ETXTBSY is over as soon as whoever writes the program closes it; so it is worth a little wait."""
@@ -179,6 +180,11 @@ class Process:
             trio.lowlevel.notify_closing(self.stdin)
             os.close(self.stdin)
             self.stdin = None
+
+    @property
+    def ends(self) -> SharedTurn:
+        """In which it is seen to once it has ended."""
+        return self._custody.ends
 
     async def wait_exited(self) -> None:
         """Return when the process has ended; it is not reaped by that."""

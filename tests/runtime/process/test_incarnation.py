@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -99,11 +100,17 @@ class Unstarted(ModuleConnection):
 
 @asynccontextmanager
 async def started(
-    host: Host, folder: Path, code: str, *, exit_s: float = NEVER_S, stop_s: float = NEVER_S
+    host: Host,
+    folder: Path,
+    code: str,
+    *,
+    exit_s: float = NEVER_S,
+    stop_s: float = NEVER_S,
+    custody: Custody | None = None,
 ) -> AsyncIterator[Started]:
     """Run Python code that says a line when it is set up; wait for that."""
     made = descriptor(folder, [*PYTHON, "-c", "import os, signal, sys, time\n" + code])
-    process = await spawn(made, os.environ, "m#1", Custody.bare())
+    process = await spawn(made, os.environ, "m#1", custody or Custody.bare())
     ear = Ear()
     incarnation = incarnation_of(host, process, made, ear, exit_s=exit_s, stop_s=stop_s)
     one = Started(incarnation, ear)
@@ -292,3 +299,46 @@ async def test_a_receiver_that_cannot_keep_up_pauses_the_reading_until_it_is_nud
         await one.ended.wait()
     lines = [item for item in one.ear.received if not isinstance(item, Unanswered)]
     assert len(lines) == 50_001
+
+
+class Passes(trio.abc.Instrument):
+    """Counts how often the event loop comes round."""
+
+    count = 0
+
+    def before_io_wait(self, timeout: float) -> None:
+        self.count += 1
+
+
+@pytest.mark.fault(29)
+async def test_processes_that_end_in_one_moment_are_seen_to_a_few_at_a_time(
+    host: Host, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Twenty took 50 ms of one turn of the event loop while a thread looked through /proc.
+    monkeypatch.setattr("supervisor.runtime.turns.TURN_S", 0)
+    passes, ends = Passes(), Counter[int]()
+    kill = Process.kill
+
+    async def counted(process: Process) -> None:
+        ends[passes.count] += 1
+        await kill(process)
+
+    custody = Custody.bare()
+    async with AsyncExitStack() as running:
+        many = [
+            await running.enter_async_context(
+                started(host, tmp_path, READY + FOREVER, custody=custody)
+            )
+            for _ in range(20)
+        ]
+        monkeypatch.setattr(Process, "kill", counted)
+        trio.lowlevel.add_instrument(passes)
+        for one in many:
+            os.kill(one.incarnation.pid, signal.SIGKILL)
+            os.waitid(os.P_PID, one.incarnation.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222
+        for one in many:
+            await one.ended.wait()
+        trio.lowlevel.remove_instrument(passes)
+    # Each kills twice: its group, then whoever it left.
+    assert ends.total() == 2 * len(many)
+    assert max(ends.values()) <= 4, ends
