@@ -86,6 +86,8 @@ class Threads:
     def __init__(self) -> None:
         """Look from the thread of the event loop; without `begun`, know nothing."""
         self._file = -1
+        self._seen: dict[int, tuple[float | None, Times]] = {}
+        """The other threads, with their CPU clocks at that time."""
 
     @classmethod
     def begun(cls) -> Threads:
@@ -102,9 +104,12 @@ class Threads:
     def others(self) -> dict[int, Times]:
         """Return those of other threads that Python knows, by their numbers in the kernel.
 
-        No more than `MOST_THREADS`, the oldest: each costs a file, and many wait for work.
+        No more than `MOST_THREADS`, the oldest: each costs a file, and many wait for work. Of a
+        thread whose CPU clock stands still nothing has changed, and that is asked first: to open,
+        read and close a file gives the interpreter's lock away three times, and to get it back
+        from a thread that does the same takes 0.1 ms each time.
         """
-        found: dict[int, Times] = {}
+        found: dict[int, tuple[float | None, Times]] = {}
         if self._file >= 0:
             main = threading.main_thread()
             others = [thread for thread in threading.enumerate() if thread is not main]
@@ -113,14 +118,34 @@ class Threads:
                 # Those that have just ended leave room: fewer are all that there are.
                 if number is not None and len(found) < MOST_THREADS:
                     with contextlib.suppress(OSError):  # it has just ended
-                        found[number] = _times(_read(f"/proc/self/task/{number}/schedstat"))
-        return found
+                        found[number] = self._look_at(number)
+        self._seen = found
+        return {number: times for number, (_, times) in found.items()}
+
+    def _look_at(self, thread: int) -> tuple[float | None, Times]:
+        clock = _cpu_clock(thread)
+        seen = self._seen.get(thread)
+        if clock is not None and seen is not None and seen[0] == clock:
+            return seen
+        return clock, _times(_read(f"/proc/self/task/{thread}/schedstat"))
 
     def close(self) -> None:
         """Close the file; idempotent."""
         file, self._file = self._file, -1
         if file >= 0:
             os.close(file)
+
+
+def _cpu_clock(thread: int) -> float | None:
+    """Return a thread's CPU time (s), without a system call that gives the lock away.
+
+    The clock's number is made of the thread's (MAKE_THREAD_CPUCLOCK in posix-timers_types.h): that
+    of another process's thread, or of none, is refused.
+    """
+    try:
+        return time.clock_gettime(~thread << 3 | 6)
+    except OSError:
+        return None
 
 
 def _read(path: str) -> bytes:

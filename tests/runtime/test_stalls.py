@@ -297,6 +297,52 @@ def test_the_times_of_threads_never_fall_and_are_nothing_once_closed(
     assert (threads.own(), threads.others()) == (Times(), {})
 
 
+def test_of_threads_that_did_nothing_meanwhile_no_file_is_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Each file gives the interpreter's lock away thrice: the look was itself a stall of 20 ms.
+    monkeypatch.setattr(stalls_module, "MOST_THREADS", 10_000)
+    read: list[str] = []
+    reading = stalls_module._read
+
+    def counted(path: str) -> bytes:
+        read.append(path)
+        return reading(path)
+
+    release, works, done = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        works.wait(WAIT_S)
+        sum(range(100_000))
+        done.set()
+        release.wait(WAIT_S)
+
+    idle = [threading.Thread(target=release.wait, args=(WAIT_S,)) for _ in range(5)]
+    worker = threading.Thread(target=work)
+    monkeypatch.setattr(stalls_module, "_read", counted)
+    with contextlib.closing(Threads.begun()) as threads:
+        try:
+            for one in (*idle, worker):
+                one.start()
+            ends_at = time.monotonic() + WAIT_S
+            while True:  # until all wait for their events
+                read.clear()
+                before = threads.others()
+                if not any(f"/{one.native_id}/" in path for one in idle for path in read):
+                    break
+                assert time.monotonic() < ends_at, "files are read again and again"
+            works.set()
+            assert done.wait(WAIT_S)
+            after = threads.others()
+        finally:
+            release.set()
+            for one in (*idle, worker):
+                one.join()
+    number = worker.native_id
+    assert number is not None
+    assert after[number].ran_s > before[number].ran_s
+
+
 # In an event loop that runs.
 
 
