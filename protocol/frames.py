@@ -61,12 +61,7 @@ def decode_request(line: bytes) -> RequestFrame | Fault:
         if isinstance(document, Fault):
             return document
         return Fault(Reason.MALFORMED_REQUEST, _problem(document), excerpt(line))
-    # Only a line with that many brackets can be that deep: its length or a count settles it.
-    if (
-        len(line) > 2 * DEPTH
-        and line.count(b"{") + line.count(b"[") > DEPTH
-        and is_deeper(frame.input, DEPTH)
-    ):
+    if len(line) > 2 * DEPTH and is_deeper(frame.input, DEPTH, line):
         words = f"the request is nested more than {DEPTH} levels deep"
         return Fault(Reason.MALFORMED_REQUEST, words, excerpt(line))
     return frame

@@ -77,8 +77,13 @@ def collector_paused() -> Iterator[None]:
 _CONTAINERS = (dict, list)  # a tuple is looked through in half the time of a union
 
 
-def is_deeper(value: Any, levels: int) -> bool:
-    """Tell whether a value nests more than so many levels of objects and arrays."""
+def is_deeper(value: Any, levels: int, read_from: bytes | None = None) -> bool:
+    """Tell whether a value nests more than so many levels of objects and arrays.
+
+    Of the text that it was `read_from` the brackets are looked for first: mostly there are fewer.
+    """
+    if read_from is not None and not _opens_more(read_from, levels):
+        return False
     layer = [value] if isinstance(value, dict | list) else []
     for level in range(1, levels + 1):
         if not layer:
@@ -88,3 +93,16 @@ def is_deeper(value: Any, levels: int) -> bool:
         held = chain.from_iterable(one.values() if isinstance(one, dict) else one for one in layer)
         layer = [one for one in held if (one or last) and isinstance(one, _CONTAINERS)]
     return bool(layer)
+
+
+def _opens_more(text: bytes, levels: int) -> bool:
+    # To count a byte takes 0.35 ms for each megabyte, and to find it next to nothing.
+    opened = 0
+    for bracket in (b"{", b"["):
+        at = text.find(bracket)
+        while at >= 0:
+            opened += 1
+            if opened > levels:
+                return True
+            at = text.find(bracket, at + 1)
+    return False

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,6 +23,12 @@ def depth(value: Any) -> int:
 @given(values, st.integers(0, 6))
 def test_deeper_is_what_has_more_levels(value: Any, levels: int) -> None:
     assert is_deeper(value, levels) is (depth(value) > levels)
+
+
+@given(values, st.integers(0, 6))
+def test_what_it_was_read_from_changes_nothing(value: Any, levels: int) -> None:
+    text = msgspec.json.encode(value)
+    assert is_deeper(value, levels, text) is is_deeper(value, levels)
 
 
 @pytest.mark.parametrize("empty", [{}, []])

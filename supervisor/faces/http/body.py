@@ -68,7 +68,7 @@ def read_body(data: bytes) -> dict[str, Any]:
         if found.reason != "not_object":
             code = ErrorCode.INVALID_JSON
         raise Refusal(code, found.message.replace("the line", "the body"))
-    if data.count(b"{") + data.count(b"[") > DEPTH and is_deeper(found, DEPTH):
+    if is_deeper(found, DEPTH, data):
         words = f"the body is nested more than {DEPTH} levels deep"
         raise Refusal(ErrorCode.VALIDATION_ERROR, words)
     return found

@@ -158,7 +158,7 @@ class McpEndpoint:
         exchange = McpExchange(connection, head, self._streams, call)
         connection.serving(exchange)
         said = head.headers.get(VERSION)
-        if body.count(b"{") + body.count(b"[") > DEPTH and is_deeper(call.params, DEPTH):
+        if is_deeper(call.params, DEPTH, body):
             words = f"the request is nested more than {DEPTH} levels deep"
             exchange.finish(RpcError(INVALID_REQUEST, words))
         elif said == MODERN or says_modern(call.method, call.params):

@@ -140,8 +140,7 @@ class McpWire:
         if len(line) > LITTLE_BYTES and not self._outbox.account.fits(len(line)):
             words = f"{ALL_BYTES} bytes are what the daemon holds for all clients, and this request"
             return RpcError(INTERNAL_ERROR, f"{words} finds no room; try again later")
-        brackets = line.count(b"{") + line.count(b"[")
-        if brackets > DEPTH and is_deeper(call.params, DEPTH):
+        if is_deeper(call.params, DEPTH, line):
             words = f"the request is nested more than {DEPTH} levels deep"
             return RpcError(INVALID_REQUEST, words)
         return None

@@ -196,7 +196,7 @@ class Observer:
             return False
         one = self.queue.take()
         args = {"event": one.event, "data": _decode(one.body)}
-        if one.body.count(b"{") + one.body.count(b"[") > DEPTH and is_deeper(args, DEPTH):
+        if is_deeper(args, DEPTH, one.body):
             self.failed += 1  # it could not be written to the hook
             return True
         self.in_flight += 1
