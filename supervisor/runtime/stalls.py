@@ -15,7 +15,8 @@ a sleep, or a wait for a disk, is one such time, however long it lasts.
 
 A stop is noticed when the loop wakes too late from a sleep, in which nothing of ours can hold it
 up, or when a SIGCONT came in a turn that was long; only once for each. A turn in which one came is
-no stall, however short the stop was.
+no stall, however short the stop was. The kernel may give the signal to another thread, which on a
+busy machine tells of it a little later; the stall is taken back then.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ that look and the turn is taken for the turn's: so much may a stall be told too 
 STOPPED_S = 1.0
 """Nothing but a stop of the daemon makes it wake up so late."""
 
+HEARD_WITHIN_S = 1.0
+"""So long after a stop the SIGCONT that ended it may be heard of."""
+
 MOST_THREADS = 32
 """So many of the other threads are looked at: what one beyond them was kept from counts as ours."""
 
@@ -59,6 +63,16 @@ class Stall(msgspec.Struct, frozen=True):
     doing: str | None
     ts: float
     """Unix time (s)."""
+
+
+class Doubtful(NamedTuple):
+    """A stall that may still turn out to be a stop."""
+
+    stall: Stall
+    own_s: float
+    former: Stall | None
+    """The longest one before."""
+    until: float
 
 
 class Suspensions(msgspec.Struct):
@@ -182,6 +196,7 @@ class Stalls:
         self._own = self._threads.own()
         self._others = self._threads.others()
         self._looked_at = 0.0
+        self._doubtful: Doubtful | None = None
         self._starting = False
 
     def begin(self) -> None:
@@ -197,11 +212,12 @@ class Stalls:
             self._own, self._others = self._threads.own(), self._threads.others()
             self._looked_at = ended
         elif took_s > LONG_S:
-            self._long_turn(took_s)
+            self._long_turn(took_s, ended)
             self._looked_at = ended
         elif ended - self._looked_at > BASELINE_S:
             self._own, self._others = self._threads.own(), self._threads.others()
-            self._continued()  # what a SIGCONT was about is over
+            if self._continued():  # what it was about is over
+                self._take_back(ended)
             self._looked_at = ended
         self._serving.turn_ended()
 
@@ -220,18 +236,29 @@ class Stalls:
             "suspensions": msgspec.to_builtins(self.suspensions),
         }
 
-    def _long_turn(self, took_s: float) -> None:
+    def _long_turn(self, took_s: float, ended: float) -> None:
         culprit, doing = self._serving.culprit(took_s)
         own_s, busiest = self._of_our_own(took_s)
         if culprit == NOBODY and busiest:
             culprit, doing = THE_DAEMON, f"waiting for its thread {busiest}"
         if self._continued():  # nobody knows how much of the turn it was stopped for
+            self._doubtful = None
             if own_s > STOPPED_S:
                 self._stopped(own_s)
             return
         if own_s > LONG_S and (self.longest is None or own_s * 1000 > self.longest.ms):
             ms, ts = round(own_s * 1000, 1), round(self._wall_clock(), 3)
-            self.longest = Stall(ms, culprit or None, doing or None, ts)
+            stall = Stall(ms, culprit or None, doing or None, ts)
+            self._doubtful = Doubtful(stall, own_s, self.longest, ended + HEARD_WITHIN_S)
+            self.longest = stall
+
+    def _take_back(self, now: float) -> None:
+        """Take the last stall for the stop that a SIGCONT tells of."""
+        doubtful, self._doubtful = self._doubtful, None
+        if doubtful is not None and now <= doubtful.until and self.longest is doubtful.stall:
+            self.longest = doubtful.former
+            if doubtful.own_s > STOPPED_S:
+                self._stopped(doubtful.own_s)
 
     def _of_our_own(self, took_s: float) -> tuple[float, str]:
         """Return how much of a turn was our doing; and the thread that did most of it, if one."""

@@ -160,6 +160,33 @@ def test_a_short_stop_in_a_turn_is_nobodys_stall_and_no_suspension_either(world:
     assert world.longest == (300.0, "a#1", "stdout")
 
 
+@pytest.mark.fault(28)
+def test_a_stop_of_which_the_signal_is_heard_a_little_later_is_no_stall_any_more(
+    world: World,
+) -> None:
+    # On a busy machine another thread had the signal: 3.5 s were told as a client's stall.
+    world.turn(("client 3", "requests", 0.06))
+    world.turn(("a#1", "stdout", 3.5))
+    assert world.longest == (3500.0, "a#1", "stdout")
+    world.continued = True
+    world.turn(("", "", 0.009))  # not looked at yet
+    world.now += 0.1
+    world.turn(("", "", 0.001))
+    assert world.longest == (60.0, "client 3", "requests")
+    assert world.stalls.suspensions.last_s == 3.5
+    assert world.stalls.suspensions.count == 1
+
+
+@pytest.mark.fault(28)
+def test_a_signal_that_is_heard_much_later_is_about_something_else(world: World) -> None:
+    world.turn(("a#1", "stdout", 3.5))
+    world.now += 2.0
+    world.continued = True
+    world.turn(("", "", 0.001))
+    assert world.longest == (3500.0, "a#1", "stdout")
+    assert world.stalls.suspensions.count == 0
+
+
 def test_a_late_sleep_on_a_busy_machine_is_no_stop(world: World) -> None:
     world.delay += 3.0
     world.stalls.woke_late(3.5)
