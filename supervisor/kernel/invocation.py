@@ -162,10 +162,12 @@ class Invocation(Call, kw_only=True, eq=False):
     def answered(self, outcome: Outcome, call: Call) -> None:
         """Respond."""
         del call
-        if self.long_way is None:
-            self.finish(self.respond(outcome))
-        else:
+        if self.long_way is not None:
             self.long_way.answered(outcome)
+            return
+        response = self.respond(outcome)
+        self.ended = True
+        self.client.finished(response)
 
     def congested(self) -> Congestion:
         """Whether the client cannot keep up."""

@@ -73,6 +73,8 @@ class Journal:
             f"{self.life}-{{:x}}".format, itertools.count(1)
         ).__next__
         """Returns an id that nothing else has, in this life of the daemon or another."""
+        self.span_of: Callable[[str], str] = f"{self.life}-i".__add__
+        """The same for a request; no digit of the others is an "i"."""
         self._unended: dict[DocumentKey, Unended] = {}
         self._unreported = 0
         self._lost = False

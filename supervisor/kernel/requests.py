@@ -186,8 +186,9 @@ class Requests:
         `order`, and what is held for it counts for `account`, or for that of its parent.
         None is returned if there is nothing left to cancel.
         """
-        op, session_id = content.get("op"), content.get("session_id")
         host, effects = self._host, self._effects
+        module = self._fleet.modules.get(tool)
+        op, session_id = content.get("op"), content.get("session_id")
         request = Request(
             host.next_request_id(),
             _INVOKE,
@@ -195,10 +196,15 @@ class Requests:
             args if isinstance(args := content.get("args", {}), dict) else {},
             session_id if isinstance(session_id, str) else None,
         )
-        if parent is not None or behind:
-            self.lineage.begin(request.request_id, behind or self._behind(parent))
-        module = self._fleet.modules.get(tool)
-        found, session = self._look(request, module or tool, principal, content, parent)
+        if parent is None and not behind and module is not None and principal.is_full:
+            found: Failure | Doubt | None = obstacle(module, content)
+            session: Session | None = None
+            if session_id is not None:
+                found, session = self._look_for_session(session_id, principal, found)
+        else:
+            if parent is not None or behind:
+                self.lineage.begin(request.request_id, behind or self._behind(parent))
+            found, session = self._look(request, module or tool, principal, content, parent)
         # `type() is`: `isinstance` of a msgspec type is slow to say no, and mostly there is none.
         if type(found) is Failure or module is None:
             assert type(found) is Failure  # noqa: S101 - no module is a refusal
@@ -228,7 +234,7 @@ class Requests:
             parent=parent,
             traceparent=content.get("traceparent") if parent is None else parent.traceparent,
             span=Span(
-                key=(IN_FLIGHT, effects.recorder.new_span()),
+                key=(IN_FLIGHT, effects.recorder.span_of(request.request_id)),
                 began=host.wall_clock(),
                 module=module.name,
                 op=request.op,
@@ -250,7 +256,8 @@ class Requests:
         elif self._gates.any:
             self._enter(invocation)
         else:
-            invocation.enter()
+            invocation.entered = True
+            module.submit(invocation)
         return None if invocation.ended else invocation
 
     def tell_spans(self, spans: Spans) -> None:
@@ -294,23 +301,27 @@ class Requests:
             found = unknown_module(module, self._fleet, principal)
         else:
             found = obstacle(module, content)
-        session_id = content.get("session_id")
-        if session_id is None and parent is None:
-            return found, None
         session: Session | None = None
-        if session_id is not None and self._effects.with_sessions:
+        if (session_id := content.get("session_id")) is not None:
             # What a module may do for a request, it may do in the request's session.
             whose = principal if parent is None else parent.first.principal
-            live = self._effects.sessions.find_live(session_id, whose)
-            if isinstance(live, Session):
-                session = live
-            elif not isinstance(found, Failure):
-                found = live
+            found, session = self._look_for_session(session_id, whose, found)
         if parent is None or isinstance(found, Failure) or isinstance(module, str):
             return found, session
         if not module.has_room:
             found = self._parents.reentrant(request.request_id, parent, module) or found
         return found, session
+
+    def _look_for_session(
+        self, session_id: str, whose: Principal, found: Failure | Doubt | None
+    ) -> tuple[Failure | Doubt | None, Session | None]:
+        """Return what was `found` before, or why there is no such session of his, or the session."""
+        if not self._effects.with_sessions:
+            return found, None
+        live = self._effects.sessions.find_live(session_id, whose)
+        if isinstance(live, Session):
+            return found, live
+        return found if isinstance(found, Failure) else live, None
 
     def _enter(self, invocation: Invocation) -> None:
         guard = self.guards.guard(invocation) if self._gates.any else None
