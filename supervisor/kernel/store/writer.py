@@ -30,7 +30,6 @@ from supervisor.kernel.recorder import Content, Unended
 from supervisor.kernel.store.batch import (
     Batch,
     Entry,
-    entry_of,
     insert_entries,
     remember_stored,
     store_documents,
@@ -123,7 +122,7 @@ class Writer:
         self._listener = listener
         self._unended = unended
         self._pending = Batch()
-        self._entries: deque[tuple[Entry | Span, DocumentKey | None, int]] = deque()
+        self._entries: deque[Entry | Span] = deque()
         self.asleep = False
         self._added_bytes = 0
         """Of all entries that ever came; counted by the event loop alone."""
@@ -156,14 +155,13 @@ class Writer:
         """How much waits for the disk."""
         return self._added_bytes - self._written_bytes
 
-    def add(self, entry: Entry | Span, in_place_of: DocumentKey | None = None) -> bool:
-        """Queue an entry, the end of `in_place_of` if that was `unended`; False without room."""
-        size = entry.size_bytes
-        added_bytes = self._added_bytes + size
+    def add(self, entry: Entry | Span) -> bool:
+        """Queue an entry, the end of what is `unended` under its key; False without room."""
+        added_bytes = self._added_bytes + entry.size_bytes
         if added_bytes - self._written_bytes > QUEUE_BYTES:
             return False
         self._added_bytes = added_bytes
-        self._entries.append((entry, in_place_of, size))
+        self._entries.append(entry)
         if self.asleep:
             self.wake()
         return True
@@ -261,12 +259,11 @@ class Writer:
         """Take what the event loop adds to without a lock, in the order of the docstring above."""
         batch, entries = self._batch, self._entries
         unended = batch.unended = self._unended.copy()
-        for _ in range(len(entries)):
-            entry, in_place_of, size = entries.popleft()
-            if in_place_of is not None:
-                unended.pop(in_place_of, None)
-            batch.entries.append(entry_of(entry) if type(entry) is Span else entry)
-            batch.size_bytes += size
+        batch.entries += [entries.popleft() for _ in range(len(entries))]
+        for one in batch.entries:
+            if one.key is not None:
+                unended.pop(one.key, None)
+            batch.size_bytes += one.size_bytes
 
     def _delete(self, key: DocumentKey) -> None:
         # In this order: what was in the batch is in `_stored` before the batch is let go of.
