@@ -196,28 +196,21 @@ class Requests:
             args if isinstance(args := content.get("args", {}), dict) else {},
             session_id if isinstance(session_id, str) else None,
         )
-        if parent is None and not behind and module is not None and principal.is_full:
-            found: Failure | Doubt | None = obstacle(module, content)
-            session: Session | None = None
-            if session_id is not None:
-                found, session = self._look_for_session(session_id, principal, found)
-        else:
-            if parent is not None or behind:
-                self.lineage.begin(request.request_id, behind or self._behind(parent))
+        if parent is not None or behind:
+            self.lineage.begin(request.request_id, behind or self._behind(parent))
+        if parent is not None or session_id is not None or module is None or not principal.is_full:
             found, session = self._look(request, module or tool, principal, content, parent)
+        else:
+            found, session = obstacle(module, content), None
         # `type() is`: `isinstance` of a msgspec type is slow to say no, and mostly there is none.
         if type(found) is Failure or module is None:
             assert type(found) is Failure  # noqa: S101 - no module is a refusal
             response = Response(
                 found, request.request_id, tool, request.op, 0, session_id=request.session_id
             )
-            self._setting.refused[found.details["reason"]] += 1
             if recorded:
                 self._record_refusal(response, principal, parent)
-            self.lineage.end(request.request_id)
-            if session is not None:
-                effects.sessions.answered(session, response)
-            client.finished(response)
+            self._refuse(response, found, session, client)
             return None
         timeouts = module.descriptor.supervision.timeouts
         if account is None:
@@ -301,27 +294,21 @@ class Requests:
             found = unknown_module(module, self._fleet, principal)
         else:
             found = obstacle(module, content)
+        session_id = content.get("session_id")
         session: Session | None = None
-        if (session_id := content.get("session_id")) is not None:
+        if session_id is not None and self._effects.with_sessions:
             # What a module may do for a request, it may do in the request's session.
             whose = principal if parent is None else parent.first.principal
-            found, session = self._look_for_session(session_id, whose, found)
+            live = self._effects.sessions.find_live(session_id, whose)
+            if isinstance(live, Session):
+                session = live
+            elif not isinstance(found, Failure):
+                found = live
         if parent is None or isinstance(found, Failure) or isinstance(module, str):
             return found, session
         if not module.has_room:
             found = self._parents.reentrant(request.request_id, parent, module) or found
         return found, session
-
-    def _look_for_session(
-        self, session_id: str, whose: Principal, found: Failure | Doubt | None
-    ) -> tuple[Failure | Doubt | None, Session | None]:
-        """Return what was `found` before, or why there is no such session of his, or the session."""
-        if not self._effects.with_sessions:
-            return found, None
-        live = self._effects.sessions.find_live(session_id, whose)
-        if isinstance(live, Session):
-            return found, live
-        return found if isinstance(found, Failure) else live, None
 
     def _enter(self, invocation: Invocation) -> None:
         guard = self.guards.guard(invocation) if self._gates.any else None
@@ -471,6 +458,15 @@ class Requests:
     def _not_allowed(self, principal: Principal, tool: str, op: str) -> Failure | None:
         refusal = scope_refusal(principal, SCOPES["invoke"], f"invoke {tool:.130}.{op:.80}")
         return refusal or module_refusal(principal, self._fleet, tool, op)
+
+    def _refuse(
+        self, response: Response, why: Failure, session: Session | None, client: Client
+    ) -> None:
+        self._setting.refused[why.details["reason"]] += 1
+        self.lineage.end(response.request_id)
+        if session is not None:
+            self._effects.sessions.answered(session, response)
+        client.finished(response)
 
     def _record_refusal(
         self, response: Response, principal: Principal, parent: Invocation | None
