@@ -45,7 +45,8 @@ class ArgsValidator:
         self._inputs = inputs
         self._vouched = vouched
         self._most_values = most_values
-        self._accepting: dict[str, Accepts] = {}
+        self.accepting: dict[str, Accepts] = {}
+        """The `acceptance` of each op that was asked for before."""
         self._encoded: dict[str, OpSchema] = {}
 
     @property
@@ -59,15 +60,18 @@ class ArgsValidator:
 
     def accepts(self, op: str, args: Any) -> bool:
         """Tell whether the op is known and the args are certainly valid for it."""
-        accepts = self._accepting.get(op)
-        if accepts is None:
-            if op not in self._inputs:
-                return False
-            accepts = self._accepting[op] = self._acceptance(self._inputs[op])
+        accepts = self.accepting.get(op) or self.acceptance(op)
         try:
             return accepts(args)
         except RecursionError:
             return False
+
+    def acceptance(self, op: str) -> Accepts:
+        """Return what accepts the args of an op; it may raise `RecursionError`, which is a no."""
+        if op not in self._inputs:
+            return nothing
+        accepts = self.accepting[op] = self._acceptance(self._inputs[op])
+        return accepts
 
     def schema(self, op: str) -> OpSchema:
         """Return the schema of an op; raises `KeyError` for one that is not known."""

@@ -134,6 +134,7 @@ class _UnbuiltReply(InvokeReply, frozen=True, gc=False):
     result: msgspec.Raw | UnsetType = UNSET
 
 
+_decode = msgspec.json.Decoder().decode
 decode_invoke_reply = msgspec.json.Decoder(_UnbuiltReply).decode
 """Fast path for the commonest line of all, whose result stays bytes.
 
@@ -147,12 +148,19 @@ def plain_outcome(reply: InvokeReply, line: bytes) -> Outcome | None:
     None may be wrong. A `\r`, white space in JSON, ends a line to some readers. Without a result,
     the line has no colon more than its other fields need.
     """
+    result = reply.result
     if not reply.ok or reply.error is not None:
-        return None if reply.ok or reply.result is not UNSET else reply.outcome
-    if reply.result is not UNSET:
-        looked_at = reply.result if len(line) <= SMALL_BYTES else line
-        passes = line.find(b"\r") < 0 and is_readable(looked_at)
-        return Success(reply.result, reply.summary) if passes else None
+        return None if reply.ok or result is not UNSET else reply.outcome
+    if result is not UNSET:
+        if line.find(b"\r") >= 0:
+            return None
+        if len(line) > SMALL_BYTES:
+            return Success(result, reply.summary) if is_readable(line) else None
+        try:
+            _decode(result)  # what `is_readable` would do
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        return Success(result, reply.summary)
     fields = 1 + (reply.request_id is not None) + (reply.summary is not None)
     return reply.outcome if line.count(b":") <= fields else None
 

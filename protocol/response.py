@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, final
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from protocol.connection import Notice
 from protocol.errors import Failure, Outcome, Success
+
+_encode = msgspec.json.Encoder().encode
 
 
 class Response(msgspec.Struct, frozen=True, gc=False):
@@ -32,33 +35,83 @@ class Response(msgspec.Struct, frozen=True, gc=False):
         """Whether the request succeeded."""
         return isinstance(self.outcome, Success)
 
-    def document(self, *, built: bool = True, **content: Any) -> dict[str, Any]:
+    def document(self, *, built: bool = True) -> dict[str, Any]:
         """Return it as docs/protocol.md shows it; an absent summary or session is left out.
 
-        For who only encodes it, the result need not be `built`; it stands after `content`.
+        For who only encodes it, the result need not be `built`.
         """
-        outcome = self.outcome
-        if type(outcome) is Failure:  # `isinstance` of a msgspec type is slow to say no
-            content["ok"] = False
-            content["error"] = {
-                "code": outcome.code,
-                "message": outcome.message,
-                "details": outcome.details,
-            }
-        else:
-            content["ok"] = True
-            content["result"] = outcome.result if built else outcome.said
-        if outcome.summary is not None:
-            content["summary"] = outcome.summary
-        if not self.request_id:
-            return content
-        content["request_id"] = self.request_id
-        content["module"] = self.module
-        content["op"] = self.op
-        if self.session_id is not None:
-            content["session_id"] = self.session_id
-        content["duration_ms"] = self.duration_ms
-        content["warnings"] = list(map(msgspec.to_builtins, self.notices))
-        if self.injected:
-            content["injected"] = list(self.injected)
-        return content
+        shown = _shown(self, UNSET, UNSET, UNSET)
+        values = ((name, getattr(shown, name)) for name in _FIELDS)
+        document = {name: value for name, value in values if value is not UNSET}
+        if built and isinstance(self.outcome, Success):
+            document["result"] = self.outcome.result
+        if "warnings" in document:
+            document["warnings"] = list(map(msgspec.to_builtins, self.notices))
+        return document
+
+    def done_line(self, request_id: str | None) -> bytes:
+        """Encode it as the `done` event that ends a client's request of that id.
+
+        Raises what an encoder does: what a module said may be too deep for it.
+        """
+        named = UNSET if request_id is None else request_id
+        return _encode(_shown(self, "0", "done", named)) + b"\n"
+
+
+@final
+class _Shown(msgspec.Struct, frozen=True, gc=False):
+    """What is shown of a response, in this order; the first three fields are those of an event."""
+
+    version: str | UnsetType
+    type: str | UnsetType
+    requestId: str | UnsetType  # noqa: N815 - that of the client
+    ok: bool
+    result: Any
+    error: dict[str, Any] | UnsetType
+    summary: str | UnsetType
+    request_id: str | UnsetType = UNSET
+    """From here on all is of invocations only."""
+    module: str | UnsetType = UNSET
+    op: str | UnsetType = UNSET
+    session_id: str | UnsetType = UNSET
+    duration_ms: int | UnsetType = UNSET
+    warnings: tuple[Notice, ...] | UnsetType = UNSET
+    injected: list[dict[str, Any]] | UnsetType = UNSET
+
+
+_FIELDS = _Shown.__struct_fields__
+
+
+def _shown(
+    response: Response,
+    version: str | UnsetType,
+    type_: str | UnsetType,
+    named: str | UnsetType,
+) -> _Shown:
+    outcome = response.outcome
+    summary = UNSET if outcome.summary is None else outcome.summary
+    ok = type(outcome) is not Failure  # `isinstance` of a msgspec type is slow to say no
+    result: Any = UNSET
+    error: dict[str, Any] | UnsetType = UNSET
+    if type(outcome) is Failure:
+        error = {"code": outcome.code, "message": outcome.message, "details": outcome.details}
+    else:
+        result = outcome.said
+    if not response.request_id:
+        return _Shown(version, type_, named, ok, result, error, summary)
+    return _Shown(
+        version,
+        type_,
+        named,
+        ok,
+        result,
+        error,
+        summary,
+        response.request_id,
+        response.module,
+        response.op,
+        UNSET if response.session_id is None else response.session_id,
+        response.duration_ms,
+        response.notices,
+        list(response.injected) if response.injected else UNSET,
+    )

@@ -38,7 +38,7 @@ from protocol.events import (
     UiEvent,
     decode_event,
 )
-from protocol.frames import RequestFrame, decode_request, encode_line
+from protocol.frames import RequestFrame, decode_request, encode, encode_line
 from protocol.framing import LineSplitter, Outgoing, Written
 from protocol.host_call import Chunk, encode_result
 from protocol.json_line import (
@@ -69,6 +69,12 @@ _LOOKED_AT_BYTES = 256
 _FLOW = frozenset(Flow)
 
 
+def _invoke_frame(tool: str) -> bytes:
+    """Return a request frame but for its id and its input: only these are encoded each time."""
+    shown = encode_line(RequestFrame("", tool, _INVOKE)).replace(b"%", b"%%")
+    return shown.replace(b'""', b"%b", 1).replace(b'"input":{}', b'"input":%b')
+
+
 class ModuleConnection:
     """One process that answers `health`, `describe` and `invoke`, any number of times."""
 
@@ -88,6 +94,7 @@ class ModuleConnection:
         self._streaming = False
         """Whether the last line was an event."""
         self._handshake: Handshake | None = None
+        self._frame = _invoke_frame(descriptor.name)
 
     @property
     def unfinished_line(self) -> str | None:
@@ -107,15 +114,16 @@ class ModuleConnection:
         """Queue a request frame."""
         if request.request_id in self._open:
             raise LocalError(f"request {request.request_id} is open already")
-        content: dict[str, Any] = {}
+        # Encoded before it is noted as open: args that cannot be encoded leave nothing behind.
         if request.operation is _INVOKE:
-            content = {"op": request.op, "args": request.args}
+            content: dict[str, Any] = {"op": request.op, "args": request.args}
             if request.session_id is not None:
                 content["session_id"] = request.session_id
             if request.traceparent is not None:
                 content["traceparent"] = request.traceparent
-        # Encoded before it is noted as open: args that cannot be encoded leave nothing behind.
-        line = encode_line(RequestFrame(request.request_id, self._tool, request.operation, content))
+            line = self._frame % (encode(request.request_id), encode(content))
+        else:
+            line = encode_line(RequestFrame(request.request_id, self._tool, request.operation))
         step = self._lines.step
         if step.lost:
             step.begin_mark(f"{request.request_id}{SYNC}")

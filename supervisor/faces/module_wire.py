@@ -257,10 +257,7 @@ def event_line(event: Event, request_id: str | None) -> bytes:
 def done_line(request_id: str | None, response: Response) -> bytes:
     """Encode the `done` event that ends a request."""
     try:
-        head = {"version": "0", "type": "done", "requestId": request_id}
-        if request_id is None:
-            del head["requestId"]
-        return encode_line(response.document(built=False, **head))
+        return response.done_line(request_id)
     except UNENCODABLE as error:
         # Too deep, or text that is no Unicode, such as a file's name: this request has its
         # answer all the same, and the others on the connection theirs.

@@ -66,7 +66,10 @@ class Outbox:
             return
         if self.gatherer is not None:
             self.gather()
-        self._add(line)
+        self._lines.append(line)
+        self.waiting_bytes += len(line)
+        if self.waiting_bytes >= self._count_at:
+            self._count()
         if not (self._to_flush or self._flushes()):
             self._some.set()
 
@@ -90,13 +93,7 @@ class Outbox:
         gatherer, self.gatherer = self.gatherer, None
         if gatherer is not None:
             for line in gatherer.gathered():
-                self._add(line)
-
-    def _add(self, line: bytes) -> None:
-        self._lines.append(line)
-        self.waiting_bytes += len(line)
-        if self.waiting_bytes >= self._count_at:
-            self._count()
+                self.put(line)
 
     async def take(self) -> bytes:
         """Wait for lines and return all there are; b"" after `close`."""
@@ -104,8 +101,8 @@ class Outbox:
             self._is_taken = False
             self._some = trio.Event()
             await self._some.wait()
-        self.gather()
         self._is_taken = True
+        self.gather()
         data = b"".join(self._lines)
         self._lines.clear()
         return data
@@ -151,8 +148,8 @@ class Outbox:
         self.account.hold(ANSWERS, waiting)
 
     def _flush(self) -> None:
-        self._to_flush = False
         self.gather()
+        self._to_flush = False
         if not self._lines or self._write is None:
             return  # taken meanwhile, or closed
         data = b"".join(self._lines)

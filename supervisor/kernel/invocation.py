@@ -76,16 +76,16 @@ class Invocation(Call, kw_only=True, eq=False):
     account: Account
     """For whom it holds bytes."""
     setting: Setting
-    session: Session | None
-    """The one that its request names."""
-    parent: Invocation | None
-    """The invocation on whose behalf it is made: its end is the end of this one."""
-    traceparent: str | None
-    """That of who asked first, if that had one."""
     span: Span
     accepted_at: float
     """By trio's clock."""
     timeout_s: float
+    session: Session | None = None
+    """The one that its request names."""
+    parent: Invocation | None = None
+    """The invocation on whose behalf it is made: its end is the end of this one."""
+    traceparent: str | None = None
+    """That of who asked first, if that had one."""
     deadline: Queue | None = None
     recorded: bool = True
     """If not, the journal says nothing of it."""
@@ -162,10 +162,12 @@ class Invocation(Call, kw_only=True, eq=False):
     def answered(self, outcome: Outcome, call: Call) -> None:
         """Respond."""
         del call
-        if self.long_way is None:
-            self.finish(self.respond(outcome))
-        else:
+        if self.long_way is not None:
             self.long_way.answered(outcome)
+            return
+        response = self.respond(outcome)
+        self.ended = True
+        self.client.finished(response)
 
     def congested(self) -> Congestion:
         """Whether the client cannot keep up."""

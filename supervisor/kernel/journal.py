@@ -73,6 +73,8 @@ class Journal:
             f"{self.life}-{{:x}}".format, itertools.count(1)
         ).__next__
         """Returns an id that nothing else has, in this life of the daemon or another."""
+        self.span_of: Callable[[str], str] = f"{self.life}-i".__add__
+        """The same for a request; no digit of the others is an "i"."""
         self._unended: dict[DocumentKey, Unended] = {}
         self._unreported = 0
         self._lost = False
@@ -133,9 +135,9 @@ class Journal:
             by=by,
         )
         revision = None if event != "session:patch" or data is None else data.get("revision")
-        written = _entry(entry, revision)
+        written = _entry(entry, revision, in_place_of)
         # One is dropped, so those after it are too, until there is room: the gap is one.
-        if self._unreported or not self._writer.add(written, in_place_of):
+        if self._unreported or not self._writer.add(written):
             self._drop()
         if in_place_of is not None:
             self._unended.pop(in_place_of, None)
@@ -156,10 +158,9 @@ class Journal:
         """Record the end of an invocation in place of its document, if nobody overhears."""
         if self._listener is not None:
             return False
-        key = span.key
-        if self._unreported or not self._writer.add(span, key):
+        if self._unreported or not self._writer.add(span):
             self._drop()
-        self._unended.pop(key, None)
+        self._unended.pop(span.key, None)
         return True
 
     def flush(self, done: Kept) -> None:
@@ -318,7 +319,7 @@ class Journal:
             component="supervisor",
             data={"count": count},
         )
-        written = _entry(event, None)
+        written = _entry(event)
         if self._writer.add(written):
             self._unreported = 0
             log.warning("entries of the journal were dropped", count=count)
@@ -375,6 +376,8 @@ async def remembering(
             nursery.cancel_scope.cancel()
 
 
-def _entry(event: JournalEvent, revision: int | None) -> Entry:
+def _entry(
+    event: JournalEvent, revision: int | None = None, key: DocumentKey | None = None
+) -> Entry:
     event, body = encoded(event)
-    return Entry(event.ts, event.event, event.module, event.session_id, revision, body)
+    return Entry(event.ts, event.event, event.module, event.session_id, revision, body, key)

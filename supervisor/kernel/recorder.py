@@ -128,6 +128,9 @@ class Recorder(Protocol):
     def new_span(self) -> str:
         """Return an id for something that begins and ends; nothing else has it, ever."""
 
+    def span_of(self, request_id: str) -> str:
+        """Return such an id for a request of this daemon: always the same."""
+
     def overhear(self, listener: Overhear | None) -> None:
         """Have `listener` called with each entry from now on, kept or not; None: nobody."""
 
@@ -225,6 +228,10 @@ class Forgetful:
     def new_span(self) -> str:
         """Return an id that nothing else has."""
         return f"{self._life}-{next(self._numbers):x}"
+
+    def span_of(self, request_id: str) -> str:
+        """Return an id that nothing else has."""
+        return f"{self._life}-i{request_id}"
 
     def overhear(self, listener: Overhear | None) -> None:
         """Have `listener` called with each entry."""

@@ -209,8 +209,14 @@ def obstacle(module: Module, content: Mapping[str, Any]) -> Failure | Doubt | No
             return refusal
     descriptions = module.descriptions
     validator = descriptions.renewed() if descriptions.is_outdated else descriptions.validator
-    if validator is None or validator.accepts(op, args):
+    if validator is None:
         return None
+    accepts = validator.accepting.get(op) or validator.acceptance(op)
+    try:
+        if accepts(args):
+            return None
+    except RecursionError:
+        pass
     if validator.knows(op):
         return Doubt(f"{module.name}.{op}", validator.schema(op), args)
     words = f"{module.name} has no op {named(op, NAME_CHARS)}{did_you_mean(op, validator.ops)}"

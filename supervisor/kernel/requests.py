@@ -186,8 +186,9 @@ class Requests:
         `order`, and what is held for it counts for `account`, or for that of its parent.
         None is returned if there is nothing left to cancel.
         """
-        op, session_id = content.get("op"), content.get("session_id")
         host, effects = self._host, self._effects
+        module = self._fleet.modules.get(tool)
+        op, session_id = content.get("op"), content.get("session_id")
         request = Request(
             host.next_request_id(),
             _INVOKE,
@@ -197,21 +198,19 @@ class Requests:
         )
         if parent is not None or behind:
             self.lineage.begin(request.request_id, behind or self._behind(parent))
-        module = self._fleet.modules.get(tool)
-        found, session = self._look(request, module or tool, principal, content, parent)
+        if parent is not None or session_id is not None or module is None or not principal.is_full:
+            found, session = self._look(request, module or tool, principal, content, parent)
+        else:
+            found, session = obstacle(module, content), None
         # `type() is`: `isinstance` of a msgspec type is slow to say no, and mostly there is none.
         if type(found) is Failure or module is None:
             assert type(found) is Failure  # noqa: S101 - no module is a refusal
             response = Response(
                 found, request.request_id, tool, request.op, 0, session_id=request.session_id
             )
-            self._setting.refused[found.details["reason"]] += 1
             if recorded:
                 self._record_refusal(response, principal, parent)
-            self.lineage.end(request.request_id)
-            if session is not None:
-                effects.sessions.answered(session, response)
-            client.finished(response)
+            self._refuse(response, found, session, client)
             return None
         timeouts = module.descriptor.supervision.timeouts
         if account is None:
@@ -228,7 +227,7 @@ class Requests:
             parent=parent,
             traceparent=content.get("traceparent") if parent is None else parent.traceparent,
             span=Span(
-                key=(IN_FLIGHT, effects.recorder.new_span()),
+                key=(IN_FLIGHT, effects.recorder.span_of(request.request_id)),
                 began=host.wall_clock(),
                 module=module.name,
                 op=request.op,
@@ -250,7 +249,8 @@ class Requests:
         elif self._gates.any:
             self._enter(invocation)
         else:
-            invocation.enter()
+            invocation.entered = True
+            module.submit(invocation)
         return None if invocation.ended else invocation
 
     def tell_spans(self, spans: Spans) -> None:
@@ -295,8 +295,6 @@ class Requests:
         else:
             found = obstacle(module, content)
         session_id = content.get("session_id")
-        if session_id is None and parent is None:
-            return found, None
         session: Session | None = None
         if session_id is not None and self._effects.with_sessions:
             # What a module may do for a request, it may do in the request's session.
@@ -460,6 +458,15 @@ class Requests:
     def _not_allowed(self, principal: Principal, tool: str, op: str) -> Failure | None:
         refusal = scope_refusal(principal, SCOPES["invoke"], f"invoke {tool:.130}.{op:.80}")
         return refusal or module_refusal(principal, self._fleet, tool, op)
+
+    def _refuse(
+        self, response: Response, why: Failure, session: Session | None, client: Client
+    ) -> None:
+        self._setting.refused[why.details["reason"]] += 1
+        self.lineage.end(response.request_id)
+        if session is not None:
+            self._effects.sessions.answered(session, response)
+        client.finished(response)
 
     def _record_refusal(
         self, response: Response, principal: Principal, parent: Invocation | None

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from array import array
-from bisect import bisect
 from collections.abc import Sequence
 
 CEILING_US = 1 << 40
@@ -43,7 +41,16 @@ BUCKETS = len(_LEAST)
 
 def bucket_of(duration_us: int) -> int:
     """Return the number of the bucket that counts a duration."""
-    return bisect(_LEAST, duration_us, 1) - 1
+    if duration_us < _EXACT_BELOW_US:
+        return max(duration_us, 0)
+    if duration_us >= CEILING_US:
+        return BUCKETS - 1
+    shift = duration_us.bit_length() - 1 - _SUB_BITS
+    return (shift << _SUB_BITS) + (duration_us >> shift)
+
+
+_NEAR = bytes(map(bucket_of, range(4096)))
+"""The buckets of short durations, to look them up."""
 
 
 class Histogram:
@@ -52,7 +59,7 @@ class Histogram:
     __slots__ = ("_counts", "max_us", "total_us")
 
     def __init__(self) -> None:
-        self._counts: array[int] | None = None
+        self._counts: list[int] | None = None
         self.max_us = 0
         """The longest one, exactly."""
         self.total_us = 0
@@ -62,8 +69,9 @@ class Histogram:
         """Count a duration."""
         counts = self._counts
         if counts is None:
-            counts = self._counts = array("Q", bytes(8 * BUCKETS))
-        counts[bisect(_LEAST, duration_us, 1) - 1] += 1
+            counts = self._counts = [0] * BUCKETS
+        near = 0 <= duration_us < len(_NEAR)
+        counts[_NEAR[duration_us] if near else bucket_of(duration_us)] += 1
         self.total_us += duration_us
         if duration_us > self.max_us:  # noqa: PLR1730 - on the way of each invocation
             self.max_us = duration_us

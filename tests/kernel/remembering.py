@@ -102,6 +102,9 @@ class Remembering:
     def new_span(self) -> str:
         return f"life-{next(self._spans)}"
 
+    def span_of(self, request_id: str) -> str:
+        return f"life-i{request_id}"
+
     # What the next daemon finds (`Restored`).
 
     def documents(self, kind: str) -> list[Document]:

@@ -19,7 +19,13 @@ from supervisor.kernel import journal as journal_module
 from supervisor.kernel.journal import FILE, Journal, remembering
 from supervisor.kernel.store import database as database_module
 from supervisor.kernel.store import writer as writer_module
-from supervisor.kernel.store.batch import CHUNKS, ENTRY_BYTES, insert_entries, store_documents
+from supervisor.kernel.store.batch import (
+    CHUNKS,
+    ENTRY_BYTES,
+    Batch,
+    insert_entries,
+    store_documents,
+)
 from supervisor.kernel.store.reader import Filter, Reader
 from supervisor.kernel.store.restored import RestoredJournal
 from supervisor.kernel.store.settings import (
@@ -30,7 +36,7 @@ from supervisor.kernel.store.settings import (
     OpenQuestion,
     Span,
 )
-from supervisor.kernel.store.writer import QUEUE_BYTES
+from supervisor.kernel.store.writer import QUEUE_BYTES, Writer
 from supervisor.runtime.blocking import BlockingWork
 from tests import journals
 from tests.bounds import WAIT_S
@@ -224,6 +230,30 @@ async def test_what_was_in_flight_when_the_daemon_died_is_closed_by_the_next_one
     assert second["duration_ms"] == 0  # the clock was set back
     assert (second["module"], "by" in second) == ("slow", False)
     assert third["span_id"] == "a-3"
+
+
+async def test_what_is_open_has_a_row_once_two_groups_saw_it_or_somebody_waits(
+    tmp_path: Path,
+) -> None:
+    async with journal(tmp_path) as kept:
+        options, listener, blocking = kept._writer._options, kept._writer._listener, BlockingWork()
+        unended: dict[tuple[str, str], Any] = {}
+        writer = Writer(options, listener, unended, blocking)  # its thread is this test
+
+        def group(ticket: int = 0) -> set[str]:
+            writer._batch = Batch(ticket=ticket)
+            writer._take()
+            writer._stored_unended = set(writer._batch.unended)
+            return {name for _, name in writer._batch.unended}
+
+        unended[IN_FLIGHT, "short"] = unended[IN_FLIGHT, "long"] = b"{}"
+        assert group() == set()
+        del unended[IN_FLIGHT, "short"]
+        assert group() == {"long"}
+        unended[IN_FLIGHT, "waited for"] = b"{}"
+        assert group(ticket=1) == {"long", "waited for"}
+        unended.clear()
+        assert group() == set()
 
 
 async def test_a_question_that_was_open_when_the_daemon_died_is_denied_by_the_next_one(

@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 
-from protocol.journal_event import JournalEvent
 from supervisor.kernel.recorder import Content, Unended
 from supervisor.kernel.store.settings import NAME_CHARS, DocumentKey, Span
 
@@ -27,6 +26,10 @@ ENTRY_BYTES = 120
 COLUMNS = ("seq", "ts", "event", "module", "session_id", "revision", "body")
 """Of `events`."""
 
+MAY_BE_EMPTY = frozenset({"module", "session_id", "revision"})
+
+_ENCODER = msgspec.json.Encoder()
+
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """A row of `events` without its `seq`; `body` is the Event v1 document as JSON."""
@@ -37,6 +40,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     session_id: str | None
     revision: int | None
     body: bytes
+    key: DocumentKey | None = None
+    """Of the document that it takes the place of."""
 
     @property
     def size_bytes(self) -> int:
@@ -47,7 +52,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 class Batch(msgspec.Struct):
     """What is written at once; of each document, the newest form (None: it is deleted)."""
 
-    entries: list[Entry] = msgspec.field(default_factory=list)
+    entries: list[Entry | Span] = msgspec.field(default_factory=list)
     documents: dict[DocumentKey, tuple[int, Content | None]] = msgspec.field(default_factory=dict)
     size_bytes: int = 0
     """Of the entries."""
@@ -61,38 +66,66 @@ class Batch(msgspec.Struct):
         return bool(self.entries or self.documents or self.ticket)
 
 
-def entry_of(span: Span) -> Entry:
-    """Return what the journal says of an invocation that ended well."""
+class _Invoked(msgspec.Struct, frozen=True, gc=False):
+    """What the journal says of an invocation that ended well: a `JournalEvent`, made in less."""
+
+    id: str
+    ts: float
+    event: str
+    component: str
+    module: str
+    status: str
+    duration_ms: int
+    data: dict[str, str]
+    request_id: str
+    span_id: str
+    by: msgspec.Raw
+
+
+INVOKED = "module:invoke"
+
+
+def _invoked(span: Span) -> _Invoked:
     span_id = span.key[1]
-    event = JournalEvent(
-        id=f"{span_id}.",
-        ts=span.ended,
-        event="module:invoke",
-        component="supervisor",
-        module=span.module,
-        status="ok",
-        duration_ms=span.duration_ms,
-        data={"op": span.op[:NAME_CHARS]},
-        request_id=span.request_id,
-        span_id=span_id,
-        by=span.by,
+    return _Invoked(
+        f"{span_id}.",
+        span.ended,
+        INVOKED,
+        "supervisor",
+        span.module,
+        "ok",
+        span.duration_ms,
+        {"op": span.op[:NAME_CHARS]},
+        span.request_id,
+        span_id,
+        span.by,
     )
-    return Entry(span.ended, event.event, span.module, None, None, msgspec.json.encode(event))
 
 
-def insert_entries(connection: sqlite3.Connection, entries: Sequence[Entry], last_seq: int) -> None:
+def insert_entries(
+    connection: sqlite3.Connection, entries: Sequence[Entry | Span], last_seq: int
+) -> None:
     """Add rows after `last_seq`.
 
     A parameter that is None, or `bytes`, takes sqlite3 1 us: each time it looks for an adapter. So
-    columns that are empty in all rows are left out, and bodies are `bytearray`s.
+    columns that are empty in all rows are left out, and bodies are `bytearray`s. Invocations that
+    ended well, most of what there is, are encoded all at once.
     """
+    spans = [_invoked(one) for one in entries if type(one) is Span]
+    bodies = iter(bytearray(_ENCODER.encode_lines(spans)).split(b"\n"))
     numbered = [
-        (seq, one.ts, one.event, one.module, one.session_id, one.revision, bytearray(one.body))
+        (seq, one.ended, INVOKED, one.module, None, None, next(bodies))
+        if type(one) is Span
+        else (seq, one.ts, one.event, one.module, one.session_id, one.revision, bytearray(one.body))
         for seq, one in enumerate(entries, last_seq + 1)
     ]
     for chunk in _chunks(numbered):
         columns = zip(COLUMNS, zip(*chunk, strict=True), strict=True)
-        filled = [(name, cells) for name, cells in columns if cells.count(None) < len(chunk)]
+        filled = [
+            (name, cells)
+            for name, cells in columns
+            if name not in MAY_BE_EMPTY or cells.count(None) < len(chunk)
+        ]
         names = ",".join(name for name, _ in filled)
         row = f"({','.join('?' * len(filled))})"
         rows = zip(*(cells for _, cells in filled), strict=True)

@@ -10,7 +10,9 @@ to be damaged is set aside, and what waits goes into the new one, numbered on.
 Entries come without a lock: the event loop appends, the thread takes from the other end, and is
 woken only when it sleeps. What has no end yet (`unended`) is not queued at all: with each group the
 thread looks what there is. It looks *before* it takes the entries, and the event loop adds an entry
-before it forgets what that is the end of; so at any moment the disk has the one or the other.
+before it forgets what that is the end of; so once the disk has the one, it has it or the other.
+Most of what is open has its end a moment later, and never needs a row: only what the group before
+saw, too, gets one, and all there is if somebody waits for the disk.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import sqlite3
 import threading
 from collections import deque
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Protocol
 
@@ -30,7 +33,6 @@ from supervisor.kernel.recorder import Content, Unended
 from supervisor.kernel.store.batch import (
     Batch,
     Entry,
-    entry_of,
     insert_entries,
     remember_stored,
     store_documents,
@@ -123,7 +125,7 @@ class Writer:
         self._listener = listener
         self._unended = unended
         self._pending = Batch()
-        self._entries: deque[tuple[Entry | Span, DocumentKey | None, int]] = deque()
+        self._entries: deque[Entry | Span] = deque()
         self.asleep = False
         self._added_bytes = 0
         """Of all entries that ever came; counted by the event loop alone."""
@@ -137,6 +139,8 @@ class Writer:
         self._database: Database | None = None
         self._stored: set[DocumentKey] = set()
         self._stored_unended: set[DocumentKey] = set()
+        self._seen: AbstractSet[DocumentKey] = set()
+        """What had no end when the last group was taken."""
         self._restored = False
         self._batch = Batch()
         self._retention = Retention(options.limits, options.clocks)
@@ -156,14 +160,13 @@ class Writer:
         """How much waits for the disk."""
         return self._added_bytes - self._written_bytes
 
-    def add(self, entry: Entry | Span, in_place_of: DocumentKey | None = None) -> bool:
-        """Queue an entry, the end of `in_place_of` if that was `unended`; False without room."""
-        size = entry.size_bytes
-        added_bytes = self._added_bytes + size
+    def add(self, entry: Entry | Span) -> bool:
+        """Queue an entry, the end of what is `unended` under its key; False without room."""
+        added_bytes = self._added_bytes + entry.size_bytes
         if added_bytes - self._written_bytes > QUEUE_BYTES:
             return False
         self._added_bytes = added_bytes
-        self._entries.append((entry, in_place_of, size))
+        self._entries.append(entry)
         if self.asleep:
             self.wake()
         return True
@@ -228,7 +231,8 @@ class Writer:
         elif self._batch or failing or self._batch.unended.keys() != self._stored_unended:
             well = self._try(self._write)
         else:
-            self._untended_bytes = TEND_BYTES
+            if self._seen == self._stored_unended:  # else it comes back for that in a moment
+                self._untended_bytes = TEND_BYTES
             well = True
         if well and self._untended_bytes >= TEND_BYTES and not self._closing:
             well = self._try(self._tend)
@@ -260,13 +264,17 @@ class Writer:
     def _take(self) -> None:
         """Take what the event loop adds to without a lock, in the order of the docstring above."""
         batch, entries = self._batch, self._entries
-        unended = batch.unended = self._unended.copy()
-        for _ in range(len(entries)):
-            entry, in_place_of, size = entries.popleft()
-            if in_place_of is not None:
-                unended.pop(in_place_of, None)
-            batch.entries.append(entry_of(entry) if type(entry) is Span else entry)
-            batch.size_bytes += size
+        unended = self._unended.copy()
+        former, self._seen = self._seen, unended.keys()
+        batch.entries += [entries.popleft() for _ in range(len(entries))]
+        for one in batch.entries:
+            if one.key is not None:
+                unended.pop(one.key, None)
+            batch.size_bytes += one.size_bytes
+        if not (batch.ticket or self._closing):
+            known = former | self._stored_unended
+            unended = {key: one for key, one in unended.items() if key in known}
+        batch.unended = unended
 
     def _delete(self, key: DocumentKey) -> None:
         # In this order: what was in the batch is in `_stored` before the batch is let go of.

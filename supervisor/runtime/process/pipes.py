@@ -24,6 +24,9 @@ from supervisor.runtime.turns import SERVING, LineTurn, pieces
 READ_BYTES = 65536
 """One read takes at most what a pipe holds by default."""
 
+FEW_BYTES = 512
+"""Who says no more than this at a time, may well have answered what it was asked a moment ago."""
+
 
 class Pipes:
     """Pipes for stdin, stdout and stderr, opened within a block.
@@ -147,9 +150,7 @@ class Pump:
         drained = True
         while data := await read(self._pipe, drained=drained):
             drained = len(data) < READ_BYTES
-            if self._taps.tap is not None:
-                self._taps.said(self._instance, self._source, data)
-            self._untaken += pieces(data)
+            self._note(data)
             while self._untaken:
                 if self._take_turn():
                     drained = False  # just asked: it may answer during the neighbours' turn
@@ -177,13 +178,35 @@ class Pump:
             yield from pieces(chunk)
 
     def _take_turn(self) -> bool:
-        """Take as much as a turn has time for; return whether it led to asking."""
+        """Take as much as a turn has time for; return whether there may be more at once.
+
+        That is so if what was taken led to asking. An answer that comes at once belongs to this
+        turn: to come round to it in another one costs more than a small call itself.
+        """
         turn, asked = self._turn, False
         turn.begin()
         SERVING.begin(self._instance, self._doing)
         while self._untaken:
-            asked |= bool(self._take(self._untaken.popleft()))
+            piece = self._untaken.popleft()
+            asked |= bool(self._take(piece))
             if turn.took_piece():
                 break
+            if asked and not self._untaken and len(piece) <= FEW_BYTES:
+                asked = self._read_more()
         SERVING.end()
         return asked
+
+    def _read_more(self) -> bool:
+        """Read what has come since; return whether that is anything, or the end."""
+        try:
+            data = os.read(self._pipe, READ_BYTES)
+        except BlockingIOError:
+            return False
+        if data:
+            self._note(data)
+        return True
+
+    def _note(self, data: bytes) -> None:
+        if self._taps.tap is not None:
+            self._taps.said(self._instance, self._source, data)
+        self._untaken += pieces(data)

@@ -85,7 +85,8 @@ class Host:
         self.checks = Checks(self.custody, self.deadlines)
         self.sampler = Sampler(self.custody.blocking, memory_ceiling_bytes)
         self.shutting_down = False
-        self.next_request_id: Callable[[], str] = map("r{}".format, itertools.count(1)).__next__
+        numbers = map(str, itertools.count(1))
+        self.next_request_id: Callable[[], str] = map("r".__add__, numbers).__next__
         """Returns an id that no other request of this daemon has."""
 
     def stopping(self, what: str, evidence: Mapping[str, Any]) -> Failure:

@@ -110,6 +110,8 @@ class Module:
         self.descriptor = descriptor
         """The one in effect."""
         self.setting = self.make_setting(descriptor)
+        self.descriptions = self.setting.descriptions
+        """What its processes say that they are."""
         self.span_attributes = DIALECTS[descriptor.transport.protocol].span_attributes
         self.workers = [self.make_worker(self.setting)]
         """Those of the descriptor in effect, in the order they were added; there is always one."""
@@ -244,6 +246,7 @@ class Module:
             self._restarts.update(one.restarts)
         self._former_exit = self.exit or self._former_exit
         self.workers, self.setting, self.descriptor = group, group[0].setting, descriptor
+        self.descriptions = self.setting.descriptions
         self.span_attributes = DIALECTS[descriptor.transport.protocol].span_attributes
         self.exit = workers.newest_exit(group)
         self.asleep = self.barred = False
@@ -365,8 +368,10 @@ class Module:
 
     def submit(self, call: Call) -> None:
         """Serve a call now, let it wait, or refuse it."""
-        if not self.queue and self._take(call):
-            return
+        if not self.queue:
+            worker = self.only or workers.least_loaded(self.workers)
+            if worker is not None and self._give(worker, call):
+                return
         refused = refusal(self) or queue_full(self, len(self.queue))
         if refused is not None:
             call.settle(refused)
@@ -377,11 +382,10 @@ class Module:
         if self.only is None:
             self.sizing.press()
 
-    def _take(self, call: Call) -> bool:
-        """Give a call to the worker that has the fewest; False if none has room."""
-        worker = self.only or workers.least_loaded(self.workers)
-        life = None if worker is None else worker.free()
-        if worker is None or life is None:
+    def _give(self, worker: Worker, call: Call) -> bool:
+        """Give a call to the worker that has the fewest; False if it has no room."""
+        life = worker.serving
+        if life is None or not life.can_take():
             return False
         life.take(call)
         service = worker.service
@@ -390,15 +394,16 @@ class Module:
             self.sizing.look()
         return True
 
-    def _has_free(self) -> bool:
+    def _free(self) -> Worker | None:
+        """Return the worker to give the next call to, if one has room."""
         worker = self.only or workers.least_loaded(self.workers)
-        return worker is not None and worker.free() is not None
+        return None if worker is None or worker.free() is None else worker
 
     def _serve(self) -> None:
-        while self.queue and self._has_free():
+        while self.queue and (worker := self._free()) is not None:
             call = self.queue.take()
             if call is not None:
-                self._take(call)
+                self._give(worker, call)
 
     def resume(self, call: Call) -> None:
         """Have a call go on: its client may have room again."""
@@ -437,11 +442,6 @@ class Module:
         return await workers.asked(lives, operation, usual if timeout_s is None else timeout_s)
 
     # What is known of it.
-
-    @property
-    def descriptions(self) -> Descriptions:
-        """What its processes say that they are."""
-        return self.setting.descriptions
 
     @property
     def wanted(self) -> bool:
@@ -494,7 +494,7 @@ class Module:
     @property
     def has_room(self) -> bool:
         """Whether a call would be served now."""
-        return not self.queue and self._has_free()
+        return not self.queue and self._free() is not None
 
     def instances(self) -> list[tuple[Instance, State]]:
         """Return what runs at the moment, each with its state; what goes or comes is last."""

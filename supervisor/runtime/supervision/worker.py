@@ -104,8 +104,8 @@ class Worker:
 
     __slots__ = (
         "_blamed", "_crashes", "_employer", "_inputs", "_moving", "_nursery", "_retry", "_turn",
-        "follows", "instance", "last_exit", "life", "restarts", "retry_at", "service", "setting",
-        "state", "wanted", "why_gone",
+        "follows", "instance", "last_exit", "life", "restarts", "retry_at", "service", "serving",
+        "setting", "state", "wanted", "why_gone",
     )  # fmt: skip
 
     def __init__(
@@ -120,6 +120,8 @@ class Worker:
         self.state = State.DOWN
         self.wanted = Wish.DOWN
         self.life: Life | None = None
+        self.serving: Life | None = None
+        """The life, while calls may be given to it: an attribute, since each call asks."""
         self.instance: str | None = None
         """The newest instance it has had; None if its lives are none."""
         self.restarts: Counter[str] = Counter()
@@ -146,6 +148,7 @@ class Worker:
         """Want it up."""
         if self.wanted is not Wish.ANEW:
             self.wanted = Wish.UP
+        self._look_whether_it_serves()
         self._forgive()
         self._feed(Input.START, cause)
 
@@ -157,12 +160,14 @@ class Worker:
     def restart(self, cause: str) -> None:
         """Have the current life replaced by a new one."""
         self.wanted = Wish.UP if self.life is None else Wish.ANEW
+        self._look_whether_it_serves()
         self._forgive()
         self._feed(Input.RESTART, cause)
 
     def leave(self, cause: str) -> None:
         """Want it gone: at once, or when it has served the calls that it has."""
         self.wanted, self.why_gone = Wish.GONE, cause
+        self._look_whether_it_serves()
         if not self.serves or not self.load:
             self._feed(Input.STOP, cause)
 
@@ -212,10 +217,11 @@ class Worker:
 
     def free(self) -> Life | None:
         """Return the life if that may be given one more call now."""
-        life = self.life
-        if life is None or self.state not in SERVES or self.wanted is Wish.GONE:
-            return None
-        return life if life.can_take() else None
+        life = self.serving
+        return None if life is None or not life.can_take() else life
+
+    def _look_whether_it_serves(self) -> None:
+        self.serving = self.life if self.serves and not self.leaves else None
 
     @property
     def next_retry_s(self) -> float | None:
@@ -288,6 +294,7 @@ class Worker:
         if Action.SPAWN in following.actions and is_unprepared(self.setting):
             following = move(before, Input.UNPREPARED)
         self.state = following.state
+        self._look_whether_it_serves()
         # Told before it is acted upon: what ended is written down before what begins.
         if before is not following.state:
             self._employer.moved(self, before, cause)
@@ -338,7 +345,7 @@ class Worker:
         """See a life to its end; then decide what follows from that, here and nowhere else."""
         ended = await self._in_turn(life)
         self._give_turn_back()
-        self.life = None
+        self.life = self.serving = None
         if self.state is State.PREPARING and ended.reason == PREPARED:
             self._feed(Input.PREPARED, ended.message)
             return
