@@ -27,6 +27,11 @@ class Body:
         self._held = 0
         self._values: ValueCount | None = None
 
+    @property
+    def is_begun(self) -> bool:
+        """Whether something of it has come."""
+        return bool(self._data)
+
     def add(self, data: bytes) -> None:
         """Take what comes next; raises `Refusal`."""
         whole = self._data
