@@ -91,7 +91,7 @@ class Api:
             if route.method == "GET":
                 self._login.log_in(connection, head, args.get("code", ""))
             else:
-                self._login.log_out(connection)
+                self._login.log_out(connection, head)
         elif not route.op:
             connection.respond(200, [JSON], self._document)
         else:

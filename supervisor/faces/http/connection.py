@@ -372,7 +372,7 @@ class HttpConnection:
     def _principal(self, head: Head) -> Principal:
         said = token_of(head)
         if said is None:
-            said = self._cookie(head)
+            said = self.cookie(head)
         login = self.login
         if said is None:
             if self.peer.user is None:
@@ -389,7 +389,7 @@ class HttpConnection:
         self.account.by = login.principal.by
         return login.principal
 
-    def _cookie(self, head: Head) -> str | None:
+    def cookie(self, head: Head) -> str | None:
         """Return what a browser is logged in with, if its request is none of another page's."""
         name = self.peer.cookie
         if name is None or not is_of_own_origin(head, self.peer.scheme):
