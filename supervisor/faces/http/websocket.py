@@ -98,15 +98,19 @@ class WebSocket:
 
     def advance(self) -> bool:
         """Serve what has come, for one turn; returns whether there is more for another one."""
+        connection, outbox, account = self.connection, self.outbox, self._account
         self._turn.begin()
-        SERVING.begin(self.connection.party.label, "requests")
+        SERVING.begin(connection.party.label, "requests")
         try:
             events = self._wire.events()  # what is left of them, the wire gives to the next one
-            while not (self.connection.closing or self.has_enough):
+            while not (connection.closing or outbox.congested or account.is_full):
                 event = next(events, None)
                 if event is None:
                     return False
-                self._receive(event)
+                if type(event) is TextMessage:  # mostly
+                    self._take_text(event)
+                else:
+                    self._receive(event)
                 if self._turn.over:
                     return True
             return False
@@ -214,8 +218,6 @@ class WebSocket:
 
     def _receive(self, event: Event) -> None:
         match event:
-            case TextMessage():  # first: to be none of the others is told in more calls
-                self._take_text(event)
             case Ping():
                 self._send(event.response())
             case CloseConnection():
@@ -259,7 +261,8 @@ class WebSocket:
             self.refuse(None, AmcpError(ErrorCode.CONFLICT, words, {"field": "id"}))
         else:
             try:
-                self.connection.count_request()
+                if self.connection.login is not None:
+                    self.connection.count_request()
                 self._begin(message_id, payload, len(data))
             except Refusal as refusal:
                 self.refuse(message_id, refusal.error)
