@@ -47,7 +47,8 @@ class Outbox:
         self._count_at = COUNTED_BYTES
         self._lines: list[bytes] = []
         self._some = trio.Event()
-        self._waiting_for_room = trio.lowlevel.ParkingLot()
+        self._room: trio.Event | None = None
+        """Where it is waited for that less waits; mostly by nobody, and that costs no call."""
         self._closed = False
         self._write: Callable[[bytes], int] | None = None
         self._is_taken = False
@@ -92,8 +93,11 @@ class Outbox:
         """Have what is gathered stand with the lines that wait."""
         gatherer, self.gatherer = self.gatherer, None
         if gatherer is not None:
-            for line in gatherer.gathered():
-                self.put(line)
+            lines = gatherer.gathered()
+            self._lines += lines
+            self.waiting_bytes += sum(map(len, lines))
+            if self.waiting_bytes >= self._count_at:
+                self._count()
 
     async def take(self) -> bytes:
         """Wait for lines and return all there are; b"" after `close`."""
@@ -114,18 +118,18 @@ class Outbox:
             self._count()
         if self.congested and self.waiting_bytes < min(LOW_BYTES, self.account.free_bytes // 4):
             self._relieve()
-        elif self.waiting_bytes == 0 and self._waiting_for_room:
-            self._waiting_for_room.unpark_all()
+        elif self._room is not None and self.waiting_bytes == 0:
+            self._wake()
 
     async def wait_room(self) -> None:
         """Return once there is no congestion."""
         while self.congested:
-            await self._waiting_for_room.park()
+            await self._wait_less()
 
     async def wait_empty(self) -> None:
         """Return once everything has been written."""
         while self.waiting_bytes > 0 and not self._closed:
-            await self._waiting_for_room.park()
+            await self._wait_less()
 
     def close(self) -> None:
         """Drop what waits; nothing is taken from here on."""
@@ -148,8 +152,9 @@ class Outbox:
         self.account.hold(ANSWERS, waiting)
 
     def _flush(self) -> None:
-        self.gather()
         self._to_flush = False
+        if self.gatherer is not None:
+            self.gather()
         if not self._lines or self._write is None:
             return  # taken meanwhile, or closed
         data = b"".join(self._lines)
@@ -164,5 +169,15 @@ class Outbox:
 
     def _relieve(self) -> None:
         self.congested = False
-        self._waiting_for_room.unpark_all()
+        self._wake()
         self._resume()
+
+    async def _wait_less(self) -> None:
+        if self._room is None:
+            self._room = trio.Event()
+        await self._room.wait()
+
+    def _wake(self) -> None:
+        room, self._room = self._room, None
+        if room is not None:
+            room.set()

@@ -123,7 +123,7 @@ class Tokens:
 
     def login(self, said: str, face: str, over: Callable[[], None]) -> Login | None:
         """Let somebody in who says a token; None if it is none, any more or at all."""
-        token = self._find(said)
+        token = self.find(said)
         if token is None:
             return None
         login = Login(token, face, over)
@@ -133,9 +133,18 @@ class Tokens:
             login.timer = self._deadlines.after(left_s, partial(self._end, (login,)))
         return login
 
+    def find(self, said: str) -> Token | None:
+        """Return the token that is said; None if it is none, any more or at all."""
+        mark, _, rest = said.partition("_")
+        token_id, _, secret = rest.partition("_")
+        token = self._all.get(token_id) if mark == _MARK else None
+        # What takes the same time for any secret; which ids there are is no secret.
+        same = hmac.compare_digest(_digest(secret), _NO_DIGEST if token is None else token.sha256)
+        return None if token is None or not same or self._is_over(token) else token
+
     def is_of(self, login: Login, said: str) -> bool:
         """Tell whether what is said now is the token that somebody came in with."""
-        return self._find(said) is login.token
+        return self.find(said) is login.token
 
     def wait_s(self, login: Login, now_s: float) -> float:
         """Count a request; returns in how many seconds it may be asked again, 0 if it is served.
@@ -261,14 +270,6 @@ class Tokens:
         """Keep all anew: what was kept is lost."""
         for one in self._all.values():
             self._keep(one)
-
-    def _find(self, said: str) -> Token | None:
-        mark, _, rest = said.partition("_")
-        token_id, _, secret = rest.partition("_")
-        token = self._all.get(token_id) if mark == _MARK else None
-        # What takes the same time for any secret; which ids there are is no secret.
-        same = hmac.compare_digest(_digest(secret), _NO_DIGEST if token is None else token.sha256)
-        return None if token is None or not same or self._is_over(token) else token
 
     def _is_over(self, token: Token) -> bool:
         return token.expires is not None and token.expires <= self._wall_clock()

@@ -55,29 +55,35 @@ class Api:
 
     def is_open(self, head: Head) -> bool:
         """Whether nobody needs a token for it: the page's files are no secret, a code is one."""
+        if head.method not in ("GET", "HEAD"):
+            return False
         place = self._root.find(head.segments)
         route = None if place is None else place.routes.get("GET")
-        is_open = route is not None and (route.is_page or route.is_login)
-        return is_open and head.method in ("GET", "HEAD")
+        return route is not None and (route.is_page or route.is_login)
 
     @cached_property
     def _document(self) -> bytes:
         """What describes the routes; made when somebody asks for it."""
         return encode(document(ROUTES))
 
-    def check(self, head: Head) -> None:
-        """Refuse what can be refused by its head: no such path, method, or type of body."""
+    def check(self, head: Head) -> Route | None:
+        """Return the route; None for OPTIONS, which is answered by the table itself.
+
+        What can be refused by its head is refused: no such path, method, or type of body.
+        """
         route = self._route(head)
         if route is None or route.method in ("GET", "DELETE"):
-            return
+            return route
         said = head.headers.get("content-type", "").partition(";")[0].strip().lower()
         if said not in {"application/json", route.media}:
             words = f"the body of {route.method} is JSON: send Content-Type: {route.media}"
             raise Refusal(ErrorCode.BAD_REQUEST, words, status=415)
+        return route
 
-    def serve(self, connection: HttpConnection, head: Head, body: bytes) -> None:
-        """Answer a request, now or later; raises `Refusal`."""
-        route = self._route(head)
+    def serve(
+        self, connection: HttpConnection, head: Head, route: Route | None, body: bytes
+    ) -> None:
+        """Answer a request that was checked, now or later; raises `Refusal`."""
         if route is None:
             allow = [] if head.path == "*" else [("Allow", ", ".join(self._methods(head)))]
             connection.respond(204, allow, b"")
@@ -91,7 +97,7 @@ class Api:
             if route.method == "GET":
                 self._login.log_in(connection, head, args.get("code", ""))
             else:
-                self._login.log_out(connection)
+                self._login.log_out(connection, head)
         elif not route.op:
             connection.respond(200, [JSON], self._document)
         else:
@@ -186,7 +192,6 @@ class Api:
         return {part[1:-1]: segment for part, segment in pairs if part.startswith("{")}
 
     def _route(self, head: Head) -> Route | None:
-        """Return the route; None for OPTIONS, which is answered by the table itself."""
         if head.path == "*":
             return None
         place = self._root.find(head.segments)

@@ -24,6 +24,8 @@ class Body:
         self._account = account
         self._dropped = dropped
         self._data = bytearray()
+        self.is_begun = False
+        """Whether something of it has come."""
         self._held = 0
         self._values: ValueCount | None = None
 
@@ -31,6 +33,7 @@ class Body:
         """Take what comes next; raises `Refusal`."""
         whole = self._data
         whole += data
+        self.is_begun = True
         if len(whole) > BODY_BYTES:
             raise too_large()
         if len(whole) > LONG_BYTES:
@@ -49,9 +52,10 @@ class Body:
 
     def take(self) -> bytes:
         """Return all that has come; then the next one may."""
-        if not self._data:
+        if not self.is_begun:
             return b""
         data, self._data, self._values = bytes(self._data), bytearray(), None
+        self.is_begun = False
         self.hold()
         return data
 

@@ -55,6 +55,7 @@ from supervisor.runtime.turns import SERVING, Turn
 
 if TYPE_CHECKING:
     from supervisor.faces.http.api import Api
+    from supervisor.faces.http.route import Route
 
 IDLE_S = 75.0
 """Between two requests; longer than the minute for which many clients keep a connection."""
@@ -179,6 +180,8 @@ class HttpConnection:
         self._turn = Turn()
         self._phase = Phase.SERVED
         self._body = Body(self.account, self._drop_unfinished)
+        self._route: Route | None = None
+        """That of `head`, once it is checked."""
         self._exchange: Serves | None = None
         self._bound: Queue | None = None
         """Where it stands while the client is waited for."""
@@ -282,14 +285,19 @@ class HttpConnection:
             said += cors(self.head, self.peer.origins)
         if self.closing or self._daemon.ending:
             said.append(("Connection", "close"))
-        self._put(self._wire.send(_response(status, tuple(said))) or b"")
-        if body:
-            self.put_body(body)
+        data = self._wire.send(_response(status, tuple(said))) or b""
+        if body and self._wants_body:
+            data += self._wire.send(h11.Data(body)) or b""
+        self._put(data)
 
     def put_body(self, data: bytes) -> None:
         """Write a part of a body."""
-        if self.head is None or self.head.method != "HEAD":
+        if self._wants_body:
             self._put(self._wire.send(h11.Data(data)) or b"")
+
+    @property
+    def _wants_body(self) -> bool:
+        return self.head is None or self.head.method != "HEAD"
 
     def end_body(self) -> None:
         """Write the end of a response; then the next request may come."""
@@ -330,17 +338,17 @@ class HttpConnection:
     def _step(self) -> bool:
         try:
             event = self._wire.next_event()
-            match event:
-                case h11.Request():
-                    self._begin_request(event)
-                case h11.Data():
-                    self._body.add(bytes(event.data))
-                case h11.EndOfMessage():
-                    self._serve()
-                case h11.ConnectionClosed():
-                    self.closing = True
-                case _:
-                    return False
+            # `isinstance` of an abstract class is slow to say no.
+            if type(event) is h11.Request:
+                self._begin_request(event)
+            elif type(event) is h11.Data:
+                self._body.add(bytes(event.data))
+            elif type(event) is h11.EndOfMessage:
+                self._serve()
+            elif type(event) is h11.ConnectionClosed:
+                self.closing = True
+            else:
+                return False
         except h11.RemoteProtocolError as error:
             status = error.error_status_hint
             self._refuse(Refusal(ErrorCode.BAD_REQUEST, str(error), status=status))
@@ -360,7 +368,7 @@ class HttpConnection:
         is_open = is_open or asks
         self.party.principal = _NOBODY if is_open else self._principal(head)
         self.count_request()
-        self._api.check(head)
+        self._route = self._api.check(head)
         length = head.headers.get("content-length", "0")
         if len(length) > 20 or int(length) > BODY_BYTES:  # noqa: PLR2004 - digits, by h11
             raise too_large()
@@ -372,7 +380,7 @@ class HttpConnection:
     def _principal(self, head: Head) -> Principal:
         said = token_of(head)
         if said is None:
-            said = self._cookie(head)
+            said = self.cookie(head)
         login = self.login
         if said is None:
             if self.peer.user is None:
@@ -389,7 +397,7 @@ class HttpConnection:
         self.account.by = login.principal.by
         return login.principal
 
-    def _cookie(self, head: Head) -> str | None:
+    def cookie(self, head: Head) -> str | None:
         """Return what a browser is logged in with, if its request is none of another page's."""
         name = self.peer.cookie
         if name is None or not is_of_own_origin(head, self.peer.scheme):
@@ -425,7 +433,7 @@ class HttpConnection:
     def _serve(self) -> None:
         assert self.head is not None  # noqa: S101 - a body has a head
         self._unread = len(self._wire.trailing_data[0])
-        self._api.serve(self, self.head, self._body.take())
+        self._api.serve(self, self.head, self._route, self._body.take())
 
     def serving(self, exchange: Serves) -> None:
         """Take note of what answers the open request, before it is begun."""

@@ -11,7 +11,9 @@ what is refused at once is told by the status, as without a stream.
 from __future__ import annotations
 
 import datetime as dt
+import time
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -154,7 +156,14 @@ def unified(event: Progress, session_id: str | None) -> UnifiedEvent | None:
 
 def now() -> str:
     """Return the time as AMCP has it."""
-    return dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds")
+    second, ms = divmod(time.time_ns() // 1_000_000, 1000)
+    return f"{_whole(second)}.{ms:03}+00:00"
+
+
+@lru_cache(maxsize=1)
+def _whole(second: int) -> str:
+    """Return a second; within it, only its milliseconds are told anew."""
+    return dt.datetime.fromtimestamp(second, dt.UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def kind_of(event: Progress) -> str:

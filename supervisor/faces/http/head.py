@@ -92,6 +92,9 @@ class Head(msgspec.Struct, frozen=True):
     @property
     def wants_stream(self) -> str | None:
         """The type of a stream that is asked for rather than a whole, or None."""
+        said = self.headers.get("accept", "").lower()
+        if SSE not in said and NDJSON not in said:  # mostly, and looking closer takes longer
+            return None
         return next((name for name in self._accepted() if name in STREAMS), None)
 
     @property

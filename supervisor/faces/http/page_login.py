@@ -55,18 +55,26 @@ class PageLogin:
         page = self._files.file(REFUSED)
         connection.respond(403, page.headers, page.body)
 
-    def log_out(self, connection: HttpConnection) -> None:
-        """End the login that the request came with, if it is a browser's."""
-        login, peer = connection.login, connection.peer
+    def log_out(self, connection: HttpConnection, head: Head) -> None:
+        """End the login of a browser that the request came with, as a token or as its cookie.
+
+        It may have come with both: the token says who asks, and the cookie is taken back.
+        """
+        login, peer, tokens = connection.login, connection.peer, self._daemon.tokens
+        own, said = None if login is None else login.token, connection.cookie(head)
+        ended = {
+            one.name
+            for one in (own, None if said is None else tokens.find(said))
+            if one is not None and one.page_of is not None
+        }
         headers = [JSON]
         if peer.cookie is not None:
             headers.append(_cookie(peer, "", 0))
-        if login is None or login.token.page_of is None:
-            connection.respond(200, headers, encode({"logged_out": False}))
-            return
-        connection.closing = True  # as all connections of that login are
-        connection.respond(200, headers, encode({"logged_out": True}))
-        self._daemon.tokens.revoke(login.token.name)
+        if own is not None and own.name in ended:
+            connection.closing = True  # as all connections of that login are
+        connection.respond(200, headers, encode({"logged_out": bool(ended)}))
+        for name in ended:
+            tokens.revoke(name)
 
 
 def _cookie(peer: Peer, value: str, age_s: int) -> tuple[str, str]:

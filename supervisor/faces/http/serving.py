@@ -10,7 +10,7 @@ import contextlib
 import os
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -202,12 +202,12 @@ class _Plain:
     def __init__(self, client: trio.socket.SocketType) -> None:
         self._client = client
         self._descriptor = client.fileno()
-        self._drained = False
+        self._has_read = False
 
-    async def read(self) -> bytes:
-        data = await read_some(self._descriptor, drained=self._drained)
-        self._drained = len(data) < READ_BYTES
-        return data
+    def read(self) -> Awaitable[bytes]:
+        # What comes next is waited for, even if it is there: then the neighbours have had a turn.
+        drained, self._has_read = self._has_read, True
+        return read_some(self._descriptor, drained=drained)
 
     async def write(self, connection: HttpConnection, gone: control_socket.Gone) -> None:
         await write_out(connection.outbox, self._descriptor, gone, patience_s=WRITE_S)

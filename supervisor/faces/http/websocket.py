@@ -10,7 +10,7 @@ the modules that stream to it; after a while of that it is closed with 1013.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import trio
@@ -30,30 +30,27 @@ from protocol.amcp_errors import AmcpError, ErrorCode
 from protocol.errors import Reason
 from protocol.frames import encode
 from protocol.problem import did_you_mean, named
-from supervisor.faces.http.body import Body, read_body
+from supervisor.faces.http.body import Body
 from supervisor.faces.http.connection import HttpConnection
 from supervisor.faces.http.event_stream import EVENT_TYPES, now
 from supervisor.faces.http.head import Refusal
 from supervisor.faces.http.streams import Streams
+from supervisor.faces.http.websocket_message import read_message
 from supervisor.faces.http.websocket_requests import (
     Asked,
     Cancelled,
     Invoked,
     Prompted,
     Subscribed,
-    frame_of,
 )
 from supervisor.faces.module_wire import LITTLE_BYTES, UNENCODABLE
 from supervisor.kernel.parties import DAEMON, Handle
 from supervisor.policy.verdict import Stopped
-from supervisor.runtime.held_bytes import ARGS
+from supervisor.runtime.held_bytes import ARGS, LEAST_FREE_BYTES
 from supervisor.runtime.turns import SERVING, Turn
 
 OPEN_REQUESTS = 256
 """How many requests a client may have open; one more is told to wait for answers."""
-
-ID_CHARS = 256
-"""Of a request; each frame that answers it has it."""
 
 SLOW_S = 10.0
 """How long a client may leave more than an outbox's fill unread."""
@@ -77,11 +74,11 @@ class WebSocket:
         """Go on with a connection; `session_id` is meant where a request names none."""
         self.connection = connection
         self.outbox = connection.outbox
+        self._account = connection.account
         self.vocabulary = vocabulary
         self.session_id = session_id
         self._streams = streams
         self._wire = Connection(ConnectionType.SERVER)
-        self._incoming: Generator[Event, None, None] | None = None
         self._body = Body(connection.account, self._drop_unfinished)
         self._turn = Turn()
         self._open: dict[str, Asked] = {}
@@ -96,34 +93,34 @@ class WebSocket:
         """Take bytes; `b""` is their end."""
         if not data:
             self.connection.closing = True
-        elif self._wire.state in (ConnectionState.OPEN, ConnectionState.LOCAL_CLOSING):
+        elif not self.connection.closing:  # else the wire may have been closed
             self._wire.receive_data(data)
-            self._incoming = self._incoming or self._wire.events()
 
     def advance(self) -> bool:
         """Serve what has come, for one turn; returns whether there is more for another one."""
+        connection, outbox, account = self.connection, self.outbox, self._account
         self._turn.begin()
-        SERVING.begin(self.connection.party.label, "requests")
+        SERVING.begin(connection.party.label, "requests")
         try:
-            more = False
-            while not (self._incoming is None or self.connection.closing or self.has_enough):
-                more = self._turn.over
-                if more:
-                    break
-                event = next(self._incoming, None)
+            events = self._wire.events()  # what is left of them, the wire gives to the next one
+            while not (connection.closing or outbox.congested or account.is_full):
+                event = next(events, None)
                 if event is None:
-                    self._incoming = None
+                    return False
+                if type(event) is TextMessage:  # mostly
+                    self._take_text(event)
                 else:
                     self._receive(event)
-            self._body.hold()
-            return more
+                if self._turn.over:
+                    return True
+            return False
         finally:
             SERVING.end()
 
     @property
     def has_enough(self) -> bool:
         """Whether no more is read for now: it does not read itself, or has asked too much."""
-        return self.outbox.congested or self.connection.account.is_full
+        return self.outbox.congested or self._account.is_full
 
     @property
     def is_serving(self) -> bool:
@@ -185,9 +182,9 @@ class WebSocket:
         frame = to_ws(event, message_id, self.vocabulary)
         return self.put(frame)
 
-    def answer(self, message_id: str | None, payload: Mapping[str, Any]) -> int:
-        """Answer a request."""
-        return self.put(frame_of("response", message_id, payload))
+    def say(self, kind: str, message_id: str | None, payload: Mapping[str, Any]) -> int:
+        """Say something of a request; returns how many bytes that are."""
+        return self.put({"type": kind, "id": message_id, "timestamp": now(), "payload": payload})
 
     def refuse(self, message_id: str | None, error: AmcpError) -> None:
         """Tell an error."""
@@ -200,9 +197,9 @@ class WebSocket:
         except UNENCODABLE as error:
             words = f"what there is to say cannot be passed on: {type(error).__name__}"
             data = encode(AmcpError(ErrorCode.INTERNAL_ERROR, words).frame(frame["id"]))
-        account = self.connection.account
-        if len(data) > account.free_bytes and not account.takes_answer(len(data)):
-            words = f"an answer of {len(data)} bytes found no room to wait in"
+        size, account = len(data), self._account
+        if size > LEAST_FREE_BYTES and size > account.free_bytes and not account.takes_answer(size):
+            words = f"an answer of {size} bytes found no room to wait in"
             data = encode(AmcpError(ErrorCode.RATE_LIMITED, words).frame(frame["id"]))
         self._send(TextMessage(data.decode()))
         return len(data)
@@ -221,8 +218,6 @@ class WebSocket:
 
     def _receive(self, event: Event) -> None:
         match event:
-            case TextMessage():
-                self._take_text(event)
             case Ping():
                 self._send(event.response())
             case CloseConnection():
@@ -235,12 +230,18 @@ class WebSocket:
                 pass  # a Pong
 
     def _take_text(self, event: Message[str]) -> None:
+        body = self._body
         try:
-            self._body.add(event.data.encode())
-            if event.message_finished:
-                self._serve(self._body.take())
+            if not event.message_finished:
+                body.add(event.data.encode())
+                body.hold()
+            elif body.is_begun:
+                body.add(event.data.encode())
+                self._serve(body.take())
+            else:  # whole, and so no longer than what was read at once
+                self._serve(event.data.encode())
         except Refusal as refusal:
-            self._body.take()
+            body.take()
             if event.message_finished:
                 self.refuse(None, refusal.error)
             else:
@@ -250,14 +251,9 @@ class WebSocket:
         self.close(TOO_SLOW, "too many bytes of unfinished messages, and this was the longest")
 
     def _serve(self, data: bytes) -> None:
-        message = read_body(data)
-        message_id, payload = message.get("id"), message.get("payload")
-        if not (
-            message_id is None or (isinstance(message_id, str) and len(message_id) <= ID_CHARS)
-        ):
-            words = f"id has to be a string, of {ID_CHARS} characters at most"
-            self.refuse(None, AmcpError(ErrorCode.INVALID_MESSAGE, words, {"field": "id"}))
-        elif message.get("type", "request") != "request" or not isinstance(payload, dict):
+        message = read_message(data)
+        message_id, payload = message.id, message.payload
+        if message.type != "request" or payload is None:
             words = 'a message is {"type":"request","id":...,"payload":{"action":...}}'
             self.refuse(message_id, AmcpError(ErrorCode.INVALID_MESSAGE, words))
         elif message_id in self._open:
@@ -265,8 +261,9 @@ class WebSocket:
             self.refuse(None, AmcpError(ErrorCode.CONFLICT, words, {"field": "id"}))
         else:
             try:
-                self.connection.count_request()
-                self._begin(message_id, dict(payload), len(data))
+                if self.connection.login is not None:
+                    self.connection.count_request()
+                self._begin(message_id, payload, len(data))
             except Refusal as refusal:
                 self.refuse(message_id, refusal.error)
 
@@ -276,8 +273,14 @@ class WebSocket:
             args.setdefault("session_id", self.session_id)
         session_id = args.get("session_id")
         match action:
+            case "invoke":
+                module = args.pop("module", None)
+                if not isinstance(module, str):
+                    words = "module has to name the module that is invoked"
+                    raise Refusal(ErrorCode.VALIDATION_ERROR, words, field="module")
+                self._open_request(Invoked(self, message_id), module, args, size)
             case "ping":
-                self.answer(message_id, {"action": "pong"})
+                self.say("response", message_id, {"action": "pong"})
             case "cancel" if "request_id" in args:
                 self._cancel_one(message_id, args["request_id"])
             case "cancel":
@@ -287,12 +290,6 @@ class WebSocket:
             case "subscribe":
                 args["events"] = EVENT_TYPES
                 self._ask(Subscribed(self, message_id, session_id), "ui.subscribe", args, size)
-            case "invoke":
-                module = args.pop("module", None)
-                if not isinstance(module, str):
-                    words = "module has to name the module that is invoked"
-                    raise Refusal(ErrorCode.VALIDATION_ERROR, words, field="module")
-                self._open_request(Invoked(self, message_id), module, args, size)
             case _:
                 known = ", ".join(_ACTIONS)
                 hint = did_you_mean(action, _ACTIONS) if isinstance(action, str) else ""
@@ -303,23 +300,21 @@ class WebSocket:
         self._open_request(asked, DAEMON, {"op": op, "args": args}, size)
 
     def _open_request(self, asked: Asked, tool: str, content: dict[str, Any], size: int) -> None:
-        account = self.connection.account
         if len(self._open) + len(self._nameless) >= OPEN_REQUESTS:
             words = f"{OPEN_REQUESTS} requests are open on this connection; wait for answers"
             raise Refusal(ErrorCode.RATE_LIMITED, words)
-        if not account.fits(size):
-            words = (
-                "there is no room for a request of this size; try again when others are answered"
-            )
-            raise Refusal(ErrorCode.RATE_LIMITED, words)
         if size > LITTLE_BYTES:
+            if not self._account.fits(size):
+                words = "there is no room for a request of this size; try again when others are"
+                raise Refusal(ErrorCode.RATE_LIMITED, f"{words} answered")
             asked.size_bytes = size
-            account.add(ARGS, size)
+            self._account.add(ARGS, size)
         if asked.message_id is None:
             self._nameless.add(asked)
         else:
             self._open[asked.message_id] = asked
-        asked.handle = self.connection.begin(self.connection.party, tool, "invoke", content, asked)
+        connection = self.connection
+        asked.handle = connection.begin(connection.party, tool, "invoke", content, asked)
 
     def _cancel_one(self, message_id: str | None, request_id: object) -> None:
         found = self._open.get(request_id) if isinstance(request_id, str) else None
@@ -327,7 +322,7 @@ class WebSocket:
             found.handle.cancel(Stopped(Reason.CLIENT, "the client cancelled the request"))
         cancelled = int(found is not None)
         told = {"action": "cancelled", "request_id": request_id, "cancelled": cancelled}
-        self.answer(message_id, told)
+        self.say("response", message_id, told)
 
     def adopt(self, handle: Handle) -> None:
         """Go on with the subscription that began as the connection did."""
@@ -342,7 +337,7 @@ class WebSocket:
         elif self._open.get(asked.message_id) is asked:
             del self._open[asked.message_id]
         if asked.size_bytes:
-            self.connection.account.add(ARGS, -asked.size_bytes)
+            self._account.add(ARGS, -asked.size_bytes)
             asked.size_bytes = 0
         if self._fewer:
             self._fewer.unpark_all()

@@ -8,8 +8,7 @@ Invoked      the events of an invocation, and its response
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -18,7 +17,7 @@ from protocol.amcp_errors import error_of
 from protocol.errors import Failure, Success
 from protocol.events import Log, Progress
 from protocol.response import Response
-from supervisor.faces.http.event_stream import kind_of, now, unified
+from supervisor.faces.http.event_stream import kind_of, unified
 from supervisor.faces.module_wire import event_line
 from supervisor.kernel.parties import Handle
 from supervisor.runtime.supervision.call import OVERRUN_BYTES, Congestion
@@ -27,26 +26,24 @@ if TYPE_CHECKING:
     from supervisor.faces.http.websocket import WebSocket
 
 
-class Asked:
+class Asked(msgspec.Struct, eq=False):
     """A request that came over a WebSocket (kernel.parties.Client)."""
 
-    def __init__(
-        self, socket: WebSocket, message_id: str | None, session_id: str | None = None
-    ) -> None:
-        """Answer with `message_id`; of a session, where its events do not say so."""
-        self.message_id = message_id
-        self.handle: Handle | None = None
-        self.size_bytes = 0
-        """What its request is counted as."""
-        self._socket = socket
-        self._session_id = session_id
-        self._unread_bytes = 0
+    socket: WebSocket
+    message_id: str | None
+    """It is answered with that."""
+    session_id: str | None = None
+    """The one that it is of, where its events do not say so."""
+    handle: Handle | None = None
+    size_bytes: int = 0
+    """What its request is counted as."""
+    unread_bytes: int = 0
 
     def event(self, event: Progress, line: bytes | None) -> None:
         """Tell an event."""
         size = self.tell_event(event, line)
-        if self._socket.outbox.congested:
-            self._unread_bytes += size
+        if self.socket.outbox.congested:
+            self.unread_bytes += size
 
     def tell_event(self, event: Progress, line: bytes | None) -> int:
         """Tell an event, if it is told at all; returns how many bytes that are."""
@@ -57,40 +54,40 @@ class Asked:
         """Answer it."""
         self.handle = None
         self.tell_end(response)
-        self._socket.ended(self)
+        self.socket.ended(self)
 
     def tell_end(self, response: Response) -> None:
         """Tell how it ended: a failure is an error."""
         if isinstance(response.outcome, Failure):
-            self._socket.refuse(self.message_id, error_of(response.outcome))
+            self.socket.refuse(self.message_id, error_of(response.outcome))
 
     def congested(self) -> Congestion:
         """Whether the client does not keep up."""
-        outbox = self._socket.outbox
+        outbox = self.socket.outbox
         if not outbox.congested:
-            self._unread_bytes = 0
+            self.unread_bytes = 0
             return Congestion.NONE
-        unread = min(self._unread_bytes, outbox.waiting_bytes)
+        unread = min(self.unread_bytes, outbox.waiting_bytes)
         return Congestion.FULL if unread > OVERRUN_BYTES else Congestion.SLOW
 
 
 class Prompted(Asked):
     """A prompt: its events, of which the last one tells how it ended."""
 
-    _is_told = False
+    is_told: bool = False
 
     def tell_event(self, event: Progress, line: bytes | None) -> int:
         """Tell what it is in AMCP."""
         del line
-        found = unified(event, self._session_id)
+        found = unified(event, self.session_id)
         if found is None:
             return 0
-        self._is_told = found.type in (EventType.MESSAGE_COMPLETE, EventType.MESSAGE_ERROR)
-        return self._socket.tell(found, self.message_id)
+        self.is_told = found.type in (EventType.MESSAGE_COMPLETE, EventType.MESSAGE_ERROR)
+        return self.socket.tell(found, self.message_id)
 
     def tell_end(self, response: Response) -> None:
         """Tell of what was refused before it was a prompt of its session."""
-        if not self._is_told:
+        if not self.is_told:
             super().tell_end(response)
 
 
@@ -100,13 +97,13 @@ class Subscribed(Asked):
     def tell_event(self, event: Progress, line: bytes | None) -> int:
         """Tell what it is in AMCP."""
         del line
-        found = unified(event, self._session_id)
+        found = unified(event, self.session_id)
         if found is None:
             return 0
         if isinstance(event, Log) and found.type is EventType.CONNECTED:
-            told = {"action": "subscribed", "session_id": self._session_id}
-            return self._socket.answer(self.message_id, told)
-        return self._socket.tell(found, None)
+            told = {"action": "subscribed", "session_id": self.session_id}
+            return self.socket.say("response", self.message_id, told)
+        return self.socket.tell(found, None)
 
 
 class Cancelled(Asked):
@@ -116,7 +113,7 @@ class Cancelled(Asked):
         """Tell what was cancelled."""
         if isinstance(response.outcome, Success):
             told = {"action": "cancelled", **response.outcome.result}
-            self._socket.answer(self.message_id, told)
+            self.socket.say("response", self.message_id, told)
         else:
             super().tell_end(response)
 
@@ -128,14 +125,9 @@ class Invoked(Asked):
         """Tell it as it is."""
         data = event_line(event, None) if line is None else line
         payload = {"kind": kind_of(event), "event": msgspec.Raw(data.rstrip(b"\r\n"))}
-        return self._socket.put(frame_of("event", self.message_id, payload))
+        return self.socket.say("event", self.message_id, payload)
 
     def tell_end(self, response: Response) -> None:
         """Tell the response, whatever it is: that is the answer."""
-        document = response.document(built=False)
-        self._socket.answer(self.message_id, {"action": "invoked", **document})
-
-
-def frame_of(kind: str, message_id: str | None, payload: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a frame."""
-    return {"type": kind, "id": message_id, "timestamp": now(), "payload": payload}
+        payload = response.document(built=False, action="invoked")
+        self.socket.say("response", self.message_id, payload)

@@ -128,6 +128,25 @@ async def test_a_cookie_is_taken_from_our_own_page_alone(tmp_path: Path) -> None
         assert (await client.ask("POST", "/api/v1/sessions", {}, headers=form)).status == 415
 
 
+async def test_who_logs_out_with_a_token_has_the_login_of_the_cookie_ended_too(
+    tmp_path: Path,
+) -> None:
+    async with (
+        daemon_with(tmp_path) as daemon,
+        served(daemon, tmp_path, LOOPBACK) as face,
+        face.tcp() as client,
+        face.tcp() as late,
+    ):
+        cookie, token = await logged_in(face, client), await face.token()
+        for ended in (True, False):
+            out = await client.ask("POST", "/logout", headers=cookie, token=token)
+            assert out.json == {"logged_out": ended}
+            assert "Max-Age=0" in out.headers["set-cookie"]
+        assert (await late.ask("GET", "/api/v1/status", headers=cookie)).status == 401
+        # The token is none of a browser's, and goes on.
+        assert (await client.ask("GET", "/api/v1/status", token=token)).status == 200
+
+
 async def test_who_logs_out_is_parted_from_and_has_no_login_any_more(tmp_path: Path) -> None:
     async with (
         daemon_with(tmp_path) as daemon,

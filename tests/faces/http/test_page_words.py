@@ -36,6 +36,32 @@ const asked = JSON.parse(await new Promise((resolve) => {
 console.log(JSON.stringify(asked.map(([name, ...args]) => all[name](...args))));
 """
 
+EXACT = """
+const made = { append() {}, setAttribute() {}, getAttribute() {}, addEventListener() {} };
+globalThis.document = { createElement: () => ({ ...made }) };
+const { parse } = await import("./exact.js");
+const { control } = await import("./field.js");
+const typed = [
+  ["integer", "+9007199254740993"],
+  ["object", '{"n":[9007199254740993,-123456789012345678901234567890,7],"s":"9007199254740993"}'],
+];
+const sent = () => typed.map(([type, value]) => {
+  const field = control({ type });
+  field.element.value = value;
+  try {
+    return JSON.stringify(field.take());
+  } catch (error) {
+    return error.message;
+  }
+});
+const exact = sent();
+const read = parse(typed[1][1]).n.map(String);
+const told = JSON.parse;
+JSON.parse = (text, revive) => told(text, revive && ((key, value) => revive(key, value)));
+console.log(JSON.stringify({ exact, read, rounded: parse("9007199254740993"), older: sent() }));
+"""
+"""The last line is what a browser has that does not tell how a number was written."""
+
 TEXTS = [
     "plain, ünïcode and \U0001f600",
     "\x00\x07\t\n\r\x1b[31m\x7f",
@@ -146,3 +172,21 @@ def test_the_page_counts_writes_and_decides_as_the_daemon_does(tmp_path: Path) -
     assert said["p99"] == pytest.approx(module.p99_ms, abs=0.001)
     assert said["cpu"] == pytest.approx(module.cpu_percent, abs=0.1)
     assert said["memory"] == module.rss_bytes
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node to run scripts")
+def test_the_page_reads_and_writes_integers_of_any_size_as_they_are(tmp_path: Path) -> None:
+    shutil.copytree(FOLDER, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    (tmp_path / "asked.js").write_text(EXACT)
+    known = subprocess.run(["node", "--v8-options"], stdout=subprocess.PIPE, check=True).stdout
+    option = "--harmony-json-parse-with-source"  # what browsers have without being asked
+    options = [option] if option.encode() in known else []
+    command = ["node", *options, "asked.js"]
+    ran = subprocess.run(command, cwd=tmp_path, stdout=subprocess.PIPE, check=True)
+    told = json.loads(ran.stdout)
+    numbers = ["9007199254740993", "-123456789012345678901234567890", "7"]
+    assert told["read"] == numbers
+    assert told["exact"] == [numbers[0], f'{{"n":[{",".join(numbers)}],"s":"{numbers[0]}"}}']
+    assert told["rounded"] == 2**53
+    assert told["older"] == ["This browser cannot send so large a number exactly."] * 2

@@ -19,6 +19,7 @@ from supervisor.faces.http import streams, websocket
 from supervisor.faces.http.connection import BODY_S, IDLE_S
 from supervisor.kernel.daemon import Daemon
 from supervisor.runtime.supervision.deadlines import Bounded, Deadlines, Queue
+from supervisor.runtime.turns import Turn
 from tests.faces.conftest import ENDLESS
 from tests.faces.http.client import LOOPBACK, Client, served
 from tests.faces.http.test_routes import CALM
@@ -284,6 +285,18 @@ async def test_a_message_in_pieces_is_one_and_control_frames_come_between(tmp_pa
         assert bytes(event.payload) == b"are you there"
         await socket.write(TextMessage(text[9:]))
         assert (await socket.frame())["id"] == "é"
+
+
+async def test_messages_that_come_together_are_served_in_order_over_as_many_turns_as_they_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with speaking(tmp_path, query="") as (_, socket):
+        monkeypatch.setattr(Turn, "over", property(lambda _: True))
+        wire, numbers = Connection(ConnectionType.CLIENT), [str(n) for n in range(20)]
+        messages = [{"id": number, "payload": {"action": "ping"}} for number in numbers]
+        together = b"".join(wire.send(TextMessage(json.dumps(one))) for one in messages)
+        await socket.stream.send_all(together)
+        assert [(await socket.frame())["id"] for _ in numbers] == numbers
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 /* Ask the daemon by its routes. What it refuses is an `ApiError` with its own words. */
 
 import { shortened } from "./dom.js";
+import { parse } from "./exact.js";
 
 const ROOT = "api/v1/";
 const WORDS_CHARS = 2000;
@@ -55,7 +56,7 @@ export async function request(method, where, { body, headers = {}, signal } = {}
 async function failure(response) {
   let said = {};
   try {
-    said = await response.json();
+    said = await read(response);
   } catch {
     // Not the daemon's own words: the status is all there is.
   }
@@ -69,13 +70,17 @@ async function failure(response) {
   });
 }
 
+/** Return the JSON document that a Response is. */
+export async function read(response) {
+  return parse(await response.text());
+}
+
 export async function get(segments, query, options) {
-  return (await request("GET", path(segments, query), options)).json();
+  return read(await request("GET", path(segments, query), options));
 }
 
 export async function send(method, segments, body = {}, options = {}) {
-  const response = await request(method, path(segments), { ...options, body });
-  return response.json();
+  return read(await request(method, path(segments), { ...options, body }));
 }
 
 /** Ask an op of the daemon itself, by its name; returns the result. */
@@ -88,7 +93,7 @@ export async function ask(op, args = {}, options = {}) {
 export async function* lines(method, segments, { query, body, signal } = {}) {
   const headers = { Accept: "application/x-ndjson" };
   const response = await request(method, path(segments, query), { body, headers, signal });
-  for await (const line of texts(response)) if (line) yield JSON.parse(line);
+  for await (const line of texts(response)) if (line) yield parse(line);
 }
 
 /** Yield the lines of a body as they come. */

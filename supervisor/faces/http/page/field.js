@@ -4,6 +4,7 @@
    what the schema asks for. Whatever is more than a number, a text or a choice is written as JSON. */
 
 import { el, printable, shortened } from "./dom.js";
+import { parse } from "./exact.js";
 
 const MOST_FIELDS = 64;
 const MOST_CHOICES = 200;
@@ -87,12 +88,15 @@ function number(type) {
       if (!Number.isFinite(value)) throw new Error("This is no number.");
       if (type === "integer" && !Number.isInteger(value))
         throw new Error("This is no whole number.");
-      if (Number.isInteger(value) && !Number.isSafeInteger(value))
-        throw new Error("A browser cannot send so large a number exactly.");
-      return value;
+      const isRounded = Number.isInteger(value) && !Number.isSafeInteger(value);
+      return isRounded ? parse(said.replace(/^\+/, ""), refuse) : value;
     },
     put: (value) => (element.value = value === undefined ? "" : String(value)),
   };
+}
+
+function refuse() {
+  throw new RangeError("This browser cannot send so large a number exactly.");
 }
 
 /** Enter sends the form, as in a line; Shift and Enter is a line break. */
@@ -146,8 +150,9 @@ function document_(types, rows) {
     take() {
       if (element.value.trim() === "") return undefined;
       try {
-        return JSON.parse(element.value);
+        return parse(element.value, refuse);
       } catch (error) {
+        if (error instanceof RangeError) throw error;
         if (isText) return element.value;
         throw new Error(`This is not JSON: ${error.message}`);
       }

@@ -11,6 +11,7 @@
 
 import { path, request, texts } from "./api.js";
 import { inFrame } from "./dom.js";
+import { parse } from "./exact.js";
 
 const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 10_000;
@@ -107,7 +108,7 @@ export class Live {
         heard();
         if (line.startsWith("data: ")) data += line.slice(6);
         else if (line === "" && data) {
-          this.#take(JSON.parse(data));
+          this.#take(parse(data));
           data = "";
           began();
         }

@@ -1,6 +1,6 @@
 /* What a module can be asked: its ops with their schemas, a form to ask one, and what comes. */
 
-import { ApiError, ask, request } from "../api.js";
+import { ApiError, ask, read, request } from "../api.js";
 import { el, fill, json, notice, printable } from "../dom.js";
 import { argsForm } from "../form.js";
 import { invocation } from "../invocation.js";
@@ -113,7 +113,7 @@ function description(name, page) {
 
 async function describe(name, signal) {
   const where = `modules/${encodeURIComponent(name)}/describe`;
-  const answer = await (await request("POST", where, { body: {}, signal })).json();
+  const answer = await read(await request("POST", where, { body: {}, signal }));
   if (answer.ok === false) throw new ApiError(String(answer.error?.message), { status: 200 });
   return answer;
 }
