@@ -129,5 +129,5 @@ class Invoked(Asked):
 
     def tell_end(self, response: Response) -> None:
         """Tell the response, whatever it is: that is the answer."""
-        payload = response.document(built=False, action="invoked")
+        payload = {"action": "invoked", **response.document(built=False)}
         self.socket.say("response", self.message_id, payload)
