@@ -47,7 +47,7 @@ from supervisor.faces.module_wire import LITTLE_BYTES, UNENCODABLE
 from supervisor.kernel.parties import DAEMON, Handle
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ARGS
-from supervisor.runtime.turns import SERVING, Turn
+from supervisor.runtime.turns import SERVING
 
 OPEN_REQUESTS = 256
 """How many requests a client may have open; one more is told to wait for answers."""
@@ -83,7 +83,6 @@ class WebSocket:
         self._wire = Connection(ConnectionType.SERVER)
         self._incoming: Generator[Event, None, None] | None = None
         self._body = Body(connection.account, self._drop_unfinished)
-        self._turn = Turn()
         self._open: dict[str, Asked] = {}
         self._nameless: set[Asked] = set()
         self._fewer = trio.lowlevel.ParkingLot()
@@ -102,12 +101,12 @@ class WebSocket:
 
     def advance(self) -> bool:
         """Serve what has come, for one turn; returns whether there is more for another one."""
-        self._turn.begin()
+        self.connection.turn.begin()
         SERVING.begin(self.connection.party.label, "requests")
         try:
             more = False
             while not (self._incoming is None or self.connection.closing or self.has_enough):
-                more = self._turn.over
+                more = self.connection.turn.over
                 if more:
                     break
                 event = next(self._incoming, None)

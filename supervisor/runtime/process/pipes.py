@@ -126,7 +126,7 @@ class Pump:
         self._take = take
         self._is_full = is_full
         self._taps = taps
-        self._turn = LineTurn()
+        self._turn = LineTurn(who=instance)
         self._untaken: deque[bytes] = deque()
         """What was read already: an exit may come between two turns."""
         self._room = trio.Event()
@@ -151,9 +151,14 @@ class Pump:
                 self._taps.said(self._instance, self._source, data)
             self._untaken += pieces(data)
             while self._untaken:
+                if not self._turn.begin():
+                    await self._turn.wait(len(self._untaken[0]))
+                    continue
                 if self._take_turn():
                     drained = False  # just asked: it may answer during the neighbours' turn
-                if self._untaken or not drained:
+                if self._untaken:
+                    await self._turn.wait()
+                elif not drained:
                     await trio.lowlevel.checkpoint()  # then the neighbours' turn
                 while self._is_full():
                     self._room = trio.Event()
@@ -167,7 +172,8 @@ class Pump:
         for piece in self._rest():
             self._take(piece)
             if turn.took_piece():
-                await trio.lowlevel.cancel_shielded_checkpoint()
+                with trio.CancelScope(shield=True):
+                    await turn.wait()
                 turn.begin()
 
     def _rest(self) -> Iterator[bytes]:
@@ -179,7 +185,6 @@ class Pump:
     def _take_turn(self) -> bool:
         """Take as much as a turn has time for; return whether it led to asking."""
         turn, asked = self._turn, False
-        turn.begin()
         SERVING.begin(self._instance, self._doing)
         while self._untaken:
             asked |= bool(self._take(self._untaken.popleft()))
