@@ -40,7 +40,7 @@ class Response(msgspec.Struct, frozen=True, gc=False):
 
         For who only encodes it, the result need not be `built`.
         """
-        shown = _shown(self, UNSET, UNSET, UNSET)
+        shown = _shown(self)
         values = ((name, getattr(shown, name)) for name in _FIELDS)
         document = {name: value for name, value in values if value is not UNSET}
         if built and isinstance(self.outcome, Success):
@@ -48,6 +48,10 @@ class Response(msgspec.Struct, frozen=True, gc=False):
         if "warnings" in document:
             document["warnings"] = list(map(msgspec.to_builtins, self.notices))
         return document
+
+    def shown(self, action: str | UnsetType = UNSET) -> Any:
+        """Return what to encode to have the same; an `action` stands before it."""
+        return _shown(self, action=action)
 
     def done_line(self, request_id: str | None) -> bytes:
         """Encode it as the `done` event that ends a client's request of that id.
@@ -60,11 +64,15 @@ class Response(msgspec.Struct, frozen=True, gc=False):
 
 @final
 class _Shown(msgspec.Struct, frozen=True, gc=False):
-    """What is shown of a response, in this order; the first three fields are those of an event."""
+    """What is shown of a response, in this order.
+
+    The first three fields are those of an event, `action` is that of a WebSocket's message.
+    """
 
     version: str | UnsetType
     type: str | UnsetType
     requestId: str | UnsetType  # noqa: N815 - that of the client
+    action: str | UnsetType
     ok: bool
     result: Any
     error: dict[str, Any] | UnsetType
@@ -84,9 +92,10 @@ _FIELDS = _Shown.__struct_fields__
 
 def _shown(
     response: Response,
-    version: str | UnsetType,
-    type_: str | UnsetType,
-    named: str | UnsetType,
+    version: str | UnsetType = UNSET,
+    type_: str | UnsetType = UNSET,
+    named: str | UnsetType = UNSET,
+    action: str | UnsetType = UNSET,
 ) -> _Shown:
     outcome = response.outcome
     summary = UNSET if outcome.summary is None else outcome.summary
@@ -98,11 +107,12 @@ def _shown(
     else:
         result = outcome.said
     if not response.request_id:
-        return _Shown(version, type_, named, ok, result, error, summary)
+        return _Shown(version, type_, named, action, ok, result, error, summary)
     return _Shown(
         version,
         type_,
         named,
+        action,
         ok,
         result,
         error,

@@ -63,6 +63,8 @@ async def carry(
         nursery.start_soon(_part, conversation, nursery.cancel_scope.cancel)
         drained, pollable = False, _is_pollable(reading)
         while data := await read_some(reading, drained=drained):
+            if not conversation.may_begin:
+                await conversation.wait_turn(data)
             conversation.receive_data(data)
             await conversation.wait_room()
             drained = pollable and len(data) < READ_BYTES

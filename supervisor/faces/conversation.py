@@ -141,7 +141,7 @@ class Conversation:
         self._party = party
         self._splitter = LineSplitter(REQUEST_BYTES)
         self._inbox = Inbox(self._account)
-        self._turn = Turn()
+        self._turn = Turn(who=party.label)
         self._wire: Wire = ModuleWire(
             daemon.requests.begin, party, self.outbox, self._ended, self._become_mcp
         )
@@ -189,18 +189,27 @@ class Conversation:
         """Return once more may be read from the client."""
         await self._inbox.wait_room()
 
+    @property
+    def may_begin(self) -> bool:
+        """Whether it is time to take what the client wrote; else `wait_turn`."""
+        return self._turn.may_begin
+
+    async def wait_turn(self, data: bytes) -> None:
+        """Let the neighbours have their turns before this is taken."""
+        await self._turn.wait(len(data))
+
     async def serve_held(self) -> None:
         """Serve what had to wait, in order, whenever the client has read; until cancelled."""
         while True:
             await self._inbox.wait_some()
             await self._wait_served()
+            await self._turn.wait()
             self._turn.begin()
             SERVING.begin(self._party.label, "requests")
             while not (self._inbox.empty or self._must_wait):
                 self._serve_line(self._inbox.take())
             SERVING.end()
             self._look_idle()
-            await trio.lowlevel.checkpoint()  # then the neighbours' turn
 
     async def cancel_all(self, stopped: Stopped) -> None:
         """Give up whatever the client still waits for, a turn at a time; not cancelled itself."""

@@ -340,7 +340,7 @@ async def running(
                 await daemon.stop_fleet()
                 daemon.sessions.save()
             finally:
-                fleet.abandon()
+                await fleet.abandon()
                 hooks.end()
                 data = {"cause": daemon.cause or "a failure"}
                 recorder.record("daemon:stop", data=data, by=daemon.by)

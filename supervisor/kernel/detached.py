@@ -79,7 +79,7 @@ class Detached:
         self.handle = None
         if self.is_open:
             self.response = response
-            self._kept(self, _size(response.document(built=False)))
+            self._kept(self, _size(response.shown()))
 
     def congested(self) -> Congestion:
         """Whether so much is kept that no more should come."""

@@ -61,29 +61,50 @@ def sample_capability(module: str) -> str:
     return f"{SAMPLE}:{operation(module)}"
 
 
+class Glob(msgspec.Struct, frozen=True):
+    """An entry, taken apart once for many capabilities."""
+
+    head: str
+    inner: tuple[str, ...]
+    last: str
+    has_wildcard: bool
+    length: int
+    """So long is the shortest capability that it is about."""
+
+    @classmethod
+    def of(cls, entry: str) -> Glob:
+        """Take an entry apart."""
+        head, *parts = entry.split(WILDCARD)
+        *inner, last = parts or [""]
+        return cls(head, tuple(inner), last, bool(parts), len(entry) - len(parts))
+
+    def covers(self, capability: str) -> bool:
+        """Tell whether the entry is about a capability (`covers`)."""
+        if len(capability) < self.length or not capability.startswith(self.head):
+            return False
+        at = len(self.head)
+        if not self.has_wildcard:
+            return _level_ends(capability, at)
+        # The leftmost place of each part will do: what follows it can only gain. Not a regular
+        # expression, since the names in a capability are the module's and may be made to be slow.
+        for part in self.inner:
+            at = capability.find(part, at)
+            if at < 0:
+                return False
+            at += len(part)
+        last = self.last
+        if not last or (len(capability) - at >= len(last) and capability.endswith(last)):
+            return True
+        return any(capability.find(f"{last}{level}", at) >= 0 for level in _LEVELS)
+
+
 def covers(entry: str, capability: str) -> bool:
     """Tell whether an entry is about a capability.
 
     If both are entries: whether everything the second is about, the first is about too; a "yes" is
     always right, for a `*` of the second can only be met by one of the first.
     """
-    head, *parts = entry.split(WILDCARD)
-    if not capability.startswith(head):
-        return False
-    at = len(head)
-    if not parts:
-        return _level_ends(capability, at)
-    # The leftmost place of each part will do: what follows it can only gain. Not a regular
-    # expression, since the names in a capability are the module's and may be made to be slow.
-    *inner, last = parts
-    for part in inner:
-        at = capability.find(part, at)
-        if at < 0:
-            return False
-        at += len(part)
-    if not last or (len(capability) - at >= len(last) and capability.endswith(last)):
-        return True
-    return any(capability.find(f"{last}{level}", at) >= 0 for level in _LEVELS)
+    return Glob.of(entry).covers(capability)
 
 
 def is_about_a_method(entry: str) -> bool:

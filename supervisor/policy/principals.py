@@ -21,7 +21,7 @@ from functools import lru_cache
 
 import msgspec
 
-from supervisor.policy.capabilities import WILDCARD, covers, operation
+from supervisor.policy.capabilities import WILDCARD, Glob, covers, operation
 
 EVERYTHING = (WILDCARD,)
 """The globs that cover each module."""
@@ -73,6 +73,8 @@ class Principal(msgspec.Struct, frozen=True):
     """Whether there is nothing that it may not do; made from the rest, and looked at first."""
     by: msgspec.Raw = msgspec.Raw(b"null")
     """Its name and face as JSON, for the journal: made once, and not for each entry."""
+    globs: tuple[Glob, ...] = ()
+    """`modules`, taken apart: each module that there is may be held against them."""
 
     def __post_init__(self) -> None:
         """Make what follows from the rest."""
@@ -80,6 +82,7 @@ class Principal(msgspec.Struct, frozen=True):
         said = {"name": _unicode(self.name), "face": self.face}
         msgspec.structs.force_setattr(self, "is_full", everything and self.scopes == ALL_SCOPES)
         msgspec.structs.force_setattr(self, "by", msgspec.Raw(msgspec.json.encode(said)))
+        msgspec.structs.force_setattr(self, "globs", _globs(self.modules))
 
     def __hash__(self) -> int:
         """Return a number that equal ones share."""
@@ -99,7 +102,7 @@ class Principal(msgspec.Struct, frozen=True):
         if self.is_full:
             return True
         subject = operation(module, op)
-        return any(covers(glob, subject) for glob in self.modules)
+        return any(glob.covers(subject) for glob in self.globs)
 
     def covers_all(self) -> bool:
         """Tell whether its globs cover each module there may be."""
@@ -111,7 +114,7 @@ class Principal(msgspec.Struct, frozen=True):
             return True
         whole = operation(module)
         below = operation(module, "")
-        return any(covers(glob, whole) or _reaches(glob, below) for glob in self.modules)
+        return any(_reaches(glob, below) or glob.covers(whole) for glob in self.globs)
 
     def owns(self, owner: str | None) -> bool:
         """Tell whether what belongs to `owner` is its to see: its own, or an admin asks.
@@ -160,10 +163,16 @@ def has_few_wildcards(glob: str) -> bool:
     return glob.count(WILDCARD) <= WILDCARDS
 
 
-def _reaches(glob: str, beginning: str) -> bool:
+@lru_cache(maxsize=1024)
+def _globs(modules: tuple[str, ...]) -> tuple[Glob, ...]:
+    return tuple(map(Glob.of, modules))
+
+
+def _reaches(glob: Glob, beginning: str) -> bool:
     """Tell whether a glob could cover something with that beginning."""
-    head, wildcard, _ = glob.partition(WILDCARD)
-    return head.startswith(beginning) or (bool(wildcard) and beginning.startswith(head))
+    return glob.head.startswith(beginning) or (
+        glob.has_wildcard and beginning.startswith(glob.head)
+    )
 
 
 def _common(ours: tuple[str, ...], theirs: tuple[str, ...]) -> tuple[str, ...]:

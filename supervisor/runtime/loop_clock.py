@@ -120,4 +120,8 @@ def run_timed(
     timed = LoopClock(clock)
     if stalls is not None:
         timed = LoopClock(clock, turn_ended=stalls.turn_ended, woke_late=stalls.woke_late)
-    return trio.run(main, *args, clock=timed, instruments=[timed])
+    try:
+        return trio.run(main, *args, clock=timed, instruments=[timed])
+    finally:
+        if stalls is not None:
+            stalls.ended()

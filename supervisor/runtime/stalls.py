@@ -221,6 +221,10 @@ class Stalls:
             self._looked_at = ended
         self._serving.turn_ended()
 
+    def ended(self) -> None:
+        """Take note that the event loop has ended."""
+        self._serving.turns_ended()
+
     def woke_late(self, late_s: float) -> None:
         """Take note that the loop slept for longer than it was to."""
         self._continued()  # this is what it was about

@@ -7,6 +7,9 @@ client's requests are timed one by one: one may cost a thousand times what anoth
 follows from them later, in tasks of their own, is timed together (`SharedTurn`): a thousand
 requests may all go on in the same moment.
 
+What all parties have together in one turn of the loop is bounded, however many they are: once that
+is spent, they wait, and who has had least lately comes next (`runtime.fair_queue`).
+
 Who has a turn is noted (`SERVING`): so a turn of the loop that took long can be laid at somebody's
 door (`runtime.stalls`), and what a turn led to is done together at its end.
 """
@@ -20,6 +23,8 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Itera
 from typing import Any, TypeVar
 
 import trio
+
+from supervisor.runtime.fair_queue import FairQueue
 
 T = TypeVar("T")
 
@@ -35,6 +40,8 @@ class Serving:
         "_clock",
         "_collected_s",
         "_collecting_since",
+        "_cpu_clock",
+        "_cpu_since",
         "_doing",
         "_last",
         "_longest",
@@ -44,11 +51,20 @@ class Serving:
         "_who",
         "about",
         "all_s",
+        "queue",
         "served",
     )
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.perf_counter,
+        cpu_clock: Callable[[], float] = time.thread_time,
+    ) -> None:
         self._clock = clock
+        self._cpu_clock = cpu_clock
+        self._cpu_since: float | None = None
+        """Since when one is served while others wait, by the CPU time of the event loop: for what
+        a busy machine keeps from us, nobody is to wait longer for the next turn."""
         self._who = NOBODY
         self._doing = ""
         self.about: object = None
@@ -65,11 +81,13 @@ class Serving:
         self._begun = 0
         self._last = NOBODY
         self.served = 0
-        """How many parties that was in the last turn of the loop; who came again counts again."""
+        """How many parties that was in the last turn of the loop, or would have been; who came
+        again counts again."""
+        self.queue = FairQueue()
 
     def begin(self, who: str, doing: str) -> None:
         """Take note that a party is served from now on."""
-        if self._who or self._then:  # mostly nobody was served
+        if self._who:  # mostly nobody was served
             self.end()
         if who != self._last:
             self._last = who
@@ -77,21 +95,25 @@ class Serving:
         self._who = who
         self._doing = doing
         self.about = None
+        self._cpu_since = self._cpu_clock() if self.queue.waiting else None
         self._since = self._clock()
 
     def end(self) -> None:
         """Take note that it is nobody's turn any more."""
-        if self._who:
-            took_s = self._clock() - self._since
-            self.all_s += took_s
-            if took_s > self._longest_s:
-                self._longest_s = took_s
-                self._longest = (self._who, self._doing, self.about)
-            self._who = NOBODY
-        if self._then:
+        if not self._who:
+            return
+        who, self._who = self._who, NOBODY
+        if self._then:  # what is written then is a part of it
             then, self._then = self._then, []
             for one in then:
                 one()
+        took_s = self._clock() - self._since
+        self.all_s += took_s
+        if self._cpu_since is not None:
+            self.queue.charge(who, self._cpu_clock() - self._cpu_since)
+        if took_s > self._longest_s:
+            self._longest_s = took_s
+            self._longest = (who, self._doing, self.about)
 
     def afterwards(self, then: Callable[[], None]) -> bool:
         """Have `then` called once this one has been served; False if nobody is."""
@@ -106,12 +128,21 @@ class Serving:
         if phase == "start":
             self._collecting_since = self._clock()
         else:
-            self._collected_s += self._clock() - self._collecting_since
+            took_s = self._clock() - self._collecting_since
+            self._collected_s += took_s
+            if self._cpu_since is not None:
+                self._cpu_since += took_s  # it may be anybody's garbage
 
     def turn_ended(self) -> None:
         """Forget what was done in the turn of the loop that ends."""
         self._longest_s = self.all_s = self._collected_s = 0.0
-        self.served, self._begun, self._last = self._begun, 0, NOBODY
+        self.served = max(self._begun, self.queue.waiting)
+        self._begun, self._last = 0, NOBODY
+
+    def turns_ended(self) -> None:
+        """Take note that nobody will tell of turns any more."""
+        self.turn_ended()
+        self.all_s = -math.inf
 
     def culprit(self, turn_s: float) -> tuple[str, str]:
         """Return who was served for most of a turn, and what was done, or nobody.
@@ -137,11 +168,16 @@ TURN_S = 0.005
 being served then is finished, and a second task may serve what waited: so it is 20 ms at the most,
 unless one request alone takes longer."""
 
-ALL_S = 0.02
-"""What all have together in a turn of the loop: where there are many, each has less."""
+ALL_S = 0.008
+"""What all have together in a turn of the loop: where there are many, each has less. A plain call
+needs three turns, one to come in, one to be answered, and before each it may have just missed one;
+so with what the last one takes longer than it should, they have to be well below 50 ms."""
 
 LEAST_S = 0.0005
 """But no less than that, or nobody would get on."""
+
+WHOLE_BYTES = 1 << 10
+"""Who comes with so much has work for a turn of that length, or more: some ten short requests."""
 
 LINES_AT_ONCE = 128
 """Between two looks at the clock, and two writes to the module. One line may cost 0.1 ms where as
@@ -174,13 +210,42 @@ def length_s() -> float:
 class Turn:
     """How much of a party's turn is left."""
 
-    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(self, clock: Callable[[], float] = time.perf_counter, who: str = NOBODY) -> None:
+        """`who` is the party, as for `SERVING`; nobody, for a part of what one is served."""
         self._clock = clock
-        self._until = 0.0
+        self._who = who
+        self._until = -math.inf
+        self._has_waited = False
 
-    def begin(self) -> None:
-        """Begin a turn."""
+    @property
+    def may_begin(self) -> bool:
+        """Whether it is time: it has waited, or it is early and nobody waits who had less."""
+        if self._has_waited or not self._who:
+            return True
+        queue = SERVING.queue
+        return SERVING.all_s < ALL_S and (not queue.waiting or queue.precedes(self._who))
+
+    def begin(self) -> bool:
+        """Begin a turn; False if it is over at once, since others come first: then `wait`."""
+        if not self.may_begin:
+            self._until = -math.inf
+            return False
+        self._has_waited = False
         self._until = self._clock() + length_s()
+        return True
+
+    async def wait(self, size: int = WHOLE_BYTES) -> None:
+        """Let the neighbours have their turns; then `begin` begins one, whatever they had.
+
+        `size` is of what there is to serve, if it is known (bytes).
+        """
+        if not self._who or not SERVING.queue.waiting:
+            await trio.lowlevel.checkpoint()
+            if self.may_begin:
+                return
+        size_s = LEAST_S * min(size / WHOLE_BYTES, 1)
+        await SERVING.queue.wait(self._who, size_s, _is_time_left)
+        self._has_waited = True
 
     @property
     def over(self) -> bool:
@@ -190,8 +255,12 @@ class Turn:
     async def go_on(self) -> None:
         """Go on in this turn, or after the neighbours' in the next one."""
         if self.over:
-            await trio.lowlevel.checkpoint()
+            await self.wait()
             self.begin()
+
+
+def _is_time_left() -> bool:
+    return SERVING.all_s < ALL_S
 
 
 class LineTurn(Turn):
@@ -199,10 +268,10 @@ class LineTurn(Turn):
 
     _pieces = 0
 
-    def begin(self) -> None:
-        """Begin a turn."""
-        super().begin()
+    def begin(self) -> bool:
+        """Begin a turn, unless it is over at once."""
         self._pieces = PIECES_A_TURN
+        return super().begin()
 
     def took_piece(self) -> bool:
         """Take note of a piece that was handled; return whether it is the neighbours' turn."""
@@ -222,7 +291,7 @@ class SharedTurn:
         """`who` is the party, for `SERVING`."""
         self._who = who
         self._clock = clock
-        self._until = -math.inf
+        self._turn = Turn(clock, who)
         self._served_at = -math.inf
         self._waiting = trio.lowlevel.ParkingLot()
         self._is_to_begin = False
@@ -230,7 +299,7 @@ class SharedTurn:
     @property
     def is_over(self) -> bool:
         """Whether a step that takes long should wait, for the neighbours and for its next turn."""
-        return self._clock() >= self._until
+        return self._turn.over
 
     @types.coroutine
     def serve(
@@ -259,23 +328,20 @@ class SharedTurn:
     async def wait(self) -> None:
         """Return within a turn. It is not cancelled: the task is to be told what it waited for."""
         if not self._waiting and self._clock() - self._served_at > TURN_S:
-            self._begin()  # the neighbours have had theirs
+            self._turn.begin()  # the neighbours have had theirs
         with trio.CancelScope(shield=True):
             while self.is_over:
                 if self._is_to_begin:
                     await self._waiting.park()
                 else:
                     self._is_to_begin = True
-                    await trio.lowlevel.checkpoint()
+                    await self._turn.wait()
+                    self._turn.begin()
                     self._is_to_begin = False
-                    self._begin()
                     self._waiting.unpark(count=WOKEN)
                     break  # however short it is
         self._waiting.unpark()
         self._served_at = self._clock()
-
-    def _begin(self) -> None:
-        self._until = self._clock() + length_s()
 
 
 async def in_turns(who: str, doing: str, steps: Iterable[object]) -> None:
@@ -283,14 +349,15 @@ async def in_turns(who: str, doing: str, steps: Iterable[object]) -> None:
 
     `who` does it, for `SERVING`.
     """
-    turn = Turn()
+    turn = Turn(who=who)
     turn.begin()
     SERVING.begin(who, doing)
     try:
         for _ in steps:
             if turn.over:
                 SERVING.end()
-                await trio.lowlevel.cancel_shielded_checkpoint()
+                with trio.CancelScope(shield=True):
+                    await turn.wait()
                 turn.begin()
                 SERVING.begin(who, doing)
     finally:

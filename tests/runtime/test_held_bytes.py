@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from supervisor.runtime.held_bytes import (
@@ -12,6 +14,7 @@ from supervisor.runtime.held_bytes import (
     FREE_BYTES,
     LEAST_FREE_BYTES,
     PARTY_BYTES,
+    UNFINISHED_BYTES,
     Account,
     HeldBytes,
 )
@@ -45,6 +48,18 @@ def test_all_parties_together_have_no_more_than_the_bound_beside_what_is_free() 
     for one in accounts:
         one.close()
     assert (ledger.total, ledger.most) == (0, before)
+
+
+def test_what_is_written_comes_on_top_of_the_bound_of_all_and_has_one_of_its_own() -> None:
+    ledger = HeldBytes()
+    accounts = full(ledger, 64)
+    beside = ALL_BYTES + len(accounts) * LEAST_FREE_BYTES
+    dropped: list[Account] = []
+    for one in accounts:
+        one.hold_unfinished(PARTY_BYTES // 2, partial(dropped.append, one))
+        assert ledger.total <= beside + UNFINISHED_BYTES
+    assert ledger.total > beside
+    assert len(dropped) == len(accounts) - UNFINISHED_BYTES // (PARTY_BYTES // 2)
 
 
 def test_beside_some_that_are_full_there_is_room_for_others() -> None:

@@ -177,7 +177,8 @@ class HttpConnection:
         self.login: Login | None = None
         """What the open request was let in with."""
         self._wire = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES)
-        self._turn = Turn()
+        self.turn = Turn(who=self.party.label)
+        """In which what it writes is served, WebSocket too."""
         self._phase = Phase.SERVED
         self._body = Body(self.account, self._drop_unfinished)
         self._route: Route | None = None
@@ -201,12 +202,12 @@ class HttpConnection:
 
     def advance(self) -> bool:
         """Serve what has come, for one turn; returns whether there is more for another one."""
-        self._turn.begin()
+        self.turn.begin()
         SERVING.begin(self.party.label, "requests")
         try:
             more = False
             while self._exchange is None and not self.closing:
-                more = self._turn.over
+                more = self.turn.over
                 if more or not self._step():
                     break
             self._rest()

@@ -81,7 +81,7 @@ def tell_response(response: Response) -> Told:
     """Say the response of an invocation (DESIGN 9.2: docs/http.md has the table)."""
     status = 200 if response.ok else status_of(response.outcome)  # type: ignore[arg-type]
     again = [RETRY] if status == _TRY_LATER else []
-    return Told(status, encoded(response.document(built=False)), [JSON, *again])
+    return Told(status, encoded(response.shown()), [JSON, *again])
 
 
 def tell_module_protocol(response: Response) -> Told:

@@ -173,7 +173,7 @@ async def _read(connection: HttpConnection, carrier: _Plain | _Tls) -> None:
     while True:
         current = connection.current
         if current.advance():
-            await trio.lowlevel.checkpoint()  # it was its turn, and now it is the neighbours'
+            await connection.turn.wait()  # it was its turn, and now it is the neighbours'
         elif connection.closing:
             return
         elif connection.current is not current:

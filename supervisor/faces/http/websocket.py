@@ -10,7 +10,6 @@ the modules that stream to it; after a while of that it is closed with 1013.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import trio
@@ -47,7 +46,7 @@ from supervisor.faces.module_wire import LITTLE_BYTES, UNENCODABLE
 from supervisor.kernel.parties import DAEMON, Handle
 from supervisor.policy.verdict import Stopped
 from supervisor.runtime.held_bytes import ARGS, LEAST_FREE_BYTES
-from supervisor.runtime.turns import SERVING, Turn
+from supervisor.runtime.turns import SERVING
 
 OPEN_REQUESTS = 256
 """How many requests a client may have open; one more is told to wait for answers."""
@@ -80,7 +79,6 @@ class WebSocket:
         self._streams = streams
         self._wire = Connection(ConnectionType.SERVER)
         self._body = Body(connection.account, self._drop_unfinished)
-        self._turn = Turn()
         self._open: dict[str, Asked] = {}
         self._nameless: set[Asked] = set()
         self._fewer = trio.lowlevel.ParkingLot()
@@ -99,7 +97,7 @@ class WebSocket:
     def advance(self) -> bool:
         """Serve what has come, for one turn; returns whether there is more for another one."""
         connection, outbox, account = self.connection, self.outbox, self._account
-        self._turn.begin()
+        connection.turn.begin()
         SERVING.begin(connection.party.label, "requests")
         try:
             events = self._wire.events()  # what is left of them, the wire gives to the next one
@@ -111,7 +109,7 @@ class WebSocket:
                     self._take_text(event)
                 else:
                     self._receive(event)
-                if self._turn.over:
+                if connection.turn.over:
                     return True
             return False
         finally:
@@ -182,7 +180,7 @@ class WebSocket:
         frame = to_ws(event, message_id, self.vocabulary)
         return self.put(frame)
 
-    def say(self, kind: str, message_id: str | None, payload: Mapping[str, Any]) -> int:
+    def say(self, kind: str, message_id: str | None, payload: Any) -> int:
         """Say something of a request; returns how many bytes that are."""
         return self.put({"type": kind, "id": message_id, "timestamp": now(), "payload": payload})
 

@@ -129,5 +129,4 @@ class Invoked(Asked):
 
     def tell_end(self, response: Response) -> None:
         """Tell the response, whatever it is: that is the answer."""
-        payload = {"action": "invoked", **response.document(built=False)}
-        self.socket.say("response", self.message_id, payload)
+        self.socket.say("response", self.message_id, response.shown("invoked"))

@@ -39,7 +39,7 @@ from supervisor.runtime.containment.orphans import Led
 from supervisor.runtime.containment.procfs import MISSED, Stat
 from supervisor.runtime.process.blanks import Blank, Blanks
 from supervisor.runtime.process.file_limit import FileLimit
-from supervisor.runtime.process.reaping import tracer_of
+from supervisor.runtime.process.reaping import tracer_of, why_held
 from supervisor.runtime.process.spawn_threads import Late, SpawnThreads, SpawnTooSlowError
 from supervisor.runtime.turns import THE_DAEMON, SharedTurn
 
@@ -301,8 +301,7 @@ class Custody:
         was held.
         """
         untold = self._orphans.untold(thread)
-        tracers = filter(None, (tracer_of(one.pid) for one in untold))
-        late.held_by = next((one.words for one in tracers), None)
+        late.held_by = next(filter(None, (why_held(one.pid) for one in untold)), None)
         late.set()
         for one in untold:
             procfs.send(one, signal.SIGKILL)

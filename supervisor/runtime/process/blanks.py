@@ -20,6 +20,7 @@ import select
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,6 +30,7 @@ import trio
 
 from supervisor.runtime.containment import cgroup_folder, spawner
 from supervisor.runtime.containment.procfs import Stat
+from supervisor.runtime.process.reaping import why_held
 from supervisor.runtime.process.spawn_threads import SpawnTooSlowError
 
 if TYPE_CHECKING:
@@ -40,6 +42,9 @@ QUIET_S = 0.02
 
 ANSWERS_WITHIN_S = 5.0
 """A spawner answers in a millisecond, and in some 50 when it has just been started."""
+
+LOOK_S = 0.25
+"""How often it is looked meanwhile whether it is held."""
 
 CLOSES_WITHIN_S = 2 * ANSWERS_WITHIN_S
 """How long the daemon's end waits for a blank that is just being made."""
@@ -129,7 +134,7 @@ class _Spawner:
         self.process = process
         self.pidfd = os.pidfd_open(process.pid)
         self._channel = channel
-        channel.settimeout(ANSWERS_WITHIN_S)
+        channel.settimeout(LOOK_S)
 
     def bear(self, brand: int, folder: str, its_end: socket.socket) -> int:
         """Have a blank made in a cgroup; returns its pid, or raises `OSError`."""
@@ -137,7 +142,7 @@ class _Spawner:
         try:
             told = spawner.BRAND.pack(brand)
             socket.send_fds(self._channel, [told], [its_end.fileno(), cgroup])
-            answer = self._channel.recv(spawner.BORN.size)
+            answer = self._hear()
         finally:
             os.close(cgroup)
         if not answer:
@@ -146,6 +151,16 @@ class _Spawner:
         if pid < 0:
             raise UnbornError(-pid, os.strerror(-pid))
         return int(pid)
+
+    def _hear(self) -> bytes:
+        """Wait for its answer, unless it is held; raises `TimeoutError`."""
+        until = time.monotonic() + ANSWERS_WITHIN_S
+        while time.monotonic() < until:
+            with contextlib.suppress(TimeoutError):
+                return self._channel.recv(spawner.BORN.size)
+            if (held := why_held(self.process.pid)) is not None:
+                raise TimeoutError(f"{held} the process that makes them")
+        raise TimeoutError(f"it did not answer within {ANSWERS_WITHIN_S:g} s")
 
     def close(self) -> None:
         """End it."""
@@ -191,7 +206,13 @@ class Blanks:
         self._needed.set()
         self.look()
         blank, self._blank = self._blank, None
-        return blank
+        held = None if blank is None else why_held(blank.pid)
+        if blank is None or held is None:
+            return blank
+        # Now, while nothing was made of it: it would become the program once it is let go.
+        log.warning("a process that waits for a program is not used", pid=blank.pid, held=held)
+        self._discard(blank)
+        return None
 
     def give_back(self, blank: Blank) -> None:
         """Keep one that was taken in vain for the next call."""

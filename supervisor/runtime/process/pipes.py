@@ -129,7 +129,7 @@ class Pump:
         self._take = take
         self._is_full = is_full
         self._taps = taps
-        self._turn = LineTurn()
+        self._turn = LineTurn(who=instance)
         self._untaken: deque[bytes] = deque()
         """What was read already: an exit may come between two turns."""
         self._room = trio.Event()
@@ -152,9 +152,14 @@ class Pump:
             drained = len(data) < READ_BYTES
             self._note(data)
             while self._untaken:
+                if not self._turn.begin():
+                    await self._turn.wait(len(self._untaken[0]))
+                    continue
                 if self._take_turn():
                     drained = False  # just asked: it may answer during the neighbours' turn
-                if self._untaken or not drained:
+                if self._untaken:
+                    await self._turn.wait()
+                elif not drained:
                     await trio.lowlevel.checkpoint()  # then the neighbours' turn
                 while self._is_full():
                     self._room = trio.Event()
@@ -168,7 +173,8 @@ class Pump:
         for piece in self._rest():
             self._take(piece)
             if turn.took_piece():
-                await trio.lowlevel.cancel_shielded_checkpoint()
+                with trio.CancelScope(shield=True):
+                    await turn.wait()
                 turn.begin()
 
     def _rest(self) -> Iterator[bytes]:
@@ -184,7 +190,6 @@ class Pump:
         turn: to come round to it in another one costs more than a small call itself.
         """
         turn, asked = self._turn, False
-        turn.begin()
         SERVING.begin(self._instance, self._doing)
         while self._untaken:
             piece = self._untaken.popleft()

@@ -44,7 +44,14 @@ from supervisor.runtime.process.program import (
     named_program,
     working_folder,
 )
-from supervisor.runtime.process.reaping import End, end_of_held, reap, reapable, tracer_of
+from supervisor.runtime.process.reaping import (
+    End,
+    end_of_held,
+    reap,
+    reapable,
+    tracer_of,
+    why_held,
+)
 from supervisor.runtime.process.spawn_threads import Late, SpawnTooSlowError
 from supervisor.runtime.turns import SharedTurn
 
@@ -322,6 +329,7 @@ def _give_up(wanted: Wanted, blank: Blank | None, thread: int) -> None:
     """End what waits for its program, so that the thread goes on."""
     wanted.custody.end_untold(thread, wanted.late)
     if blank is not None and blank.spent:
+        wanted.late.held_by = why_held(blank.pid)
         with contextlib.suppress(OSError):
             signal.pidfd_send_signal(blank.pidfd, signal.SIGKILL)
 

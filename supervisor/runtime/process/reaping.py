@@ -15,6 +15,9 @@ from typing import NamedTuple
 from supervisor.policy.verdict import Tracer
 from supervisor.runtime.containment import procfs
 
+_HELD = ("T", "t")
+"""Stopped by a signal, and by a tracer (proc(5))."""
+
 REAP_AGAIN_S = 0.25
 """How often one who is held is tried again: nobody tells a parent that a tracer has let go."""
 
@@ -55,6 +58,15 @@ def end_of_held(pid: int) -> End:
     if os.WIFSIGNALED(status):
         return End(signal=os.WTERMSIG(status))
     return End(exit_code=os.waitstatus_to_exitcode(status))
+
+
+def why_held(pid: int) -> str | None:
+    """Return what keeps a living process from running: a signal, or a tracer; None if nothing."""
+    found = procfs.stat(pid)
+    if found is None or found.state not in _HELD:
+        return None
+    tracer = tracer_of(pid)
+    return "a signal has stopped" if tracer is None else f"{tracer.words} traces"
 
 
 def tracer_of(pid: int | None) -> Tracer | None:

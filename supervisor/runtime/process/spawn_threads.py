@@ -46,11 +46,11 @@ class SpawnTooSlowError(Exception):
     """It took longer than `SPAWN_S`."""
 
     def __init__(self, held_by: str | None = None) -> None:
-        """`held_by` is who traces the process that was to become it, if somebody does."""
+        """`held_by` says who or what holds the process that was to become it, if anything does."""
         why = "a disk or a network file system that it is on, or that is searched for it, does not"
         why += " answer"
         if held_by is not None:
-            why = f"{held_by} traces the process that was to become it"
+            why = f"{held_by} the process that was to become it"
         super().__init__(f"its program was not there within {SPAWN_S:g} s: {why}")
 
 
@@ -58,7 +58,7 @@ class Late(threading.Event):
     """Set when nobody waits any more for what a thread makes."""
 
     held_by: str | None = None
-    """Who traces the child that the thread waits for, if somebody does."""
+    """What holds the child that the thread waits for, if anything does (`reaping.why_held`)."""
 
 
 class SpawnThreads:

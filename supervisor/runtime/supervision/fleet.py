@@ -161,12 +161,23 @@ class Fleet:
                 else:
                     nursery.start_soon(self._stop_in_turn, module, first)
 
-    def abandon(self) -> None:
-        """Answer all requests that wait: whatever the daemon ends by, nobody will serve them."""
+    async def abandon(self) -> None:
+        """Answer all requests that wait: whatever the daemon ends by, nobody will serve them.
+
+        In turns, since there may be many, and not cancelled; who comes meanwhile is answered, too.
+        """
         self._host.shutting_down = True
+        await in_turns(THE_DAEMON, "refusing what waits", self._abandoning())
+        deque(self._abandoning(), 0)
+
+    def _abandoning(self) -> Iterator[None]:
         for module in self.all():
-            for call in module.queue.take_all():
-                call.settle(unavailable(module))
+            waiting = module.queue.take_all()
+            if waiting:
+                failure = unavailable(module)  # the same for all of them
+                for call in waiting:
+                    call.settle(failure)
+                    yield
 
     def hurry(self) -> None:
         """Kill whatever still runs."""

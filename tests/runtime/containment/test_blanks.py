@@ -117,6 +117,11 @@ async def failure(daemon: Daemon, module: str) -> Failure:
     return response.outcome
 
 
+def stopped(pid: int) -> None:
+    """Wait until a signal has stopped a process."""
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+
+
 def folders(daemon: Daemon) -> list[str]:
     folder = daemon.facts.custody._rung.folder
     assert folder is not None
@@ -242,6 +247,38 @@ async def test_a_blank_that_is_killed_is_not_asked(with_tools: With) -> None:
         assert (await result(daemon))["cgroup"].startswith("facts#")
         await waiting(daemon)
         assert "blank.1" not in folders(daemon)
+
+
+@pytest.mark.fault(26)
+async def test_one_that_is_held_is_not_asked_and_nobody_waits_for_it(with_tools: With) -> None:
+    async with with_tools() as daemon:
+        await result(daemon)
+        blank = await waiting(daemon)
+        os.kill(blank.pid, signal.SIGSTOP)
+        await trio.to_thread.run_sync(stopped, blank.pid)
+        assert (await result(daemon))["cgroup"].startswith("facts#")
+        assert await trio.to_thread.run_sync(gone, blank.pid)
+        await waiting(daemon)
+        assert (await result(daemon))["cgroup"].startswith("blank.2")
+
+
+@pytest.mark.fault(26)
+async def test_a_spawner_that_is_held_is_replaced_long_before_it_would_be_given_up(
+    with_tools: With, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for bound in ("blanks.ANSWERS_WITHIN_S", "spawn_threads.SPAWN_S"):
+        monkeypatch.setattr(f"supervisor.runtime.process.{bound}", 3600.0)
+    async with with_tools() as daemon:
+        await result(daemon)
+        await waiting(daemon)
+        former = daemon.facts.custody.spawner_pid
+        assert former is not None
+        os.kill(former, signal.SIGSTOP)
+        await trio.to_thread.run_sync(stopped, former)
+        with trio.fail_after(PATIENCE_S):
+            while daemon.facts.custody.spawner_pid in (former, None):
+                await result(daemon)
+        assert await trio.to_thread.run_sync(gone, former)
 
 
 async def test_where_no_process_can_be_born_in_a_cgroup_all_goes_the_usual_way(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,7 +18,7 @@ from supervisor.policy.findings import Found, Quarantined
 from supervisor.policy.lifecycle import State
 from supervisor.policy.reload_plan import Changed, Plan
 from supervisor.runtime.supervision.fleet import Fleet
-from tests.factories import call
+from tests.factories import Heard, call
 from tests.runtime.fakes import Stage, staged
 
 Clock = trio.testing.MockClock
@@ -95,6 +96,43 @@ async def test_the_end_comes_in_reverse_order(fleet: Fleet, stage: Stage, tmp_pa
             assert ending == [one for one in "abc" if one >= name]
             await stage.of(name).die(0)
     assert {module.state for module in fleet.modules.values()} == {State.DOWN}
+
+
+@pytest.mark.fault(29)
+async def test_those_that_wait_at_the_end_are_answered_in_turns_with_one_failure(
+    fleet: Fleet, stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del stage
+    monkeypatch.setattr("supervisor.runtime.turns.TURN_S", 0)
+    admit(fleet, tmp_path, {"a": {"queue": 1024}})
+    a = fleet.modules["a"]
+
+    def submit(count: int) -> list[Heard]:
+        asked = [call() for _ in range(count)]
+        for one, _ in asked:
+            a.submit(one)
+        return [heard for _, heard in asked]
+
+    waiting = submit(100)
+    steps, answered = trio.Event(), list[int]()
+
+    async def watch() -> None:
+        waiting.extend(submit(1))  # comes in the midst of it
+        while not steps.is_set():
+            answered.append(sum(len(one.outcomes) for one in waiting))
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        with trio.CancelScope() as cancelled:
+            cancelled.cancel()
+            await fleet.abandon()
+        steps.set()
+    assert {len(one.outcomes) for one in waiting} == {1}
+    failures = [outcome for one in waiting[:100] for outcome in one.outcomes]
+    assert all(one is failures[0] for one in failures)
+    most = max(after - before for before, after in itertools.pairwise(answered))
+    assert most <= 2  # who of the two comes first in a pass of the loop is chance
 
 
 async def test_nobody_can_start_a_module_again_once_the_end_has_begun(
