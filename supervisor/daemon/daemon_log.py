@@ -11,6 +11,7 @@ from typing import Any, TextIO, cast
 
 import structlog
 
+from protocol.problem import printable
 from supervisor.daemon.log_stream import PID_FIELD, LogStream, Put
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files import rotated_file
@@ -23,10 +24,10 @@ def set_up_logging(log_format: str, log_file: Path | None, blocking: BlockingWor
     """
     on_terminal = log_file is None and sys.stderr.isatty()
     as_json = log_format == "json" or (log_format == "auto" and not on_terminal)
-    renderer = (
-        structlog.processors.JSONRenderer()
+    rendering: list[structlog.typing.Processor] = (
+        [structlog.processors.JSONRenderer()]
         if as_json
-        else structlog.dev.ConsoleRenderer(colors=on_terminal)
+        else [_make_printable, structlog.dev.ConsoleRenderer(colors=on_terminal)]
     )
     stamp = structlog.processors.TimeStamper(fmt="iso", utc=True)
     beginning: list[structlog.typing.Processor] = [
@@ -37,7 +38,7 @@ def set_up_logging(log_format: str, log_file: Path | None, blocking: BlockingWor
 
     def notice(lines: int, words: str) -> str:
         line: Any = {"event": "log lines were lost", "lines": lines, "words": words}
-        for process in (*beginning, renderer):
+        for process in (*beginning, *rendering):
             line = process(None, "warning", line)
         return f"{line}\n"
 
@@ -46,7 +47,7 @@ def set_up_logging(log_format: str, log_file: Path | None, blocking: BlockingWor
         put = partial(rotated_file.append, log_file)
     stream = LogStream(put, notice, blocking)
     structlog.configure(
-        processors=[*beginning, structlog.processors.format_exc_info, renderer],
+        processors=[*beginning, structlog.processors.format_exc_info, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.WriteLoggerFactory(cast("TextIO", stream)),
         cache_logger_on_first_use=True,
@@ -58,4 +59,13 @@ def _add_daemon_pid(logger: Any, method: str, line: Any) -> Any:
     """Say whose line it is: daemons that are started at the same time share the file."""
     del logger, method
     line[PID_FIELD] = os.getpid()
+    return line
+
+
+def _make_printable(logger: Any, method: str, line: Any) -> Any:
+    """Keep what others have named or said from steering a terminal; `repr` does it for the rest."""
+    del logger, method
+    for key, value in line.items():
+        if isinstance(value, str) and not value.isprintable():
+            line[key] = "\n".join(map(printable, value.split("\n")))
     return line

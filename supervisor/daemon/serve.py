@@ -34,6 +34,7 @@ from supervisor.daemon.daemon_signals import (
     obey,
     receiving,
 )
+from supervisor.daemon.enough_threads import try_threads
 from supervisor.daemon.inherited import mend_signals, mend_umask
 from supervisor.daemon.log_stream import LogStream
 from supervisor.daemon.project_trust import objection
@@ -143,6 +144,7 @@ def _serve(
     notifier = Notifier.from_environment(os.environ)
     places = Looks(blocking)
     try:
+        try_threads()
         sources = Sources.of_directories(options.directories, blocking)
         found = usable({}, sources.read_first())
         operator = _policy(options, places)

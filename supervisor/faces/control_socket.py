@@ -74,7 +74,7 @@ def listening(path: Path) -> Iterator[socket.socket]:
             if path.is_socket():
                 path.unlink()
             _bind_private(listener, path)
-            owned.callback(path.unlink, missing_ok=True)
+            owned.callback(_remove, path)
             listener.listen(BACKLOG)
         except OSError as error:
             message = f"cannot listen on {path}: {error.strerror}"
@@ -185,3 +185,9 @@ def _bind_private(listener: socket.socket, path: Path) -> None:
     # The mode is set before anybody can connect: nothing listens yet.
     listener.bind(os.fspath(path))
     path.chmod(0o600)
+
+
+def _remove(path: Path) -> None:
+    # One that stays, as on a disk that has become read-only, is stale: the next daemon replaces it.
+    with contextlib.suppress(OSError):
+        path.unlink()

@@ -14,7 +14,7 @@ import contextlib
 import errno
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar, cast
+from typing import Protocol, TypeVar, cast
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -30,6 +30,13 @@ LOOK_S = 0.001
 """Between two looks whether it is done."""
 
 T = TypeVar("T")
+
+
+class Spare(Protocol):
+    """Another's threads, which are there already."""
+
+    async def __call__(self, work: Callable[[], T]) -> T:
+        """Return what `work` returns, from one of them; raises `OSError` if there is none."""
 
 
 class Stuck(msgspec.Struct, frozen=True):
@@ -49,6 +56,8 @@ class BlockingWork:
         # A kind that nobody works at or waits for has no limiter.
         self._limiters: WeakValueDictionary[str, trio.CapacityLimiter] = WeakValueDictionary()
         self._at_work: dict[object, tuple[str, float]] = {}
+        self.spare: Spare | None = None
+        """What does the work if the system gives no further thread."""
 
     async def run(
         self,
@@ -62,9 +71,10 @@ class BlockingWork:
         """Return what `function` returns, in a thread; `doing` says what it does, and is its kind.
 
         There are at most `at_once` threads of a kind. If it is cancelled, the thread is waited for
-        so long, or until it is done if None; it keeps its place until it is. Raises `OSError` if
-        the system gives no further thread, as when a module has begun as many as there may be;
-        what has to be done `in_any_case`, as killing that one, is done here then.
+        so long, or until it is done if None; it keeps its place until it is. If the system gives
+        no further thread, as when a module has begun as many as there may be, `spare` does it, or
+        `OSError` is raised; what has to be done `in_any_case`, as killing that module, is done here
+        then.
         """
         limiter = self._limiters.get(doing)
         if limiter is None:
@@ -81,7 +91,19 @@ class BlockingWork:
 
         abandon = abandon_after_s is not None
         try:
-            done = await trio.to_thread.run_sync(work, abandon_on_cancel=abandon, limiter=limiter)
+            try:
+                done = await trio.to_thread.run_sync(
+                    work, abandon_on_cancel=abandon, limiter=limiter
+                )
+            except RuntimeError as error:
+                if begun:
+                    raise
+                if in_any_case:
+                    return function()
+                if self.spare is None:
+                    raise OSError(errno.EAGAIN, f"no thread for {doing}: {error}") from None
+                with trio.CancelScope(shield=not abandon):
+                    done = await self.spare(work)
         except trio.Cancelled:
             # In this order: either it sees that nobody waits, or it is seen at work.
             gone = True
@@ -89,12 +111,6 @@ class BlockingWork:
                 while key in self._at_work:  # noqa: ASYNC110 - rare, and costs no call a wake-up
                     await trio.sleep(LOOK_S)
             raise
-        except RuntimeError as error:
-            if begun:
-                raise
-            if not in_any_case:
-                raise OSError(errno.EAGAIN, f"no thread for {doing}: {error}") from None
-            return function()
         return cast("T", done)
 
     async def run_or_leave(

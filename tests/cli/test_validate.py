@@ -139,3 +139,13 @@ def test_names_that_are_not_utf_8_are_named_with_escapes(run: Run, tmp_path: Pat
         answer = json.loads(run("validate", "--json", *arguments).stdout)
         assert answer["descriptors"][0]["descriptor"] == f"{tmp_path}/caf\\xe9.json"
         assert answer["empty"] == [f"{tmp_path}/empty\\xe9"]
+
+
+def test_a_program_whose_name_could_steer_a_terminal_is_shown_with_escapes(
+    run: Run, tmp_path: Path
+) -> None:
+    transport = {"type": "stdio", "command": ["./a\x1b[31m\x9b\u202eb"]}
+    ended = run("validate", str(write(tmp_path / "a.json", "a", transport=transport)))
+    assert ended.exit_code == 1
+    assert ended.stdout.replace("\n", "").isprintable()
+    assert r"/a\x1b[31m\x9b\u202eb is not there" in ended.stdout

@@ -12,6 +12,7 @@ import trio
 import trio.testing
 
 from supervisor.runtime.blocking import STUCK_S, BlockingWork, Stuck
+from supervisor.runtime.process.spawn_threads import SpawnThreads
 from tests.runtime.containment.lifelines import PATIENCE_S
 
 
@@ -117,6 +118,40 @@ async def test_without_a_thread_only_what_has_to_be_done_is_done(
     with pytest.raises(OSError, match="no thread for reading: can't start new thread") as refused:
         await blocking.run("reading", lambda: 7)
     assert refused.value.errno == errno.EAGAIN
+
+
+async def cancel_when_blocked(scope: trio.CancelScope) -> None:
+    await trio.testing.wait_all_tasks_blocked()
+    scope.cancel()
+
+
+async def test_without_a_thread_those_for_spawns_do_one_thing_after_the_other(
+    monkeypatch: pytest.MonkeyPatch, answers: threading.Event
+) -> None:
+    async def none_left(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(trio.to_thread, "run_sync", none_left)
+    blocking = BlockingWork()
+    threads = SpawnThreads(blocking)
+    blocking.spare = threads.lend
+    with pytest.raises(BlockingIOError):  # there is none
+        await blocking.run("reading", threading.current_thread)
+    spawns = await threads.run("spawning", threading.current_thread)
+    assert await blocking.run("reading", threading.current_thread) is spawns
+    with pytest.raises(ZeroDivisionError):
+        await blocking.run("reading", lambda: 1 // 0)
+    done = threading.Event()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(blocking.run, "reading a", answers.wait)
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.CancelScope() as scope:
+            nursery.start_soon(cancel_when_blocked, scope)
+            await blocking.run("reading b", done.set, abandon_after_s=0)
+        assert scope.cancelled_caught
+        answers.set()
+    assert not await blocking.run("reading", done.is_set)  # nobody has waited for it
+    threads.close()
 
 
 async def test_what_the_work_itself_raises_is_told_as_it_is() -> None:

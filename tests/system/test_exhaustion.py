@@ -150,6 +150,40 @@ def test_a_full_disk_costs_log_lines_and_nothing_else(
     assert daemon.op("status")["daemon"]["journal"]["dropped"] == 0
 
 
+@contextlib.contextmanager
+def read_only(disk: Path) -> Iterator[None]:
+    """Let nothing be made or removed there, as after an error of the disk; open files stay open."""
+    subprocess.run(["mount", "--bind", str(disk), str(disk)], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", str(disk)], check=True)
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+@pytest.mark.fault(21)
+def test_a_daemon_whose_disk_has_become_read_only_serves_ends_in_order_and_can_be_followed(
+    tiny_disk: Path, folder: Path
+) -> None:
+    write(folder / "modules", misbehaving("one"))
+    socket_path, own_log = tiny_disk / "socket", folder / "log"
+    words = command(folder / "modules", socket_path, tiny_disk / "state")
+    for spoiled in (read_only(tiny_disk), contextlib.nullcontext()):
+        with own_log.open("ab") as log:
+            process, ready = start(words, os.environ, log.fileno())
+        try:
+            assert ready, own_log.read_text()
+            with spoiled, Client(socket_path) as client:
+                assert client.invoke("one", word="on").result["word"] == "on"
+                assert client.op("restart", module="one").ok
+                assert client.op("shutdown").ok
+                assert process.wait(BOUND_S) == 0, own_log.read_text()
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
 @pytest.mark.parametrize("where", ["/dev/full", "closed pipe", "stuck pipe"])
 def test_a_daemon_whose_own_log_cannot_be_written_serves(where: str, folder: Path) -> None:
     write(folder / "modules", misbehaving("one"))

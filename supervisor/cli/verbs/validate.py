@@ -11,7 +11,7 @@ from supervisor.cli.exit_status import NO
 from supervisor.cli.options import example, with_json
 from supervisor.cli.quantities import count
 from supervisor.cli.results import print_json
-from supervisor.cli.terminal import one_line
+from supervisor.cli.terminal import one_line, safe
 
 if TYPE_CHECKING:
     from supervisor.cli.checked import Checked
@@ -63,9 +63,9 @@ def _print(checked: Checked) -> None:
     for one in checked.descriptors:
         where = one_line(str(one.path))
         for problem in one.problems:
-            click.echo(f"{where}: {problem}")
+            click.echo(f"{where}: {safe(str(problem))}")
         for problem in one.warnings:
-            click.echo(f"{where}: {click.style('warning', fg='yellow')}: {problem}")
+            click.echo(f"{where}: {click.style('warning', fg='yellow')}: {safe(str(problem))}")
     for path in checked.empty:
         click.echo(f"{one_line(str(path))}: holds no descriptors (*.json or */module.json)")
     total = len(checked.descriptors)

@@ -18,7 +18,9 @@ import trio
 from protocol.args_schema import OpSchema
 from protocol.problem import Problem
 from supervisor.runtime.checking.contract import CPU_S, MEMORY_BYTES, SIZES, command
+from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.custody import Custody
+from supervisor.runtime.process.reaping import tracer_of
 
 WALL_S = 10.0
 """How long a check may take by the clock, the start of the process included. It has a bound in CPU
@@ -63,7 +65,7 @@ class Checker:
     async def check(self, schema: OpSchema, args: bytes) -> Problem | Unchecked | None:
         """Return what is wrong with some args, if anything; if unchecked, it is of no more use."""
         answer = b""
-        with trio.move_on_after(WALL_S):
+        with trio.move_on_after(WALL_S) as scope:
             try:
                 sizes = SIZES.pack(len(schema.json), len(args), schema.vouched)
                 await self._write(sizes, schema.json, args)
@@ -72,6 +74,11 @@ class Checker:
                 pass
         if answer.endswith(b"\n"):
             return _DECODER.decode(answer)
+        now = procfs.stat(self.pid) if scope.cancelled_caught else None
+        if now is not None and now.state in "Tt":
+            tracer = tracer_of(self.pid)
+            by = "" if tracer is None else f" by {tracer.words}, which traces it"
+            return Unchecked(f"the process that looks at them (pid {self.pid}) is stopped{by}")
         return Unchecked(
             f"it took more than {CPU_S:g} s, or {MEMORY_BYTES >> 20} MiB, to look at them"
         )
@@ -147,7 +154,9 @@ async def _gone(popen: subprocess.Popen[bytes]) -> bool:
         os.close(pidfd)
     if popen.poll() is None:
         # A tracer may hold it. It is reaped with the orphans then, and not by `Popen`.
-        log.error("a process that checks args cannot be reaped", pid=popen.pid)
+        tracer = tracer_of(popen.pid)
+        by = None if tracer is None else tracer.words
+        log.error("a process that checks args cannot be reaped", pid=popen.pid, traced_by=by)
         popen.returncode = -signal.SIGKILL
         return False
     return True

@@ -105,6 +105,7 @@ class Custody:
         self.why_not_higher = on.chosen.why_not_higher
         self.blocking = blocking or BlockingWork()
         self.spawn_threads = SpawnThreads(self.blocking)
+        self.blocking.spare = self.spawn_threads.lend
         self.mark_fd: int | None = None
         self._ground = on
         self._rung = on.chosen.rung

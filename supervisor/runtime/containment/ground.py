@@ -140,6 +140,8 @@ def _take(
 async def leave(ground: Ground, blocking: BlockingWork) -> None:
     """Close it, in a thread; not cancelled."""
     with trio.move_on_after(LEFT_WITHIN_S, shield=True):
-        await blocking.run("letting go of the data directory", ground.close, abandon_after_s=0)
+        await blocking.run(
+            "letting go of the data directory", ground.close, abandon_after_s=0, in_any_case=True
+        )
         return
     log.error("the data directory does not answer; it is free once this process has ended")

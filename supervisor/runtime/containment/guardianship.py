@@ -8,6 +8,7 @@ are instances. The same serves a guardian that takes the place of one that died.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -20,6 +21,7 @@ import trio
 
 from supervisor.runtime.containment import procfs
 from supervisor.runtime.containment.guardian import command
+from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.ledger import Adopted, Leader, Ledger
 from supervisor.runtime.containment.ledger_file import LedgerFile
 from supervisor.runtime.process.reaping import reap, tracer_of
@@ -84,7 +86,10 @@ class Guardianship:
             self._tell(f"gone\t{pid}\n".encode())
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Have a guardian until cancelled; started once there is one, or there can be none."""
+        """Have a guardian until cancelled; started once there is one, or its start is held up.
+
+        Raises `ContainmentError` if the first cannot be started; later ones are tried again.
+        """
         pause_s = RESPAWN_S
         while True:
             since = trio.current_time()
@@ -109,8 +114,14 @@ class Guardianship:
                 "starting the guardian", partial(_start, reading, str(self.file.path))
             )
         except OSError as error:
-            log.error("no guardian could be started", error=str(error))  # noqa: TRY400
             self._drop_pipe()
+            first = task_status is not trio.TASK_STATUS_IGNORED
+            if first and error.errno != errno.ETIMEDOUT:  # the next try would not be better
+                words = (
+                    f"no guardian could be started, which ends what a killed daemon left: {error}"
+                )
+                raise ContainmentError(words) from None
+            log.error("no guardian could be started", error=str(error))  # noqa: TRY400
             task_status.started()
             return
         except trio.Cancelled:

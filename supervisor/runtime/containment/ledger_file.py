@@ -90,7 +90,7 @@ class LedgerFile:
         self._closing = True
         with trio.move_on_after(CLOSE_S, shield=True):
             await self._write()
-            await self._blocking.run(_DOING, self._close, abandon_after_s=0)
+            await self._blocking.run(_DOING, self._close, abandon_after_s=0, in_any_case=True)
 
     def let_go(self) -> None:
         """Close the file, unless `close` has seen to it."""
@@ -109,7 +109,7 @@ class LedgerFile:
         self._stale = False
         # A full disk must not keep modules from being started; the marks find them all the same.
         with contextlib.suppress(OSError):
-            await self._blocking.run(_DOING, work, abandon_after_s=0)
+            await self._blocking.run(_DOING, work, abandon_after_s=0, in_any_case=self._closing)
 
     # In a thread, one at a time.
 

@@ -75,7 +75,7 @@ class Claim:
         path = self.data_dir / mark_name(daemon)
         mark_fd = _open_high(path)
         self._owned.callback(os.close, mark_fd)
-        self._owned.callback(path.unlink, missing_ok=True)
+        self._owned.callback(_remove, path)
         return Author(daemon, me.pid, me.start, procfs.boot_id(), mark_fd, brand)
 
     def lost(self) -> bool:
@@ -206,6 +206,12 @@ def _open_high(path: Path) -> int:
         return int(fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, number))
     finally:
         os.close(low)
+
+
+def _remove(mark: Path) -> None:
+    # One that stays, as on a disk that has become read-only, is removed by the next daemon.
+    with contextlib.suppress(OSError):
+        mark.unlink()
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -73,7 +73,11 @@ class Looks:
         while not row.over:
             name = f"looks-{len(self._left)}"
             # Daemon threads: one that is left must not keep the process from ending.
-            threading.Thread(target=self._run, args=(row,), name=name, daemon=True).start()
+            thread = threading.Thread(target=self._run, args=(row,), name=name, daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # the system gives no further thread
+                self._run(row)  # in this one, however long that takes
             while not row.wait(patience_s):
                 if self._leave(row, patience_s):
                     patience_s = max(patience_s / 2, LEAST_PATIENCE_S)

@@ -82,7 +82,8 @@ class Sampler:
         watched = dict(self._watched)
         # In a thread: a tree of a thousand processes is not to hold up the neighbours.
         measure = partial(_measure, watched)
-        found = await self._blocking.run("measuring what modules use", measure)
+        # In any case: what has begun as many processes as there may be is to be ended.
+        found = await self._blocking.run("measuring what modules use", measure, in_any_case=True)
         present = {one: use for one, use in found.items() if one in self._watched}
         for one, (_, breach) in present.items():
             if breach is not None:

@@ -299,6 +299,8 @@ async def _spawn_in_thread(wanted: Wanted, blank: Blank | None) -> Process:
             )
         except SpawnTooSlowError as error:
             raise SpawnError(str(error), errno.ETIMEDOUT) from None
+        except OSError as error:  # there is no thread for it
+            raise SpawnError(explain(error, wanted.instance), error.errno) from None
         except SpawnError as error:
             if error.code != errno.ETXTBSY or pause_s is None:
                 raise

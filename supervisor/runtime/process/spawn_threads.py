@@ -15,6 +15,8 @@ takes long does not count among `AT_ONCE` any more: another thread takes its pla
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import queue
 import threading
 import weakref
@@ -84,8 +86,9 @@ class SpawnThreads:
     ) -> Made:
         """Return what `make` makes of what `look` returns, in one of the threads.
 
-        It is not cancelled; raises `SpawnTooSlowError`. `late` is told the thread (native id) that
-        has been in `make` for too long; what that makes from then on, it has to undo.
+        It is not cancelled; raises `SpawnTooSlowError`, and `OSError` if the system gives no
+        further thread: it would give no further process either. `late` is told the thread (native
+        id) that has been in `make` for too long; what that makes from then on, it has to undo.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         try:
@@ -93,17 +96,37 @@ class SpawnThreads:
         except trio.WouldBlock:
             await self._limiter.acquire()
         job = _Job(make, look, partial(self._blocking.naming, doing))
+        if self._limiter.borrowed_tokens + self._held_up > self._threads:
+            self._add_thread()
         with self._counted(job):
-            if self._limiter.borrowed_tokens + self._held_up > self._threads:
-                self._threads += 1
-                serve = partial(_serve, self._work)
-                threading.Thread(target=serve, name="stdiod-spawn", daemon=True).start()
             self._work.put(job.run)
             with trio.move_on_after(SLOW_S, shield=True):
                 await job.done.wait()
         if not job.done.is_set():
             await _patience(job, late)
         return job.result()
+
+    async def lend(self, work: Callable[[], Made]) -> Made:
+        """Return what `work` returns, in one of the threads that there are.
+
+        For when the system gives no further thread: it gives no further process then, and they have
+        nothing to do. Cancelled, it is left to them. Raises `OSError` if there are none.
+        """
+        if self._threads == 0:
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        job = _Job(work, tuple, contextlib.nullcontext)
+        self._work.put(job.run)
+        await job.done.wait()
+        return job.result()
+
+    def _add_thread(self) -> None:
+        serve = partial(_serve, self._work)
+        try:
+            threading.Thread(target=serve, name="stdiod-spawn", daemon=True).start()
+        except RuntimeError:
+            self._limiter.release()
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from None
+        self._threads += 1
 
     @contextlib.contextmanager
     def _counted(self, job: _Job[Made]) -> Iterator[None]:

@@ -26,7 +26,10 @@ from supervisor.runtime.checking.checks import PROCESSES, Checks, Verdict
 from supervisor.runtime.checking.contract import SIZES, command
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.supervision.deadlines import Deadlines
+from tests.bounds import until
 from tests.factories import open_files
+from tests.runtime.containment.lifelines import letter
+from tests.runtime.containment.tracer import Tracer
 
 EVIL = {"properties": {"a": {"pattern": "^(a+)+$"}}}
 SLOW = {"a": "a" * 60 + "!"}
@@ -84,6 +87,23 @@ async def test_a_check_without_end_ends_with_its_process_and_leaves_nothing() ->
         assert "more than 1 s" in verdict.why
     assert not psutil.pid_exists(one.pid)
     assert open_files() == before
+
+
+@pytest.mark.fault(26)
+async def test_who_stops_the_process_is_named_and_not_the_args(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("supervisor.runtime.checking.checker.WALL_S", 0.01)
+    async with process() as one:
+        os.kill(one.pid, signal.SIGSTOP)
+        await trio.to_thread.run_sync(until, lambda: letter(one.pid) == "T", "its being stopped")
+        verdict = await check(one, EVIL, {"a": "a"})
+        assert verdict == Unchecked(f"the process that looks at them (pid {one.pid}) is stopped")
+    async with process() as one:
+        with Tracer(one.pid) as tracer:
+            verdict = await check(one, EVIL, {"a": "a"})
+            assert isinstance(verdict, Unchecked)
+            assert verdict.why.endswith(f" (pid {tracer.pid}), which traces it")
 
 
 @pytest.mark.fault(29)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import structlog.testing
 import trio
 import trio.testing
 
@@ -25,6 +26,7 @@ from supervisor.runtime.containment.brand import Brands
 from supervisor.runtime.containment.custody import Custody
 from supervisor.runtime.containment.guardian import command
 from supervisor.runtime.containment.guardianship import Guardianship
+from supervisor.runtime.containment.ladder import ContainmentError
 from supervisor.runtime.containment.ledger import Adopted, Author, Leader, Ledger
 from supervisor.runtime.containment.ledger_file import LedgerFile
 from supervisor.runtime.process import spawn_threads
@@ -256,6 +258,35 @@ async def test_a_full_pipe_never_blocks_and_nothing_is_lost(
         nursery.cancel_scope.cancel()  # without a goodbye: as if the daemon had died
     await lifelines.all_dead()
     end(popen)
+
+
+async def test_nothing_is_begun_without_a_guardian_and_one_that_cannot_be_replaced_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(descriptor: int, record: str) -> list[str]:
+        return [str(tmp_path / "no-such-program"), str(descriptor), record]
+
+    monkeypatch.setattr(guardianship_module, "command", none)
+    with pytest.RaisesGroup(pytest.RaisesExc(ContainmentError, match="no guardian could be")):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(guarding(tmp_path / "record").run)
+    monkeypatch.setattr(guardianship_module, "command", command)
+    guardianship = guarding(tmp_path / "record")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(guardianship.run)
+        former = guardianship.pid
+        assert former is not None
+        monkeypatch.setattr(guardianship_module, "command", none)
+        with structlog.testing.capture_logs() as logged:
+            os.kill(former, signal.SIGKILL)
+            with trio.fail_after(PATIENCE_S):
+                while not any("no guardian" in one["event"] for one in logged):
+                    await trio.lowlevel.checkpoint()
+            monkeypatch.setattr(guardianship_module, "command", command)
+            with trio.fail_after(PATIENCE_S):
+                while guardianship.pid in (None, former):
+                    await trio.lowlevel.checkpoint()
+        nursery.cancel_scope.cancel()
 
 
 def _all_told(guardianship: Guardianship) -> bool:
