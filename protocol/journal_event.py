@@ -72,9 +72,6 @@ OURS: dict[str, tuple[str, ...]] = {
 
 REGISTRY = TAXONOMY | OURS
 
-COMPONENTS = ("supervisor",)
-"""Who writes entries; a module's own are written on its behalf and name it in `module`."""
-
 
 HOST_OWNED = (
     "session",

@@ -60,7 +60,7 @@ VERBS = {
     "plan": Verb(_SESSIONS, "plan", "Have an orchestrator carry out a plan, in a session."),
     "asset": Verb(_SESSIONS, "asset", "Find the files that modules handed over, and open them."),
     "approvals": Verb(_SESSIONS, "approvals", "Show the questions that wait for a person."),
-    "approve": Verb(_SESSIONS, "approve", "Answer one of these questions."),
+    "approve": Verb(_SESSIONS, "approvals", "Answer one of these questions."),
     "new": Verb(_WRITING, "new", "Create a working module in one of several languages."),
     "dev": Verb(_WRITING, "dev", "Run a module while you write it, and call its ops."),
     "check": Verb(_WRITING, "check", "Check that modules keep to their protocol."),

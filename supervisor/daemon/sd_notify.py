@@ -3,7 +3,7 @@
 A message is a datagram of `KEY=value` lines to the socket that $NOTIFY_SOCKET names. Whoever
 listens there may be slow, gone or mad, and none of that is a reason for a daemon to wait or to
 fail: what cannot be sent now is sent again later if it says how things stand; a sign of life is
-forgotten.
+forgotten. The STATUS line says how many modules are ready, and which are not well.
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ from collections.abc import MutableMapping
 
 import structlog
 import trio
+
+from supervisor.kernel.daemon import Daemon
+from supervisor.policy.lifecycle import SERVES, State
+from supervisor.runtime.supervision.fleet import Fleet
 
 VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
@@ -158,3 +162,37 @@ def _watchdog_s(usec: str | None, pid: str | None) -> float | None:
         return int(usec) / _USEC_PER_S
     log.warning("WATCHDOG_USEC is not a number above 0", value=usec)
     return None
+
+
+NAMED = 5
+"""How many modules that are not well the line names."""
+
+_UNWELL = frozenset({State.BACKOFF, State.FAILED, State.DEGRADED})
+
+
+async def tell_status(daemon: Daemon, notifier: Notifier) -> None:
+    """Say how things stand after each change, until cancelled."""
+    said = ""
+
+    def news() -> str | None:
+        line = status_line(daemon.fleet)
+        return line if line != said else None
+
+    # Nobody listening is the common case; the line is not made for nobody.
+    while notifier.listens:
+        said = await daemon.fleet.wait_until(news)
+        notifier.status(said)
+
+
+def status_line(fleet: Fleet) -> str:
+    """Put the state of the fleet into one line."""
+    modules = list(fleet.modules.values())
+    serving = sum(module.state in SERVES for module in modules)
+    parts = [f"{serving} of {len(modules)} modules ready"]
+    unwell = [f"{module.name} is {module.state}" for module in modules if module.state in _UNWELL]
+    parts += unwell[:NAMED]
+    if len(unwell) > NAMED:
+        parts.append(f"{len(unwell) - NAMED} more are not well")
+    if fleet.quarantined:
+        parts.append(f"{len(fleet.quarantined)} quarantined")
+    return "; ".join(parts)

@@ -38,8 +38,7 @@ from supervisor.daemon.enough_threads import try_threads
 from supervisor.daemon.inherited import mend_signals, mend_umask
 from supervisor.daemon.log_stream import LogStream
 from supervisor.daemon.project_trust import objection
-from supervisor.daemon.sd_notify import Notifier
-from supervisor.daemon.service_status import tell_status
+from supervisor.daemon.sd_notify import Notifier, tell_status
 from supervisor.daemon.span_export import SpanExport, exporting
 from supervisor.faces import control_socket, stdio
 from supervisor.faces.admission import Admission

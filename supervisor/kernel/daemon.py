@@ -21,8 +21,7 @@ from supervisor.kernel.catalogue import Catalogue
 from supervisor.kernel.chronicle import Chronicle
 from supervisor.kernel.descriptions import RememberedDescriptions
 from supervisor.kernel.durability import Durability
-from supervisor.kernel.grants.asker import ApprovalAsker
-from supervisor.kernel.grants.grants import Grants
+from supervisor.kernel.grants.grants import ApprovalAsker, Grants
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.grants.remembered import Answers
 from supervisor.kernel.hooks.approvals import Approvals

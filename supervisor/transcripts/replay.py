@@ -49,7 +49,7 @@ from protocol.json_line import Fault
 from protocol.transcriber import outcome_document
 from protocol.transcript import Entry, EntrySource, Happened, Transcript
 from supervisor.policy.verdict import Breach, Exit, Said, on_death, on_invocation
-from supervisor.transcripts.recorded_outcome import BY_HOST, reason_of, same
+from supervisor.transcripts.compare import BY_HOST, reason_of, same
 
 PLAYED_LINE_BYTES = 64 << 20
 """A transcript may come from anybody, and its descriptor ask for lines that fill all memory."""

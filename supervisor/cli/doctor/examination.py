@@ -15,7 +15,6 @@ from supervisor.cli.doctor import (
     places,
     policy,
     running,
-    surroundings,
 )
 from supervisor.cli.doctor.finding import Finding, bad, ok
 from supervisor.cli.exit_status import NoDaemonError
@@ -61,8 +60,8 @@ def examine(
         *places.socket_place(socket, data_dir, answers=status is not None),
         *places.data_place(data_dir),
         *places.journals_aside(data_dir, running.told_aside(one)),
-        surroundings.inherited(environment, whose),
-        *surroundings.search_path(environment, whose),
+        machine.inherited(environment, whose),
+        *machine.search_path(environment, whose),
         *unreadable,
         *descriptors.examine(found, environment, directories),
         *policy.examine(policy_file, status, found.descriptors),
@@ -106,7 +105,7 @@ def _status(socket: Path) -> tuple[dict[str, Any] | None, Finding]:
 
 def _environment(pid: int | None) -> tuple[dict[str, str], str]:
     if pid is not None:
-        environment = surroundings.daemon_environment(pid)
+        environment = machine.daemon_environment(pid)
         if environment is not None:
             return environment, f"the daemon (pid {pid})"
     return dict(os.environ), "this shell"

@@ -22,8 +22,7 @@ from supervisor.cli.top.figures import (
     in_order,
 )
 from supervisor.cli.top.keys import Key, Keys
-from supervisor.cli.top.link import Link
-from supervisor.cli.top.log_page import LogPage
+from supervisor.cli.top.link import Link, LogPage
 from supervisor.cli.top.screen import STDIN, STDOUT, Screen
 from supervisor.cli.top.view import (
     BLOCKS,

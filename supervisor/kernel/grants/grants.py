@@ -1,7 +1,8 @@
 """Whether a module may do what it asks the host for: the policy's decision, or somebody's answer.
 
 `decide` is the policy's word (`supervisor.policy.capabilities`). Where that is to ask, `ask` looks
-for a remembered answer about the very program, and asks whoever can answer if there is none.
+for a remembered answer about the very program, and asks whoever can answer if there is none: in a
+daemon any client, by an approval that `policy` asks for.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ from protocol.descriptor.model import Descriptor
 from protocol.host_events import ApprovalUiEvent
 from supervisor.kernel.grants.operator_policy import OperatorPolicy
 from supervisor.kernel.grants.remembered import Answers, program_digest
+from supervisor.kernel.hooks import approvals
 from supervisor.kernel.parties import Origin
 from supervisor.kernel.recorder import Recorder
+from supervisor.policy.approval import ALLOW, DENY, is_lasting
 from supervisor.policy.capabilities import Decision, Verdict, decide
 from supervisor.runtime.blocking import BlockingWork
 from supervisor.runtime.files.file_digest import FileDigests
@@ -142,3 +145,33 @@ class Grants:
 
 CAPABILITY_CHARS = 300
 """Of a capability in the journal: its scope is what the module wrote."""
+
+
+OPTIONS = (ALLOW, f"{ALLOW} always", DENY, f"{DENY} always")
+"""Those that say `always` are remembered, for the program as it is now."""
+
+_WHY = {
+    "timeout": "nobody answered in time",
+    "too_many": "too many questions wait already",
+    "withdrawn": "the question was withdrawn",
+}
+
+
+class ApprovalAsker:
+    """The asker of a daemon whose questions any client can answer."""
+
+    def __init__(self, open_questions: approvals.Approvals) -> None:
+        self._approvals = open_questions
+
+    async def ask(self, question: GrantQuestion, tell: Callable[[ApprovalUiEvent], None]) -> Answer:
+        """Return the answer; without one it is no."""
+        asked = approvals.Question.about(
+            question.origin,
+            prompt=f"May {question.module} use {question.capability}?",
+            asked_by=approvals.POLICY,
+            options=OPTIONS,
+        )
+        decision = await self._approvals.ask(asked, tell)
+        words = _WHY.get(decision.by, f"a person answered {decision.answer}")
+        remember = decision.by == "client" and is_lasting(decision.answer)
+        return Answer(decision.allowed, words, remember)

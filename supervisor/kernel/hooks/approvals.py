@@ -88,7 +88,7 @@ class Decision(msgspec.Struct, frozen=True):
 
 
 POLICY = "policy"
-"""Who asks for the operator, whose answers may be remembered (`grants.asker`)."""
+"""Who asks for the operator, whose answers may be remembered (`grants.grants`)."""
 
 WITHDRAWN = Decision(allowed=False, answer="deny", by="withdrawn")
 

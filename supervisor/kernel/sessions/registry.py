@@ -21,9 +21,9 @@ from supervisor.kernel.parties import Origin, RefusedError
 from supervisor.kernel.recorder import CutShort, Recorder, Restored
 from supervisor.kernel.sessions.history import KIND as PAST
 from supervisor.kernel.sessions.history import Past
-from supervisor.kernel.sessions.live_bytes import LiveBytes
 from supervisor.kernel.sessions.restored import KIND, documents, not_restored, pasts, patches
 from supervisor.kernel.sessions.session import (
+    LiveBytes,
     Parent,
     Session,
     SessionDocument,
