@@ -40,7 +40,7 @@ class Response(msgspec.Struct, frozen=True, gc=False):
 
         For who only encodes it, the result need not be `built`.
         """
-        shown = _shown(self)
+        shown = self.shown()
         values = ((name, getattr(shown, name)) for name in _FIELDS)
         document = {name: value for name, value in values if value is not UNSET}
         if built and isinstance(self.outcome, Success):
@@ -49,9 +49,42 @@ class Response(msgspec.Struct, frozen=True, gc=False):
             document["warnings"] = list(map(msgspec.to_builtins, self.notices))
         return document
 
-    def shown(self, action: str | UnsetType = UNSET) -> Any:
-        """Return what to encode to have the same; an `action` stands before it."""
-        return _shown(self, action=action)
+    def shown(
+        self,
+        version: str | UnsetType = UNSET,
+        type_: str | UnsetType = UNSET,
+        named: str | UnsetType = UNSET,
+        action: str | UnsetType = UNSET,
+    ) -> _Shown:
+        """Return what to encode to have the same, behind what the face puts before it."""
+        outcome = self.outcome
+        summary = UNSET if outcome.summary is None else outcome.summary
+        ok = type(outcome) is not Failure  # `isinstance` of a msgspec type is slow to say no
+        result: Any = UNSET
+        error: dict[str, Any] | UnsetType = UNSET
+        if type(outcome) is Failure:
+            error = {"code": outcome.code, "message": outcome.message, "details": outcome.details}
+        else:
+            result = outcome.said
+        if not self.request_id:
+            return _Shown(version, type_, named, action, ok, result, error, summary)
+        return _Shown(
+            version,
+            type_,
+            named,
+            action,
+            ok,
+            result,
+            error,
+            summary,
+            self.request_id,
+            self.module,
+            self.op,
+            UNSET if self.session_id is None else self.session_id,
+            self.duration_ms,
+            self.notices,
+            list(self.injected) if self.injected else UNSET,
+        )
 
     def done_line(self, request_id: str | None) -> bytes:
         """Encode it as the `done` event that ends a client's request of that id.
@@ -59,7 +92,7 @@ class Response(msgspec.Struct, frozen=True, gc=False):
         Raises what an encoder does: what a module said may be too deep for it.
         """
         named = UNSET if request_id is None else request_id
-        return _encode(_shown(self, "0", "done", named)) + b"\n"
+        return _encode(self.shown("0", "done", named)) + b"\n"
 
 
 @final
@@ -88,40 +121,3 @@ class _Shown(msgspec.Struct, frozen=True, gc=False):
 
 
 _FIELDS = _Shown.__struct_fields__
-
-
-def _shown(
-    response: Response,
-    version: str | UnsetType = UNSET,
-    type_: str | UnsetType = UNSET,
-    named: str | UnsetType = UNSET,
-    action: str | UnsetType = UNSET,
-) -> _Shown:
-    outcome = response.outcome
-    summary = UNSET if outcome.summary is None else outcome.summary
-    ok = type(outcome) is not Failure  # `isinstance` of a msgspec type is slow to say no
-    result: Any = UNSET
-    error: dict[str, Any] | UnsetType = UNSET
-    if type(outcome) is Failure:
-        error = {"code": outcome.code, "message": outcome.message, "details": outcome.details}
-    else:
-        result = outcome.said
-    if not response.request_id:
-        return _Shown(version, type_, named, action, ok, result, error, summary)
-    return _Shown(
-        version,
-        type_,
-        named,
-        action,
-        ok,
-        result,
-        error,
-        summary,
-        response.request_id,
-        response.module,
-        response.op,
-        UNSET if response.session_id is None else response.session_id,
-        response.duration_ms,
-        response.notices,
-        list(response.injected) if response.injected else UNSET,
-    )

@@ -129,4 +129,4 @@ class Invoked(Asked):
 
     def tell_end(self, response: Response) -> None:
         """Tell the response, whatever it is: that is the answer."""
-        self.socket.say("response", self.message_id, response.shown("invoked"))
+        self.socket.say("response", self.message_id, response.shown(action="invoked"))
