@@ -35,11 +35,10 @@ def cast_of(
     """Return who is given a session's prompts, with the roles; the only agent, if none is named."""
     lead = roles.lead
     if lead is None:
-        agents = [
-            name
-            for name in _of_kind(Kind.AGENT, fleet, principal)
-            if principal.covers(name, EXECUTE)
-        ]
+        # Whom it may ask, it also sees: there may be a thousand, and as many globs to look through.
+        agents = sorted(
+            name for name in _named(Kind.AGENT, fleet) if principal.covers(name, EXECUTE)
+        )
         orchestrators = _of_kind(Kind.ORCHESTRATOR, fleet, principal)
         found = only_agent(session_id, agents, orchestrators)
         if isinstance(found, Failure):
@@ -49,6 +48,8 @@ def cast_of(
 
 
 def _of_kind(kind: Kind, fleet: Fleet, principal: Principal) -> list[str]:
-    modules = fleet.modules.values()
-    found = [one.name for one in modules if one.descriptor.kind is kind]
-    return sorted(name for name in found if principal.sees(name))
+    return sorted(name for name in _named(kind, fleet) if principal.sees(name))
+
+
+def _named(kind: Kind, fleet: Fleet) -> list[str]:
+    return [one.name for one in fleet.modules.values() if one.descriptor.kind is kind]
