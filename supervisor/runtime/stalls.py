@@ -11,7 +11,9 @@ One kind of wait is not our doing either: another thread has the interpreter's l
 run. So of the waits, what another thread was kept from running meanwhile does not count; but no
 more of them than can have been for that lock. Who waits for it wakes up every switch interval
 (`take_gil` in ceval_gil.c: 5 ms), so the thread's own count of times that it was let run bounds it:
-a sleep, or a wait for a disk, is one such time, however long it lasts.
+a sleep, or a wait for a disk, is one such time, however long it lasts. What a thread was kept from
+that has ended meanwhile nobody can tell any more; if there was one, which the CPU time of the whole
+process shows, all waits that can have been for the lock are taken for that.
 
 A stop is noticed when the loop wakes too late from a sleep, in which nothing of ours can hold it
 up, or when a SIGCONT came in a turn that was long; only once for each. A turn in which one came is
@@ -22,6 +24,7 @@ busy machine tells of it a little later; the stall is taken back then.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import threading
@@ -49,6 +52,9 @@ HEARD_WITHIN_S = 1.0
 
 MOST_THREADS = 32
 """So many of the other threads are looked at: what one beyond them was kept from counts as ours."""
+
+UNKNOWN_S = 0.0005
+"""With less CPU time than that between two looks, nobody else lived meanwhile."""
 
 log = structlog.get_logger()
 
@@ -112,8 +118,15 @@ class Threads:
         return made
 
     def own(self) -> Times:
-        """Return the times of the thread that began to look."""
-        return Times() if self._file < 0 else _times(os.pread(self._file, 100, 0))
+        """Return the times of the thread that began to look, which asks."""
+        if self._file < 0:
+            return Times()
+        # The file may be a tick of the scheduler behind.
+        return _times(os.pread(self._file, 100, 0))._replace(ran_s=time.thread_time())
+
+    def all_s(self) -> float:
+        """Return the CPU time of all threads, those that have ended among them."""
+        return time.process_time()
 
     def others(self) -> dict[int, Times]:
         """Return those of other threads that Python knows, by their numbers in the kernel.
@@ -141,7 +154,8 @@ class Threads:
         seen = self._seen.get(thread)
         if clock is not None and seen is not None and seen[0] == clock:
             return seen
-        return clock, _times(_read(f"/proc/self/task/{thread}/schedstat"))
+        times = _times(_read(f"/proc/self/task/{thread}/schedstat"))
+        return clock, times if clock is None else times._replace(ran_s=clock)
 
     def close(self) -> None:
         """Close the file; idempotent."""
@@ -193,8 +207,7 @@ class Stalls:
         self._continued = continued
         self._serving = serving
         self._wall_clock = wall_clock
-        self._own = self._threads.own()
-        self._others = self._threads.others()
+        self._look()
         self._looked_at = 0.0
         self._doubtful: Doubtful | None = None
         self._starting = False
@@ -209,13 +222,13 @@ class Stalls:
         took_s = ended - began
         if self._starting:
             self._starting = False
-            self._own, self._others = self._threads.own(), self._threads.others()
+            self._look()
             self._looked_at = ended
         elif took_s > LONG_S:
             self._long_turn(took_s, ended)
             self._looked_at = ended
         elif ended - self._looked_at > BASELINE_S:
-            self._own, self._others = self._threads.own(), self._threads.others()
+            self._look()
             if self._continued():  # what it was about is over
                 self._take_back(ended)
             self._looked_at = ended
@@ -228,7 +241,8 @@ class Stalls:
     def woke_late(self, late_s: float) -> None:
         """Take note that the loop slept for longer than it was to."""
         self._continued()  # this is what it was about
-        before, self._own = self._own, self._threads.own()
+        before = self._own
+        self._look()
         stopped_s = late_s - (self._own.delayed_s - before.delayed_s)
         if stopped_s > STOPPED_S:
             self._stopped(stopped_s)
@@ -266,8 +280,8 @@ class Stalls:
 
     def _of_our_own(self, took_s: float) -> tuple[float, str]:
         """Return how much of a turn was our doing; and the thread that did most of it, if one."""
-        before, self._own = self._own, self._threads.own()
-        others_before, self._others = self._others, self._threads.others()
+        before, others_before, all_before_s = self._own, self._others, self._all_s
+        self._look()
         ran_s, delayed_s, slices = (now - then for now, then in zip(self._own, before, strict=True))
         own_s = max(took_s - delayed_s, 0.0)
         # One that was not looked at before has begun meanwhile, unless there were too many.
@@ -278,7 +292,11 @@ class Stalls:
             for former in [others_before.get(number, began)]
             if former is not None
         }
-        kept_s = max((one.delayed_s for one in since.values()), default=0.0)
+        known_s = ran_s + sum(one.ran_s for one in since.values())
+        if began is not None and self._all_s - all_before_s - known_s > UNKNOWN_S:
+            kept_s = math.inf
+        else:
+            kept_s = max((one.delayed_s for one in since.values()), default=0.0)
         for_the_lock_s = slices * sys.getswitchinterval()
         own_s -= min(kept_s, for_the_lock_s, max(own_s - ran_s, 0.0))
         busiest = max(since, key=lambda number: since[number].ran_s, default=None)
@@ -286,6 +304,10 @@ class Stalls:
             return own_s, ""
         names = {thread.native_id: thread.name for thread in threading.enumerate()}
         return own_s, names.get(busiest, "")
+
+    def _look(self) -> None:
+        self._all_s = self._threads.all_s()
+        self._own, self._others = self._threads.own(), self._threads.others()
 
     def _stopped(self, seconds: float) -> None:
         seconds = round(seconds, 3)

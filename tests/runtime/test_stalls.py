@@ -30,6 +30,7 @@ class World(Threads):
         self.delay = 5.0
         self.slices = 9.0
         self.of_others: dict[int, Times] = {}
+        self.of_the_ended = 0.0
         self.continued = False
         self.looks = 0
         self.serving = Serving(lambda: self.now)
@@ -47,6 +48,9 @@ class World(Threads):
 
     def others(self) -> dict[int, Times]:
         return dict(self.of_others)
+
+    def all_s(self) -> float:
+        return self.ran + sum(one.ran_s for one in self.of_others.values()) + self.of_the_ended
 
     def _continued(self) -> bool:
         came, self.continued = self.continued, False
@@ -228,6 +232,24 @@ def test_a_wait_for_something_else_does_not_hide_behind_a_thread_that_was_not_le
     world.slices += 2  # it slept through: who waits for the interpreter's lock wakes up often
     world.turn(("a#1", "its end", 0.2))
     assert world.longest == (190.0, "a#1", "its end")
+
+
+@pytest.mark.fault(29)
+def test_a_wait_for_the_lock_of_a_thread_that_has_ended_meanwhile_is_none(world: World) -> None:
+    # A look at a file ended: it had the interpreter's lock, and the machine did not let it run.
+    world.turn(("", "", 0.001))
+    world.of_the_ended += 0.003
+    world.ran += 0.005
+    world.slices += 40
+    world.turn(("", "", 0.19))
+    assert world.stalls.longest is None
+    world.of_the_ended += 0.003
+    world.slices += 2  # it slept through, whoever ended meanwhile
+    world.turn(("a#1", "its end", 0.2))
+    assert world.longest == (190.0, "a#1", "its end")
+    world.slices += 40  # and nobody else lived
+    world.turn(("a#1", "its end", 0.2))
+    assert world.longest == (200.0, "a#1", "its end")
 
 
 def test_who_kept_the_loop_though_nobody_was_served_is_named(world: World) -> None:
